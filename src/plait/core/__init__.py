@@ -1,0 +1,81 @@
+"""The values every other room speaks in: effects, messages, calls, outcomes, usage. No I/O, no clock."""
+
+from plait.core.effects import (
+    Act,
+    Ask,
+    Effect,
+    Note,
+    Start,
+    Take,
+    Taken,
+    Think,
+    act,
+    ask,
+    note,
+    start,
+    take,
+    think,
+)
+from plait.core.errors import LimitNear, PlaitError, PromptTooLong
+from plait.core.events import Event
+from plait.core.messages import JSON, Message, assistant, system, user
+from plait.core.outcomes import (
+    Answered,
+    Cancelled,
+    Crashed,
+    Failed,
+    Outcome,
+    Status,
+    Stopped,
+    Waiting,
+)
+from plait.core.replies import Reply, Usage
+from plait.core.strategy import Kit, Loop, Piece, PieceKind, Prompts, Splitter, Strategy, Task
+from plait.core.tools import Call, Observation, ToolSpec
+
+__all__ = [
+    "JSON",
+    "Act",
+    "Answered",
+    "Ask",
+    "Call",
+    "Cancelled",
+    "Crashed",
+    "Effect",
+    "Event",
+    "Failed",
+    "Kit",
+    "LimitNear",
+    "Loop",
+    "Message",
+    "Note",
+    "Observation",
+    "Outcome",
+    "Piece",
+    "PieceKind",
+    "PlaitError",
+    "PromptTooLong",
+    "Prompts",
+    "Reply",
+    "Splitter",
+    "Start",
+    "Status",
+    "Stopped",
+    "Strategy",
+    "Take",
+    "Taken",
+    "Task",
+    "Think",
+    "ToolSpec",
+    "Usage",
+    "Waiting",
+    "act",
+    "ask",
+    "assistant",
+    "note",
+    "start",
+    "system",
+    "take",
+    "think",
+    "user",
+]

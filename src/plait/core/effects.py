@@ -1,0 +1,149 @@
+"""What a loop may want done, and the helpers a loop asks with.
+
+Theory of operation. A strategy is a generator. It yields an effect and is sent back the effect's
+result; it does nothing else. So whoever holds the generator decides what an effect means: perform it,
+feed back a recorded result, or stop. Effects are compared by value when a run is replayed, so
+everything that shapes a request stands in the effect and nothing else does.
+
+Two things can come back instead of a result, both thrown into the generator at the yield:
+`LimitNear` (one model call is left: answer with what you have) and `PromptTooLong` (the endpoint
+refused the prompt for its length: show less). A strategy that lets them pass ends the run as stopped.
+
+`Start` and `Take` are for loops that run ahead of their results: start some effects, get a ticket for
+each, take results in the order they finish. The order of taking is recorded, so replay holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import Any, TypeAlias, cast
+
+from msgspec import Struct, structs
+
+from plait.core.messages import Message, assistant
+from plait.core.replies import Reply
+from plait.core.tools import Call, Observation, ToolSpec
+
+
+class Think(Struct, frozen=True, omit_defaults=True, tag="think"):
+    """One model call, by a named phase of the loop. Its result is a `Reply`.
+
+    Either `messages` (chat) or `prompt` (raw completion) is given. `prefill` opens the model's reply
+    for it. `stop` strings end the reply and are not part of it. `schema` (JSON Schema) or `grammar`
+    (GBNF) constrain the reply where the endpoint can; they are left out where it can't. `tools` are
+    offered as native tools. `repair` marks a second try at the same step. `watch` asks for the text
+    while it is being written (through `Start` and `Take`).
+    """
+
+    phase: str
+    messages: tuple[Message, ...] = ()
+    prompt: str = ""
+    prefill: str = ""
+    stop: tuple[str, ...] = ()
+    schema: dict[str, Any] | None = None
+    grammar: str | None = None
+    tools: tuple[ToolSpec, ...] = ()
+    temperature: float | None = 0.0
+    max_tokens: int | None = None
+    repair: bool = False
+    watch: bool = False
+
+
+class Act(Struct, frozen=True, tag="act"):
+    """One or several tool calls, run side by side. Its result is a tuple of observations, in order."""
+
+    calls: tuple[Call, ...]
+
+
+class Ask(Struct, frozen=True, tag="ask"):
+    """A question to the person. The run waits until someone answers; the result is the answer's text."""
+
+    question: str
+
+
+class Note(Struct, frozen=True, omit_defaults=True, tag="note"):
+    """A remark for the record: a repair, a cut, a fallback. Its result is None."""
+
+    kind: str
+    text: str
+
+
+class Start(Struct, frozen=True, tag="start"):
+    """Effects to begin now, without waiting. Its result is a tuple of tickets, one an effect."""
+
+    effects: tuple[Think | Act, ...]
+
+
+class Take(Struct, frozen=True, tag="take"):
+    """The next thing that finished among `tickets` (all that are open, when empty): a `Taken`."""
+
+    tickets: tuple[int, ...] = ()
+
+
+class Taken(Struct, frozen=True, omit_defaults=True):
+    """What a `Take` gave: a started effect's result, or the next piece of a watched reply.
+
+    `done` is False for a piece; then `piece` is text the model has written since the last one.
+    """
+
+    ticket: int
+    done: bool = True
+    piece: str = ""
+    reply: Reply | None = None
+    observations: tuple[Observation, ...] = ()
+
+
+Effect: TypeAlias = Think | Act | Ask | Note | Start | Take
+
+MAX_CONTINUATIONS = 2
+
+
+def think(
+    phase: str, messages: Iterable[Message] = (), *, stop: Iterable[str] = (), **options: Any
+) -> Generator[Effect, Any, Reply]:
+    """Ask the phase's model; a reply cut by its token limit is continued, at most twice.
+
+    `options` are the fields of `Think`. Returns one `Reply` whose text is all that was written.
+    Raises `LimitNear` and `PromptTooLong`.
+    """
+    effect = Think(phase, tuple(messages), stop=tuple(stop), **options)
+    reply = cast(Reply, (yield effect))
+    for _ in range(MAX_CONTINUATIONS):
+        if reply.finish != "length" or not reply.text.strip():
+            break
+        longer = structs.replace(effect, prefill=effect.prefill + reply.text, repair=True)
+        more = cast(Reply, (yield longer))
+        reply = structs.replace(
+            more, text=reply.text + more.text, usage=reply.usage + more.usage
+        )
+    return reply
+
+
+def act(*calls: Call) -> Generator[Effect, Any, tuple[Observation, ...]]:
+    """Call tools side by side; returns their observations in the order of the calls."""
+    return cast(tuple[Observation, ...], (yield Act(calls)))
+
+
+def ask(question: str) -> Generator[Effect, Any, str]:
+    """Ask the person; the run waits, for days if need be, until there is an answer."""
+    return cast(str, (yield Ask(question)))
+
+
+def note(kind: str, text: str) -> Generator[Effect, Any, None]:
+    """Put a remark on the record."""
+    yield Note(kind, text)
+
+
+def start(*effects: Think | Act) -> Generator[Effect, Any, tuple[int, ...]]:
+    """Begin effects without waiting; returns a ticket for each."""
+    return cast(tuple[int, ...], (yield Start(effects)))
+
+
+def take(*tickets: int) -> Generator[Effect, Any, Taken]:
+    """Wait for the next thing that finishes among the tickets (all open ones, when none is named)."""
+    return cast(Taken, (yield Take(tickets)))
+
+
+def chat_of(effect: Think) -> tuple[Message, ...]:
+    """The effect's messages with the prefill as an opened assistant message, if there is one."""
+    return (*effect.messages, assistant(effect.prefill)) if effect.prefill else effect.messages

@@ -1,0 +1,129 @@
+"""What can go wrong, by name. Every message says what was wrong, where, and what to do."""
+
+from __future__ import annotations
+
+
+class PlaitError(Exception):
+    """Any error of Plait's own. `hint` says what to do about it; `str()` is the whole sentence."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()
+
+
+class UsageError(PlaitError):
+    """Something was asked for in a way that can't be understood: an unknown name, a bad option."""
+
+
+class LimitNear(Exception):
+    """Thrown into a strategy when one model call is left: answer with what there is.
+
+    `limit` is the limit's name, `detail` the numbers in words.
+    """
+
+    def __init__(self, limit: str, detail: str) -> None:
+        super().__init__(detail)
+        self.limit = limit
+        self.detail = detail
+
+
+class PromptTooLong(Exception):
+    """Thrown into a strategy when the endpoint refused its prompt for length.
+
+    `tokens` is the prompt's length and `room` what the endpoint takes; 0 where it did not say.
+    """
+
+    def __init__(self, detail: str, tokens: int = 0, room: int = 0) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.tokens = tokens
+        self.room = room
+
+
+class ModelError(PlaitError):
+    """A model could not be asked. `retry` says whether the same request may succeed later."""
+
+    retry: bool = False
+
+
+class Unreachable(ModelError):
+    """Nothing answers at the endpoint's address, or the connection broke before a reply."""
+
+    retry = True
+
+
+class Refused(ModelError):
+    """The endpoint refused the credentials (401, 403)."""
+
+
+class RateLimited(ModelError):
+    """The endpoint asks to slow down (429). `after` is its Retry-After in seconds, None if not said."""
+
+    retry = True
+
+    def __init__(self, message: str, *, hint: str = "", after: float | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.after = after
+
+
+class ServerFailed(ModelError):
+    """The endpoint itself failed (5xx)."""
+
+    retry = True
+
+
+class BadResponse(ModelError):
+    """The endpoint answered with something that is not a reply: garbage, or half a stream."""
+
+    retry = True
+
+
+class BadRequest(ModelError):
+    """The endpoint refuses the request as it is (4xx)."""
+
+
+class Unsupported(ModelError):
+    """The endpoint does not know a part of the request. `ability` names it; leave it out and ask again."""
+
+    def __init__(self, message: str, ability: str) -> None:
+        super().__init__(message)
+        self.ability = ability
+
+
+class TooLong(ModelError):
+    """The prompt does not fit the endpoint's context. `tokens` and `room` are 0 where not said."""
+
+    def __init__(self, message: str, *, hint: str = "", tokens: int = 0, room: int = 0) -> None:
+        super().__init__(message, hint=hint)
+        self.tokens = tokens
+        self.room = room
+
+
+class ModelMissing(PlaitError):
+    """A model's file is absent, can't be fetched, or is not what its hash says."""
+
+
+class JournalError(PlaitError):
+    """The journal can't be read or written."""
+
+
+class ReplayDiffers(PlaitError):
+    """A replayed run made another effect than the recorded one. `expected` and `found` show both."""
+
+    def __init__(self, message: str, *, at: int, expected: str, found: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.at = at
+        self.expected = expected
+        self.found = found
+
+
+class BadInput(PlaitError):
+    """A tool's input does not fit its parameters; the text is the observation the model gets."""
+
+
+class ToolError(PlaitError):
+    """For tools to raise: the text reaches the model as the observation, with no traceback."""

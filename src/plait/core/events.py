@@ -1,0 +1,96 @@
+"""What can be watched while a run goes on: typed, in order, each with the step it belongs to."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from plait.core.outcomes import Outcome
+from plait.core.replies import Usage
+from plait.core.tools import Call, Observation
+
+
+class Began(Struct, frozen=True, tag="began"):
+    """A run began, or goes on (`resumed`)."""
+
+    run: str
+    question: str
+    strategy: str
+    resumed: bool = False
+
+
+class Asked(Struct, frozen=True, tag="asked"):
+    """A model is being asked, by a phase."""
+
+    step: int
+    phase: str
+    model: str
+
+
+class Thought(Struct, frozen=True, tag="thought"):
+    """Some more of a thought."""
+
+    step: int
+    text: str
+
+
+class Action(Struct, frozen=True, tag="action"):
+    """Some more of an action, as the model writes it."""
+
+    step: int
+    text: str
+
+
+class Answer(Struct, frozen=True, tag="answer"):
+    """Some more of the answer."""
+
+    step: int
+    text: str
+
+
+class Replied(Struct, frozen=True, tag="replied"):
+    """A model's reply is whole. `cost` is in USD, None where no price is known."""
+
+    step: int
+    phase: str
+    model: str
+    text: str
+    usage: Usage
+    seconds: float
+    cost: float | None
+
+
+class Called(Struct, frozen=True, tag="called"):
+    """A tool call begins."""
+
+    step: int
+    call: Call
+
+
+class Observed(Struct, frozen=True, tag="observed"):
+    """A tool call ended."""
+
+    step: int
+    call: Call
+    observation: Observation
+
+
+class Noted(Struct, frozen=True, tag="noted"):
+    """A remark: a repair, a cut, a retry, a repeated call, a limit near."""
+
+    step: int
+    kind: str
+    text: str
+
+
+class Ended(Struct, frozen=True, tag="ended"):
+    """The run is over, or waits. `run` is the whole `plait.Run`."""
+
+    outcome: Outcome
+    run: Any
+
+
+Event: TypeAlias = (
+    Began | Asked | Thought | Action | Answer | Replied | Called | Observed | Noted | Ended
+)

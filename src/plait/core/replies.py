@@ -1,0 +1,56 @@
+"""What comes back from a model, and what it took."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from plait.core.tools import Call
+
+Finish: TypeAlias = Literal["stop", "length", "calls", "filter"]
+"""Why the model stopped writing: done (or at a stop string), cut by its token limit, native calls, filtered."""
+
+
+class Usage(Struct, frozen=True, omit_defaults=True):
+    """Tokens as the provider reports them.
+
+    `cached_tokens` are the part of `input_tokens` that the server did not have to read again.
+    `estimated` is True where the provider reported nothing and the numbers are a guess from text length.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    estimated: bool = False
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.estimated or other.estimated,
+        )
+
+    @property
+    def tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+
+class Reply(Struct, frozen=True, omit_defaults=True):
+    """One model's reply to one think effect.
+
+    `text` ends before the first stop string, wherever the cut was made. `reasoning` is what the
+    endpoint gives as a separate chain of thought. `calls` are native tool calls. `cost` is in USD,
+    None where no price is known.
+    """
+
+    text: str
+    finish: Finish = "stop"
+    usage: Usage = Usage()
+    calls: tuple[Call, ...] = ()
+    reasoning: str = ""
+    model: str = ""
+    seconds: float = 0.0
+    cost: float | None = None

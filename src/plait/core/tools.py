@@ -1,0 +1,71 @@
+"""Tools as a loop sees them: what there is, what is called, what was observed."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, field
+
+Trouble: TypeAlias = Literal[
+    "", "unknown_tool", "bad_input", "raised", "timeout", "refused", "in_doubt", "cancelled"
+]
+"""Why a call has no result: "" when it has one."""
+
+
+class ToolSpec(Struct, frozen=True, omit_defaults=True):
+    """What a model is told of a tool, and what a runtime must know before calling it.
+
+    `parameters` is a JSON Schema of type object, one property a parameter, in order.
+    `returns` says in words what comes back. A tool with none of the marks is taken to have effects:
+    it is not called again when its result was lost, and the policy "effects" asks before it.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+    returns: str = ""
+    read_only: bool = False
+    idempotent: bool = False
+    destructive: bool = False
+
+    @property
+    def repeatable(self) -> bool:
+        """May be called again when it is not known whether the first call happened."""
+        return self.read_only or self.idempotent
+
+    @property
+    def has_effects(self) -> bool:
+        """Changes something outside, as far as its marks say."""
+        return not self.read_only or self.destructive
+
+
+class Call(Struct, frozen=True, omit_defaults=True):
+    """One tool call: the tool's name and its input as the model gave it.
+
+    `input` is any JSON value: None is no argument, a scalar the one argument, a list positional
+    arguments, an object arguments by name. `id` is the endpoint's own id of a native call.
+    """
+
+    tool: str
+    input: Any = None
+    id: str = ""
+
+
+class Observation(Struct, frozen=True, omit_defaults=True):
+    """What came of one call.
+
+    `text` is the whole result or the error, as text; `trouble` tells errors apart. `note` is what
+    the runtime has to say to the model about the call, beside what the tool said. `value` is the
+    result itself where JSON can hold it. `seconds` is wall time.
+    """
+
+    text: str
+    trouble: Trouble = ""
+    note: str = ""
+    value: Any = None
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """The tool ran and gave a result."""
+        return not self.trouble

@@ -1,0 +1,191 @@
+"""The events a run's record is made of: what each row of the journal holds.
+
+Effects of a run are numbered 0, 1, 2 ... in the order the loop made them: `n`. An effect that is
+started and taken later has its own number. `step` counts the loop's turns from 1.
+
+What is written when:
+- think: `Thinking` (with the exact request) before the model is asked; `Got` when an attempt ended,
+  and a further `Thinking` before a further attempt; `Thought` with the reply when it is whole.
+- act: `Acting` before the calls begin, naming those that begin at once; `Begun` for one that began
+  later (after leave was given); `Observed` as each ends. A call that began and has no `Observed` is in doubt.
+- ask, or a call that needs leave: `Waits` when the run begins to wait, `Told` with the person's answer.
+- take: `TookRecord`, so that replay takes in the same order.
+- `Thrown` when `LimitNear` or `PromptTooLong` was given to the loop in place of a result.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from plait.core import Call, Observation, Reply, Taken
+
+
+class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
+    """A model is about to be asked. The row's request is the exact body. `model` is its spec."""
+
+    n: int
+    step: int
+    phase: str
+    model: str
+    path: str
+    attempt: int = 0
+    effect: str = ""
+    """Fingerprint of the think effect, to tell a changed loop from a changed model."""
+
+
+class Got(Struct, frozen=True, omit_defaults=True, tag="got"):
+    """An attempt ended. The row's response is the exact body, if any came; `error` says what was wrong.
+
+    `lost` names an ability that the endpoint turned out not to have. `cost` is in USD.
+    """
+
+    n: int
+    attempt: int
+    status: int
+    seconds: float
+    error: str = ""
+    lost: str = ""
+    cut: bool = False
+
+
+class Thought(Struct, frozen=True, omit_defaults=True, tag="thought"):
+    """The reply that the loop was given."""
+
+    n: int
+    reply: Reply
+
+
+class Acting(Struct, frozen=True, omit_defaults=True, tag="acting"):
+    """Calls are about to be made; `begun` are the indexes of those that begin at once."""
+
+    n: int
+    step: int
+    calls: tuple[Call, ...]
+    begun: tuple[int, ...] = ()
+
+
+class Begun(Struct, frozen=True, tag="begun"):
+    """Calls of effect `n` that begin now, later than the others."""
+
+    n: int
+    begun: tuple[int, ...]
+
+
+class ObservedRecord(Struct, frozen=True, tag="observed"):
+    """Call `i` of effect `n` ended."""
+
+    n: int
+    i: int
+    observation: Observation
+
+
+class Waits(Struct, frozen=True, omit_defaults=True, tag="waits"):
+    """The run waits for a person: about call `i` of effect `n`, or (i is -1) with a question."""
+
+    n: int
+    step: int
+    kind: Literal["question", "approval"]
+    text: str
+    i: int = -1
+
+
+class Told(Struct, frozen=True, omit_defaults=True, tag="told"):
+    """What the person said. For an approval, `approved` says whether the call may be made."""
+
+    n: int
+    text: str
+    i: int = -1
+    approved: bool | None = None
+
+
+class NoteRecord(Struct, frozen=True, tag="note"):
+    """A remark of the loop (it has a number of its own) or of the runtime (`n` is -1)."""
+
+    n: int
+    step: int
+    kind: str
+    text: str
+
+
+class StartRecord(Struct, frozen=True, tag="start"):
+    """Effect `n` started others; `tickets` are their numbers."""
+
+    n: int
+    tickets: tuple[int, ...]
+
+
+class TookRecord(Struct, frozen=True, tag="took"):
+    """Effect `n` took a finished result. The result itself stands with its own effect (`taken` has no reply
+    or observations), except for a piece of a watched reply."""
+
+    n: int
+    taken: Taken
+
+
+class Thrown(Struct, frozen=True, omit_defaults=True, tag="thrown"):
+    """In place of a result of effect `n` the loop was given an exception: kind is its class name."""
+
+    n: int
+    step: int
+    kind: Literal["LimitNear", "PromptTooLong"]
+    limit: str
+    detail: str
+    tokens: int = 0
+    room: int = 0
+
+
+class Resumed(Struct, frozen=True, omit_defaults=True, tag="resumed"):
+    """The run goes on in another process. `models` is what is asked from here on."""
+
+    models: dict[str, Any]
+
+
+Record: TypeAlias = (
+    Thinking | Got | Thought | Acting | Begun | ObservedRecord | Waits | Told | NoteRecord
+    | StartRecord | TookRecord | Thrown | Resumed
+)
+
+
+class Row(Struct, frozen=True):
+    """One row: its place in the run, when (seconds since 1970), the record, and the exact bytes it carries."""
+
+    seq: int
+    at: float
+    record: Record
+    body: bytes | None = None
+
+
+class RunHead(Struct, frozen=True, omit_defaults=True):
+    """What a run was started with: enough to start it again.
+
+    `strategy` is {"name": ..., "options": {...}}; `models` maps a phase ("" for all) to what
+    `Model.describe` gave; `tools` are the specs as the model saw them and `sources` the words they were
+    loaded by ("" for one given in Python); `settings` has limits, approval and the like.
+    """
+
+    run: str
+    question: str
+    strategy: dict[str, Any]
+    models: dict[str, Any]
+    tools: tuple[dict[str, Any], ...] = ()
+    sources: tuple[str, ...] = ()
+    settings: dict[str, Any] = {}
+    parent: str = ""
+    fork_at: int = 0
+    plait: str = ""
+
+
+class RunRow(Struct, frozen=True):
+    """A run as listed: its head, state and sums. `outcome` is None while it is going on."""
+
+    head: RunHead
+    status: str
+    """running, or the outcome's status"""
+    outcome: dict[str, Any] | None
+    totals: dict[str, Any]
+    started: float
+    updated: float
+    owner: str
+    """host:pid:start of the process that performs it, "" when none does"""
