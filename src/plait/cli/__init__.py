@@ -1,0 +1,1 @@
+"""The command `plait`: parse, call, print. `main.main` is where it starts."""

@@ -30,7 +30,7 @@ from plait.core.outcomes import (
     Waiting,
 )
 from plait.core.replies import Reply, Usage
-from plait.core.strategy import Kit, Loop, Piece, PieceKind, Prompts, Splitter, Strategy, Task
+from plait.core.strategy import Kit, Loop, OneKind, Piece, PieceKind, Prompts, Splitter, Strategy, Task
 from plait.core.tools import Call, Observation, ToolSpec
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "Message",
     "Note",
     "Observation",
+    "OneKind",
     "Outcome",
     "Piece",
     "PieceKind",

@@ -113,9 +113,7 @@ def think(
             break
         longer = structs.replace(effect, prefill=effect.prefill + reply.text, repair=True)
         more = cast(Reply, (yield longer))
-        reply = structs.replace(
-            more, text=reply.text + more.text, usage=reply.usage + more.usage
-        )
+        reply = structs.replace(more, text=reply.text + more.text, usage=reply.usage + more.usage)
     return reply
 
 

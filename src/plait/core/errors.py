@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class PlaitError(Exception):
     """Any error of Plait's own. `hint` says what to do about it; `str()` is the whole sentence."""
@@ -45,9 +47,15 @@ class PromptTooLong(Exception):
 
 
 class ModelError(PlaitError):
-    """A model could not be asked. `retry` says whether the same request may succeed later."""
+    """A model could not be asked. `retry` says whether the same request may succeed later.
+
+    `response` is what came, exactly (a `plait.models.base.Response`), None where nothing did. `after` is how
+    many seconds the endpoint asks to wait, None if it did not say.
+    """
 
     retry: bool = False
+    response: Any = None
+    after: float | None = None
 
 
 class Unreachable(ModelError):

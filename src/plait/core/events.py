@@ -91,6 +91,11 @@ class Ended(Struct, frozen=True, tag="ended"):
     run: Any
 
 
-Event: TypeAlias = (
-    Began | Asked | Thought | Action | Answer | Replied | Called | Observed | Noted | Ended
-)
+Event: TypeAlias = Began | Asked | Thought | Action | Answer | Replied | Called | Observed | Noted | Ended
+
+WRITTEN: dict[str, type[Thought] | type[Action] | type[Answer]] = {
+    "thought": Thought,
+    "action": Action,
+    "answer": Answer,
+}
+"""The event for each kind of text that a model writes."""

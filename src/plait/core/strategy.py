@@ -36,6 +36,19 @@ class Splitter(Protocol):
         ...
 
 
+class OneKind:
+    """A splitter for replies that are all of one kind."""
+
+    def __init__(self, kind: PieceKind) -> None:
+        self._kind: PieceKind = kind
+
+    def feed(self, text: str) -> list[Piece]:
+        return [Piece(self._kind, text)] if text else []
+
+    def close(self) -> list[Piece]:
+        return []
+
+
 class Task(Struct, frozen=True):
     """What the person wants."""
 

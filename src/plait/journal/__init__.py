@@ -1,0 +1,50 @@
+"""What happened: the record of every run, in one SQLite file. Names are loaded when first used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plait.journal.log import AnyLog, Entry, RunLog
+    from plait.journal.memory import MemoryLog
+    from plait.journal.owner import new_run_id, owner_of_this_process
+    from plait.journal.records import Record, Row, RunHead, RunRow
+    from plait.journal.store import Journal, default_path
+
+_HOMES = {
+    "AnyLog": "log",
+    "Entry": "log",
+    "Journal": "store",
+    "MemoryLog": "memory",
+    "Record": "records",
+    "Row": "records",
+    "RunHead": "records",
+    "RunLog": "log",
+    "RunRow": "records",
+    "default_path": "store",
+    "new_run_id": "owner",
+    "owner_of_this_process": "owner",
+}
+
+__all__ = [
+    "AnyLog",
+    "Entry",
+    "Journal",
+    "MemoryLog",
+    "Record",
+    "Row",
+    "RunHead",
+    "RunLog",
+    "RunRow",
+    "default_path",
+    "new_run_id",
+    "owner_of_this_process",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # sqlite3 takes as long to import as half of msgspec, and `import plait` does without it.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,37 @@
+# `make run` and `make test` need Python 3.11 and make, nothing else.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: run test check lint types imports clean docs
+
+run: $(STAMP)  ## set up, then answer a two-step question with the embedded model
+	$(BIN)/plait run "How many more people live in Lyon than in Nice?" \
+		--tools lookup:examples/cities.json --tools calculator
+
+test: $(STAMP)  ## all tests; fetches the small test model once
+	$(BIN)/python -m pytest
+
+check: lint types imports
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+imports: $(STAMP)
+	$(BIN)/lint-imports
+
+docs: $(STAMP)  ## write the generated reference pages anew
+	$(BIN)/python docs/generate_reference.py
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,173 @@
+"""What a run costs beyond its HTTP: CPU beside a bare aiohttp loop making the same seven calls.
+
+    python benchmarks/overhead.py             CPU a run, one at a time and 64 at once; 1,000 at once with memory
+
+The endpoint answers at once, in a process of its own; only this process's CPU is counted. Bare and Plait take
+turns, so that a drift of the machine's speed falls on both; the median of the ratios is what counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+import loopback
+
+import plait
+from plait.core import Message, Think
+from plait.models.base import Abilities
+from plait.models.chat import ChatModel
+from plait.models.prices import Rate
+
+QUESTION = "Add the numbers from 0 to 3."
+
+
+@plait.tool(read_only=True)
+async def add(n: str) -> str:
+    """Add a number to the sum.
+
+    Args:
+        n: the number
+    """
+    return f"added {n}"
+
+
+def agent(address: str, stream: bool, journal: Path) -> plait.Agent:
+    model = ChatModel(
+        spec="openai:loopback",
+        name="loopback",
+        endpoint=address,
+        abilities=Abilities(stream=stream),
+        rate=Rate("tokens", input=1.0, output=2.0),
+    )
+    return plait.Agent("react", model=model, tools=[add], journal=journal, limits=plait.Limits(repeats=0))
+
+
+def bodies(run: plait.Run) -> list[bytes]:
+    """The exact requests of a run, for the bare loop to send."""
+    return [row.body for row in run.record if type(row.record).__name__ == "Thinking" and row.body]
+
+
+async def bare(session: aiohttp.ClientSession, address: str, requests: list[bytes], stream: bool) -> None:
+    """The same calls with nothing around them: send the bytes, read and decode the reply."""
+    for body in requests:
+        async with session.post(
+            f"{address}/chat/completions", data=body, headers={"Content-Type": "application/json"}
+        ) as response:
+            if stream:
+                text = ""
+                async for line in response.content:
+                    if line.startswith(b"data: {"):
+                        choices = json.loads(line[6:])["choices"]
+                        text += choices[0]["delta"].get("content", "") if choices else ""
+            else:
+                text = (await response.json())["choices"][0]["message"]["content"]
+            assert text.startswith("Thought")
+
+
+async def cpu(work: Callable[[], Awaitable[object]], runs: int, at_once: int) -> float:
+    """Milliseconds of this process's CPU a run."""
+    began = time.process_time()
+    for _ in range(runs // at_once):
+        if at_once == 1:
+            await work()
+        else:
+            await asyncio.gather(*(work() for _ in range(at_once)))
+    return (time.process_time() - began) / runs * 1000
+
+
+async def compare(address: str, stream: bool, at_once: int, runs: int, rounds: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        one = agent(address, stream, Path(folder) / "journal.db")
+        requests = bodies(await one.arun(QUESTION))
+        assert len(requests) == loopback.CALLS
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+
+            async def plainly() -> None:
+                await bare(session, address, requests, stream)
+
+            async def ours() -> None:
+                run = await one.arun(QUESTION)
+                assert run.status == "answered", run.reason
+
+            await cpu(plainly, at_once * 4, at_once)
+            await cpu(ours, at_once * 4, at_once)
+            pairs = [
+                (await cpu(ours, runs, at_once), await cpu(plainly, runs, at_once)) for _ in range(rounds)
+            ]
+    ratio = statistics.median(a / b for a, b in pairs)
+    ours_ms, bare_ms = (statistics.median(column) for column in zip(*pairs, strict=True))
+    kind = "streamed" if stream else "not streamed"
+    print(
+        f"{kind:13} {at_once:4} at once: plait {ours_ms:6.2f} ms, bare {bare_ms:6.2f} ms, ratio {ratio:.2f} "
+        f"({min(a / b for a, b in pairs):.2f} to {max(a / b for a, b in pairs):.2f})",
+        flush=True,
+    )
+
+
+async def crowd(address: str, count: int) -> None:
+    """`count` runs at once in one process."""
+    with tempfile.TemporaryDirectory() as folder:
+        one = agent(address, False, Path(folder) / "journal.db")
+        await one.arun(QUESTION)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        began = time.perf_counter()
+        runs = await asyncio.gather(*(one.arun(QUESTION) for _ in range(count)))
+        seconds = time.perf_counter() - began
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        answered = sum(run.status == "answered" for run in runs)
+        print(
+            f"{count} runs at once: {answered} answered in {seconds:.1f} s; peak memory {after / 1024:.0f} MB, "
+            f"{(after - before) / count:.0f} kB a run above the {before / 1024:.0f} MB before"
+        )
+
+
+def long_run(steps: int) -> float:
+    """CPU seconds of one run of so many steps, with a scripted model and the journal on."""
+    with tempfile.TemporaryDirectory() as folder:
+        replies = [loopback.ACTION.format(n=n) for n in range(steps - 1)] + [loopback.ANSWER]
+        one = plait.Agent(
+            "react",
+            model=plait.Scripted(replies, by_turn=False),
+            tools=[add],
+            journal=Path(folder) / "journal.db",
+            limits=plait.Limits(steps=steps + 1, repeats=0),
+        )
+        began = time.process_time()
+        run = asyncio.run(one.arun(QUESTION))
+        assert run.steps == steps, run.reason
+        return time.process_time() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--runs", type=int, default=128)
+    options = parser.parse_args()
+    # What is imported at the first use is not a run's cost.
+    ChatModel(spec="x:y", name="y", endpoint="http://127.0.0.1").encode(Think("act", (Message("user", "x"),)))
+    process, address = loopback.start()
+    try:
+        for stream in (False, True):
+            for at_once in (1, 64):
+                asyncio.run(compare(address, stream, at_once, options.runs, options.rounds))
+        asyncio.run(crowd(address, 1000))
+    finally:
+        process.terminate()
+    pairs = [(long_run(200), long_run(100)) for _ in range(5)]
+    print(
+        f"200 steps against 100: {statistics.median(a / b for a, b in pairs):.2f} times the CPU "
+        f"({statistics.median(a for a, _ in pairs) * 1000:.0f} ms, {statistics.median(b for _, b in pairs) * 1000:.0f} ms)"
+    )
+
+
+if __name__ == "__main__":
+    main()

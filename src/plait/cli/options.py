@@ -1,0 +1,109 @@
+"""Options that several commands share, each with its one line of help."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Positive(click.ParamType[Any]):
+    """A number above zero, whole or not."""
+
+    def __init__(self, *, whole: bool) -> None:
+        self.whole = whole
+        self.name = "whole number" if whole else "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | float:
+        """The number, or an error that says what is wanted."""
+        try:
+            number = int(value) if self.whole else float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a {self.name}.", param, ctx)
+        if not (math.isfinite(number) and number > 0):
+            self.fail(f"{value} is not above zero.", param, ctx)
+        return number
+
+
+WHOLE, NUMBER = Positive(whole=True), Positive(whole=False)
+
+
+def _config(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    # The library reads this variable wherever it needs endpoints or prices.
+    if value is not None:
+        os.environ["PLAIT_CONFIG"] = value
+    return value
+
+
+config = click.option(
+    "--config",
+    metavar="FILE",
+    callback=_config,
+    expose_value=False,
+    help="Configuration instead of ./plait.toml.",
+)
+journal = click.option("--journal", metavar="FILE", help="The record's file instead of the default one.")
+as_object = click.option("--json", "as_object", is_flag=True, help="Print one JSON object on stdout.")
+quiet = click.option("--quiet", is_flag=True, help="Do not show the steps, only how it ended.")
+strategy = click.option("--strategy", metavar="NAME", help="The loop (see `plait strategies list`).")
+settings = click.option("--set", "settings", metavar="K=V", multiple=True, help="An option of the loop.")
+models = click.option(
+    "--model",
+    "models",
+    metavar="[PHASE=]SPEC",
+    multiple=True,
+    help="The model, for all phases or for one: local, local:NAME, openai:NAME, ...",
+)
+tools = click.option(
+    "--tools",
+    "tools",
+    metavar="WORD",
+    multiple=True,
+    help="Tools: calculator, lookup:FILE, file.py, module:name. Can be repeated.",
+)
+prompts = click.option("--prompts", metavar="DIR", help="Prompts that replace ours, file by file.")
+
+
+def combine(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator, in the order in which help shows them."""
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+limits = combine(
+    click.option("--max-steps", type=WHOLE, metavar="N", help="Turns of the loop (default 25)."),
+    click.option("--max-calls", type=WHOLE, metavar="N", help="Model calls."),
+    click.option("--max-tokens", type=WHOLE, metavar="N", help="Tokens, in and out together."),
+    click.option("--max-cost", type=NUMBER, metavar="USD", help="Money."),
+    click.option("--max-seconds", type=NUMBER, metavar="S", help="Wall time."),
+)
+approve = click.option(
+    "--approve",
+    type=click.Choice(["never", "effects", "always"]),
+    help="Which tool calls need a person's leave (default never).",
+)
+system = click.option(
+    "--system", metavar="FILE", help="A system prompt in place of ours, sent byte for byte."
+)
+no_ask = click.option("--no-ask", is_flag=True, help="The model may not ask the person.")
+
+
+def existing(name: str) -> Path:
+    """A file that must be there. Raises `UsageError`."""
+    from plait.core.errors import UsageError
+
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise UsageError(f"There is no file {name}.", hint=f"Looked for {path.absolute()}.")
+    return path

@@ -1,0 +1,81 @@
+"""`plait prompts`: every prompt can be shown, copied out and replaced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.group(short_help="List, show and copy the prompts of the loops.")
+def prompts() -> None:
+    """The prompts of the loops: templates in files that can be replaced (`plait run --prompts DIR`)."""
+
+
+@prompts.command("list")
+def list_() -> None:
+    """List the prompts, a line each: STRATEGY/NAME."""
+    from plait.prompts.book import shipped, strategies
+
+    for strategy in strategies():
+        for name in sorted(shipped(strategy)):
+            click.echo(f"{strategy}/{name}")
+
+
+@prompts.command()
+@click.argument("which", metavar="STRATEGY[/NAME]")
+def show(which: str) -> None:
+    """Print one prompt as it is, or all of a loop, each under its name."""
+    strategy, _, name = which.partition("/")
+    texts = _texts(strategy)
+    if name:
+        click.echo(texts[_known(strategy, name.removesuffix(".j2"), texts)], nl=False)
+        return
+    for number, (each, text) in enumerate(texts.items()):
+        click.echo(("\n" if number else "") + f"--- {strategy}/{each}")
+        click.echo(text, nl=not text.endswith("\n"))
+
+
+@prompts.command()
+@click.argument("strategy")
+@click.argument("folder", metavar="DIR")
+@click.option("--force", is_flag=True, help="Write over files that are there.")
+def copy(strategy: str, folder: str, force: bool) -> None:
+    """Copy the prompts of a loop to DIR/STRATEGY, to be changed and used with `--prompts DIR`."""
+    from plait.core.errors import PlaitError, UsageError
+
+    texts = _texts(strategy)
+    place = Path(folder) / strategy
+    files = {place / f"{name}.j2": text for name, text in texts.items()}
+    there = [path for path in files if path.exists()]
+    if there and not force:
+        names = ", ".join(path.name for path in there[:3]) + (", ..." if len(there) > 3 else "")
+        raise UsageError(
+            f"{place} has {names} already.", hint="Nothing was written; --force writes over them."
+        )
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for path, text in files.items():
+            path.write_bytes(text.encode())
+    except OSError as why:
+        raise PlaitError(f"{why.filename or place} can't be written: {why.strerror}.") from why
+    click.echo(f"{len(files)} prompts in {place}; use them with --prompts {folder}", err=True)
+
+
+def _texts(strategy: str) -> dict[str, str]:
+    from plait.core.errors import UsageError
+    from plait.prompts.book import shipped, strategies
+
+    if strategy not in strategies():
+        raise UsageError(
+            f"There are no prompts for a loop {strategy!r}.", hint=f"There are: {', '.join(strategies())}."
+        )
+    return dict(sorted(shipped(strategy).items()))
+
+
+def _known(strategy: str, name: str, texts: dict[str, str]) -> str:
+    from plait.core.errors import UsageError
+
+    if name not in texts:
+        raise UsageError(f"The loop {strategy} has no prompt {name!r}.", hint=f"It has: {', '.join(texts)}.")
+    return name

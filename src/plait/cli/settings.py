@@ -1,0 +1,158 @@
+"""From flags, environment, `plait.toml` and defaults, in this order, to an agent."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from plait import strategies
+from plait.agent import Agent
+from plait.cli.options import existing
+from plait.config import RunDefaults, load
+from plait.core.errors import UsageError
+from plait.journal.records import RunHead
+from plait.runtime.limits import Limits
+
+_PHASE = re.compile(r"([A-Za-z_]\w*)=(.+)", re.DOTALL)
+LIMITS = {
+    "max_steps": "steps",
+    "max_calls": "calls",
+    "max_tokens": "tokens",
+    "max_cost": "usd",
+    "max_seconds": "seconds",
+}
+
+
+def agent_for(
+    *,
+    strategy: str | None,
+    settings: Sequence[str],
+    models: Sequence[str],
+    tools: Sequence[str],
+    prompts: str | None,
+    journal: str | None,
+    no_journal: bool,
+    system: str | None,
+    approve: str | None,
+    no_ask: bool,
+    **limits: float | None,
+) -> Agent:
+    """The agent that `plait run` runs. Raises `UsageError` for what can't be."""
+    said = load().run
+    if journal is not None and no_journal:
+        raise UsageError("--journal and --no-journal contradict each other.", hint="Give one of them.")
+    usual = said.strategy or "react"
+    loop = strategy or os.environ.get("PLAIT_STRATEGY") or usual
+    # The file's options are options of the file's loop: another one chosen by a flag knows nothing of them.
+    options = {**(said.set if loop == usual else {}), **pairs(settings)}
+    everywhere, single = models_of(models)
+    general = everywhere or os.environ.get("PLAIT_MODEL")
+    return Agent(
+        strategies.make(loop, options),
+        model=general or said.model or "local",
+        # A model for all, said nearer by than the file, is for all.
+        models=single if general else {**said.models, **single},
+        tools=tuple(tools) or tuple(said.tools),
+        limits=Limits(**_limits(said, limits)),
+        prompts=prompts or said.prompts,
+        system=text_of(system) if system is not None else None,
+        journal=False if no_journal else journal_file(journal, said),
+        approve=_approve(approve or said.approve or "never"),
+        can_ask=not no_ask,
+    )
+
+
+def agent_again(
+    head: RunHead,
+    *,
+    journal: str | None,
+    strategy: str | None = None,
+    settings: Sequence[str] = (),
+    models: Sequence[str] = (),
+    tools: Sequence[str] = (),
+    prompts: str | None = None,
+    **changes: Any,
+) -> Agent:
+    """The agent of a recorded run, changed by what the flags say. Raises `UsageError`."""
+    recorded = head.strategy["name"]
+    loop = strategy or recorded
+    if strategy or settings:
+        kept = head.strategy["options"] if loop == recorded else {}
+        changes["strategy"] = strategies.make(loop, {**kept, **pairs(settings)})
+    everywhere, single = models_of(models)
+    if everywhere:
+        changes.update(model=everywhere, models=single)
+    elif single or loop != recorded:
+        phases = strategies.make(loop).phases
+        before = {phase: str(model["spec"]) for phase, model in head.models.items() if phase in phases}
+        changes["models"] = {**before, **single}
+    if tools:
+        changes["tools"] = tuple(tools)
+    if prompts is not None:
+        changes["prompts"] = prompts
+    return Agent.recorded(head, journal=journal_file(journal), **changes)
+
+
+def journal_file(flag: str | None, said: RunDefaults | None = None) -> str | None:
+    """The journal's file; None for the default one."""
+    return flag or os.environ.get("PLAIT_JOURNAL") or (said or load().run).journal
+
+
+def pairs(settings: Sequence[str]) -> dict[str, str]:
+    """`--set K=V` as a mapping. Raises `UsageError` where there is no `=`."""
+    found = {}
+    for each in settings:
+        key, equals, value = each.partition("=")
+        if not equals or not key:
+            raise UsageError(
+                f"--set {each}: an option of the loop is given as K=V.", hint="Such as --set misses=5."
+            )
+        found[key.strip().replace("-", "_")] = value
+    return found
+
+
+def models_of(models: Sequence[str]) -> tuple[str | None, dict[str, str]]:
+    """`--model SPEC` and `--model PHASE=SPEC` told apart: a spec never begins with a bare word and `=`."""
+    everywhere: str | None = None
+    single: dict[str, str] = {}
+    for each in models:
+        if match := _PHASE.fullmatch(each):
+            single[match[1]] = match[2]
+        elif not each.strip():
+            raise UsageError("--model is empty.", hint="Such as local, or openai:NAME.")
+        else:
+            everywhere = each
+    return everywhere, single
+
+
+def text_of(name: str) -> str:
+    """A file's text as it is, line ends included. Raises `UsageError`."""
+    path: Path = existing(name)
+    try:
+        return path.read_bytes().decode()
+    except OSError as why:
+        raise UsageError(f"{name} can't be read: {why.strerror}.") from why
+    except UnicodeDecodeError as why:
+        raise UsageError(f"{name} is not UTF-8 text: byte {why.start} can't be read.") from why
+
+
+def _limits(said: RunDefaults, flags: Mapping[str, float | None]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, field in LIMITS.items():
+        value = flags.get(name)
+        if value is None:
+            value = getattr(said, name)
+            if value is not None and not value > 0:
+                raise UsageError(f"plait.toml, [run] {name} is {value}, which is not above zero.")
+        if value is not None:
+            found[field] = value
+    return found
+
+
+def _approve(word: str) -> Any:
+    if word not in ("never", "effects", "always"):
+        raise UsageError(f"approve is {word!r}.", hint="It is one of never, effects, always.")
+    return word

@@ -1,0 +1,155 @@
+"""`plait show`: a recorded run told again, or its requests and responses as they were."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from plait.cli import options
+
+if TYPE_CHECKING:
+    from plait.journal.records import RunHead, Thinking
+
+
+@click.command(short_help="Tell a recorded run again.")
+@click.argument("run")
+@click.option("--wire", is_flag=True, help="Each request and response, byte for byte.")
+@click.option("--pretty", is_flag=True, help="With --wire: JSON bodies indented, so no longer byte for byte.")
+@click.option("--full", is_flag=True, help="Long observations whole.")
+@options.journal
+@options.config
+@options.as_object
+def show(run: str, wire: bool, pretty: bool, full: bool, journal: str | None, as_object: bool) -> None:
+    """Tell RUN (an id, the beginning of one, or `last`) again, step by step, on stdout."""
+    from plait.cli.record import found
+    from plait.core.errors import UsageError
+
+    if pretty and not wire:
+        raise UsageError("--pretty is for --wire.", hint="Add --wire.")
+    row, kept = found(run, journal)
+    if wire:
+        _wire(row.head, kept.iter_rows(row.head.run), pretty=pretty, as_object=as_object)
+    elif as_object:
+        _object(row, kept.rows(row.head.run))
+    else:
+        _told(row, kept.rows(row.head.run), full=full)
+
+
+def _told(row: Any, rows: Any, *, full: bool) -> None:
+    from plait.cli.record import at, loop_of
+    from plait.cli.text import SHOWN, as_json, clean, count, duration, money, one_line, tokens
+    from plait.cli.watch import watch_for
+    from plait.core import Usage
+    from plait.runtime.retell import retell
+
+    head, outcome, totals = row.head, row.outcome or {}, row.totals
+    asked = ", ".join(
+        f"{phase}={model['spec']}" if phase else str(model["spec"]) for phase, model in head.models.items()
+    )
+    origin = f" · step {head.fork_at} of {head.parent}" if head.parent else ""
+    click.echo(f"run {head.run} · {head.strategy['name']} · {clean(asked)} · {at(row.started)}{origin}")
+    click.echo(f"Question: {one_line(head.question)}")
+    watch = watch_for(sys.stdout, most=None if full else SHOWN)
+    for event in retell(rows, loop_of(head)):
+        watch(event)
+    watch.close()
+    if outcome.get("answer") is not None:
+        answer = outcome["answer"]
+        click.echo(f"Answer: {one_line(answer if isinstance(answer, str) else as_json(answer))}")
+    parts = [row.status + (f": {one_line(outcome['reason'])}" if outcome.get("reason") else "")]
+    if "steps" in totals:
+        usage = Usage(
+            totals["input_tokens"],
+            totals["output_tokens"],
+            totals["cached_tokens"],
+            totals.get("estimated", False),
+        )
+        parts += [count(totals["steps"], "step"), count(totals["calls"], "call"), tokens(usage)]
+        parts += [duration(totals["seconds"]), money(totals["cost_usd"])]
+    click.echo(" · ".join(parts))
+
+
+def _object(row: Any, rows: Any) -> None:
+    import msgspec
+
+    from plait.cli.record import listed, loop_of
+    from plait.cli.text import as_json
+    from plait.runtime.retell import retell
+
+    events = msgspec.to_builtins(retell(rows, loop_of(row.head)))
+    click.echo(as_json({**listed(row), "fork_at": row.head.fork_at or None, "events": events}, indent=1))
+
+
+def _wire(head: RunHead, rows: Iterable[Any], *, pretty: bool, as_object: bool) -> None:
+    from plait.cli.text import as_json
+    from plait.journal.records import Got, Thinking
+
+    asked: dict[int, Thinking] = {}
+    first = True
+    for row in rows:
+        record = row.record
+        if isinstance(record, Thinking):
+            asked[record.n] = record
+            where = _address(head, record)
+            told = {
+                "type": "request",
+                "step": record.step,
+                "phase": record.phase,
+                "model": record.model,
+                "attempt": record.attempt + 1,
+                "method": "POST",
+                "path": where,
+            }
+            title = f"--- request · step {record.step} · {record.phase} · {record.model}"
+            title += f" · attempt {record.attempt + 1}"
+            line = f"POST {where}"
+        elif isinstance(record, Got):
+            step = asked[record.n].step if record.n in asked else 0
+            told = {
+                "type": "response",
+                "step": step,
+                "attempt": record.attempt + 1,
+                "status": record.status or None,
+                "seconds": record.seconds,
+                "error": record.error or None,
+                "cut": record.cut,
+            }
+            title = f"--- response · step {step} · {record.seconds:.3f} s" + (
+                " · cut at a stop" if record.cut else ""
+            )
+            line = str(record.status or "no response") + (f"  {record.error}" if record.error else "")
+        else:
+            continue
+        body = row.body or b""
+        if as_object:
+            click.echo(as_json({**told, "body": body.decode(errors="backslashreplace")}))
+            continue
+        click.echo(("" if first else "\n") + f"{title}\n{line}")
+        first = False
+        _body(body, pretty=pretty)
+
+
+def _address(head: RunHead, record: Thinking) -> str:
+    """The endpoint's address and the path under it; the path alone for a model that is no server."""
+    model = head.models.get(record.phase) or head.models.get("") or {}
+    return "/".join(filter(None, (str(model.get("endpoint", "")).rstrip("/"), record.path)))
+
+
+def _body(body: bytes, *, pretty: bool) -> None:
+    import json
+
+    from plait.cli.text import as_json, clean
+
+    if pretty:
+        with suppress(ValueError):  # a stream, or no JSON at all, is shown as it came
+            body = as_json(json.loads(body), indent=2).encode()
+    if sys.stdout.isatty():
+        click.echo(clean(body.decode(errors="backslashreplace")))
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(body + (b"" if body.endswith(b"\n") else b"\n"))
+    sys.stdout.buffer.flush()

@@ -1,0 +1,93 @@
+"""How tools are told to a model: a line each, with what goes in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from plait.core import ToolSpec
+
+
+def type_word(schema: Mapping[str, Any]) -> str:
+    """A parameter's type in a few words: "number", "list of string", "one of "a", "b"", "any"."""
+    if "enum" in schema:
+        return "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
+    if "const" in schema:
+        return json.dumps(schema["const"], ensure_ascii=False)
+    for union in ("anyOf", "oneOf"):
+        if union in schema:
+            return " or ".join(dict.fromkeys(type_word(part) for part in schema[union]))
+    kind = schema.get("type", "object" if "properties" in schema or "$ref" in schema else "any")
+    if isinstance(kind, list):
+        return " or ".join(str(one) for one in kind)
+    items = schema.get("items")
+    if kind == "array":
+        return f"list of {type_word(items)}" if isinstance(items, Mapping) and items else "list"
+    return str(kind)
+
+
+def arguments(tool: ToolSpec) -> dict[str, str]:
+    """The tool's parameters: name to type in words, "(optional)" where it may be left out."""
+    properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+    required = tool.parameters.get("required", [])
+    return {
+        name: type_word(schema) + ("" if name in required else " (optional)")
+        for name, schema in properties.items()
+        if isinstance(schema, Mapping)
+    }
+
+
+def input_words(tool: ToolSpec) -> str:
+    """What the tool takes, for a prompt: `none`, `query (string)`, or JSON of names and types."""
+    named = arguments(tool)
+    if not named:
+        return "none"
+    if len(named) == 1:
+        ((name, kind),) = named.items()
+        return f"{name}, {kind.removesuffix(' (optional)')}" + (", optional" if "(optional)" in kind else "")
+    return "an object " + json.dumps(named, ensure_ascii=False)
+
+
+def sentence(text: str) -> str:
+    """A description on one line, ending as a sentence does."""
+    flat = " ".join(text.split())
+    return flat if not flat or flat[-1] in ".!?:;" else flat + "."
+
+
+def tool_lines(tools: tuple[ToolSpec, ...]) -> str:
+    """A line a tool: `name: what for. Input: ... Returns: ...`."""
+    lines = []
+    for tool in tools:
+        parts = [sentence(tool.description), f"Input: {input_words(tool)}."]
+        if tool.returns:
+            parts.append(f"Returns: {sentence(tool.returns)}")
+        lines.append(f"{tool.name}: " + " ".join(part for part in parts if part))
+    return "\n".join(lines)
+
+
+def numbered_lines(tools: tuple[ToolSpec, ...]) -> str:
+    """A line a tool: `(1) Name[what goes in]: what for.`"""
+    lines = []
+    for number, tool in enumerate(tools, 1):
+        named = arguments(tool)
+        inside = (
+            ""
+            if not named
+            else next(iter(named))
+            if len(named) == 1
+            else json.dumps(named, ensure_ascii=False)
+        )
+        returns = f" Returns: {sentence(tool.returns)}" if tool.returns else ""
+        lines.append(f"({number}) {tool.name}[{inside}]: {sentence(tool.description)}{returns}")
+    return "\n".join(lines)
+
+
+def tool_entries(tools: tuple[ToolSpec, ...]) -> str:
+    """An entry a tool: name and explanation, then an `_input_` and an `_output_` line."""
+    return "\n".join(
+        f"{tool.name}: {sentence(tool.description)}\n"
+        f"  _input_: {input_words(tool)}\n"
+        f"  _output_: {' '.join(tool.returns.split()) or 'text'}"
+        for tool in tools
+    )

@@ -1,0 +1,244 @@
+"""One JSON object a turn: `{"thought": text, "tool": name, "tool_input": any value}`.
+
+The built-in tools are ordinary names here: `final_answer` makes the turn answered with its input, while
+`fail_task` and `ask_user` stay calls, for the strategy to act on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from plait.core import Call, Splitter, ToolSpec
+from plait.formats import scan
+from plait.formats.base import Remark, Turn, Unreadable
+from plait.formats.describe import tool_entries
+from plait.formats.loose_json import Found, NotJson, objects, read_value, without_halves
+from plait.formats.objects import disarm_objects, first_of, text_key
+from plait.formats.scan import cut, repaired
+from plait.formats.split_json import JsonSplitter
+
+FINAL_ANSWER = "final_answer"
+FAIL_TASK = "fail_task"
+ASK_USER = "ask_user"
+BUILT_INS = (FINAL_ANSWER, FAIL_TASK, ASK_USER)
+
+_KEYS = ("thought", "tool", "tool_input")
+_TOOL_KEYS = ("tool", "tool_name", "action")
+_INPUT_KEYS = ("tool_input", "action_input", "input", "arguments", "args", "parameters")
+SHAPE = (
+    "Reply with exactly one JSON object: "
+    '{"thought": "<text>", "tool": "<name>", "tool_input": <any JSON value>}.'
+)
+
+
+@dataclass(frozen=True)
+class JsonTurn:
+    """JSON turns with exactly the keys thought, tool and tool_input.
+
+    `lenient` takes fences, prose around, JSON in need of repair, a list around the object, other usual
+    keys, a missing thought or input, and more keys (dropped), each with a remark; otherwise anything but
+    the bare object is `Unreadable`. `can_ask` says whether `ask_user` is offered.
+
+    Writer: one line of JSON, blanks at the thought's ends dropped. `write` raises ValueError for a turn
+    with neither call nor answer and for input that JSON can't hold. A call of the tool `final_answer`
+    reads back as an answer.
+    """
+
+    lenient: bool = True
+    can_ask: bool = True
+
+    name: ClassVar[str] = "json"
+
+    def stop(self, n: int) -> tuple[str, ...]:
+        """None: the object's last bracket ends the turn."""
+        return ()
+
+    def read(self, text: str, n: int, tools: Sequence[ToolSpec] = ()) -> Turn:
+        """The turn in a reply. Raises `Unreadable`, and nothing else.
+
+        `kept` is the object as the model wrote it, or, when it had to be repaired, as it should have been.
+        """
+        text, halved = without_halves(text)
+        notes = [repaired("a broken character was replaced")] if halved else []
+        found = self._find(text, notes) if self.lenient else _bare(text)
+        fields = first_of(found.value)
+        if not isinstance(fields, Mapping):
+            raise Unreadable(f"Your reply is JSON, but {_kind(fields)} and not an object. {SHAPE}")
+        if not self.lenient:
+            _exact(fields)
+        notes += [repaired(f"the JSON had {what}") for what in found.repairs]
+        if found.value is not fields:
+            more = len(found.value) - 1
+            notes.append(repaired("a list around the object was dropped"))
+            notes += [cut(f"{more} more objects in the list")] if more else []
+        turn = self._turn(fields, tools, notes)
+        kept = text[found.start : found.end]
+        if notes:
+            kept = self.write(turn, n)
+        return Turn(turn.thought, turn.call, turn.answer, turn.answered, kept, tuple(notes))
+
+    def _find(self, text: str, notes: list[Remark]) -> Found:
+        """The object that is a turn, in a reply that may hold other things."""
+        first: Found | None = None
+        trouble: NotJson | None = None
+        bare = text.strip()
+        if bare[:1] in ("{", "["):
+            try:
+                found = read_value(text)
+                value = first_of(found.value)
+                if isinstance(value, Mapping) and text_key(value, _TOOL_KEYS):
+                    self._around(text, found, notes)
+                    return found
+            except NotJson as error:
+                trouble = error
+        for found in objects(text):
+            if text_key(found.value, _TOOL_KEYS):
+                self._around(text, found, notes)
+                return found
+            first = first or found
+        if first is not None:
+            raise Unreadable(
+                f'The JSON object in your reply has no key "tool" with a tool\'s name '
+                f"(its keys are {_listed(first.value)}). {SHAPE}"
+            )
+        if trouble is None and (at := text.find("{")) >= 0:
+            try:
+                read_value(text, at)
+            except NotJson as error:
+                trouble = error
+        if trouble is not None:
+            raise Unreadable(f"Your JSON can't be read: {trouble.what} ({trouble.where(text)}). {SHAPE}")
+        what = "There is no JSON object in your reply" if bare else "Your reply is empty"
+        raise Unreadable(f"{what}. {SHAPE}")
+
+    def _around(self, text: str, found: Found, notes: list[Remark]) -> None:
+        before, after = text[: found.start].strip(), text[found.end :].strip()
+        if before.startswith("```") or before.endswith(("```", "```json")) or after.startswith("```"):
+            notes.append(repaired("a code fence around the object was dropped"))
+            before = before.removesuffix("json").removesuffix("```").strip()
+            after = after.removeprefix("```").strip()
+        if before:
+            notes.append(repaired(f"{len(before)} characters of text before the object were dropped"))
+        if after:
+            notes.append(cut(f"{len(after)} characters after the object"))
+
+    def _turn(self, fields: Mapping[str, Any], tools: Sequence[ToolSpec], notes: list[Remark]) -> Turn:
+        name_key = text_key(fields, _TOOL_KEYS)
+        if name_key is None:
+            raise Unreadable(f'The value of "tool" must be the name of a tool, as text. {SHAPE}')
+        input_key = next((key for key in _INPUT_KEYS if key in fields), None)
+        if name_key != "tool":
+            notes.append(repaired(f'the tool was taken from the key "{name_key}"'))
+        if input_key is None:
+            notes.append(repaired("tool_input is missing: null was taken"))
+        elif input_key != "tool_input":
+            notes.append(repaired(f'the input was taken from the key "{input_key}"'))
+        thought = fields.get("thought", "")
+        if "thought" not in fields:
+            notes.append(repaired("the thought is missing"))
+        elif not isinstance(thought, str):
+            notes.append(repaired("the thought was not text"))
+            thought = "" if thought is None else json.dumps(thought, ensure_ascii=False)
+        extra = [key for key in fields if key not in ("thought", name_key, input_key)]
+        if extra:
+            notes.append(cut(f"the keys {_listed(extra)}, which a turn does not have"))
+        given = fields[input_key] if input_key is not None else None
+        known = [
+            *tools,
+            *(ToolSpec(name, "") for name in BUILT_INS if all(tool.name != name for tool in tools)),
+        ]
+        name = scan.tool_name(str(fields[name_key]), known, notes)
+        if name == FINAL_ANSWER:
+            return Turn(thought.strip(), answer=given, answered=True)
+        return Turn(thought.strip(), Call(name, given))
+
+    def write(self, turn: Turn, n: int) -> str:
+        """The canonical text of a turn. Raises ValueError as the class says."""
+        if turn.call is None and not turn.answered:
+            raise ValueError("A turn needs a call or an answer to be written.")
+        name, given = (turn.call.tool, turn.call.input) if turn.call else (FINAL_ANSWER, turn.answer)
+        fields = {"thought": turn.thought.strip(), "tool": name, "tool_input": given}
+        try:
+            return json.dumps(fields, ensure_ascii=False, allow_nan=False)
+        except (TypeError, RecursionError) as error:
+            raise ValueError(f"The input of {name!r} can't be written as JSON: {error}") from None
+
+    def observation(self, text: str, n: int) -> str:
+        """The text of the message that brings an observation."""
+        return f"Observation: {text}"
+
+    def escape(self, text: str) -> str:
+        """Data with a backslash in fences and in what would read as a turn's object."""
+        return disarm_objects(text, _TOOL_KEYS)
+
+    def describe(self, tools: Sequence[ToolSpec]) -> str:
+        """An entry a tool: name and explanation, then `_input_` and `_output_`. No built-ins."""
+        return tool_entries(tuple(tools))
+
+    def grammar(self, tools: Sequence[ToolSpec], n: int, *, opened: bool = False) -> str | None:
+        """None: the schema says it."""
+        return None
+
+    def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any] | None:
+        """JSON Schema of a turn: the three keys, `tool` one of the tools' and built-ins' names."""
+        built_ins = [name for name in BUILT_INS if self.can_ask or name != ASK_USER]
+        names = list(dict.fromkeys([*(tool.name for tool in tools), *built_ins]))
+        return {
+            "type": "object",
+            "properties": {
+                "thought": {"type": "string"},
+                "tool": {"type": "string", "enum": names},
+                "tool_input": {},
+            },
+            "required": list(_KEYS),
+            "additionalProperties": False,
+        }
+
+    def splitter(self) -> Splitter:
+        """The thought's text, the call as `name input`, and the input of final_answer as the answer."""
+        return JsonSplitter()
+
+
+def _bare(text: str) -> Found:
+    try:
+        found = read_value(text)
+    except NotJson as error:
+        raise Unreadable(f"Your reply is not JSON: {error.what} ({error.where(text)}). {SHAPE}") from None
+    if text[found.end :].strip() or text[: found.start].strip():
+        raise Unreadable(f"There is text around your JSON object. {SHAPE}")
+    if found.repairs:
+        raise Unreadable(f"Your reply is not valid JSON: it has {', '.join(found.repairs)}. {SHAPE}")
+    if isinstance(found.value, list):
+        raise Unreadable(f"Your reply is JSON, but a list and not an object. {SHAPE}")
+    return found
+
+
+def _exact(fields: Mapping[str, Any]) -> None:
+    missing = [key for key in _KEYS if key not in fields]
+    extra = [key for key in fields if key not in _KEYS]
+    if missing or extra:
+        parts = [f"lacks {_listed(missing)}"] if missing else []
+        parts += [f"has {_listed(extra)} too many"] if extra else []
+        raise Unreadable(f"Your JSON object {' and '.join(parts)}. {SHAPE}")
+    if not isinstance(fields["thought"], str):
+        raise Unreadable(f'The value of "thought" must be text, not {_kind(fields["thought"])}. {SHAPE}')
+
+
+def _listed(keys: Any) -> str:
+    shown = [json.dumps(str(key)[:40], ensure_ascii=False) for key in list(keys)[:6]]
+    return ", ".join(shown) + (" and more" if len(keys) > 6 else "") if shown else "none"
+
+
+def _kind(value: Any) -> str:
+    names = {
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+        str: "text",
+        list: "a list",
+        dict: "an object",
+    }
+    return names.get(type(value), "null")

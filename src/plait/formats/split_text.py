@@ -1,0 +1,175 @@
+"""Telling thought, action and answer apart while a text ReAct reply streams in.
+
+Text goes out as soon as it is certain that no label begins in it. Held back are: the start of a line
+that may become a label, the tail that may become `Observation:`, and blanks (they count only when more
+of the same part follows). What a splitter gives does not depend on how the text was cut into chunks.
+"""
+
+from __future__ import annotations
+
+import re
+
+from plait.core import Piece, PieceKind
+from plait.formats.scan import LABEL, OBSERVATION
+
+_WORDS = ("thought", "action", "action input", "observation", "final answer")
+_DECORATION = re.compile(r"[ \t>*_#`-]{0,12}")
+_REST = re.compile(r"[ \t]{0,3}#?\d{0,9}[*_`]{0,3}[ \t]{0,4}\Z", re.A)
+_TAIL = 40
+"""No label is longer than this from its word on: the most that is looked at for a part of one."""
+
+
+class TextSplitter:
+    """A splitter for all dialects. With `finish`, the inside of `Finish[...]` is the answer."""
+
+    def __init__(self, *, finish: bool = False) -> None:
+        self._finish = finish
+        self._kind: PieceKind = "thought"
+        self._buffer = ""
+        self._bol = True  # the buffer begins at the start of a line
+        self._blanks = ""  # blanks that go out only before more text of the same part
+        self._begun = False  # the part has text
+        self._lead = ""  # goes before the part's first text
+        self._acted = False
+        self._over = False
+        self._head: str | None = None  # the start of an action in which `Finish[` may stand
+        self._depth = 0  # open brackets inside Finish[...]
+
+    def feed(self, text: str) -> list[Piece]:
+        """The pieces that are now certain, given `text` more of the reply."""
+        return self._work(text, last=False)
+
+    def close(self) -> list[Piece]:
+        """What was held back, when the reply has ended."""
+        pieces = self._work("", last=True)
+        if self._head:
+            head, self._head = self._head, None
+            self._put(pieces, "action", head)
+        self._over = True
+        return pieces
+
+    def _work(self, text: str, *, last: bool) -> list[Piece]:
+        pieces: list[Piece] = []
+        self._buffer += text
+        while not self._over and self._buffer:
+            found = self._label(last)
+            if found is None:
+                break
+            start, end, kind = found
+            self._emit(pieces, self._buffer[:start])
+            if kind != "":
+                self._switch(pieces, kind)
+            self._bol = kind == "" and (self._buffer[end - 1] == "\n" if end else self._bol)
+            self._buffer = self._buffer[end:]
+            if kind == "":
+                break
+        if self._over:
+            self._buffer = ""
+        return pieces
+
+    def _label(self, last: bool) -> tuple[int, int, str] | None:
+        """The next label (start, end, kind); kind "" when text up to `end` is certain; None: wait."""
+        buffer = self._buffer
+        match = next((m for m in LABEL.finditer(buffer) if m.start() > 0 or self._bol), None)
+        own = OBSERVATION.search(buffer)
+        if own is not None and (match is None or own.start() < match.end()):
+            # A label `**Observation:` begins before the word does.
+            start = own.start() if match is None else min(own.start(), match.start())
+            return start, len(buffer), "observation"
+        if match is not None:
+            # Two more characters may belong to a label that ends here (`Thought:**`).
+            if match.end() + 2 > len(buffer) and not last:
+                return (match.start(), match.start(), "") if match.start() else None
+            return match.start(), match.end(), match[1].lower().replace("_", " ")
+        certain = len(buffer) if last else self._certain()
+        return (certain, certain, "") if certain else None
+
+    def _certain(self) -> int:
+        """How much of the buffer can't be a part of a label, whatever follows."""
+        buffer = self._buffer
+        line = buffer.rfind("\n") + 1
+        if (line or self._bol) and _may_begin(buffer[line:]):
+            return line
+        for start in range(max(0, len(buffer) - _TAIL), len(buffer)):
+            if buffer[start] == "O" and _may_be_observation(buffer[start:]):
+                return start
+        return len(buffer)
+
+    def _switch(self, pieces: list[Piece], kind: str) -> None:
+        self._blanks, before = "", self._kind
+        if self._head:
+            head, self._head = self._head, None
+            self._put(pieces, "action", head)
+        if kind == "observation" or (self._acted and kind != "action input"):
+            self._over = True  # what follows the first action is cut by the reader
+        elif kind == "action input":
+            self._kind, self._acted = "action", True
+        elif kind == "action":
+            self._kind, self._acted = "action", True
+            self._head = "" if self._finish else None
+        else:
+            self._kind = "answer" if kind == "final answer" else "thought"
+        # A second thought is joined to the first, an input to its tool's name, by a line break.
+        joins = (self._begun and kind == "action input") or (kind == before == "thought" and self._begun)
+        self._lead = "\n" if joins else ""
+        self._begun = False
+
+    def _emit(self, pieces: list[Piece], text: str) -> None:
+        if self._head is not None:
+            text = self._look_for_finish(pieces, text)
+        if self._depth:
+            text = self._inside_finish(text)
+        self._put(pieces, self._kind, text)
+
+    def _put(self, pieces: list[Piece], kind: PieceKind, text: str) -> None:
+        """Send text, but blanks at its end only when more follows, and blanks before the first text never."""
+        text = self._blanks + text
+        body = text.rstrip()
+        self._blanks = text[len(body) :]
+        if not self._begun:
+            body = self._lead + body.lstrip() if body else ""
+        if body:
+            pieces.append(Piece(kind, body))
+            self._begun = True
+        elif not self._begun:
+            self._blanks = ""
+
+    def _look_for_finish(self, pieces: list[Piece], text: str) -> str:
+        self._head = (self._head or "") + text
+        name, bracket, rest = self._head.partition("[")
+        plain = name.strip(" \t\n`*\"'").lower()
+        if bracket:
+            head, self._head = self._head, None
+            if plain != "finish":
+                return head
+            self._kind, self._depth = "answer", 1
+            return rest
+        if not "finish".startswith(plain):
+            head, self._head = self._head, None
+            return head
+        return ""
+
+    def _inside_finish(self, text: str) -> str:
+        for index, char in enumerate(text):
+            self._depth += (char == "[") - (char == "]")
+            if not self._depth:
+                self._over = True
+                return text[:index]
+        return text
+
+
+def _may_begin(line: str) -> bool:
+    """A line so far that may still become a label."""
+    decoration = _DECORATION.match(line)
+    rest = line[decoration.end() :] if decoration else line
+    low = rest[:_TAIL].lower().replace("_", " ")
+    if len(rest) > _TAIL:
+        return False
+    return any(
+        word.startswith(low) or (low.startswith(word) and _REST.match(rest, len(word))) for word in _WORDS
+    )
+
+
+def _may_be_observation(tail: str) -> bool:
+    word = "Observation"
+    return word.startswith(tail) or (tail.startswith(word) and _REST.match(tail, len(word)) is not None)

@@ -1,0 +1,186 @@
+"""Reading a turn of text ReAct: one way for all dialects.
+
+The order of things: what follows an own observation is cut; the first action that can be read counts,
+and wins over any final answer; without an action, the last final answer counts; then the last resorts,
+an action without its label or inside a line. What is left is `Unreadable`, with the format quoted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from plait.core import Call, ToolSpec
+from plait.formats import scan
+from plait.formats.actions import Action, Syntax, action_at, object_action
+from plait.formats.base import Remark, Turn, Unreadable
+from plait.formats.loose_json import NotJson
+from plait.formats.scan import Body, Label, cut, repaired
+
+FINAL = frozenset({"final answer", "final_answer", "finalanswer"})
+_MAX_BROKEN = 50
+"""How many actions beyond repair are passed over before the reply is given up."""
+_LINE_CALL = re.compile(r"^[ \t>*`-]{0,12}([A-Za-z]\w{0,63})\[", re.M | re.A)
+
+
+class Dialect(Struct, frozen=True):
+    """What the reader must know of a dialect: its own syntax, how its turns look, what ends a run.
+
+    `finish`: `Finish[...]` is the answer. `original`: read it as the environments of the recorded runs did.
+    """
+
+    syntax: Syntax
+    shape: str
+    finish: bool = False
+    original: bool = False
+
+
+def read_turn(text: str, n: int, tools: Sequence[ToolSpec], dialect: Dialect) -> Turn:
+    """The turn in a reply. Raises `Unreadable`, and nothing else."""
+    body = scan.body_of(text)
+    answers = body.of("answer")
+    first_answer = answers[0].start if answers else len(body.text)
+    trouble, broken = "", 0
+    labels = body.of("action")
+    for label in labels:
+        try:
+            action = action_at(body, label, tools)
+        except NotJson as error:
+            if (broken := broken + 1) > _MAX_BROKEN:
+                break
+            trouble = trouble or f"{error.what} ({error.where(body.text[label.end :])} after `Action:`)"
+            continue
+        # After a final answer, `Action: eat less` is rather a part of the answer than a tool's name.
+        if action is None:
+            continue
+        if label.start > first_answer and not (action.sure and action.syntax in (dialect.syntax, "blob")):
+            continue
+        notes = list(body.remarks)
+        if trouble:
+            notes.append(cut("an earlier action whose JSON can't be read"))
+        return _turn(body, label.start, action, n, tools, dialect, notes, label)
+    if not trouble and (found := _last_resort(body, first_answer, bool(labels), tools, dialect)):
+        start, action, note = found
+        return _turn(body, start, action, n, tools, dialect, [*body.remarks, note], None)
+    notes = list(body.remarks)
+    if (answer := scan.answer_of(body, notes)) is not None and not (
+        trouble and labels[0].start < first_answer
+    ):
+        thought = scan.thought_of(body, first_answer, notes)
+        if dialect.finish:
+            notes.append(repaired("Final Answer: was taken for Finish[...]"))
+        kept = body.text[: answer[1]].strip()
+        return Turn(thought, answer=answer[0], answered=True, kept=kept, remarks=tuple(notes))
+    raise Unreadable(f"{_why(text, body, trouble)} {dialect.shape}")
+
+
+def _why(text: str, body: Body, trouble: str) -> str:
+    if trouble:
+        return f"The JSON of your action can't be read: {trouble}."
+    if not text.strip():
+        return "Your reply is empty."
+    if any(remark.kind == "cut" for remark in body.remarks):
+        return (
+            "You wrote an observation yourself. Observations come only from tools, so it was cut, and "
+            "before it there is no action and no final answer that can be read."
+        )
+    if body.of("action"):
+        return "After `Action:` there is nothing that names a tool."
+    return "There is neither an action nor a final answer in your reply."
+
+
+def _last_resort(
+    body: Body, upto: int, labelled: bool, tools: Sequence[ToolSpec], dialect: Dialect
+) -> tuple[int, Action, Remark] | None:
+    head = body.text[:upto]
+    if "{" in head and (found := object_action(head, fenced=bool(body.of("answer")))) is not None:
+        return (*found, repaired("the action's label was missing"))
+    if labelled:
+        return None
+    if dialect.finish:
+        names = {tool.name.lower() for tool in tools} | {"finish"}
+        for match in _LINE_CALL.finditer(head):
+            if match[1].lower() in names:
+                label = Label("action", 0, match.start(), match.start(1))
+                if (action := action_at(_with(body, label), label, tools)) is not None:
+                    return label.start, action, repaired("the action's label was missing")
+    if upto == len(body.text) and (inside := scan.action_inside(body.text)) is not None:
+        try:
+            action = action_at(_with(body, inside), inside, tools)
+        except NotJson:
+            return None
+        if action is not None and (action.syntax != "lines" or action.sure):
+            return inside.start, action, repaired("an action inside a line was taken")
+    return None
+
+
+def _with(body: Body, label: Label) -> Body:
+    return Body(body.text, tuple(sorted((*body.labels, label), key=lambda x: x.start)), body.remarks)
+
+
+def _turn(
+    body: Body,
+    start: int,
+    action: Action,
+    n: int,
+    tools: Sequence[ToolSpec],
+    dialect: Dialect,
+    notes: list[Remark],
+    label: Label | None,
+) -> Turn:
+    """The turn of an action that was read; `start` is where its label (or it itself) begins."""
+    if action.syntax != dialect.syntax:
+        notes.append(repaired("the action was written as in another dialect"))
+    notes += action.remarks
+    if label is not None and dialect.finish and label.number not in (0, n):
+        notes.append(repaired(f"the action was numbered {label.number} in turn {n}"))
+    thought = scan.thought_of(body, start, notes)
+    before = [x for x in body.of("answer") if x.start < start]
+    head = body.text[:start]
+    if before:
+        notes.append(cut("a final answer before the action: the action wins"))
+        head = body.text[: before[0].start]
+    end, name = action.end, action.name
+    word = name.strip().strip("`*\"'").lower()
+    finish = (dialect.finish and word == "finish") or (
+        word in FINAL and not any(tool.name == name for tool in tools)
+    )
+    if finish and dialect.original and label is not None:
+        if "\n" in body.text[label.end : action.raw_start].rstrip() and action.syntax == "bracket":
+            # The environment of the recorded runs refused an action that did not begin on its label's line.
+            finish = False
+        else:
+            return _run_on(body, action, thought, head, start, notes)
+    scan.cut_after(body.text, end, notes)
+    kept = (head + body.text[start:end]).strip()
+    if finish:
+        answer = finish_answer(action.raw) if action.syntax == "bracket" else action.input
+        if answer is None or (isinstance(answer, str) and not answer.strip() and not dialect.finish):
+            raise Unreadable(f"Your final answer is empty. {dialect.shape}")
+        return Turn(thought, answer=answer, answered=True, kept=kept, remarks=tuple(notes))
+    call = Call(scan.tool_name(name, tools, notes), action.input)
+    return Turn(thought, call, kept=kept, remarks=tuple(notes))
+
+
+def finish_answer(raw: str) -> str:
+    """The answer in `Finish[raw]`: the text as it stands, or what the writer put in a JSON string."""
+    raw = raw.strip()
+    if raw.startswith('"') and "\\" in raw:
+        # Only the writer has a reason for escapes; quotation marks alone may belong to the answer.
+        value = scan.input_of(raw, [], lenient=False)
+        if isinstance(value, str):
+            return value
+    return scan.unguard(raw)
+
+
+def _run_on(body: Body, action: Action, thought: str, head: str, start: int, notes: list[Remark]) -> Turn:
+    """The answer as the recorded HotpotQA runs scored it: up to the next action, thoughts and all."""
+    at = action.raw_start
+    end = next((x.start for x in body.labels if x.start > at and x.kind == "action"), len(body.text))
+    answer = body.text[at:end].strip().removesuffix("]")
+    if end > action.end and body.text[action.end : end].strip():
+        notes.append(repaired("text after the answer's bracket was taken into the answer"))
+    kept = (head + body.text[start:end]).strip()
+    return Turn(thought, answer=answer, answered=True, kept=kept, remarks=tuple(notes))

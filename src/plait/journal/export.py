@@ -1,0 +1,60 @@
+"""A run as plain dicts, one a line of JSON: for other programs, for people, for keeping."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from plait.journal import codec
+from plait.journal.records import Row, RunRow
+
+
+def export(run: RunRow, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
+    """First the run (`type` "run"), then every row in order, as dicts that JSON can hold.
+
+    A row has `seq`, `at` (ISO 8601, UTC), the record's own fields with its kind as `type`, and its exact
+    body: `body` where it is UTF-8 text, else `body_base64`. `restore_body` gives the bytes back.
+    """
+    yield {
+        "type": "run",
+        "status": run.status,
+        "started": _iso(run.started),
+        "updated": _iso(run.updated),
+        "outcome": run.outcome,
+        "totals": run.totals,
+        "head": json.loads(codec.encode(run.head)),
+    }
+    for row in rows:
+        record = json.loads(codec.encode(row.record))
+        told = {"type": record.pop("type"), "seq": row.seq, "at": _iso(row.at), **record}
+        if row.body is not None:
+            try:
+                told["body"] = row.body.decode()
+            except UnicodeDecodeError:
+                told["body_base64"] = base64.b64encode(row.body).decode()
+        yield told
+
+
+def lines(run: RunRow, rows: Iterable[Row]) -> Iterator[str]:
+    """The same as lines of JSON, without line ends."""
+    for each in export(run, rows):
+        try:
+            text = json.dumps(each, ensure_ascii=False)
+            text.encode()
+        except UnicodeEncodeError:  # half a surrogate pair: only its escape can be written
+            text = json.dumps(each)
+        yield text
+
+
+def restore_body(exported: dict[str, Any]) -> bytes | None:
+    """The exact bytes of an exported row's body; None where it had none."""
+    if "body_base64" in exported:
+        return base64.b64decode(exported["body_base64"])
+    return exported["body"].encode() if "body" in exported else None
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,104 @@
+"""SQLite's errors in words for people: what was wrong, where, what to do."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from plait.core.errors import JournalError
+
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def code_of(error: sqlite3.Error) -> int:
+    """SQLite's primary result code; 0 where the error is Python's own."""
+    return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+
+
+def is_locked(error: sqlite3.Error) -> bool:
+    """Another process is writing just now: try again."""
+    return code_of(error) in _BUSY
+
+
+def locked(path: Path, seconds: float) -> JournalError:
+    """The journal stayed locked for longer than we wait."""
+    return JournalError(
+        f"The journal {path} has been locked by another process for more than {seconds:g} s.",
+        hint="Find out what holds it (a backup, a database browser with an open change?), or give another "
+        "file with --journal.",
+    )
+
+
+def newer(path: Path, found: int, known: int) -> JournalError:
+    """The file was written by a later version."""
+    return JournalError(
+        f"The journal {path} was written by a newer Plait (schema {found}, this one knows {known}).",
+        hint="Upgrade Plait (pip install -U plait), or give another file with --journal.",
+    )
+
+
+def foreign(path: Path) -> JournalError:
+    """The file is a database, but not a journal."""
+    return JournalError(
+        f"{path} is a database of another program, not a journal of Plait.",
+        hint="Give another file with --journal or PLAIT_JOURNAL.",
+    )
+
+
+def from_os(error: OSError, path: Path) -> JournalError:
+    """The file or its folder can't be made or opened."""
+    what = error.strerror or str(error)
+    return JournalError(
+        f"The journal {path} can't be opened: {what} ({error.filename or path}).",
+        hint="Give a file that you may write with --journal or PLAIT_JOURNAL, or run without a journal.",
+    )
+
+
+def translate(error: sqlite3.Error, path: Path) -> JournalError:
+    """The error as a `JournalError`: one sentence and what to do."""
+    code = code_of(error)
+    elsewhere = "give another file with --journal or PLAIT_JOURNAL"
+    if code in _BUSY:
+        return JournalError(f"The journal {path} is locked by another process.", hint="Try again soon.")
+    if code == sqlite3.SQLITE_READONLY:
+        return JournalError(
+            f"The journal {path} can't be written: the file, or its folder, is read-only for this user.",
+            hint=f"Change its permissions, or {elsewhere}.",
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return JournalError(
+            f"The journal {path} can't be written: the disk is full.",
+            hint=f"Free some space and resume the run, or {elsewhere}.",
+        )
+    if code == sqlite3.SQLITE_CORRUPT:
+        return JournalError(
+            f"The journal {path} is damaged: a part of the file is missing or overwritten.",
+            hint=f"`python -m plait.journal.salvage {path} NEW.db` copies every run that can still be read; "
+            "then move the damaged file away.",
+        )
+    if code == sqlite3.SQLITE_NOTADB:
+        return JournalError(
+            f"{path} is not a journal: it is not an SQLite database, or its first bytes are damaged.",
+            hint=f"Move it away, or {elsewhere}.",
+        )
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return JournalError(
+            f"The journal {path} can't be opened: the file or its folder is missing or not permitted.",
+            hint=f"Check that the folder is there and may be written, or {elsewhere}.",
+        )
+    if code == sqlite3.SQLITE_IOERR:
+        return JournalError(
+            f"The journal {path} can't be read or written: the disk reports an error ({error}).",
+            hint=f"Check the disk and its free space, or {elsewhere}.",
+        )
+    if code == sqlite3.SQLITE_CONSTRAINT:
+        return JournalError(
+            f"Another process writes to this run in the journal {path}.",
+            hint="It has claimed the run; let it go on there, or resume the run here when it has ended.",
+        )
+    if code == sqlite3.SQLITE_TOOBIG:
+        return JournalError(
+            f"A record is too long for the journal {path}: a row can hold a thousand million bytes.",
+            hint="Let the tool return less, such as the name of a file with the data.",
+        )
+    return JournalError(f"The journal {path} failed: {error}.", hint=f"If it stays so, {elsewhere}.")

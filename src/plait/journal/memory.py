@@ -1,0 +1,71 @@
+"""A run's record kept in memory only, for runs without a journal. It still can be read and replayed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from plait.journal import codec
+from plait.journal.log import Entry
+from plait.journal.records import Row, RunHead, RunRow
+from plait.journal.secrets import Scrubber
+from plait.journal.writer import DONE
+
+
+class MemoryLog:
+    """The same face as `RunLog`, and the rows at hand. Secrets are replaced here as well."""
+
+    def __init__(
+        self,
+        head: RunHead,
+        records: Sequence[Entry] = (),
+        *,
+        secrets: Iterable[str] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.head = head
+        self.status = "running"
+        self.outcome: dict[str, Any] | None = None
+        self.totals: dict[str, Any] = {}
+        self._rows: list[Row] = []
+        self._scrub = Scrubber(secrets)
+        self._clock = clock
+        self._started = self._updated = clock()
+        self.buffer(*records)
+
+    @property
+    def run(self) -> str:
+        """The run's id."""
+        return self.head.run
+
+    def append(self, *entries: Entry) -> Awaitable[None]:
+        """Add records, in order."""
+        self.buffer(*entries)
+        return DONE
+
+    def buffer(self, *entries: Entry) -> None:
+        """Add records, in order."""
+        for record, body in entries:
+            if self._scrub:
+                record = codec.decode_record(self._scrub(codec.encode(record)).decode())
+                body = None if body is None else self._scrub(body)
+            self._updated = self._clock()
+            self._rows.append(Row(len(self._rows), self._updated, record, body))
+
+    def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:
+        """The run is over, or waits."""
+        self.status, self.outcome, self.totals, self._updated = status, outcome, totals, self._clock()
+        return DONE
+
+    def scrub(self, data: bytes) -> bytes:
+        """The bytes as they stand on the record."""
+        return self._scrub(data)
+
+    def rows(self) -> list[Row]:
+        """All rows so far, in order."""
+        return list(self._rows)
+
+    def row(self) -> RunRow:
+        """The run as a journal would list it."""
+        return RunRow(self.head, self.status, self.outcome, self.totals, self._started, self._updated, "")

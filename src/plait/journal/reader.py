@@ -1,0 +1,171 @@
+"""Reads a journal: runs, and a run's rows with their exact bodies. Never makes or changes a file."""
+
+from __future__ import annotations
+
+import difflib
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from plait.core.errors import JournalError
+from plait.journal import codec, delta, faults, owner, writer
+from plait.journal.records import Record, Row, RunRow, Thinking
+
+PATIENCE = 2.0
+"""Seconds a read waits for another process that recovers the file; in WAL mode writers stop no reader."""
+
+_RUN = """
+    n, id, status, owner, started,
+    max(updated, coalesce((SELECT at FROM events WHERE run = n ORDER BY seq DESC LIMIT 1), 0)),
+    head, outcome, totals"""
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """A read-only connection, checked. Every error inside comes out as a `JournalError`."""
+    if path.is_dir():
+        raise faults.from_os(IsADirectoryError(21, "it is a folder", str(path)), path)
+    try:
+        empty = not path.exists() or path.stat().st_size == 0
+    except OSError as error:
+        raise faults.from_os(error, path) from None
+    if empty:
+        raise JournalError(
+            f"There is no journal at {path} yet.",
+            hint="The first run makes one; or name another file with --journal or PLAIT_JOURNAL.",
+        )
+    connection: sqlite3.Connection | None = None
+    try:
+        connection = _open(path)
+        writer.check(connection, path)
+        yield connection
+    except sqlite3.Error as error:
+        raise faults.translate(error, path) from None
+    finally:
+        if connection is not None:
+            connection.close()
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    address = path.absolute().as_uri()
+    connection = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=PATIENCE, isolation_level=None)
+    try:
+        connection.execute("PRAGMA user_version").fetchone()
+        return connection
+    except sqlite3.Error as error:
+        connection.close()
+        # A journal in a folder that may not be written (a CD, another user's): WAL needs a file beside it,
+        # unless it is told that nobody writes.
+        left = path.with_name(path.name + "-wal")
+        if faults.code_of(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or _has_bytes(
+            left
+        ):
+            raise
+    return sqlite3.connect(f"{address}?mode=ro&immutable=1", uri=True, isolation_level=None)
+
+
+def _has_bytes(path: Path) -> bool:
+    with suppress(OSError):
+        return path.stat().st_size > 0
+    return False
+
+
+def run_row(found: tuple[Any, ...]) -> RunRow:
+    """A run as listed; one whose process died without ending it is "interrupted"."""
+    _, _, status, owned, started, updated, head, outcome, totals = found
+    if status == "running" and (not owned or owner.life_of(owned) == "dead"):
+        status = "interrupted"
+    return RunRow(
+        codec.decode_head(head),
+        status,
+        codec.decode_plain(outcome) if outcome else None,
+        codec.decode_plain(totals),
+        started,
+        updated,
+        owned,
+    )
+
+
+def list_runs(connection: sqlite3.Connection, limit: int, status: str | None) -> list[RunRow]:
+    """The newest runs first, `limit` at most."""
+    runs: list[RunRow] = []
+    where, values = "", ()  # type: str, tuple[str, ...]
+    if status is not None:
+        where, values = "WHERE status = ?", ("running" if status == "interrupted" else status,)
+    for found in connection.execute(f"SELECT {_RUN} FROM runs {where} ORDER BY n DESC", values):
+        if len(runs) >= limit:
+            break
+        run = run_row(found)
+        if status is None or run.status == status:
+            runs.append(run)
+    return runs
+
+
+def find(connection: sqlite3.Connection, prefix: str) -> tuple[int, RunRow]:
+    """The run whose id is, or alone begins with, `prefix` ("last": the newest), with its number."""
+    if prefix == "last":
+        found = connection.execute(f"SELECT {_RUN} FROM runs ORDER BY n DESC LIMIT 1").fetchall()
+        if not found:
+            raise JournalError("There is no run in the journal yet.", hint="`plait run` makes one.")
+    else:
+        found = connection.execute(f"SELECT {_RUN} FROM runs WHERE id = ?", (prefix,)).fetchall()
+        if not found and prefix:
+            found = connection.execute(
+                f"SELECT {_RUN} FROM runs WHERE id > ? AND id < ? ORDER BY id LIMIT 5",
+                (prefix, prefix + "\U0010ffff"),
+            ).fetchall()
+    if len(found) == 1:
+        return found[0][0], run_row(found[0])
+    if found:
+        some = ", ".join(row[1] for row in found) + ("" if len(found) < 5 else " ...")
+        raise JournalError(f"More than one run begins with {prefix!r}: {some}.", hint="Write more of the id.")
+    known = [each for (each,) in connection.execute("SELECT id FROM runs ORDER BY n DESC LIMIT 1000")]
+    near = difflib.get_close_matches(prefix, known, n=3, cutoff=0.5) or known[:3]
+    hint = f"Nearest: {', '.join(near)}." if near else "There is no run in it yet."
+    raise JournalError(f"There is no run {prefix!r} in the journal.", hint=f"{hint} `plait runs` lists them.")
+
+
+class Bodies:
+    """Restores bodies in the order of rows. Keeps the last of each phase only, so memory is not quadratic."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, tuple[int, bytes]] = {}
+
+    def restore(self, record: Record, seq: int, base: int | None, coded: tuple[Any, ...]) -> bytes | None:
+        """The exact body of a row. Raises `delta.Unrestorable`."""
+        head, tail, packed, stored = coded
+        if stored is None:
+            return None
+        before = self.last.get(record.phase) if isinstance(record, Thinking) else None
+        if base is not None and (before is None or before[0] != base):
+            raise delta.Unrestorable("the body it is told from is not there")
+        body = delta.decode(delta.Coded(head, tail, packed, stored), before[1] if before else None)
+        if isinstance(record, Thinking):
+            self.last[record.phase] = (seq, body)
+        return body
+
+
+def iter_rows(
+    connection: sqlite3.Connection, n: int, path: Path, bodies: Bodies | None = None, only: str = ""
+) -> Iterator[Row]:
+    """A run's rows in order, one at a time; `only` a kind."""
+    bodies = bodies or Bodies()
+    where = "AND kind = ?" if only else ""
+    found = connection.execute(
+        "SELECT seq, at, data, base, head, tail, packed, body FROM events "
+        f"WHERE run = ? {where} ORDER BY seq",
+        (n, only) if only else (n,),
+    )
+    for seq, at, data, base, *coded in found:
+        record = codec.decode_record(data)
+        try:
+            body = bodies.restore(record, seq, base, tuple(coded))
+        except delta.Unrestorable as error:
+            raise JournalError(
+                f"Row {seq} of the run in the journal {path} can't be restored: {error}.",
+                hint="The file is damaged: "
+                f"`python -m plait.journal.salvage {path} NEW.db` copies what can be read.",
+            ) from None
+        yield Row(seq, at, record, body)

@@ -1,0 +1,263 @@
+"""The journal: one SQLite file that holds the record of every run.
+
+    journal = Journal.at(path)                     # nothing is opened or made yet
+    log = await journal.begin(head, owner_of_this_process())
+    await log.append((Thinking(...), request))     # intent: stands before the effect
+    await log.append((Got(...), response))         # result: stands after it
+    await log.end("answered", outcome, totals)
+
+Several processes, threads and event loops may use one file at once. What the file looks like stands in
+`schema.py` and docs/journal.md; what a row means in `records.py`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from plait.core.errors import JournalError
+from plait.journal import codec, faults, reader
+from plait.journal.log import Entry, RunLog
+from plait.journal.owner import life_of, owner_of_this_process
+from plait.journal.records import Row, RunHead, RunRow
+from plait.journal.secrets import Scrubber
+from plait.journal.writer import _INSERTS, Writer
+
+_BEGIN = (
+    "INSERT INTO runs (id, question, strategy, status, owner, parent, fork_at, started, updated, head, "
+    "totals) VALUES (?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, '{}')"
+)
+
+_going: weakref.WeakValueDictionary[tuple[str, str], RunLog] = weakref.WeakValueDictionary()
+"""The logs of this process, by file and run: a run that was left behind here may be claimed here."""
+
+_before_fork: list[Writer] = []
+"""Connections that a fork brought along: never used and never closed, for they are the parent's."""
+
+
+def default_path() -> Path:
+    """PLAIT_JOURNAL, else plait/journal.db under XDG_STATE_HOME, else under ~/.local/state."""
+    named = os.environ.get("PLAIT_JOURNAL")
+    if named:
+        return Path(named).expanduser()
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "plait" / "journal.db"
+
+
+def _close_shared() -> None:
+    """At the process's end: so that what was written stands in one file, without a -wal beside it."""
+    for each in Journal._shared.values():
+        each.close()
+
+
+class Journal:
+    """A journal file. Making one opens nothing; the file and its folder are made by the first run.
+
+    `busy_seconds`: how long to wait for another process that holds the file's lock. `clock` gives seconds
+    since 1970. Every method raises `JournalError`, and no other error, when the file can't be used.
+    """
+
+    _shared: ClassVar[dict[Path, Journal]] = {}
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        busy_seconds: float = 10.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.path = Path(path).expanduser() if path is not None else default_path()
+        self.busy_seconds = busy_seconds
+        self._clock = clock
+        self._writers: dict[int, Writer] = {}
+        self._lock = threading.Lock()
+
+    @classmethod
+    def at(cls, path: str | os.PathLike[str] | None = None) -> Journal:
+        """The process's one journal at a path: its connection stays open from run to run."""
+        wanted = (Path(path).expanduser() if path is not None else default_path()).absolute()
+        if not cls._shared:
+            atexit.register(_close_shared)
+        return cls._shared.setdefault(wanted, cls(wanted))
+
+    def __repr__(self) -> str:
+        return f"Journal({str(self.path)!r})"
+
+    def close(self) -> None:
+        """Close this journal's connections. It can be used again: they are opened anew."""
+        with self._lock:
+            writers, self._writers = self._writers, {}
+        for each in writers.values():
+            if each.pid == os.getpid():
+                each.close()
+
+    # ---- writing
+
+    async def begin(
+        self, head: RunHead, owner: str, records: Sequence[Entry] = (), *, secrets: Iterable[str] = ()
+    ) -> RunLog:
+        """Begin a run: its row and first records are written together. Raises JournalError."""
+        writer = self._writer()
+        scrubber = Scrubber(secrets)
+        now = self._clock()
+        text = scrubber(codec.encode(head)).decode()
+        question = scrubber(head.question.encode("utf-8", "replace")).decode()
+        name = scrubber(str(head.strategy.get("name", "")).encode("utf-8", "replace")).decode()
+        values = (head.run, question, name, owner, head.parent, head.fork_at, now, now, text)
+
+        def work(connection: sqlite3.Connection) -> RunLog:
+            try:
+                n = connection.execute(_BEGIN, values).lastrowid or 0
+            except sqlite3.IntegrityError:
+                raise JournalError(
+                    f"There is a run {head.run} already in the journal {self.path}.",
+                    hint="Give the new run another id.",
+                ) from None
+            log = RunLog(writer, n, head.run, scrubber, self._clock)
+            if records:
+                connection.executemany(_INSERTS[1], [log.row(*each) for each in records])
+            return log
+
+        return self._keep(await writer.transact(work), writer)
+
+    async def claim(
+        self, run_id: str, owner: str, *, force: bool = False, secrets: Iterable[str] = ()
+    ) -> RunLog:
+        """Take over a run, to go on with it: nobody else can claim it from then on.
+
+        Raises JournalError when the process that performs it still lives, or (without `force`) when it
+        ran on another host, where that can't be told. The log goes on at the next place of the record.
+        """
+        self._must_exist()
+        writer = self._writer()
+        scrubber = Scrubber(secrets)
+
+        def work(connection: sqlite3.Connection) -> RunLog:
+            n, run = reader.find(connection, run_id)
+            self._may_claim(run, force)
+            connection.execute(
+                "UPDATE runs SET owner = ?, status = 'running', outcome = NULL, rows = NULL, updated = ? "
+                "WHERE n = ?",
+                (owner, self._clock(), n),
+            )
+            bodies = reader.Bodies()
+            for _ in reader.iter_rows(connection, n, self.path, bodies, only="thinking"):
+                pass
+            (seq,) = connection.execute(
+                "SELECT coalesce(max(seq), -1) + 1 FROM events WHERE run = ?", (n,)
+            ).fetchone()
+            return RunLog(writer, n, run.head.run, scrubber, self._clock, seq, bodies.last)
+
+        return self._keep(await writer.transact(work), writer)
+
+    async def delete(self, run_id: str) -> None:
+        """Remove a run and its record. Raises JournalError when it is unknown or still going on.
+
+        The file keeps its size and fills the room again; `compact` gives it back.
+        """
+        self._must_exist()
+
+        def work(connection: sqlite3.Connection) -> None:
+            n, run = reader.find(connection, run_id)
+            if run.status == "running" and life_of(run.owner) == "alive":
+                raise JournalError(
+                    f"Run {run.head.run} is still going on.", hint="Stop it first, then delete it."
+                )
+            connection.execute("DELETE FROM events WHERE run = ?", (n,))
+            connection.execute("DELETE FROM runs WHERE n = ?", (n,))
+
+        await self._writer().transact(work)
+
+    def compact(self) -> None:
+        """Give the room of deleted runs back to the disk. Needs the file for itself for a moment."""
+        self._must_exist()
+        try:
+            self._writer().connection().execute("VACUUM")
+        except sqlite3.Error as error:
+            raise faults.translate(error, self.path) from None
+
+    # ---- reading
+
+    def runs(self, limit: int = 50, status: str | None = None) -> list[RunRow]:
+        """The newest runs first. `status`: running, interrupted (its process died), or an outcome's."""
+        with reader.reading(self.path) as connection:
+            return reader.list_runs(connection, limit, status)
+
+    def run(self, prefix: str) -> RunRow:
+        """The run whose id begins with `prefix`, or the newest for "last".
+
+        Raises JournalError naming the nearest when there is none, and all when there are several.
+        """
+        with reader.reading(self.path) as connection:
+            return reader.find(connection, prefix)[1]
+
+    def head(self, run_id: str) -> RunHead:
+        """What a run was started with."""
+        return self.run(run_id).head
+
+    def rows(self, run_id: str) -> list[Row]:
+        """A run's whole record in order, every body byte for byte as it was."""
+        return list(self.iter_rows(run_id))
+
+    def iter_rows(self, run_id: str) -> Iterator[Row]:
+        """The same, a row at a time: bodies of a long run need not all be in memory."""
+        with reader.reading(self.path) as connection:
+            n, _ = reader.find(connection, run_id)
+            yield from reader.iter_rows(connection, n, self.path)
+
+    # ---- inside
+
+    def _may_claim(self, run: RunRow, force: bool) -> None:
+        if not run.owner:
+            return
+        life, name = life_of(run.owner), run.head.run
+        if life == "elsewhere" and not force:
+            host = run.owner.rsplit(":", 2)[0]
+            raise JournalError(
+                f"Run {name} was left by a process on another host ({host}), and whether that still lives "
+                "can't be told from here.",
+                hint="If it does not, claim the run with force.",
+            )
+        here = run.owner == owner_of_this_process()
+        log = _going.get((str(self.path.absolute()), name))
+        if life == "alive" and (not here or (log is not None and not log.ended)):
+            pid = "this very process" if here else f"process {run.owner.rsplit(':', 2)[1]}"
+            raise JournalError(
+                f"Run {name} is still going on, in {pid}.", hint="Wait for its end, or stop it first."
+            )
+
+    def _keep(self, log: RunLog, writer: Writer) -> RunLog:
+        _going[str(self.path.absolute()), log.run] = log
+        writer.logs.add(log)
+        return log
+
+    def _must_exist(self) -> None:
+        with reader.reading(self.path):
+            pass
+
+    def _writer(self) -> Writer:
+        """This thread's writer, with the file at the path open (and not a deleted one)."""
+        thread = threading.get_ident()
+        found = self._writers.get(thread)
+        if found is not None and found.pid == os.getpid() and (found.current() or not found.idle):
+            return found
+        with self._lock:
+            alive = {each.ident for each in threading.enumerate()}
+            for ident, other in list(self._writers.items()):
+                if (
+                    ident not in alive and other.pid == os.getpid()
+                ):  # its thread is over: close what it had open
+                    del self._writers[ident]
+                    other.close()
+            if found is not None and found.pid != os.getpid():
+                _before_fork.append(found)
+            # One of a file that is gone is let be: its runs may still write to it.
+            made = self._writers[thread] = Writer(self.path, self.busy_seconds)
+            return made

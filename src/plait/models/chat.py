@@ -1,0 +1,181 @@
+"""A model behind an HTTP endpoint that speaks chat completions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from plait.core import Reply, Think
+from plait.core.errors import BadResponse, ModelError
+from plait.models import http, replies, wire
+from plait.models.base import Abilities, OnText, Request, Response
+from plait.models.prices import UNKNOWN, Rate
+from plait.models.refusals import Place, bad, failure
+from plait.models.stream import Events, is_json
+
+SILENCE = 600.0
+
+
+class ChatModel(Struct, frozen=True, kw_only=True):
+    """One model at one endpoint: frozen, shared by any number of runs, on any event loop.
+
+    `endpoint` is the base address (https://host/v1). `key` goes out as a bearer token, "" sends none.
+    `params` are further fields of the body; they win over what an effect says, and None leaves a field out.
+    `headers` are sent with every request; `hidden` are values among them that are secret. `timeout` is the
+    longest silence of the endpoint in seconds. `provider` names the dialect and the price list ("openai",
+    "vllm", "llamacpp", "deepseek" ...; "" is none in particular). `key_env` and `base_env` are the
+    environment variables that messages tell people to look at.
+    """
+
+    spec: str
+    name: str
+    endpoint: str
+    key: str = ""
+    abilities: Abilities = Abilities()
+    rate: Rate = UNKNOWN
+    params: Mapping[str, Any] = {}
+    headers: Mapping[str, str] = {}
+    timeout: float = SILENCE
+    provider: str = ""
+    key_env: str = ""
+    base_env: str = ""
+    hidden: tuple[str, ...] = ()
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be shown or stored."""
+        return (self.key, *self.hidden) if self.key else self.hidden
+
+    @property
+    def place(self) -> Place:
+        """Who is asked, for messages."""
+        return Place(self.endpoint, self.name, self.key_env, self.base_env, self.secrets)
+
+    def __repr__(self) -> str:
+        return f"ChatModel({self.spec!r}, endpoint={self.endpoint!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        # msgspec's own would list every field, the key among them.
+        return [("spec", self.spec), ("endpoint", self.endpoint)]
+
+    def encode(self, think: Think) -> Request:
+        """The exact request for an effect; pure. Streaming is asked for where the endpoint can."""
+        return wire.encode(think, self.name, self.abilities, self.provider, self.params)
+
+    async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
+        """One attempt. See `Model.send`; a stop string that the endpoint ran over ends the request here."""
+        place = self.place
+        headers = {"Authorization": f"Bearer {self.key}", **self.headers} if self.key else self.headers
+        answer = http.Answer()
+        watch = _Watch(think, self._prefill(think), on_text) if on_text or think.stop else None
+        take = watch.take if watch else None
+        broken: ModelError | None = None
+        try:
+            await http.post(place, request.path, request.body, headers, self.timeout, answer, take)
+        except ModelError as error:
+            if not answer.status:
+                raise
+            broken = error
+        cut = answer.cut and watch is not None and watch.stopped
+        response = Response(answer.status, place.clean_bytes(answer.body), cut)
+        if broken and answer.status != 200:
+            broken.response = response
+            raise broken
+        if answer.cut and not cut:
+            raise bad("sent far more than any reply.", response.body, place, response)
+        if answer.status != 200:
+            raise failure(
+                answer.status,
+                response.body,
+                place,
+                asked=request.body,
+                path=request.path,
+                headers=answer.headers,
+                response=response,
+            )
+        try:
+            # Read here as well, so that half a stream or garbage is an attempt that failed, to be made again.
+            reply = replies.decode(response, think, place, prefill=self._prefill(think), asked=request.body)
+        except BadResponse:
+            if broken and answer.timed_out:
+                broken.response = response
+                raise broken from None
+            raise
+        if watch is not None:
+            watch.finish(reply)
+        return response
+
+    def decode(self, response: Response, think: Think) -> Reply:
+        """The reply in a response; pure. See `Model.decode`."""
+        asked = self.encode(think).body if response.status != 200 else b""
+        return replies.decode(response, think, self.place, prefill=self._prefill(think), asked=asked)
+
+    def without(self, ability: str) -> ChatModel:
+        """The same model, known not to have an ability."""
+        return structs.replace(self, abilities=self.abilities.without(ability))
+
+    def describe(self) -> dict[str, Any]:
+        """What the journal keeps: no key, and of the headers only their names."""
+        return {
+            "spec": self.spec,
+            "name": self.name,
+            "endpoint": self.endpoint,
+            "provider": self.provider,
+            "params": dict(self.params),
+            "headers": sorted(self.headers),
+            "abilities": structs.asdict(self.abilities),
+            "rate": msgspec.to_builtins(self.rate),
+        }
+
+    def _prefill(self, think: Think) -> str:
+        if not think.prefill:
+            return ""
+        return wire.repeatable_prefill(think, self.abilities, self.provider)
+
+
+class _Watch:
+    """Reads a stream as it comes: hands its text on, and says when a stop string is met."""
+
+    def __init__(self, think: Think, prefill: str, on_text: OnText | None) -> None:
+        self._draft = replies.Draft(think, prefill)
+        self._events = Events()
+        self._on_text = on_text
+        self._kind = ""
+        self._shown = 0
+        self._start = b""
+
+    @property
+    def stopped(self) -> bool:
+        return self._draft.filter.stopped
+
+    def take(self, piece: bytes) -> bool:
+        """Read on; True when a stop string was met and nothing more is wanted."""
+        if not self._kind:
+            self._start += piece
+            if not self._start.strip():
+                return False
+            self._kind = "json" if is_json(self._start) else "events"
+            piece = self._start
+        if self._kind != "events":
+            return False
+        try:
+            for data in self._events.feed(piece):
+                self._show(self._draft.chunk(data))
+            # An endpoint that has ended the reply as well is heard out: its usage is still to come.
+            return self.stopped and not self._draft.whole
+        except msgspec.DecodeError:
+            self._kind = "broken"  # the body is read to its end, and what is wrong with it said then
+        return False
+
+    def finish(self, reply: Reply) -> None:
+        """Hand on what is left of the text, when the whole reply is known."""
+        if self._on_text is not None and len(reply.text) > self._shown:
+            self._on_text(reply.text[self._shown :])
+
+    def _show(self, text: str) -> None:
+        if text and self._on_text is not None:
+            self._shown += len(text)
+            self._on_text(text)

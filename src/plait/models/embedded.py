@@ -1,0 +1,229 @@
+"""Embedded servers of local models: one child process a file and settings, shared by all runs.
+
+Theory of operation. llama.cpp loads a model without letting go of Python's lock and may end the process it is
+in when a file is bad, so it gets a process of its own: our event loop goes on while it loads, its messages
+never reach the user's terminal, and ending it is one signal. The child ends when its stdin does, so it can't
+outlive us however we die. Any thread and any event loop may ask for a server; the first one starts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import importlib.util
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from plait.core.errors import ModelMissing
+
+_SCRIPT = Path(__file__).with_name("serve_gguf.py")
+
+
+class ServerSettings(msgspec.Struct, frozen=True):
+    """What makes two servers different.
+
+    `n_ctx` is how many tokens one request may have, prompt and reply together; `n_predict` how many a reply
+    may have when its request sets no limit; `slots` how many requests are worked on side by side; `cache_mib`
+    the memory (MiB) that keeps prompts which lost their slot. With `cache_prompt` off a text does not depend
+    on what was asked before it, at the price of reading each prompt whole.
+    """
+
+    n_ctx: int = 8192
+    n_predict: int = 2048
+    threads: int = 1
+    slots: int = 1
+    seed: int = 0
+    cache_prompt: bool = True
+    cache_mib: int = 512
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A server that is up: its base address (with /v1) and the key it asks for."""
+
+    url: str
+    key: str
+
+
+class _Server:
+    """One child process, from its start to its end."""
+
+    def __init__(self, name: str, settings: ServerSettings) -> None:
+        self.name = name
+        self.settings = settings
+        self.up: Future[Running] = Future()
+        self.up.set_running_or_notify_cancel()  # a waiter that is cancelled must not cancel the others
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log: IO[bytes] | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Loading, or up and alive."""
+        if not self.up.done():
+            return True
+        return self.up.exception() is None and self.process is not None and self.process.poll() is None
+
+    def start(self, find: Callable[[], Path]) -> None:
+        """Find the file and load it; runs in a thread. Sets `up`."""
+        try:
+            self.up.set_result(self._load(find()))
+        except BaseException as error:
+            self.close()
+            self.up.set_exception(error)
+
+    def _load(self, path: Path) -> Running:
+        check_gguf(path)
+        spec = importlib.util.find_spec("xllamacpp")
+        if spec is None or not spec.submodule_search_locations:
+            raise ModelMissing(
+                f"The local model {self.name} needs the package xllamacpp, which is not installed.",
+                hint='`pip install "plait[local]"` installs it.',
+            )
+        key = secrets.token_urlsafe(16)
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child
+        with _lock:
+            if _ended:
+                raise ModelMissing("This process is ending; no model is loaded any more.")
+            # -P: the script's own folder must not shadow other modules. A session of its own: Ctrl-C in the
+            # terminal is ours to answer.
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", str(_SCRIPT)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self.log,
+                start_new_session=True,
+            )
+        assert self.process.stdin and self.process.stdout
+        asked = {
+            **msgspec.structs.asdict(self.settings),
+            "path": str(path),
+            "name": self.name,
+            "key": key,
+            "sys_path": [str(Path(place).parent) for place in spec.submodule_search_locations],
+        }
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(msgspec.json.encode(asked) + b"\n")
+            self.process.stdin.flush()
+        said = self.process.stdout.readline()
+        if not said:
+            raise self._why(path)
+        return Running(msgspec.json.decode(said)["address"] + "/v1", key)
+
+    def _why(self, path: Path) -> ModelMissing:
+        assert self.process and self.log
+        code = self.process.wait()
+        if code < 0:
+            size = path.stat().st_size / 1e9
+            return ModelMissing(
+                f"The process that loads {path} was ended by {signal.Signals(-code).name}.",
+                hint=f"Most likely memory ran out (the file alone is {size:.1f} GB): take a smaller model, "
+                "or a smaller n_ctx.",
+            )
+        self.log.seek(0)
+        lines = self.log.read().decode(errors="replace").strip().splitlines()
+        errors = [match[1] for line in lines if (match := re.match(r"[\d.]+ E (?:\w+ +)?\w+: (.+)", line))]
+        reason = (
+            errors[0] if errors else lines[-1] if lines else f"it ended with code {code} and gave no reason"
+        )
+        return ModelMissing(
+            f"{path} can't be loaded: {reason.removeprefix('error loading model: ')}.",
+            hint="The file is damaged, cut short, or not a model llama.cpp knows; fetch it again.",
+        )
+
+    def close(self) -> None:
+        """End the child at once and reap it."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            for pipe in (self.process.stdin, self.process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+        if self.log is not None:
+            self.log.close()
+
+
+_lock = threading.RLock()
+_servers: dict[tuple[str, ServerSettings], _Server] = {}
+_owner = os.getpid()
+_ended = False
+
+
+def ended(name: str, settings: ServerSettings) -> str:
+    """How a model's server ended ("signal 9", "code 1"), "" while it lives or was never there."""
+    with _lock:
+        server = _servers.get((name, settings))
+    code = server.process.poll() if server is not None and server.process is not None else None
+    return "" if code is None else f"signal {-code}" if code < 0 else f"code {code}"
+
+
+def _server(name: str, settings: ServerSettings, find: Callable[[], Path]) -> _Server:
+    global _owner
+    with _lock:
+        if _owner != os.getpid():  # we were forked: those children are our parent's to end
+            _servers.clear()
+            _owner = os.getpid()
+        server = _servers.get((name, settings))
+        if server is None or not server.usable:
+            if server is not None:
+                server.close()
+            server = _servers[name, settings] = _Server(name, settings)
+            # A daemon thread: an executor's would hold up the end of the process until the model is loaded.
+            threading.Thread(target=server.start, args=(find,), name=f"load {name}", daemon=True).start()
+        return server
+
+
+async def running(name: str, settings: ServerSettings, find: Callable[[], Path]) -> Running:
+    """The server of a model, started if it isn't up. `find` gives its file and may take long: it is fetched
+    and loaded in a thread. Raises `ModelMissing`. Cancelling stops the waiting, not the loading."""
+    return await asyncio.wrap_future(_server(name, settings, find).up)
+
+
+def start(name: str, settings: ServerSettings, find: Callable[[], Path]) -> Running:
+    """The same for callers without an event loop; waits."""
+    return _server(name, settings, find).up.result()
+
+
+def close_all() -> None:
+    """End every server of this process. The next request starts a new one."""
+    with _lock:
+        servers = list(_servers.values())
+        _servers.clear()
+    if _owner == os.getpid():
+        for server in servers:
+            server.close()
+
+
+@atexit.register
+def _end() -> None:
+    global _ended
+    _ended = True
+    close_all()
+
+
+def check_gguf(path: Path) -> None:
+    """Raise `ModelMissing` unless this is a file that begins as GGUF files do."""
+    hint = "Give the path of a .gguf file, or a name from `plait models list`."
+    try:
+        with path.open("rb") as file:
+            magic: Any = file.read(4)
+    except FileNotFoundError:
+        raise ModelMissing(f"There is no model file {path}.", hint=hint) from None
+    except OSError as error:
+        raise ModelMissing(f"The model file {path} can't be read: {error.strerror}.", hint=hint) from error
+    if not magic:
+        raise ModelMissing(f"The model file {path} is empty.", hint=hint)
+    if magic != b"GGUF":
+        raise ModelMissing(f"{path} is not a GGUF file (it begins with {magic!r}).", hint=hint)

@@ -1,0 +1,217 @@
+"""The one way out to model servers: one POST, its exact answer, and what can go wrong on the way.
+
+Connections are kept and used again: one aiohttp session for each event loop, made when first needed. It lives
+in an asynchronous generator that has been started, because a loop closes those when it ends (`asyncio.run`
+calls `loop.shutdown_asyncgens()`): so whoever ends the loop closes the session, with nothing to remember.
+
+What goes out, beside the body, is exactly: `Host`, `Content-Type: application/json`, `Content-Length`,
+`User-Agent: plait`, `Authorization: Bearer KEY` where there is a key, and the headers that the user gave.
+No compression is asked for, no redirect followed, no cookie kept, no .netrc read, nothing tried twice.
+Proxies come from the environment (HTTPS_PROXY, NO_PROXY ...), looked up once an address, and are not used for
+this machine itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
+
+from plait.core.errors import BadRequest, ModelError, Unreachable
+from plait.models.refusals import Place
+
+if TYPE_CHECKING:
+    import aiohttp
+    from yarl import URL
+
+MAX_BODY = 64 << 20
+"""No reply is this long: an endpoint that sends more (64 MiB) is cut off."""
+CONNECT_SECONDS = 30.0
+
+_sessions: WeakKeyDictionary[
+    asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession, None]]
+] = WeakKeyDictionary()
+
+
+async def _hold(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession, None]:
+    import aiohttp
+
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        skip_auto_headers=("Accept", "Accept-Encoding"),
+        headers={"User-Agent": "plait", "Content-Type": "application/json"},
+    )
+    try:
+        yield session
+    finally:
+        # The entry refers to the loop through the session: it must go, or the loop would never be freed.
+        _sessions.pop(loop, None)
+        await session.close()
+        await asyncio.sleep(0)  # transports close on the loop's next turn
+
+
+async def session() -> aiohttp.ClientSession:
+    """The running loop's session."""
+    loop = asyncio.get_running_loop()
+    if (entry := _sessions.get(loop)) is not None and not entry[0].closed:
+        return entry[0]
+    keeper = _hold(loop)
+    made = await anext(keeper)
+    if (entry := _sessions.get(loop)) is not None and not entry[0].closed:
+        await keeper.aclose()
+        return entry[0]
+    _sessions[loop] = (made, keeper)
+    return made
+
+
+async def close() -> None:
+    """Close the running loop's connections now. Not needed where the loop is ended by `asyncio.run`."""
+    if (entry := _sessions.get(asyncio.get_running_loop())) is not None:
+        await entry[1].aclose()
+
+
+class Answer:
+    """What came so far: also there for whoever catches the error."""
+
+    __slots__ = ("body", "cut", "headers", "status", "timed_out")
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
+        self.body = b""
+        self.cut = False
+        self.timed_out = False
+
+
+async def post(
+    place: Place,
+    path: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    timeout: float,
+    answer: Answer,
+    on_bytes: Callable[[bytes], bool] | None = None,
+) -> None:
+    """POST once and fill `answer`. `on_bytes` sees each piece of a 200 body; True from it ends the request.
+
+    `timeout` is the longest silence of the endpoint in seconds. Raises `Unreachable`, or `BadRequest` for an
+    address that is none. A connection that breaks within the body leaves `answer` with what came and raises
+    `Unreachable`. However this function is left early, the connection is closed.
+    """
+    import aiohttp
+
+    sender = await session()
+    try:
+        url = _url(place.endpoint, path)
+        response = await sender.post(
+            url,
+            data=body,
+            headers=headers,
+            timeout=_timeout(timeout),
+            proxy=_proxy(url.scheme, url.host or ""),
+            allow_redirects=False,
+        )
+    except (aiohttp.InvalidURL, ValueError):
+        raise BadRequest(
+            f"{place.endpoint!r} is no address.",
+            hint=f"A base address looks like https://host/v1 and is set by {place.base_env or 'base_url'}.",
+        ) from None
+    except (aiohttp.ClientError, OSError) as error:
+        # "from None": aiohttp's errors hold the request's headers, and so the key.
+        raise _unreachable(error, place, timeout) from None
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        answer.status = response.status
+        answer.headers = response.headers
+        watch = on_bytes if response.status == 200 else None
+        read = response.content.readany
+        while True:
+            try:
+                piece = await read()
+            except (aiohttp.ClientError, OSError) as error:
+                answer.timed_out = isinstance(error, TimeoutError)
+                raise _unreachable(error, place, timeout) from None
+            if not piece:
+                break
+            pieces.append(piece)
+            size += len(piece)
+            if (watch is not None and watch(piece)) or size > MAX_BODY:
+                answer.cut = True
+                response.close()
+                break
+        # A body read to its end has freed its connection already.
+    except BaseException:
+        response.close()
+        raise
+    finally:
+        answer.body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _unreachable(error: Exception, place: Place, timeout: float) -> ModelError:
+    import aiohttp
+
+    address = place.endpoint
+    local = _host_is_here(urlsplit(address).hostname or "")
+    start = "Is the server running?" if local else "Is the address right, and the network there?"
+    hint = f"{start} The address is set by {place.base_env or 'base_url'}."
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        said = "its name is not known (DNS)"
+    elif isinstance(error, aiohttp.ClientSSLError | aiohttp.ClientConnectorCertificateError):
+        said, hint = f"no secure connection: {error}", "Check the address, the clock and the certificates."
+    elif isinstance(error, TimeoutError):
+        connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
+        seconds = min(CONNECT_SECONDS, timeout) if connecting else timeout
+        said = f"{'no connection' if connecting else 'silence'} for {seconds:g} s"
+        if not connecting:
+            hint = "The model may need longer: raise `timeout` in plait.toml."
+    elif isinstance(error, aiohttp.ClientConnectorError):
+        said = error.os_error.strerror or str(error.os_error)
+        if "refused" in said.lower() or "connect call failed" in said.lower():
+            said = "connection refused"
+    elif isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError | ConnectionError):
+        said = "the connection broke"
+    else:
+        said = f"{type(error).__name__}: {error}"
+    made = Unreachable(place.clean(f"{address} ({place.name}) can't be reached: {said}."), hint=hint)
+    if isinstance(error, aiohttp.ClientSSLError | aiohttp.ClientConnectorCertificateError):
+        made.retry = False
+    return made
+
+
+@lru_cache(maxsize=256)
+def _url(endpoint: str, path: str) -> URL:
+    from yarl import URL
+
+    base = URL(endpoint)
+    if base.scheme not in ("http", "https") or not base.host:
+        raise ValueError(endpoint)
+    # A query in the base address (?api-version=...) stays at the end.
+    return base.with_path(f"{base.path.rstrip('/')}/{path}", keep_query=True)
+
+
+@lru_cache(maxsize=64)
+def _timeout(silence: float) -> aiohttp.ClientTimeout:
+    import aiohttp
+
+    return aiohttp.ClientTimeout(total=None, sock_connect=min(CONNECT_SECONDS, silence), sock_read=silence)
+
+
+@lru_cache(maxsize=256)
+def _proxy(scheme: str, host: str) -> str | None:
+    # aiohttp's own look-up (trust_env) reads the environment and .netrc again for every request.
+    if _host_is_here(host):
+        return None
+    from urllib.request import getproxies, proxy_bypass
+
+    proxies: dict[str, Any] = getproxies()
+    proxy = proxies.get(scheme) or proxies.get("all")
+    return None if not proxy or proxy_bypass(host) else str(proxy)
+
+
+def _host_is_here(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")

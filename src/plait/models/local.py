@@ -1,0 +1,189 @@
+"""`local`: a model from a GGUF file, served by an embedded llama.cpp and spoken to over real HTTP.
+
+Theory of operation. A `LocalModel` is a description: it encodes and decodes without a file, a server or the
+package that runs one, so a recorded run replays anywhere. The first `send` finds the file (fetching a
+catalogue model once), starts the server, and from there on it is a `ChatModel` like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from plait.core import Reply, Think
+from plait.core.errors import ModelError, ServerFailed, UsageError
+from plait.models import embedded
+from plait.models.base import Abilities, OnText, Request, Response
+from plait.models.catalogue import catalogue_model
+from plait.models.chat import ChatModel
+from plait.models.embedded import ServerSettings
+from plait.models.fetch import model_file
+from plait.models.prices import LOCAL, Rate
+from plait.models.progress import Progress
+
+ABILITIES = Abilities(schema=True, grammar=True, prefill=True, completion=True, tools=False)
+"""What llama.cpp's server does with any model. Native tools aren't offered: small models make none."""
+
+_HEADERS = {"Connection": "close"}
+"""llama.cpp's server promises to keep a connection and closes it behind a streamed reply: every third request
+or so would break. A new connection on this machine costs nothing beside a model."""
+
+
+class LocalModel(Struct, frozen=True, kw_only=True):
+    """A local model: frozen, shared by any number of runs and event loops of one process.
+
+    `name` is its name in the catalogue, or the file's name where `file` (an absolute path) is given.
+    """
+
+    spec: str
+    name: str
+    file: str = ""
+    settings: ServerSettings = ServerSettings()
+    abilities: Abilities = ABILITIES
+    rate: Rate = LOCAL
+
+    @property
+    def endpoint(self) -> str:
+        """Nowhere: the server is this process's own, on another port each time."""
+        return ""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    def encode(self, think: Think) -> Request:
+        """The exact request for an effect; pure, needs neither file nor server."""
+        return self._chat().encode(think)
+
+    def decode(self, response: Response, think: Think) -> Reply:
+        """The reply in a response; pure. See `Model.decode`."""
+        return self._chat().decode(response, think)
+
+    async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
+        """One attempt. See `Model.send`. The first one fetches the file and starts the server.
+
+        Raises also `ModelMissing`: no such file, not a model, can't be fetched, xllamacpp not installed.
+        A server that died is a `ServerFailed`; the next attempt starts another.
+        """
+        up = await embedded.running(self._key, self.settings, self._find)
+        try:
+            return await self._chat(up.url, up.key).send(request, think, on_text)
+        except ModelError as error:
+            if not (error.retry and await self._ended()):
+                raise
+            how = embedded.ended(self._key, self.settings)
+            failed = ServerFailed(
+                f"The process that runs {self.name} ended ({how}) while it was answering.",
+                hint="Most likely memory ran out: take a smaller model, or a smaller n_ctx.",
+            )
+            failed.response = getattr(error, "response", None)
+            raise failed from None
+
+    def prepare(self, progress: Progress | None = None) -> None:
+        """Fetch the file if need be and load it, now rather than at the first request; blocks.
+
+        For a command line that wants to show the download before anything else. Raises `ModelMissing`.
+        """
+        embedded.start(self._key, self.settings, lambda: self._find(progress))
+
+    def without(self, ability: str) -> LocalModel:
+        """The same model, known not to have an ability."""
+        return structs.replace(self, abilities=self.abilities.without(ability))
+
+    def describe(self) -> dict[str, Any]:
+        """What the journal keeps: the spec, how it is served, and for a catalogue model the file's sha256."""
+        return {
+            "spec": self.spec,
+            "name": self.name,
+            "endpoint": "",
+            "provider": "local",
+            "params": msgspec.to_builtins(self.settings),
+            "sha256": "" if self.file else catalogue_model(self.name).sha256,
+            "abilities": msgspec.to_builtins(structs.asdict(self.abilities)),
+            "rate": msgspec.to_builtins(self.rate),
+        }
+
+    @property
+    def _key(self) -> str:
+        return self.file or self.name
+
+    async def _ended(self) -> bool:
+        for _ in range(10):  # a dying process closes its connections a moment before it is gone
+            if embedded.ended(self._key, self.settings):
+                return True
+            await asyncio.sleep(0.02)
+        return False
+
+    def _find(self, progress: Progress | None = None) -> Path:
+        return Path(self.file) if self.file else model_file(self.name, progress=progress)
+
+    def _chat(self, url: str = "", key: str = "") -> ChatModel:
+        return ChatModel(
+            spec=self.spec,
+            name=self.name,
+            endpoint=url or "local",
+            key=key,
+            abilities=self.abilities,
+            rate=self.rate,
+            provider="llamacpp",
+            headers=_HEADERS,
+        )
+
+
+def local_model(
+    name: str = "", config: Mapping[str, Any] | None = None, *, rate: Rate | None = None
+) -> LocalModel:
+    """The local model of that name: "" is the default, a catalogue name, or the path of a .gguf file.
+
+    `config` is plait.toml as a mapping. Its table `local` sets n_ctx, n_predict, threads, slots, seed,
+    cache_prompt, cache_mib (see `ServerSettings`); `electricity` has per_1k_tokens, or watts and tariff, and
+    makes the rate unless `rate` is given. `PLAIT_THREADS` in the environment wins over `threads`. Nothing is
+    fetched, opened or started here. Raises `UsageError` for a name that is neither, or a bad setting.
+    """
+    config = config or {}
+    settings = _settings(config.get("local", {}))
+    if rate is None:
+        electricity = config.get("electricity")
+        rate = LOCAL if electricity is None else Rate.from_mapping(electricity, "electricity")
+    spec = f"local:{name}" if name else "local"
+    if name.lower().endswith(".gguf") or "/" in name or os.sep in name:
+        path = Path(name).expanduser().absolute()
+        return LocalModel(spec=spec, name=path.name, file=str(path), settings=settings, rate=rate)
+    return LocalModel(spec=spec, name=catalogue_model(name).name, settings=settings, rate=rate)
+
+
+def _settings(table: Any) -> ServerSettings:
+    known = ServerSettings.__struct_fields__
+    if not isinstance(table, Mapping):
+        raise UsageError(f"`local` in plait.toml should be a table, not {table!r}.")
+    if strange := sorted(set(table) - set(known)):
+        raise UsageError(f"local.{strange[0]} is not a setting.", hint=f"There are: {', '.join(known)}.")
+    own = {"threads": _default_threads(), **table}
+    if said := os.environ.get("PLAIT_THREADS"):
+        if not said.isdecimal():
+            raise UsageError(f"PLAIT_THREADS should be a number of threads, not {said!r}.")
+        own["threads"] = int(said)
+    try:
+        settings = msgspec.convert(own, ServerSettings)
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            f"A setting of local models is wrong: {error}.", hint="See `local` in plait.toml."
+        ) from None
+    for field in ("n_ctx", "n_predict", "threads", "slots"):
+        if (number := getattr(settings, field)) < 1:
+            raise UsageError(f"local.{field} should be 1 or more, not {number}.")
+    if settings.cache_mib < 0 or not 0 <= settings.seed < 2**32:
+        raise UsageError("local.cache_mib should be 0 or more, and local.seed from 0 to 4294967295.")
+    return settings
+
+
+def _default_threads() -> int:
+    # More than two gain little at these sizes and collapse when anything else runs on the machine.
+    return min(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

@@ -1,0 +1,285 @@
+"""From an endpoint's refusal to the error it means, in words that say what to do.
+
+One function, `failure`, reads status, headers and body. What it may find out: an ability that the endpoint
+lacks (`Unsupported`), a prompt that is too long (`TooLong`), a key that is not taken (`Refused`), a wait that
+is asked for (`RateLimited`), a server in trouble (`ServerFailed`); everything else is a `BadRequest`.
+No message ever holds a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from plait.core.errors import (
+    BadRequest,
+    BadResponse,
+    ModelError,
+    RateLimited,
+    Refused,
+    ServerFailed,
+    TooLong,
+    Unsupported,
+)
+from plait.models.base import Response
+from plait.models.overflow import overflow
+
+
+class Place(Struct, frozen=True):
+    """Who was asked, for messages: the endpoint's address, the model, where its key and address are set."""
+
+    endpoint: str
+    name: str
+    key_env: str = ""
+    base_env: str = ""
+    secrets: tuple[str, ...] = ()
+
+    def clean(self, text: str) -> str:
+        """The text without any secret."""
+        for secret in self.secrets:
+            text = text.replace(secret, "[secret]")
+        return text
+
+    def clean_bytes(self, body: bytes) -> bytes:
+        """The bytes without any secret."""
+        for secret in self.secrets:
+            raw = secret.encode()
+            if raw in body:
+                body = body.replace(raw, b"[secret]")
+        return body
+
+
+# A part of the request, the ability that it stands for, and how messages name it.
+_PARTS = (
+    ("stop", "stop", r"stop(?:_?sequences)?"),
+    ("temperature", "temperature", r"temperature"),
+    ("max_tokens", "max_tokens", r"max_tokens"),
+    ("response_format", "schema", r"response_format|json_schema|structured outputs?"),
+    ("json_schema", "schema", r"json_schema"),
+    ("grammar", "grammar", r"grammar"),
+    ("structured_outputs", "grammar", r"structured_outputs|grammar"),
+    ("tools", "tools", r"tools?|tool[_ ](?:choice|use|calling)|function calling"),
+    ("stream_options", "stream_usage", r"stream_options|include_usage"),
+    ("stream", "stream", r"stream(?:ing)?"),
+    ("continue_final_message", "prefill", r"continue_final_message|add_generation_prompt"),
+)
+_REFUSES = re.compile(
+    r"unsupported|not (?:currently )?support|n't support|unrecogni[sz]ed|unknown|unexpected|not permitted"
+    r"|not allowed|extra (?:inputs|fields)|not available|not enabled|not implemented|no endpoints found"
+    r"|requires -|must be verified|failed to (?:parse|initialize)|invalid (?:schema|parameter|field)"
+    r"|remove it",
+    re.I,
+)
+_PREFILL = re.compile(
+    r"prefill|must end with a user|last (?:message|role).{0,40}(?:user|assistant)|last role|\bprefix\b",
+    re.I,
+)
+# A server in trouble says many things; only these of a 5xx are about the request.
+_REFUSES_5XX = re.compile(r"requires -|not support|n't support|not implemented|failed to parse grammar", re.I)
+_QUOTA = re.compile(r"insufficient[ _](?:quota|balance|credit)|your current quota|out of credit", re.I)
+
+
+def failure(
+    status: int,
+    body: bytes,
+    place: Place,
+    *,
+    asked: bytes = b"",
+    path: str = "",
+    headers: Mapping[str, str] | None = None,
+    response: Response | None = None,
+) -> ModelError:
+    """The error that an answer of `status` with `body` means, with `response` set on it.
+
+    `asked` is the request's body: an ability is only found lacking if the request made use of it.
+    """
+    error = _error_of(body)
+    said = _sentence(error, body)
+    shown = place.clean(said)
+    made = _failure(status, error, said, shown, place, asked, path, headers or {})
+    made.response = response
+    return made
+
+
+def in_stream(error: Any, place: Place, *, asked: bytes, response: Response | None) -> ModelError:
+    """The error that an error object inside a body of status 200 means."""
+    fields = error if isinstance(error, dict) else {"message": str(error)}
+    code = fields.get("code")
+    kind = f"{fields.get('type')} {code}".lower()
+    status = 500
+    if isinstance(code, int) and 400 <= code < 600:
+        status = code
+    elif isinstance(code, str) and code.isdigit() and 400 <= int(code) < 600:
+        status = int(code)
+    elif "rate_limit" in kind:
+        status = 429
+    elif "invalid_request" in kind or "context" in kind:
+        status = 400
+    elif "auth" in kind or "permission" in kind:
+        status = 401
+    body = msgspec.json.encode({"error": fields})
+    return failure(status, body, place, asked=asked, response=response)
+
+
+def _failure(
+    status: int,
+    error: Mapping[str, Any],
+    said: str,
+    shown: str,
+    place: Place,
+    asked: bytes,
+    path: str,
+    headers: Mapping[str, str],
+) -> ModelError:
+    where = f"{place.endpoint} ({place.name})"
+    end = "" if shown.endswith((".", "!", "?")) else "."
+    quoted = f": {shown}{end}" if shown else "."
+    code = str(error.get("code") or error.get("type") or "")
+    if status == 402 or (status in (403, 429) and _QUOTA.search(f"{code} {said}")):
+        hint = "Top it up or use another model."
+        return Refused(f"{where} says that the account has no credit left{quoted}", hint=hint)
+    if status in (401, 403):
+        if status == 401 and not place.secrets:
+            hint = f"No key was sent; set {place.key_env or 'the key'} in the environment."
+        else:
+            hint = f"Check the key in {place.key_env or 'the environment'}."
+        return Refused(f"{where} refused the key ({status}){quoted}", hint=hint)
+    if status in (400, 413, 422, 500) and (found := overflow(said, error)):
+        tokens, room = found
+        numbers = f" ({tokens or '?'} tokens, room for {room or '?'})" if tokens or room else ""
+        return TooLong(
+            f"The prompt is too long for {where}{numbers}{quoted}",
+            hint="Show less, or use a model with a longer context.",
+            tokens=tokens,
+            room=room,
+        )
+    if status == 429:
+        after = retry_after(headers)
+        wait = f", asks to wait {after:g} s" if after is not None else ""
+        return RateLimited(f"{where} asks to slow down (429){wait}{quoted}", after=after)
+    if status not in (408, 409, 425) and (ability := _lacking(status, error, said, asked, path)):
+        return Unsupported(f"{where} can't do {ability!r}{quoted}", ability)
+    if status >= 500 or status in (408, 409, 425):
+        made = ServerFailed(f"{where} failed ({status}){quoted}")
+        made.after = retry_after(headers)
+        return made
+    if 300 <= status < 400:
+        target = place.clean(headers.get("Location", "")) or "another address"
+        hint = f"Set that address{_set(place)} if you trust it."
+        return BadRequest(f"{where} sends us on to {target} ({status}).", hint=hint)
+    if status == 404:
+        if "model" in said.lower():
+            hint = f"Check the name {place.name!r}; a local server must have that model loaded."
+        else:
+            hint = f"Check the address{_set(place)}: /{path or 'chat/completions'} is put behind it."
+        return BadRequest(f"{where} does not know what was asked for (404){quoted}", hint=hint)
+    return BadRequest(f"{where} refused the request ({status}){quoted}")
+
+
+def _lacking(status: int, error: Mapping[str, Any], said: str, asked: bytes, path: str) -> str:
+    """The ability that the endpoint turns out not to have, or ""."""
+    if status in (404, 405, 501) and path == "completions" and "model" not in said.lower():
+        return "completion"
+    try:
+        sent = msgspec.json.decode(asked)
+    except msgspec.DecodeError:
+        return ""
+    if not isinstance(sent, dict):
+        return ""
+    param = str(error.get("param") or "")
+    pattern = _REFUSES_5XX if status >= 500 else _REFUSES
+    refuses = pattern.search(f"{error.get('code')} {said}") is not None
+    for key, ability, _ in _PARTS:
+        if key in sent and param.split(".")[0].split("[")[0] == key and (refuses or ability == "schema"):
+            return ability
+    last = (sent.get("messages") or [{}])[-1]
+    if isinstance(last, dict) and last.get("role") == "assistant" and _PREFILL.search(said):
+        return "prefill"
+    if not refuses:
+        return ""
+    for key, ability, words in _PARTS:
+        if key in sent and re.search(rf"(?<![a-z_])(?:{words})(?![a-z_])", said, re.I):
+            return ability
+    return ""
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait as the headers ask for: a number of seconds, of milliseconds, or an HTTP date."""
+    try:
+        if "retry-after-ms" in headers:
+            return max(0.0, float(headers["retry-after-ms"]) / 1000)
+        text = headers.get("Retry-After", "").strip()
+        if not text:
+            return None
+        if re.fullmatch(r"\d+(\.\d+)?", text):
+            return float(text)
+        import time
+        from email.utils import parsedate_to_datetime
+
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def bad(message: str, body: bytes, place: Place, response: Response | None) -> BadResponse:
+    """A `BadResponse` that shows the beginning of what came."""
+    start = place.clean(" ".join(body[:2000].decode("utf-8", "replace").split()))[:200]
+    shown = f" It begins: {start}" if start else " Nothing came."
+    hint = ""
+    if start.startswith("<"):
+        hint = f"That is a web page; check the address{_set(place)}."
+    made = BadResponse(f"{place.endpoint} ({place.name}) {message}{shown}", hint=hint)
+    made.response = response
+    return made
+
+
+def _set(place: Place) -> str:
+    return f" ({place.base_env})" if place.base_env else " (base_url)"
+
+
+def _error_of(body: bytes) -> dict[str, Any]:
+    """The error object of a body, in any of the usual shapes; {} where there is none."""
+    try:
+        value = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return {}
+    if isinstance(value, list) and value:  # Gemini wraps it in a list
+        value = value[0]
+    if not isinstance(value, dict):
+        return {}
+    for key in ("error", "detail", "errors"):
+        inner = value.get(key)
+        if isinstance(inner, list) and inner and isinstance(inner[0], dict):
+            return {"message": _details(inner), **inner[0]}
+        if isinstance(inner, dict):
+            return inner
+        if isinstance(inner, str):
+            return {**value, "message": inner}
+    return value
+
+
+def _details(found: list[Any]) -> str:
+    # FastAPI's shape: [{"loc": ["body", "stop"], "msg": "Extra inputs are not permitted"}]
+    return "; ".join(
+        f"{'.'.join(map(str, item.get('loc', ())))}: {item.get('msg', '')}"
+        for item in found
+        if isinstance(item, dict)
+    )
+
+
+def _sentence(error: Mapping[str, Any], body: bytes) -> str:
+    message = error.get("message")
+    if isinstance(message, dict | list):
+        message = msgspec.json.encode(message).decode()
+    if not message and "loc" in error:
+        message = f"{error.get('loc')}: {error.get('msg')}"
+    # OpenRouter hands on the upstream's own words in a field beside its own.
+    meta = error.get("metadata")
+    if isinstance(meta, dict) and isinstance(meta.get("raw"), str):
+        message = f"{message} {meta['raw']}"
+    text = str(message) if message else body[:2000].decode("utf-8", "replace")
+    return " ".join(text.split())[:600]

@@ -1,0 +1,277 @@
+"""A model that answers from a list: for tests, demonstrations and examples that must come out the same.
+
+Which reply comes is read off the request, not counted: the replies that already stand in the conversation are
+found in order, and the next one is given. So any number of runs may share one script, and a run that is
+resumed or forked in another process goes on at the right place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from plait.core import Call, Reply, Think, errors
+from plait.core.errors import BadRequest, ModelError, UsageError
+from plait.models import replies as reading
+from plait.models import wire
+from plait.models.base import Abilities, OnText, Request, Response
+from plait.models.prices import UNKNOWN, Rate
+from plait.models.refusals import Place
+
+Script: TypeAlias = str | Reply | BaseException | Callable[[Think], str | Reply]
+
+ABILITIES = Abilities(schema=True, grammar=True, prefill=True, completion=True)
+
+
+class Scripted:
+    """Answers from `replies`: a list for all phases, or a mapping of phases to lists ("" is for the others).
+
+    A reply is text, a `Reply`, an exception to raise, or a function of the effect. Exceptions belong to the
+    reply that follows them in the list: the first attempt at that turn meets the first of them, and so on;
+    that is counted by request, in this process alone.
+
+    `by_turn` False gives the replies one after another instead, whatever was asked (one run, not resumed).
+    `delay`: seconds before a reply. `chunk`: characters at a time in which the text streams, 0 for all at
+    once. A reply is cut at the stop strings, as an endpoint would.
+    """
+
+    def __init__(
+        self,
+        replies: Sequence[Script] | Mapping[str, Sequence[Script]],
+        *,
+        by_turn: bool = True,
+        delay: float = 0.0,
+        chunk: int = 0,
+        name: str = "scripted",
+        spec: str = "",
+        rate: Rate = UNKNOWN,
+        abilities: Abilities = ABILITIES,
+    ) -> None:
+        self.scripts = dict(replies) if isinstance(replies, Mapping) else {"": tuple(replies)}
+        self.by_turn = by_turn
+        self.delay = delay
+        self.chunk = chunk
+        self.name = name
+        self.spec = spec or f"scripted:{name}"
+        self.endpoint = ""
+        self.rate = rate
+        self.abilities = abilities
+        self.secrets: tuple[str, ...] = ()
+        self.sent = 0
+        """Attempts made so far; with `by_turn` False it is the place in the list."""
+        self._failed: dict[bytes, int] = {}
+
+    def __repr__(self) -> str:
+        return f"Scripted({self.spec!r})"
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Scripted:
+        """A script in a JSON file. Raises `UsageError` saying what is wrong with it.
+
+        A list of replies, or {"replies": list or {phase: list}, "delay", "chunk", "by_turn"}. A reply is
+        text, {"text", "finish", "reasoning", "calls": [{"tool", "input", "id"}], "usage": {...}}, or
+        {"error": "RateLimited", "message": ...} with the name of one of Plait's model errors.
+        """
+        where = str(path)
+        try:
+            value = msgspec.json.decode(Path(path).read_bytes())
+        except OSError as error:
+            raise UsageError(f"The script {where} can't be read: {error.strerror}.") from None
+        except msgspec.DecodeError as error:
+            raise UsageError(f"The script {where} is not JSON: {error}.") from None
+        options = {} if isinstance(value, list) else dict(value) if isinstance(value, dict) else None
+        if options is None:
+            raise UsageError(f"The script {where} should be a list of replies.")
+        listed = options.pop("replies", None) if isinstance(value, dict) else value
+        types = {"delay": int | float, "chunk": int, "by_turn": bool}
+        for key, given in options.items():
+            if key not in types or not isinstance(given, types[key]):
+                raise UsageError(f"The script {where} has {key} = {given!r}.", hint="See Scripted.from_file.")
+        replies: Any
+        if isinstance(listed, dict):
+            replies = {phase: _script(part, f"{where}, {phase}") for phase, part in listed.items()}
+        else:
+            replies = _script(listed, where)
+        return cls(replies, spec=f"scripted:{where}", name=Path(path).stem, **options)
+
+    def encode(self, think: Think) -> Request:
+        """The request as a chat-completions endpoint with every ability would get it."""
+        return wire.encode(think, self.name, self.abilities)
+
+    async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
+        """The next reply, as the bytes of a chat completion. Raises what the script says."""
+        self.sent += 1
+        script = self._next(request, think)
+        if self.delay:
+            await asyncio.sleep(self.delay)
+        if isinstance(script, BaseException):
+            raise script
+        said = script(think) if callable(script) else script
+        response = Response(200, _body(said if isinstance(said, Reply) else Reply(said), self.name))
+        if on_text is not None:
+            text = self.decode(response, think).text
+            size = self.chunk or max(1, len(text))
+            for start in range(0, len(text), size):
+                on_text(text[start : start + size])
+                if self.chunk:
+                    await asyncio.sleep(0)
+        return response
+
+    def decode(self, response: Response, think: Think) -> Reply:
+        """The reply in a response; pure."""
+        return reading.decode(response, think, Place(self.spec, self.name))
+
+    def without(self, ability: str) -> Scripted:
+        """The same script for an endpoint without one ability."""
+        return Scripted(
+            self.scripts,
+            by_turn=self.by_turn,
+            delay=self.delay,
+            chunk=self.chunk,
+            name=self.name,
+            spec=self.spec,
+            rate=self.rate,
+            abilities=self.abilities.without(ability),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """What the journal keeps: the replies stay in the script."""
+        return {
+            "spec": self.spec,
+            "name": self.name,
+            "endpoint": "",
+            "params": {},
+            "abilities": msgspec.structs.asdict(self.abilities),
+            "rate": msgspec.to_builtins(self.rate),
+        }
+
+    def _next(self, request: Request, think: Think) -> Script:
+        script = self.scripts.get(think.phase, self.scripts.get("", ()))
+        if not self.by_turn:
+            if self.sent > len(script):
+                raise self._over(len(script), think)
+            return script[self.sent - 1]
+        # Exceptions belong to the turn of the reply that follows them.
+        turns: list[Script] = [reply for reply in script if not isinstance(reply, BaseException)]
+        place = _turns_in(turns, think)
+        first = 0
+        for reply in turns[:place]:
+            first = next(i for i in range(first, len(script)) if script[i] is reply) + 1
+        before = []
+        for reply in script[first:]:
+            if not isinstance(reply, BaseException):
+                break
+            before.append(reply)
+        failed = self._failed.get(request.body, 0)
+        if failed < len(before):
+            self._failed[request.body] = failed + 1
+            return before[failed]
+        if place >= len(turns):
+            raise self._over(len(turns), think)
+        return turns[place]
+
+    def _over(self, count: int, think: Think) -> ModelError:
+        return BadRequest(
+            f"{self.spec} has {count} replies for the phase {think.phase!r} and was asked for one more.",
+            hint="Add a reply to the script.",
+        )
+
+
+def _turns_in(turns: Sequence[Script], think: Think) -> int:
+    """How many of the replies are behind us: the place after the last one found in the conversation.
+
+    Model turns are looked up in order, each from where the last was found, so that a reply that was taken out
+    again (a bad one, after its repair) is passed over. A turn that a loop rewrote, or a function's, is found
+    by no text: it stands for the reply whose place it is.
+    """
+    texts = [_text(turn, think.stop) for turn in turns]
+    place = 0
+    said = [message for message in think.messages if message.role == "assistant"]
+    for message in said:
+        wanted = message.content.strip()
+        found = next((i for i in range(place, len(texts)) if wanted and _same(texts[i], wanted)), place)
+        place = found + 1
+    # Work kept in one text: the log in a raw prompt, in the last user message, or in what opens the reply.
+    last = think.messages[-1].content if think.messages and not said else ""
+    for log in (think.prompt or last, think.prefill):
+        at = 0
+        for i in range(place, len(texts)):
+            text = texts[i]
+            if text and (len(text) >= 8 or log is think.prefill) and (found_at := log.find(text, at)) >= 0:
+                place, at = i + 1, found_at + len(text)
+    return place
+
+
+def _same(reply: str | None, turn: str) -> bool:
+    return bool(reply) and (reply == turn or turn.startswith(str(reply)) or str(reply).startswith(turn))
+
+
+def _text(turn: Script, stop: Sequence[str]) -> str | None:
+    text = turn.text if isinstance(turn, Reply) else turn
+    if not isinstance(text, str):
+        return None
+    ends = [at for s in stop if s and (at := text.find(s)) >= 0]
+    return text[: min(ends, default=len(text))].strip()
+
+
+def _body(reply: Reply, model: str) -> bytes:
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text}
+    if reply.reasoning:
+        message["reasoning_content"] = reply.reasoning
+    if reply.calls:
+        message["tool_calls"] = [
+            {
+                "id": call.id or f"call_{i}",
+                "type": "function",
+                "function": {"name": call.tool, "arguments": _arguments(call)},
+            }
+            for i, call in enumerate(reply.calls)
+        ]
+    finish = {"calls": "tool_calls", "filter": "content_filter"}.get(reply.finish, reply.finish)
+    if reply.calls and finish == "stop":
+        finish = "tool_calls"
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    body: dict[str, Any] = {"object": "chat.completion", "model": reply.model or model, "choices": [choice]}
+    if reply.usage.tokens:
+        body["usage"] = {
+            "prompt_tokens": reply.usage.input_tokens,
+            "completion_tokens": reply.usage.output_tokens,
+            "total_tokens": reply.usage.tokens,
+            "prompt_tokens_details": {"cached_tokens": reply.usage.cached_tokens},
+        }
+    return msgspec.json.encode(body)
+
+
+def _arguments(call: Call) -> str:
+    if isinstance(call.input, str):
+        return call.input  # as a model may write it: no JSON at all
+    return "{}" if call.input is None else msgspec.json.encode(call.input).decode()
+
+
+def _script(value: Any, where: str) -> list[Script]:
+    if not isinstance(value, list):
+        raise UsageError(f"The script {where} should be a list of replies, not {type(value).__name__}.")
+    return [_reply(item, f"{where}, reply {i}") for i, item in enumerate(value, 1)]
+
+
+def _reply(item: Any, where: str) -> Script:
+    if isinstance(item, str):
+        return item
+    if not isinstance(item, dict):
+        raise UsageError(f"{where} should be text or an object, not {item!r}.")
+    if "error" in item:
+        kind = getattr(errors, str(item["error"]), None)
+        if not (isinstance(kind, type) and issubclass(kind, ModelError)):
+            raise UsageError(f"{where}: {item['error']!r} is no model error.", hint="Such as RateLimited.")
+        message = str(item.get("message", f"scripted {item['error']}"))
+        return (
+            kind(message, str(item.get("ability", "stop"))) if kind is errors.Unsupported else kind(message)
+        )
+    try:
+        return msgspec.convert({"text": "", **item}, Reply)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{where} is no reply: {error}.") from None

@@ -1,0 +1,129 @@
+"""The text of a reply, as it streams in: reasoning set apart, a repeated prefill dropped, stop strings cut.
+
+The same filter reads a whole recorded body and a live stream, so that what was shown while streaming is
+what the reply says, however the stream was cut into pieces. It lets no text out that a later piece could
+still take back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+_OPEN, _CLOSE = "<think>", "</think>"
+
+
+class TextFilter:
+    """Feed pieces of a reply's text, get the pieces that are certain. One filter a reply.
+
+    `stop`: the text ends before the stop string that is complete first. `prefill`: dropped from the start of
+    the text if the model repeats it. A `<think>` block at the very start is `reasoning`, not text.
+    """
+
+    def __init__(self, stop: Sequence[str] = (), prefill: str = "") -> None:
+        self._stop = tuple(s for s in stop if s)
+        self._prefill = prefill.strip()
+        self._gap = prefill[len(prefill.rstrip()) :] if self._prefill else ""
+        self._held = ""
+        self._stage: Callable[[], str] = self._lead
+        self._reasoning: list[str] = []
+        self.stopped = False
+        """A stop string was met; whatever is fed after it is dropped."""
+
+    @property
+    def reasoning(self) -> str:
+        """What stood in the `<think>` block."""
+        return "".join(self._reasoning).strip()
+
+    def feed(self, text: str) -> str:
+        """The text that is certain, given some more."""
+        if self.stopped or not text:
+            return ""
+        self._held += text
+        return self._stage()
+
+    def close(self) -> str:
+        """What was held back, when the reply has ended."""
+        text = ""
+        # What a stage still held for its own decision goes through the later ones all the same.
+        if self._stage == self._lead:
+            text = self._enter(self._repeat)
+        if self._stage == self._repeat:
+            text += self._enter(self._cut)
+        held, self._held = self._held, ""
+        if self._stage == self._thinking:
+            self._reasoning.append(held)
+            return text
+        return text + held
+
+    # Stages, in order. Each either holds what it has (returns "") or hands over to a later one.
+
+    def _lead(self) -> str:
+        start = self._held.lstrip()
+        if start.startswith(_OPEN):
+            self._held = start[len(_OPEN) :]
+            return self._enter(self._thinking)
+        if _OPEN.startswith(start):
+            return ""
+        return self._enter(self._repeat)
+
+    def _thinking(self) -> str:
+        end = self._held.find(_CLOSE)
+        if end < 0:
+            keep = _overlap(self._held, _CLOSE)
+            self._reasoning.append(self._held[: len(self._held) - keep])
+            self._held = self._held[len(self._held) - keep :]
+            return ""
+        self._reasoning.append(self._held[:end])
+        self._held = self._held[end + len(_CLOSE) :]
+        return self._enter(self._after_thinking)
+
+    def _after_thinking(self) -> str:
+        self._held = self._held.lstrip()
+        return self._enter(self._repeat) if self._held else ""
+
+    def _repeat(self) -> str:
+        if not self._prefill:
+            return self._enter(self._cut)
+        start = self._held.lstrip()
+        if start.startswith(self._prefill):
+            self._held = start[len(self._prefill) :]
+            return self._enter(self._after_prefill)
+        if self._prefill.startswith(start):
+            return ""
+        return self._enter(self._cut)
+
+    def _after_prefill(self) -> str:
+        # The prefill's own trailing space belongs to the prefill, whether or not the model repeats it.
+        while self._gap and self._held.startswith(self._gap[0]):
+            self._gap, self._held = self._gap[1:], self._held[1:]
+        return self._enter(self._cut) if self._held else ""
+
+    def _cut(self) -> str:
+        text = self._held
+        if not self._stop:
+            self._held = ""
+            return text
+        met = [(at + len(s), at) for s in self._stop if (at := text.find(s)) >= 0]
+        if met:
+            self.stopped = True
+            self._held = ""
+            return text[: min(met)[1]]
+        keep = max(_overlap(text, s) for s in self._stop)
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep]
+
+    def _enter(self, stage: Callable[[], str]) -> str:
+        self._stage = stage
+        return stage()
+
+
+def _overlap(text: str, word: str) -> int:
+    """The length of the longest end of `text` that begins `word`, short of all of it."""
+    last = word[0]
+    start = max(0, len(text) - len(word) + 1)
+    at = text.find(last, start)
+    while at >= 0:
+        if word.startswith(text[at:]):
+            return len(text) - at
+        at = text.find(last, at + 1)
+    return 0

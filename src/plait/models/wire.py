@@ -1,0 +1,154 @@
+"""From a think effect to the exact body of a request: OpenAI's chat completions, with the known dialects.
+
+Everything here is pure. Keys stand in a fixed order (model, messages or prompt, then the rest), so the same
+effect makes the same bytes, and a longer conversation shares its beginning with a shorter one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from plait.core import Call, Message, Think, ToolSpec
+from plait.models.base import Abilities, Request
+
+CHAT, COMPLETIONS = "chat/completions", "completions"
+MAX_STOP = 4
+"""More stop strings than this are refused by the usual endpoints; the others are cut on our side."""
+
+GO_ON = (
+    "Your message broke off. Write only what comes next, beginning at the very character where it ends; "
+    "repeat none of it and add no remark."
+)
+"""Asks for the rest of a prefilled reply where the endpoint can't continue an assistant message."""
+
+_encode = msgspec.json.Encoder().encode
+_NONE: Mapping[str, Any] = {}
+
+
+def encode(
+    think: Think, model: str, abilities: Abilities, provider: str = "", params: Mapping[str, Any] = _NONE
+) -> Request:
+    """The request for an effect. `params` go into the body last and win; None leaves a key out."""
+    raw = bool(think.prompt) and abilities.completion
+    body: dict[str, Any] = {"model": model}
+    if raw:
+        body["prompt"] = think.prompt + think.prefill
+    else:
+        messages = (Message("user", think.prompt),) if think.prompt else think.messages
+        body["messages"] = _messages(messages, think.prefill, abilities, provider)
+    if think.stop and abilities.stop:
+        body["stop"] = [s for s in think.stop if s][:MAX_STOP]
+    if think.temperature is not None and abilities.temperature:
+        body["temperature"] = think.temperature
+    if think.max_tokens is not None:
+        body["max_tokens" if abilities.max_tokens else "max_completion_tokens"] = think.max_tokens
+    _constrain(body, think, abilities, provider, raw)
+    if think.tools and abilities.tools and not raw:
+        body["tools"] = [tool_json(tool) for tool in think.tools]
+    if abilities.stream:
+        body["stream"] = True
+        if abilities.stream_usage:
+            body["stream_options"] = {"include_usage": True}
+    if think.prefill and abilities.prefill and not raw and provider == "vllm":
+        body["add_generation_prompt"] = False
+        body["continue_final_message"] = True
+    for key, value in params.items():
+        if value is None:
+            body.pop(key, None)
+        else:
+            body[key] = value
+    return Request(COMPLETIONS if raw else CHAT, _encode(body))
+
+
+def repeatable_prefill(think: Think, abilities: Abilities, provider: str = "") -> str:
+    """The prefill that a reply may begin with again, and that is then dropped; "" where none would.
+
+    An endpoint that truly continues a message does not repeat it (Mistral's does), and what looks like a
+    repetition of something short, such as "[", may well be meant. A long one is not.
+    """
+    raw = bool(think.prompt) and abilities.completion
+    continued = raw or (abilities.prefill and provider != "mistral")
+    return think.prefill if not continued or len(think.prefill.strip()) >= 12 else ""
+
+
+def _constrain(body: dict[str, Any], think: Think, abilities: Abilities, provider: str, raw: bool) -> None:
+    if think.schema is not None and abilities.schema:
+        if raw and provider == "llamacpp":
+            body["json_schema"] = think.schema
+            return
+        form = {"name": "reply", "schema": think.schema, "strict": True}
+        body["response_format"] = {"type": "json_schema", "json_schema": form}
+    elif think.grammar is not None and abilities.grammar:
+        if provider == "vllm":
+            body["structured_outputs"] = {"grammar": think.grammar}
+        elif provider == "fireworks":
+            body["response_format"] = {"type": "grammar", "grammar": think.grammar}
+        else:
+            body["grammar"] = think.grammar
+
+
+def _messages(messages: tuple[Message, ...], prefill: str, abilities: Abilities, provider: str) -> list[Any]:
+    out: list[Any] = []
+    waiting: list[str] = []  # ids of calls that no tool message has answered yet
+    made = 0
+    for message in messages:
+        if message.role != "tool" and not message.calls:
+            out.append(message)  # a plain Message encodes to exactly {"role", "content"}
+        elif not abilities.tools:
+            out.append(_as_text(message))
+        elif message.role == "tool":
+            call_id = message.call_id
+            if not call_id:
+                call_id = waiting.pop(0) if waiting else "call_0"
+            elif call_id in waiting:
+                waiting.remove(call_id)
+            out.append({"role": "tool", "tool_call_id": call_id, "content": message.content})
+        else:
+            calls = []
+            for call in message.calls:
+                made += 1
+                call_id = call.id or f"call_{made}"
+                waiting.append(call_id)
+                function = {"name": call.tool, "arguments": arguments(call)}
+                calls.append({"id": call_id, "type": "function", "function": function})
+            content = message.content or None
+            out.append({"role": "assistant", "content": content, "tool_calls": calls})
+    if not prefill:
+        return out
+    if not abilities.prefill:
+        return [*out, Message("assistant", prefill), Message("user", GO_ON)]
+    if provider in ("deepseek", "mistral"):
+        return [*out, {"role": "assistant", "content": prefill, "prefix": True}]
+    # Anthropic refuses a last message that ends in white space; the reply filter drops what is repeated.
+    return [*out, Message("assistant", prefill.rstrip() if provider == "anthropic" else prefill)]
+
+
+def _as_text(message: Message) -> Message:
+    """A message of native calls, for an endpoint without tools: the same facts in words."""
+    if message.role == "tool":
+        return Message("user", f"Result of the tool call:\n{message.content}")
+    calls = "\n".join(f"Calling {call.tool} with {arguments(call)}" for call in message.calls)
+    return Message("assistant", f"{message.content}\n{calls}".strip())
+
+
+def arguments(call: Call) -> str:
+    """A call's input as the JSON object that endpoints want to read back in a history.
+
+    Some endpoints refuse a history whose arguments are anything else, so an input that is no object
+    (a scalar, a list, or text that was not JSON to begin with) stands under the key "input".
+    """
+    if call.input is None:
+        return "{}"
+    value = call.input if isinstance(call.input, dict) else {"input": call.input}
+    return _encode(value).decode()
+
+
+def tool_json(tool: ToolSpec) -> dict[str, Any]:
+    """A tool in OpenAI's shape."""
+    description = f"{tool.description}\nReturns: {tool.returns}" if tool.returns else tool.description
+    parameters = tool.parameters or {"type": "object", "properties": {}}
+    function = {"name": tool.name, "description": description, "parameters": parameters}
+    return {"type": "function", "function": function}

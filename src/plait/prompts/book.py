@@ -1,0 +1,136 @@
+"""The prompts of a loop: templates in files, each of which a user can show, copy out and replace.
+
+A template `NAME.j2` is Jinja, rendered in a sandboxed environment where a missing value is an error. A
+file `NAME.txt` in a user's folder is used as it stands, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from plait.core.errors import UsageError
+
+
+class PromptBook:
+    """The templates of one loop, the user's own in place of ours, file by file. Reads when it is made;
+    rendering does no I/O.
+
+    `folder` holds a folder for each loop (`DIR/react/system.j2`), as `plait prompts copy` makes it.
+    """
+
+    def __init__(
+        self, strategy: str, folder: Path | None = None, extra: Mapping[str, str] | None = None
+    ) -> None:
+        self.strategy = strategy
+        self.folder = folder
+        self._texts = {**shipped(strategy), **(extra or {})}
+        self._verbatim: dict[str, str] = {}
+        if folder is not None:
+            self._read(folder)
+        if not self._texts:
+            raise UsageError(
+                f"There are no prompts for the loop '{strategy}'.",
+                hint="A loop of your own brings them as its `prompts` attribute, or in a folder given as prompts=.",
+            )
+
+    def names(self) -> list[str]:
+        """The templates there are."""
+        return sorted({*self._texts, *self._verbatim})
+
+    def source(self, name: str) -> str:
+        """A template's text, as it is used."""
+        if name in self._verbatim:
+            return self._verbatim[name]
+        if name not in self._texts:
+            raise UsageError(
+                f"The loop '{self.strategy}' has no prompt '{name}'.",
+                hint=f"It has: {', '.join(self.names())}.",
+            )
+        return self._texts[name]
+
+    def render(self, name: str, values: Mapping[str, Any]) -> str:
+        """The template filled with `values`."""
+        if name in self._verbatim:
+            return self._verbatim[name]
+        compiled = self._compiled.get(name)
+        if compiled is None:
+            compiled = self._compiled[name] = self._compile(name)
+        try:
+            return str(compiled.render(values))
+        except Exception as why:
+            raise UsageError(
+                f"The prompt '{self.strategy}/{name}' can't be filled: {why}.", hint=self._place()
+            ) from why
+
+    @cached_property
+    def _compiled(self) -> dict[str, Any]:
+        return {}
+
+    @cached_property
+    def _environment(self) -> Any:
+        from jinja2 import DictLoader, StrictUndefined
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+        return ImmutableSandboxedEnvironment(
+            loader=DictLoader({f"{name}.j2": text for name, text in self._texts.items()}),
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+
+    def _compile(self, name: str) -> Any:
+        self.source(name)
+        try:
+            return self._environment.get_template(f"{name}.j2")
+        except Exception as why:
+            number = getattr(why, "lineno", None)
+            line = f" (line {number})" if number else ""
+            raise UsageError(
+                f"The prompt '{self.strategy}/{name}' is no valid template{line}: {why}.", hint=self._place()
+            ) from why
+
+    def _place(self) -> str:
+        return f"It was read from {self.folder}." if self.folder is not None else ""
+
+    def _read(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise UsageError(
+                f"There is no prompts folder {folder}.",
+                hint=f"`plait prompts copy {self.strategy} {folder}` makes one.",
+            )
+        for path in sorted((folder / self.strategy).glob("*")):
+            try:
+                # newline="": a prompt is sent byte for byte, line ends included.
+                with path.open(encoding="utf-8", newline="") as file:
+                    text = file.read()
+            except (OSError, UnicodeDecodeError) as why:
+                raise UsageError(f"The prompt {path} can't be read: {why}.") from why
+            if path.suffix == ".j2":
+                self._texts[path.stem] = text
+            elif path.suffix == ".txt":
+                self._verbatim[path.stem] = text
+
+
+def shipped(strategy: str) -> dict[str, str]:
+    """The templates of a loop as they ship, by name; none for a loop that is not ours."""
+    folder = resources.files("plait.prompts") / strategy
+    if not folder.is_dir():
+        return {}
+    return {
+        item.name.removesuffix(".j2"): item.read_text(encoding="utf-8")
+        for item in folder.iterdir()
+        if item.name.endswith(".j2")
+    }
+
+
+def strategies() -> list[str]:
+    """The loops that have prompts here."""
+    return sorted(
+        item.name
+        for item in resources.files("plait.prompts").iterdir()
+        if item.is_dir() and not item.name.startswith("_")
+    )

@@ -1,0 +1,124 @@
+"""Asks a model: one think effect, from the request through retries to the reply, each attempt on the record."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping, MutableMapping
+
+from msgspec import structs
+
+from plait.core import PromptTooLong, Reply, Think
+from plait.core.errors import ModelError, TooLong, Unsupported, UsageError
+from plait.journal.log import AnyLog
+from plait.journal.records import Got, Thinking, Thought
+from plait.models.base import Model
+from plait.runtime.past import PastEffect
+
+LONGEST_WAIT = 60.0
+"""Seconds: an endpoint that asks for a longer pause is taken to be out for this run."""
+
+
+class Phases:
+    """The model of each phase, and what was found out about it in this run."""
+
+    def __init__(self, models: Mapping[str, Model]) -> None:
+        self._models: MutableMapping[str, Model] = dict(models)
+
+    def of(self, phase: str) -> Model:
+        """The model that a phase asks: its own, or the one for all (key "")."""
+        model = self._models.get(phase) or self._models.get("")
+        if model is None:
+            raise UsageError(
+                f"The phase '{phase}' has no model.",
+                hint="Give model=..., or one for this phase in models={...}.",
+            )
+        return model
+
+    def lost(self, phase: str, ability: str) -> None:
+        """A phase's endpoint turned out not to have an ability."""
+        key = phase if phase in self._models else ""
+        self._models[key] = self._models[key].without(ability)
+
+    def secrets(self) -> tuple[str, ...]:
+        """All that must never be written down."""
+        return tuple({secret for model in self._models.values() for secret in model.secrets})
+
+    def describe(self) -> dict[str, dict[str, object]]:
+        """What the record keeps of each phase's model."""
+        return {phase: model.describe() for phase, model in self._models.items()}
+
+    def specs(self) -> dict[str, str]:
+        """Each phase's model as the user wrote it."""
+        return {phase: model.spec for phase, model in self._models.items()}
+
+
+async def ask_model(
+    phases: Phases,
+    think: Think,
+    *,
+    n: int,
+    step: int,
+    log: AnyLog,
+    past: PastEffect,
+    retries: int,
+    on_text: Callable[[str], None] | None,
+    on_retry: Callable[[str], None],
+) -> Reply:
+    """The reply to a think effect. Raises `PromptTooLong` for the loop, or a `ModelError` when all is lost."""
+    for got, _ in past.got:
+        if got.lost:
+            phases.lost(think.phase, got.lost)
+    attempt = len(past.thinking)
+    failures = 0
+    while True:
+        model = phases.of(think.phase)
+        request = model.encode(think)
+        await log.append((Thinking(n, step, think.phase, model.spec, request.path, attempt), request.body))
+        began = time.perf_counter()
+        try:
+            response = await model.send(request, think, on_text)
+            seconds = time.perf_counter() - began
+            reply = model.decode(response, think)
+        except ModelError as why:
+            seconds = time.perf_counter() - began
+            answer = why.response
+            lost = why.ability if isinstance(why, Unsupported) else ""
+            status = answer.status if answer is not None else 0
+            await log.append(
+                (
+                    Got(n, attempt, status, seconds, error=f"{type(why).__name__}: {why}", lost=lost),
+                    answer.body if answer is not None else None,
+                )
+            )
+            attempt += 1
+            if isinstance(why, TooLong):
+                raise PromptTooLong(str(why), why.tokens, why.room) from why
+            if lost and getattr(model.abilities, lost, False):
+                phases.lost(think.phase, lost)
+                on_retry(f"{model.spec} does not take '{lost}': left out, asking again")
+                continue
+            failures += 1
+            if not why.retry or failures > retries:
+                raise
+            wait = _pause(why, failures)
+            on_retry(f"{why.message} Trying again in {wait:.1f} s ({failures} of {retries}).")
+            await asyncio.sleep(wait)
+            continue
+        cost = model.rate.cost(reply.usage, seconds)
+        reply = structs.replace(reply, seconds=seconds, cost=cost, model=model.spec)
+        log.buffer(
+            (Got(n, attempt, response.status, seconds, cut=response.cut), response.body),
+            (Thought(n, reply), None),
+        )
+        return reply
+
+
+def _pause(why: ModelError, failures: int) -> float:
+    """Seconds to wait before the next attempt: what the endpoint asks for, else doubling, with some chance in it."""
+    if why.after is not None:
+        if why.after > LONGEST_WAIT:
+            raise why
+        return why.after
+    return min(0.25 * 2.0**failures, 10.0) * random.uniform(0.75, 1.25)

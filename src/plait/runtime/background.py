@@ -1,0 +1,77 @@
+"""The blocking face: one event loop in a thread of its own, so that it works inside a running loop too."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+from collections.abc import Coroutine
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+PATIENCE = 10.0
+"""Seconds a cancelled run gets to put itself on the record before Ctrl-C is passed on."""
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+class _Job(Generic[T]):
+    """A coroutine on its way through the background loop."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self.done = threading.Event()
+        self.task: asyncio.Task[T] | None = None
+        self._work = work
+
+    def begin(self) -> None:
+        self.task = asyncio.get_running_loop().create_task(self._work)
+        self.task.add_done_callback(lambda _: self.done.set())
+
+    def cancel(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+
+
+def run_blocking(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end from plain code, also from inside a running event loop (a notebook).
+
+    Ctrl-C cancels the work, waits until it has put itself on the record, and then raises KeyboardInterrupt.
+    """
+    job = _Job(work)
+    loop = _background_loop()
+    loop.call_soon_threadsafe(job.begin)
+    try:
+        job.done.wait()
+    except KeyboardInterrupt:
+        loop.call_soon_threadsafe(job.cancel)
+        job.done.wait(PATIENCE)
+        raise
+    assert job.task is not None
+    return job.task.result()
+
+
+def _background_loop() -> asyncio.AbstractEventLoop:
+    global _loop
+    with _lock:
+        if _loop is None or _loop.is_closed():
+            loop = asyncio.new_event_loop()
+            thread = threading.Thread(target=_serve, args=(loop,), name="plait", daemon=True)
+            thread.start()
+            atexit.register(_stop, loop, thread)
+            _loop = loop
+        return _loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    loop.run_forever()
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+
+
+def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(2)

@@ -1,0 +1,210 @@
+"""Takes a loop through its effects: performs them, or feeds back what is recorded of them.
+
+Theory of operation. `Engine.drive` holds the generator and numbers the effects it makes. For each
+effect the record is asked first (`Past`): what has a result there is not performed again, only compared,
+so a resumed run and a replayed run are the same walk; they differ in what happens where the record ends.
+Everything that is performed is put on the record before (intent) and after (result). Whatever can
+happen to a run ends in one place, `Engine.run`, as one of six outcomes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+
+from plait.core import (
+    Act,
+    Ask,
+    Cancelled,
+    Crashed,
+    Effect,
+    Event,
+    LimitNear,
+    Loop,
+    Note,
+    Outcome,
+    PlaitError,
+    PromptTooLong,
+    Start,
+    Stopped,
+    Take,
+    Think,
+)
+from plait.core import events as ev
+from plait.core.errors import JournalError, ReplayDiffers
+from plait.journal.log import AnyLog
+from plait.journal.records import NoteRecord
+from plait.runtime.acting import Actor
+from plait.runtime.breaker import Breaker
+from plait.runtime.job import Desk, Job, RecordEnds, Suspend, differs, sentence
+from plait.runtime.limits import LimitReached, Meter
+from plait.runtime.past import PastEffect
+from plait.runtime.thinking import Thinker
+from plait.runtime.tickets import Tickets
+
+logger = logging.getLogger("plait")
+
+
+class Engine:
+    """One run. Make one, await `run`, read what it used from `meter`."""
+
+    def __init__(self, job: Job, log: AnyLog, emit: Callable[[Event], None] | None = None) -> None:
+        self.job = job
+        self.desk = Desk(job, log, Meter(job.limits), Breaker(job.limits.repeats), emit)
+        self._thinker = Thinker(self.desk)
+        self._actor = Actor(self.desk)
+        self._tickets = Tickets(self.desk, self._perform, self._number, self._thinker.pieces)
+        self._next = 0
+        self._notes = 0
+
+    async def run(self) -> Outcome:
+        """Take the loop to its end. Never raises, but for cancellation from outside after it is recorded,
+        and `ReplayDiffers` in a replay."""
+        cancelled = False
+        try:
+            async with asyncio.timeout(self._time()) as clock:
+                try:
+                    outcome = await self._drive()
+                finally:
+                    await self._tickets.close()
+        except TimeoutError:
+            assert clock.expired()
+            outcome = Stopped("seconds", f"The limit of {self.job.limits.seconds:g} seconds is reached.")
+        except asyncio.CancelledError:
+            cancelled = True
+            outcome = Cancelled()
+        except Exception as why:
+            outcome = self._ended_by(why)
+        if not self.job.replay:
+            try:
+                await asyncio.shield(self._end(outcome))
+            except JournalError as why:
+                # What the journal can't take is at least said.
+                outcome = Crashed(why.message, error="JournalError", hint=why.hint)
+        if cancelled and (task := asyncio.current_task()) is not None:
+            task.uncancel()
+        return outcome
+
+    async def _end(self, outcome: Outcome) -> None:
+        await self.desk.log.end(outcome.status, msgspec.to_builtins(outcome), self.totals())
+
+    def totals(self) -> dict[str, Any]:
+        """What the run used so far."""
+        meter, usage = self.desk.meter, self.desk.meter.usage
+        return {
+            "steps": meter.steps,
+            "calls": meter.calls,
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "cached_tokens": usage.cached_tokens,
+            "estimated": usage.estimated,
+            "cost_usd": meter.cost,
+            "seconds": round(meter.seconds, 6),
+        }
+
+    # -- the walk
+
+    async def _drive(self) -> Outcome:
+        loop = self.job.strategy.run(self.job.task, self.job.kit)
+        if self.job.past.effects and not self.job.replay:
+            self.desk.meter.went_on(self.job.past.seconds)
+        try:
+            return await self._walk(loop)
+        finally:
+            loop.close()
+
+    async def _walk(self, loop: Loop) -> Outcome:
+        feed: Callable[[], Effect] = lambda: next(loop)  # noqa: E731
+        while True:
+            try:
+                effect = feed()
+            except StopIteration as end:
+                return self._settled(cast(Outcome, end.value))
+            try:
+                result = None
+                if isinstance(effect, Note):
+                    self._note(effect)
+                else:
+                    result = await self._perform(self._number(), effect)
+            except (LimitNear, PromptTooLong) as thrown:
+                error = thrown
+                feed = lambda: loop.throw(error)  # noqa: E731, B023
+            else:
+                value = result
+                feed = lambda: loop.send(value)  # noqa: E731, B023
+
+    def _settled(self, outcome: Outcome) -> Outcome:
+        """A loop that answered only because a limit was near has been stopped, with that answer."""
+        near = self.desk.meter.near
+        if near is not None and outcome.status == "answered":
+            return Stopped(near.limit, sentence(near.detail), outcome.answer)
+        return outcome
+
+    def _ended_by(self, why: Exception) -> Outcome:
+        match why:
+            case ReplayDiffers() | RecordEnds() if self.job.replay:
+                raise why
+            case Suspend():
+                return why.waiting
+            case LimitReached() | LimitNear():
+                return Stopped(why.limit, sentence(why.detail))
+            case PromptTooLong():
+                return Stopped("context", f"The prompt does not fit the model's context: {why.detail}")
+            case ExceptionGroup():
+                return self._ended_by(why.exceptions[0])
+            case PlaitError():
+                return Crashed(why.message, error=type(why).__name__, hint=why.hint)
+            case _:
+                logger.debug("the loop broke", exc_info=why)
+                name = getattr(self.job.strategy, "name", type(self.job.strategy).__name__)
+                return Crashed(
+                    f"The loop '{name}' broke: {type(why).__name__}: {why}",
+                    error=type(why).__name__,
+                    hint="This is a defect of the loop, not of the task; logging at level DEBUG shows where.",
+                )
+
+    def _number(self) -> int:
+        n = self._next
+        self._next += 1
+        return n
+
+    async def _perform(self, n: int, effect: Effect) -> Any:
+        past = self.job.past.effect(n)
+        if self.job.replay and not past.recorded:
+            raise RecordEnds
+        if past.kind not in ("", type(effect).__name__):
+            raise differs(n, self.desk.meter.steps, f"effect {past.kind}", f"effect {type(effect).__name__}")
+        match effect:
+            case Think():
+                return await self._thinker.perform(n, effect, past)
+            case Act():
+                return await self._actor.perform(n, effect, past)
+            case Ask():
+                return await self._ask(n, effect, past)
+            case Start():
+                return self._tickets.start(effect, past, n)
+            case Take():
+                return await self._tickets.take(n, effect, past)
+
+    async def _ask(self, n: int, effect: Ask, past: PastEffect) -> str:
+        told = past.told.get(-1)
+        if told is None:
+            if self.desk.job.replay:
+                raise RecordEnds
+            told = await self.desk.wait(n, self.desk.meter.steps, -1, "question", effect.question, past)
+        return told.text
+
+    def _note(self, effect: Note) -> None:
+        number, self._notes = self._notes, self._notes + 1
+        if number >= self.job.past.notes and not self.job.replay:
+            self.desk.log.buffer((NoteRecord(number, self.desk.meter.steps, effect.kind, effect.text), None))
+            self.desk.say(ev.Noted(self.desk.meter.steps, effect.kind, effect.text))
+
+    def _time(self) -> float | None:
+        if self.job.replay or self.job.limits.seconds is None:
+            return None
+        return max(0.0, self.job.limits.seconds - self.job.past.seconds)

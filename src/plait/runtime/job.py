@@ -1,0 +1,140 @@
+"""What one run is made of, and what all who perform it share."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from plait.core import Call, Event, Kit, Strategy, Task, Waiting
+from plait.core import events as ev
+from plait.core.errors import ReplayDiffers
+from plait.journal.log import AnyLog
+from plait.journal.records import NoteRecord, Told, Waits
+from plait.runtime.asking import Phases
+from plait.runtime.breaker import Breaker
+from plait.runtime.limits import Limits, Meter
+from plait.runtime.past import Past, PastEffect
+from plait.tools import Toolset
+
+Approve: TypeAlias = Literal["never", "effects", "always"] | Callable[[Call], bool]
+"""Which calls need a person's leave: none, those of tools with effects, all, or those a function picks."""
+
+InDoubt: TypeAlias = Literal["skip", "repeat"]
+"""What a resumed run does with a call that may or may not have happened, of a tool that is not repeatable."""
+
+Person: TypeAlias = Callable[[Waiting], Awaitable[str | None]]
+"""Answers for the person while a run goes on; None leaves the run waiting."""
+
+
+class Suspend(Exception):
+    """The run must wait for a person."""
+
+    def __init__(self, waiting: Waiting) -> None:
+        super().__init__(waiting.reason)
+        self.waiting = waiting
+
+
+class RecordEnds(Exception):
+    """A replay came to where the record ends."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that one run needs, the same whether it is fresh, resumed, forked or replayed."""
+
+    strategy: Strategy
+    task: Task
+    kit: Kit
+    tools: Toolset
+    phases: Phases
+    limits: Limits
+    approve: Approve = "never"
+    in_doubt: InDoubt = "skip"
+    person: Person | None = None
+    past: Past = field(default_factory=Past)
+    replay: bool = False
+    """Perform nothing: stop where the record ends, or at the first difference."""
+    trust_until: int = 0
+    """Steps below this one are fed from the record without comparing requests (a fork may change them)."""
+
+
+@dataclass
+class Desk:
+    """One run being performed: its job, what it used, and where it is told and recorded."""
+
+    job: Job
+    log: AnyLog
+    meter: Meter
+    breaker: Breaker
+    emit: Callable[[Event], None] | None = None
+    compared: int = 0
+    """Requests that were compared with the record."""
+
+    def say(self, event: Event) -> None:
+        """Tell whoever watches."""
+        if self.emit is not None:
+            self.emit(event)
+
+    def remark(self, step: int, kind: str, text: str) -> None:
+        """A remark of the runtime's own, told and recorded."""
+        self.log.buffer((NoteRecord(-1, step, kind, text), None))
+        self.say(ev.Noted(step, kind, text))
+
+    async def wait(
+        self, n: int, step: int, i: int, kind: Literal["question", "approval"], text: str, past: PastEffect
+    ) -> Told:
+        """What the person says; raises `Suspend` when nobody is there to say it."""
+        if i not in past.waits:
+            await self.log.append((Waits(n, step, kind, text, i), None))
+        waiting = Waiting(kind, text)
+        answer = await self.job.person(waiting) if self.job.person is not None else None
+        if answer is None:
+            raise Suspend(waiting)
+        told = told_by(answer, n, i, kind)
+        await self.log.append((told, None))
+        return told
+
+
+def told_by(answer: str, n: int, i: int, kind: str) -> Told:
+    """A person's words as a record. For an approval: yes, ok, approve; anything else refuses and is the reason."""
+    if kind == "question":
+        return Told(n, answer, i)
+    yes = answer.strip().lower() in {"yes", "y", "ok", "approve", "approved"}
+    plain_no = answer.strip().lower() in {"", "no", "n", "refuse", "refused"}
+    return Told(n, "" if yes or plain_no else answer, i, approved=yes)
+
+
+def differs(n: int, step: int, expected: str, found: str) -> ReplayDiffers:
+    where = next(
+        (k for k, (a, b) in enumerate(zip(expected, found, strict=False)) if a != b), min(len(expected), len(found))
+    )
+    start = max(0, where - 60)
+    shown = "\n".join(difflib.ndiff([expected[start : where + 80]], [found[start : where + 80]]))
+    return ReplayDiffers(
+        f"The run differs from its record at step {step} (effect {n}, character {where:,}):\n{shown}\n",
+        at=step,
+        expected=expected,
+        found=found,
+        hint="The code, the prompts or the model's settings have changed since. Fork the run to go on from here.",
+    )
+
+
+def text_of(body: bytes) -> str:
+    return body.decode("utf-8", "replace")
+
+
+def lines_of(calls: tuple[Call, ...]) -> str:
+    return "\n".join(f"{call.tool} {input_of(call)}" for call in calls)
+
+
+def input_of(call: Call) -> str:
+    return msgspec.json.encode(call.input).decode()
+
+
+def sentence(text: str) -> str:
+    """Words made a sentence."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

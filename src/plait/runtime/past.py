@@ -1,0 +1,121 @@
+"""A run's record, arranged by effect, so that the loop can be taken through it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from plait.core import Observation, Reply
+from plait.journal.records import (
+    Acting,
+    Begun,
+    Got,
+    NoteRecord,
+    ObservedRecord,
+    Resumed,
+    Row,
+    StartRecord,
+    Thinking,
+    Thought,
+    Thrown,
+    Told,
+    TookRecord,
+    Waits,
+)
+
+
+@dataclass
+class PastEffect:
+    """What the record knows of one effect. Empty where the run never got there."""
+
+    thinking: list[tuple[Thinking, bytes]] = field(default_factory=list)
+    got: list[tuple[Got, bytes | None]] = field(default_factory=list)
+    reply: Reply | None = None
+    acting: Acting | None = None
+    begun: set[int] = field(default_factory=set)
+    observed: dict[int, Observation] = field(default_factory=dict)
+    waits: dict[int, Waits] = field(default_factory=dict)
+    told: dict[int, Told] = field(default_factory=dict)
+    started: StartRecord | None = None
+    took: TookRecord | None = None
+    thrown: Thrown | None = None
+
+    @property
+    def recorded(self) -> bool:
+        """The run got as far as this effect."""
+        return bool(self.thinking or self.acting or self.waits or self.started or self.took or self.thrown)
+
+    @property
+    def kind(self) -> str:
+        """The name of the effect this was, "" where it is not known."""
+        if self.thinking:
+            return "Think"
+        if self.acting:
+            return "Act"
+        if -1 in self.waits:
+            return "Ask"
+        if self.started:
+            return "Start"
+        return "Take" if self.took else ""
+
+
+class Past:
+    """All that is recorded of a run, by effect number."""
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self.effects: dict[int, PastEffect] = {}
+        self.notes = 0
+        """How many of the loop's own remarks are recorded: they are numbered by themselves."""
+        self.seconds = 0.0
+        """Wall time the run was being performed: not while it waited for a person or lay between two processes."""
+        before = 0.0
+        for row in rows:
+            if before and not isinstance(row.record, Resumed | Told):
+                self.seconds += max(0.0, row.at - before)
+            before = row.at
+            self._add(row)
+
+    def effect(self, n: int) -> PastEffect:
+        """What is recorded of effect `n`; an empty one when nothing is."""
+        return self.effects.get(n) or PastEffect()
+
+    def waiting(self) -> list[Waits]:
+        """What the run waits for: asked, and not told yet."""
+        return [waits for past in self.effects.values() for i, waits in past.waits.items() if i not in past.told]
+
+    def in_doubt(self) -> list[tuple[int, int]]:
+        """(effect, call) of each tool call that began and whose end is not recorded."""
+        return [(n, i) for n, past in self.effects.items() for i in sorted(past.begun) if i not in past.observed]
+
+    def _add(self, row: Row) -> None:
+        record = row.record
+        if isinstance(record, Resumed):
+            return
+        if isinstance(record, NoteRecord):
+            self.notes = max(self.notes, record.n + 1)
+            return
+        past = self.effects.setdefault(record.n, PastEffect())
+        match record:
+            case Thinking():
+                past.thinking.append((record, row.body or b""))
+            case Got():
+                past.got.append((record, row.body))
+            case Thought(reply=reply):
+                past.reply = reply
+            case Acting(begun=begun):
+                past.acting = record
+                past.begun.update(begun)
+            case Begun(begun=begun):
+                past.begun.update(begun)
+            case ObservedRecord(i=i, observation=observation):
+                past.observed[i] = observation
+            case Waits(i=i):
+                past.waits[i] = record
+            case Told(i=i):
+                past.told[i] = record
+            case StartRecord():
+                past.started = record
+            case TookRecord():
+                past.took = record
+            case Thrown():
+                past.thrown = record

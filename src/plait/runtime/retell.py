@@ -1,0 +1,86 @@
+"""A record told again as events, so that what is shown live and what is shown later is one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from plait.core import Call, Event, Strategy
+from plait.core import events as ev
+from plait.journal.records import (
+    Acting,
+    Begun,
+    Got,
+    NoteRecord,
+    ObservedRecord,
+    Row,
+    Thinking,
+    Thought,
+    Thrown,
+    Told,
+    Waits,
+)
+
+
+def retell(rows: Iterable[Row], strategy: Strategy | None) -> list[Event]:
+    """The events of a record. `strategy` tells thought, action and answer apart; without it all is thought."""
+    events: list[Event] = []
+    asked: dict[int, Thinking] = {}
+    calls: dict[int, tuple[int, tuple[Call, ...]]] = {}
+    for row in rows:
+        record = row.record
+        match record:
+            case Thinking():
+                if record.attempt == 0:
+                    events.append(ev.Asked(record.step, record.phase, record.model))
+                asked[record.n] = record
+            case Got(error=error) if error:
+                step = asked[record.n].step if record.n in asked else 0
+                events.append(ev.Noted(step, "error", error))
+            case Thought(n=n, reply=reply):
+                intent = asked[n]
+                events.extend(_pieces(intent, reply.text, strategy))
+                events.append(
+                    ev.Replied(
+                        intent.step,
+                        intent.phase,
+                        intent.model,
+                        reply.text,
+                        reply.usage,
+                        reply.seconds,
+                        reply.cost,
+                    )
+                )
+            case Acting(n=n, step=step):
+                calls[n] = (step, record.calls)
+                events.extend(ev.Called(step, record.calls[i]) for i in record.begun)
+            case Begun(n=n):
+                step, made = calls[n]
+                events.extend(ev.Called(step, made[i]) for i in record.begun)
+            case ObservedRecord(n=n, i=i, observation=observation):
+                step, made = calls[n]
+                events.append(ev.Observed(step, made[i], observation))
+            case NoteRecord(step=step, kind=kind, text=text):
+                events.append(ev.Noted(step, kind, text))
+            case Thrown(step=step, detail=detail):
+                events.append(ev.Noted(step, "limit", detail))
+            case Waits(step=step, kind=kind, text=text):
+                events.append(ev.Noted(step, kind, text))
+            case Told(text=text, approved=approved):
+                said = text if approved is None else ("approved" if approved else f"refused {text}".strip())
+                events.append(ev.Noted(0, "told", said))
+            case _:
+                pass
+    return events
+
+
+def _pieces(intent: Thinking, text: str, strategy: Strategy | None) -> list[Event]:
+    if strategy is None:
+        return [ev.Thought(intent.step, text)]
+    splitter = strategy.splitter(intent.phase)
+    joined: list[tuple[str, str]] = []
+    for piece in (*splitter.feed(text), *splitter.close()):
+        if joined and joined[-1][0] == piece.kind:
+            joined[-1] = (piece.kind, joined[-1][1] + piece.text)
+        else:
+            joined.append((piece.kind, piece.text))
+    return [ev.WRITTEN[kind](intent.step, part) for kind, part in joined if kind in ev.WRITTEN]

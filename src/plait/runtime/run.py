@@ -1,0 +1,119 @@
+"""What a run gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from plait.core import Event, Outcome, Status, Strategy, Usage
+from plait.journal.records import Row
+from plait.runtime.retell import retell
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """One run as it stands: how it ended, what it used, and its record.
+
+    `answer` is any JSON value, text for most loops; None unless there is one. `reason` says why a run has
+    no answer, or had to answer early. `seconds` is wall time, `cost_usd` None where a price is not known.
+    `models` maps each phase of the loop to the model it asks.
+    """
+
+    run: str
+    outcome: Outcome
+    strategy: str
+    steps: int
+    calls: int
+    usage: Usage
+    cost_usd: float | None
+    seconds: float
+    models: dict[str, str]
+    question: str
+    rows: Callable[[], Sequence[Row]]
+    """Reads the record; `record` is the same, read."""
+    loop: Strategy | None = None
+
+    @property
+    def status(self) -> Status:
+        """answered, failed, stopped, cancelled, waiting or crashed."""
+        return self.outcome.status
+
+    @property
+    def answer(self) -> Any:
+        """The answer, None when there is none."""
+        return self.outcome.answer
+
+    @property
+    def reason(self) -> str | None:
+        """Why there is no answer, or why it came early; None for a plain answer."""
+        return self.outcome.reason
+
+    @property
+    def cost(self) -> float | None:
+        """The same as `cost_usd`."""
+        return self.cost_usd
+
+    @property
+    def record(self) -> tuple[Row, ...]:
+        """Every row of the run's record, in order."""
+        return tuple(self.rows())
+
+    @property
+    def events(self) -> list[Event]:
+        """What happened, as the events one would have seen, each text in one piece."""
+        return retell(self.record, self.loop)
+
+    def json(self) -> dict[str, Any]:
+        """The run as `plait run --json` prints it."""
+        return {
+            "run": self.run,
+            "status": self.status,
+            "answer": self.answer,
+            "reason": self.reason,
+            "strategy": self.strategy,
+            "steps": self.steps,
+            "calls": self.calls,
+            "usage": {
+                "input_tokens": self.usage.input_tokens,
+                "output_tokens": self.usage.output_tokens,
+                "cached_tokens": self.usage.cached_tokens,
+                "estimated": self.usage.estimated,
+            },
+            "cost_usd": self.cost_usd,
+            "seconds": self.seconds,
+            "models": self.models,
+        }
+
+
+def run_of(
+    run: str,
+    outcome: Outcome,
+    totals: dict[str, Any],
+    *,
+    question: str,
+    strategy: str,
+    models: dict[str, str],
+    rows: Callable[[], Sequence[Row]],
+    loop: Strategy | None = None,
+) -> Run:
+    """A run from its parts, as the engine or the journal has them."""
+    return Run(
+        run=run,
+        outcome=outcome,
+        strategy=strategy,
+        steps=totals.get("steps", 0),
+        calls=totals.get("calls", 0),
+        usage=Usage(
+            totals.get("input_tokens", 0),
+            totals.get("output_tokens", 0),
+            totals.get("cached_tokens", 0),
+            totals.get("estimated", False),
+        ),
+        cost_usd=totals.get("cost_usd"),
+        seconds=totals.get("seconds", 0.0),
+        models=models,
+        question=question,
+        rows=rows,
+        loop=loop,
+    )

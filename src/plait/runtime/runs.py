@@ -1,0 +1,189 @@
+"""Starts a run, goes on with one, replays one, forks one: all on the same engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from plait.core import Event, Outcome, Strategy
+from plait.core import events as ev
+from plait.core.errors import JournalError, UsageError
+from plait.journal.log import AnyLog, Entry
+from plait.journal.memory import MemoryLog
+from plait.journal.owner import new_run_id, owner_of_this_process
+from plait.journal.records import Resumed, Row, RunHead, RunRow
+from plait.journal.store import Journal
+from plait.runtime.engine import Engine
+from plait.runtime.job import Job, RecordEnds, told_by
+from plait.runtime.past import Past
+from plait.runtime.run import Run, run_of
+
+Emit = Callable[[Event], None]
+
+
+class Replayed(Struct, frozen=True, kw_only=True):
+    """What a replay found: nothing differs (a difference is raised as `ReplayDiffers`).
+
+    `requests` were compared byte by byte. `whole` is False where the record ends before the run did.
+    """
+
+    run: str
+    steps: int
+    requests: int
+    whole: bool
+    outcome: Outcome | None
+
+
+async def begin(job: Job, head: RunHead, journal: Journal | None, emit: Emit | None = None) -> Run:
+    """A fresh run, to its end. Raises `JournalError` when the record can't even be begun."""
+    secrets = job.phases.secrets()
+    log: AnyLog
+    if journal is None:
+        log = MemoryLog(head, secrets=secrets)
+    else:
+        log = await journal.begin(head, owner_of_this_process(), secrets=secrets)
+    return await _perform(job, head, log, journal, emit, resumed=False)
+
+
+async def go_on(
+    job: Job,
+    head: RunHead,
+    journal: Journal,
+    *,
+    answer: str | None = None,
+    emit: Emit | None = None,
+    force: bool = False,
+) -> Run:
+    """Go on with a run from its record. `answer` is what the person says to what it waits for."""
+    rows = journal.rows(head.run)
+    waiting = Past(rows).waiting()
+    if answer is not None and not waiting:
+        raise UsageError(f"Run {head.run} does not wait for an answer.", hint="Resume it without one.")
+    log = await journal.claim(head.run, owner_of_this_process(), secrets=job.phases.secrets(), force=force)
+    entries: list[Entry] = [(Resumed(job.phases.describe()), None)]
+    if answer is not None:
+        first = waiting[0]
+        entries.append((told_by(answer, first.n, first.i, first.kind), None))
+    await log.append(*entries)
+    job = _changed(job, past=Past(journal.rows(head.run)))
+    return await _perform(job, head, log, journal, emit, resumed=True)
+
+
+async def replay(job: Job, head: RunHead, rows: Sequence[Row], recorded: Outcome | None) -> Replayed:
+    """Take the loop through its record, performing nothing. Raises `ReplayDiffers` at the first difference."""
+    job = _changed(job, past=Past(rows), replay=True)
+    engine = Engine(job, MemoryLog(head, secrets=job.phases.secrets()))
+    try:
+        outcome: Outcome | None = await engine.run()
+    except RecordEnds:
+        outcome = None
+    return Replayed(
+        run=head.run,
+        steps=engine.desk.meter.steps,
+        requests=engine.desk.compared,
+        whole=outcome is not None,
+        outcome=outcome if outcome is not None else recorded,
+    )
+
+
+async def fork(
+    job: Job,
+    head: RunHead,
+    rows: Sequence[Row],
+    at: int,
+    journal: Journal,
+    emit: Emit | None = None,
+) -> Run:
+    """A new run that shares its parent's first `at - 1` steps and performs the rest anew."""
+    kept, last = _before(rows, at)
+    if at < 1 or at > last + 1:
+        raise UsageError(f"There is no step {at} in run {head.parent}.", hint=f"It has steps 1 to {last}.")
+    log = await journal.begin(head, owner_of_this_process(), secrets=job.phases.secrets())
+    if kept:
+        await log.append(*((row.record, row.body) for row in kept))
+    job = _changed(job, past=Past(kept), trust_until=at)
+    return await _perform(job, head, log, journal, emit, resumed=True)
+
+
+def finished(row: RunRow, journal: Journal, loop: Strategy | None = None) -> Run:
+    """A run as the journal has it, without performing anything."""
+    if row.outcome is None:
+        raise JournalError(
+            f"Run {row.head.run} has not ended ({row.status}).",
+            hint=f"plait resume {row.head.run} goes on with it.",
+        )
+    return run_of(
+        row.head.run,
+        outcome_of(row.outcome),
+        row.totals,
+        question=row.head.question,
+        strategy=row.head.strategy["name"],
+        models={phase: str(model["spec"]) for phase, model in row.head.models.items()},
+        rows=lambda: journal.rows(row.head.run),
+        loop=loop,
+    )
+
+
+def outcome_of(recorded: dict[str, Any]) -> Outcome:
+    """An outcome from what the journal keeps of it."""
+    return cast(Outcome, msgspec.convert(recorded, Outcome))
+
+
+def fresh_id() -> str:
+    """A new run's id."""
+    return new_run_id()
+
+
+def _changed(job: Job, **changes: Any) -> Job:
+    """The same job with some fields changed."""
+    return replace(job, **changes)
+
+
+def _before(rows: Sequence[Row], at: int) -> tuple[list[Row], int]:
+    """The rows of the steps below `at`, and the number of the last step there is."""
+    steps: dict[int, int] = {}
+    last = 0
+    kept = []
+    for row in rows:
+        record = row.record
+        n = getattr(record, "n", -1)
+        step = getattr(record, "step", None)
+        if step is not None and n >= 0:
+            steps.setdefault(n, step)
+            last = max(last, step)
+        if n >= 0 and steps.get(n, 0) < at and not isinstance(record, Resumed):
+            kept.append(row)
+    return kept, last
+
+
+async def _perform(
+    job: Job, head: RunHead, log: AnyLog, journal: Journal | None, emit: Emit | None, *, resumed: bool
+) -> Run:
+    if emit is not None:
+        emit(ev.Began(head.run, head.question, head.strategy["name"], resumed))
+    engine = Engine(job, log, emit)
+    outcome = await engine.run()
+    run = run_of(
+        head.run,
+        outcome,
+        engine.totals(),
+        question=head.question,
+        strategy=head.strategy["name"],
+        models={phase: job.phases.of(phase).spec for phase in job.strategy.phases},
+        rows=_reader(head.run, log, journal),
+        loop=job.strategy,
+    )
+    if emit is not None:
+        emit(ev.Ended(outcome, run))
+    return run
+
+
+def _reader(run: str, log: AnyLog, journal: Journal | None) -> Callable[[], Sequence[Row]]:
+    if journal is not None:
+        return lambda: journal.rows(run)
+    assert isinstance(log, MemoryLog)
+    return log.rows

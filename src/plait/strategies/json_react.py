@@ -1,0 +1,180 @@
+"""JSON ReAct: one JSON object a turn, `{"thought", "tool", "tool_input"}`.
+
+Three tools are built in: `ask_user` (the run waits until someone answers), `final_answer` (any JSON value)
+and `fail_task` (the model gives up, and says why).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+from plait.core import (
+    JSON,
+    Answered,
+    Effect,
+    Failed,
+    Kit,
+    LimitNear,
+    Loop,
+    Message,
+    Observation,
+    Outcome,
+    Reply,
+    Splitter,
+    Stopped,
+    Task,
+    ToolSpec,
+    act,
+    ask,
+    assistant,
+    system,
+    think,
+    user,
+)
+from plait.formats import JsonTurn, Turn, Unreadable, shorten
+from plait.strategies.turns import Bad, fitting, read_turn
+
+Log: TypeAlias = tuple[tuple[Turn, Observation], ...]
+
+
+class _Page:
+    """One run as the model is shown it: the rules and the task, then each turn and its result as chat.
+
+    What stays the same is filled in once, each result once for each size it is shown in.
+    """
+
+    def __init__(self, head: tuple[Message, ...], kit: Kit, format: JsonTurn, tools: tuple[ToolSpec, ...]) -> None:
+        self.tools = tools
+        self._head, self._kit, self._format = head, kit, format
+        self._done: dict[tuple[int, int], tuple[Message, Message]] = {}
+
+    def messages(self, log: Log, chars: int) -> tuple[Message, ...]:
+        """The chat so far, with at most `chars` characters of each result."""
+        for i in range(len(log)):
+            if (i, chars) not in self._done:
+                turn, seen = log[i]
+                self._done[i, chars] = (assistant(turn.kept), user(self._result(turn, seen, chars)))
+        return (*self._head, *(message for i in range(len(log)) for message in self._done[i, chars]))
+
+    def _result(self, turn: Turn, seen: Observation, chars: int) -> str:
+        assert turn.call is not None
+        text = seen.text if not seen.note else f"{seen.text}\n({seen.note})"
+        return self._kit.prompt("result", tool=turn.call.tool, text=self._format.escape(shorten(text, chars)[0]))
+
+
+@dataclass(frozen=True)
+class JsonReact:
+    """JSON ReAct.
+
+    `lenient`: read objects with fences, prose around, trailing commas or Python literals, too. `constrain`: hand
+    the endpoint the JSON schema of a turn. `misses`: unreadable replies in a row before the run fails.
+    `max_tokens`: of one reply.
+    """
+
+    lenient: bool = True
+    constrain: bool = False
+    misses: int = 3
+    max_tokens: int | None = None
+
+    name: ClassVar[str] = "json"
+    phases: ClassVar[tuple[str, ...]] = ("act",)
+
+    def run(self, task: Task, kit: Kit) -> Loop:
+        """The loop."""
+        page = self._page(task, kit)
+        log: Log = ()
+        chars = kit.observation_chars
+        try:
+            while True:
+                turn, chars = yield from fitting(lambda size: self._turn(kit, page, log, size), chars)  # noqa: B023
+                if not isinstance(turn, Turn):
+                    return turn  # type: ignore[no-any-return]
+                if turn.answered:
+                    return Answered(_argument(turn.answer, "answer"))
+                assert turn.call is not None
+                if turn.call.tool == "fail_task":
+                    return Failed(_words(_argument(turn.call.input, "reason")))
+                if turn.call.tool == "ask_user" and kit.can_ask:
+                    observation = Observation((yield from ask(_words(_argument(turn.call.input, "question")))))
+                else:
+                    (observation,) = yield from act(turn.call)
+                log = (*log, (turn, observation))
+        except LimitNear as limit:
+            return (yield from self._conclude(kit, page, log, chars, limit))
+
+    def splitter(self, phase: str) -> Splitter:
+        """Tells the parts of a reply apart."""
+        return self._format.splitter()
+
+    @property
+    def _format(self) -> JsonTurn:
+        return JsonTurn(lenient=self.lenient)
+
+    def _turn(self, kit: Kit, page: _Page, log: Log, chars: int) -> Generator[Effect, Any, Turn | Outcome]:
+        def ask_model(bad: Bad | None) -> Generator[Effect, Any, Reply]:
+            tail: tuple[Message, ...] = ()
+            if bad:
+                tail = (assistant(bad[0]), user(kit.prompt("repair", complaint=bad[1])))
+            return self._think(page, (*page.messages(log, chars), *tail), repair=bool(bad))
+
+        return read_turn(ask_model, lambda text: self._format.read(text, len(log) + 1, page.tools), self.misses)
+
+    def _think(self, page: _Page, messages: tuple[Message, ...], *, repair: bool) -> Generator[Effect, Any, Reply]:
+        schema = self._format.schema(page.tools) if self.constrain else None
+        return think("act", messages, schema=schema, max_tokens=self.max_tokens, repair=repair)
+
+    def _page(self, task: Task, kit: Kit) -> _Page:
+        tools = self._tools(kit)
+        rules = kit.system
+        if rules is None:
+            rules = kit.prompt(
+                "system",
+                described=self._format.describe(tools),
+                names=", ".join(tool.name for tool in tools),
+                can_ask=kit.can_ask,
+            )
+        head = (system(rules), user(kit.prompt("task", question=task.question)))
+        return _Page(head, kit, self._format, tools)
+
+    def _tools(self, kit: Kit) -> tuple[ToolSpec, ...]:
+        """The user's tools and the built-in ones."""
+        inputs = {"ask_user": "question", "final_answer": "answer", "fail_task": "reason"}
+        return kit.tools + tuple(
+            ToolSpec(name, kit.prompt(name).strip(), _one_argument(argument))
+            for name, argument in inputs.items()
+            if kit.can_ask or name != "ask_user"
+        )
+
+    def _conclude(
+        self, kit: Kit, page: _Page, log: Log, chars: int, limit: LimitNear
+    ) -> Generator[Effect, Any, Outcome]:
+        """The call kept in reserve: the answer from what there is."""
+        request = user(kit.prompt("conclude", reason=limit.detail))
+        reply = yield from self._think(page, (*page.messages(log, chars), request), repair=True)
+        answer: JSON = None
+        try:
+            turn = self._format.read(reply.text, len(log) + 1, page.tools)
+            answer = _argument(turn.answer, "answer") if turn.answered else None
+        except Unreadable:
+            pass
+        return Stopped(limit.limit, limit.detail, answer)
+
+
+def _one_argument(name: str) -> dict[str, Any]:
+    kind = {} if name == "answer" else {"type": "string"}
+    return {"type": "object", "properties": {name: kind}, "required": [name]}
+
+
+def _argument(value: JSON, name: str) -> JSON:
+    """A built-in's one argument, given as itself, as a list of one, or by its name."""
+    if isinstance(value, dict) and list(value) == [name]:
+        return value[name]
+    if isinstance(value, list) and len(value) == 1 and name != "answer":
+        return value[0]
+    return value
+
+
+def _words(value: JSON) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)

@@ -1,0 +1,127 @@
+"""ReAct: thought, action and observation as text.
+
+After Yao et al. 2022 (arXiv:2210.03629) and the zero-shot chat form that followed it: the model writes a
+thought and an action and is stopped where an observation would begin; the tool's result is put there
+instead; until it gives a final answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from plait.core import (
+    Answered,
+    Effect,
+    Kit,
+    LimitNear,
+    Loop,
+    Outcome,
+    Reply,
+    Splitter,
+    Stopped,
+    Task,
+    act,
+    think,
+)
+from plait.formats import Format, Turn, react_format
+from plait.strategies.scratchpad import Scratchpad
+from plait.strategies.transcripts import Transcript, TranscriptKind, with_repair
+from plait.strategies.turns import Bad, fitting, read_turn
+
+Dialect = Literal["blob", "lines", "numbered"]
+
+LABELS = ("Thought", "Action", "Final Answer")
+
+
+@dataclass(frozen=True)
+class React:
+    """Text ReAct.
+
+    `dialect`: the action as a JSON blob, as plain lines, or numbered as in the paper. `transcript`: the log as
+    chat messages, inside one user message, or as one raw completion. `constrain`: hand the endpoint the grammar
+    of a turn. `misses`: unreadable replies in a row before the run fails. `max_tokens`: of one reply.
+    """
+
+    dialect: Dialect = "blob"
+    transcript: TranscriptKind = "chat"
+    constrain: bool = False
+    misses: int = 3
+    max_tokens: int | None = None
+
+    name: ClassVar[str] = "react"
+    phases: ClassVar[tuple[str, ...]] = ("act",)
+
+    def run(self, task: Task, kit: Kit) -> Loop:
+        """The loop."""
+        page = Transcript(self.transcript, self._format, task, kit, self._words(kit))
+        log, chars = Scratchpad(), kit.observation_chars
+        try:
+            while True:
+                turn, chars = yield from fitting(lambda size: self._turn(kit, page, log, size), chars)  # noqa: B023
+                if not isinstance(turn, Turn):
+                    return turn  # type: ignore[no-any-return]
+                if turn.call is None:
+                    return Answered(turn.answer)
+                (observation,) = yield from act(turn.call)
+                log = log.then(turn, observation)
+        except LimitNear as limit:
+            return (yield from self._conclude(kit, page, log, chars, limit))
+
+    def splitter(self, phase: str) -> Splitter:
+        """Tells the parts of a reply apart."""
+        return self._format.splitter()
+
+    @property
+    def _format(self) -> Format:
+        return react_format(self.dialect)
+
+    def _turn(self, kit: Kit, page: Transcript, log: Scratchpad, chars: int) -> Generator[Effect, Any, Turn | Outcome]:
+        def ask(bad: Bad | None) -> Generator[Effect, Any, Reply]:
+            request = kit.prompt("repair", complaint=bad[1], **self._words(kit)) if bad else ""
+            grammar = self._format.grammar(kit.tools, log.next) if self.constrain else None
+            return self._think(page, log, chars, bad[0] if bad else "", request, grammar=grammar)
+
+        def read(text: str) -> Turn:
+            return self._format.read(self._opened(text, log), log.next, kit.tools)
+
+        return read_turn(ask, read, self.misses)
+
+    def _think(
+        self, page: Transcript, log: Scratchpad, chars: int, bad: str, request: str, **options: Any
+    ) -> Generator[Effect, Any, Reply]:
+        """One model call over the log; a bad reply and a request about it may follow the log."""
+        opening = "" if self.constrain else self._opening(log)
+        shape = page.think("act", log, chars, opening, with_repair(bad, request) if request else ())
+        return think(
+            "act",
+            shape.messages,
+            prompt=shape.prompt,
+            stop=self._format.stop(log.next),
+            max_tokens=self.max_tokens,
+            repair=bool(request),
+            **options,
+        )
+
+    def _words(self, kit: Kit) -> dict[str, Any]:
+        names = ", ".join(tool.name for tool in kit.tools)
+        return {"described": self._format.describe(kit.tools), "names": names, "dialect": self.dialect}
+
+    def _opening(self, log: Scratchpad) -> str:
+        return f"Thought {log.next}:" if self.dialect == "numbered" else "Thought:"
+
+    def _opened(self, text: str, log: Scratchpad) -> str:
+        """A reply with the opening that stood in the prompt, so that the log reads as if the model wrote it."""
+        if self.transcript == "chat" or self.constrain or text.lstrip().startswith(LABELS):
+            return text
+        return f"{self._opening(log)} {text.lstrip()}"
+
+    def _conclude(
+        self, kit: Kit, page: Transcript, log: Scratchpad, chars: int, limit: LimitNear
+    ) -> Generator[Effect, Any, Outcome]:
+        """The call kept in reserve: the answer from what there is."""
+        request = kit.prompt("conclude", reason=limit.detail)
+        reply = yield from self._think(page, log, chars, "", request, prefill="Final Answer:")
+        answer = reply.text.rpartition("Final Answer:")[2].strip()
+        return Stopped(limit.limit, limit.detail, answer or None)

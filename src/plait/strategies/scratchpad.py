@@ -1,0 +1,41 @@
+"""The log of a run: turns as the model wrote them, and what was observed after each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from plait.core import Message, Observation, assistant, user
+from plait.formats import Turn
+
+
+@dataclass(frozen=True)
+class Scratchpad:
+    """Thoughts, actions and observations so far. Growing one gives a new one; what was there stays as it was.
+
+    Each entry is (the turn's text as the model wrote it, the observation whole).
+    """
+
+    entries: tuple[tuple[str, str], ...] = ()
+
+    def then(self, turn: Turn, observation: Observation) -> Scratchpad:
+        """The log with one more turn and what came of it."""
+        text = observation.text if not observation.note else f"{observation.text}\n({observation.note})"
+        return Scratchpad((*self.entries, (turn.kept, text)))
+
+    @property
+    def next(self) -> int:
+        """The number of the turn that comes next, from 1."""
+        return len(self.entries) + 1
+
+    def messages(self, show: Callable[[str, int], str]) -> tuple[Message, ...]:
+        """The log as chat: each turn an assistant's message, each observation a user's."""
+        return tuple(
+            message
+            for n, (turn, seen) in enumerate(self.entries, 1)
+            for message in (assistant(turn), user(show(seen, n)))
+        )
+
+    def text(self, show: Callable[[str, int], str]) -> str:
+        """The log as one text, raw as it was written, each line of it ended."""
+        return "".join(f"{turn.rstrip()}\n{show(seen, n).rstrip()}\n" for n, (turn, seen) in enumerate(self.entries, 1))

@@ -1,0 +1,61 @@
+"""One turn of a loop whose replies are read as text: ask, read, ask again when it can't be read.
+
+Shared by the loops that read a thought and an action out of a reply. The bad reply and the complaint are
+shown to the model once, for the repair, and then leave the prompt; the record keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from plait.core import Effect, Failed, PromptTooLong, Reply, note
+from plait.formats import Turn, Unreadable
+
+Bad = tuple[str, str]
+"""A reply that could not be read, and what is wrong with it."""
+
+SMALLEST_OBSERVATION = 500
+"""Characters: when the prompt is still too long with observations of this size, it does not fit."""
+
+
+def read_turn(
+    ask: Callable[[Bad | None], Generator[Effect, Any, Reply]],
+    read: Callable[[str], Turn],
+    misses: int,
+) -> Generator[Effect, Any, Turn | Failed]:
+    """The model's next turn. `ask` makes the model call, given a bad reply to repair or None.
+
+    After `misses` unreadable replies in a row: `Failed`. What the reader repaired or cut is noted.
+    """
+    bad: Bad | None = None
+    for miss in range(1, misses + 1):
+        reply = yield from ask(bad)
+        try:
+            turn = read(reply.text)
+        except Unreadable as complaint:
+            bad = (reply.text, str(complaint))
+            yield from note("unreadable", f"reply {miss} of {misses} can't be read: {complaint}")
+            continue
+        for remark in turn.remarks:
+            yield from note(remark.kind, remark.text)
+        return turn
+    assert bad is not None
+    return Failed(f"{misses} replies in a row could not be read. The last complaint: {bad[1]}", kind="format")
+
+
+def fitting(
+    attempt: Callable[[int], Generator[Effect, Any, Any]], chars: int
+) -> Generator[Effect, Any, tuple[Any, int]]:
+    """Run `attempt(chars)`; when the endpoint says the prompt is too long, again with shorter observations.
+
+    Returns what the attempt gave and the size it went through with. The trajectory itself is never cut.
+    """
+    while True:
+        try:
+            return (yield from attempt(chars)), chars
+        except PromptTooLong as why:
+            if chars <= SMALLEST_OBSERVATION:
+                raise
+            chars = max(SMALLEST_OBSERVATION, chars // 4)
+            yield from note("shortened", f"{why.detail}: observations are cut to {chars:,} characters")

@@ -1,0 +1,155 @@
+"""Lookup: a tool over a user's own table (a mapping, JSON, CSV) or over a folder of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from plait.core.errors import UsageError
+from plait.tools.tool import Tool, tool
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from plait.toolkits.passages import Passages
+    from plait.toolkits.table import Table
+
+FEW_KEYS = 40
+FEW_CHARACTERS = 1200
+AT_ONCE = 1000
+"""Entries of a table up to which even a miss, which compares keys, takes no thread."""
+TEXTS = (".txt", ".md")
+
+
+def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool:
+    """A tool that looks things up in `source`: a mapping, a .json or .csv file, a text, or a folder of texts.
+
+    JSON is an object of keys and values, or a list of records whose first field is the key; CSV has a header
+    row and its first column is the key. A small table (at most 40 keys and 1,200 characters) names its keys
+    in the tool's description. Everything is read once, now; a call reads nothing. Raises `UsageError` for a
+    source that can't be read, is empty, or has a key twice.
+    """
+    if isinstance(source, Mapping):
+        from plait.toolkits.table import table_of
+
+        return _over_table(table_of(source, "the mapping"), name, "a table")
+    from pathlib import Path
+
+    if not str(source):
+        raise UsageError("A lookup needs a file or a folder.", hint="Write lookup:facts.json.")
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return _over_texts(_folder(path), name, f"the texts of {path.resolve().name}")
+    if not path.exists():
+        raise UsageError(f"There is no file {str(source)!r}.", hint=f"Looked for {path.absolute()}.")
+    suffix = path.suffix.lower()
+    if suffix in TEXTS:
+        return _over_texts(_texts([path], path.parent), name, path.name)
+    if suffix not in (".json", ".csv", ".tsv"):
+        raise UsageError(
+            f"{str(source)!r} is no table or text that lookup knows.",
+            hint="It reads .json, .csv, .tsv, .txt, .md, and folders of .txt and .md.",
+        )
+    from plait.toolkits import table
+
+    read = table.read_json if suffix == ".json" else table.read_csv
+    return _over_table(read(_content(path), path.name), name, path.name)
+
+
+def _over_table(table: Table, name: str, where: str) -> Tool:
+    description = f"Looks up an entry of {where} by its key."
+    keys = ", ".join(table.entries)
+    if len(table.entries) <= FEW_KEYS and len(keys) <= FEW_CHARACTERS:
+        description += f" Keys: {keys}."
+    else:
+        description += f" It has {len(table.entries):,} keys, such as {', '.join(list(table.entries)[:3])}."
+    options: dict[str, Any] = {"name": name, "returns": "the entry", "read_only": True}
+    options["inline"] = len(table.entries) <= AT_ONCE
+    if not table.columns:
+
+        @tool(description=description, **options)
+        def find(key: str) -> Any:
+            """
+            Args:
+                key: The entry's key.
+            """
+            return table.find(key)
+
+        return find
+    columns = ", ".join(table.columns[:20])
+    if len(columns) <= FEW_CHARACTERS:
+        description += f" An entry has: {columns}{', ...' if len(table.columns) > 20 else ''}."
+
+    @tool(description=description, **options)
+    def find_part(key: str, column: str = "") -> Any:
+        """
+        Args:
+            key: The entry's key.
+            column: Which part of the entry; leave it out for the whole entry.
+        """
+        return table.find(key, column)
+
+    return find_part
+
+
+def _over_texts(texts: Passages, name: str, where: str) -> Tool:
+    files = ", ".join(texts.files)
+    listed = len(texts.files) <= FEW_KEYS and len(files) <= FEW_CHARACTERS
+    named = f" ({files})" if listed and len(texts.files) > 1 else ""
+    if not listed:
+        named = f" ({len(texts.files):,} files)"
+
+    @tool(
+        name=name,
+        description=f"Finds the passages of {where}{named} that best fit some words.",
+        returns="the best passages, each with its file's name",
+        read_only=True,
+        inline=True,
+    )
+    def search(query: str) -> str:
+        """
+        Args:
+            query: A few words on what is wanted.
+        """
+        return texts.find(query)
+
+    return search
+
+
+def _folder(path: Path) -> Passages:
+    files = sorted(
+        file
+        for file in path.rglob("*")
+        if file.suffix.lower() in TEXTS
+        and file.is_file()
+        and not any(part.startswith(".") for part in file.relative_to(path).parts)
+    )
+    if not files:
+        raise UsageError(f"The folder {str(path)!r} has no .txt or .md files.", hint="Put the texts there.")
+    return _texts(files, path)
+
+
+def _texts(files: list[Path], root: Path) -> Passages:
+    from plait.toolkits.passages import Passages, cut
+
+    names = [file.relative_to(root).as_posix() for file in files]
+    passages = [
+        part for file, name in zip(files, names, strict=True) for part in cut(name, _content(file, True))
+    ]
+    if not passages:
+        raise UsageError(f"There is no text in {', '.join(names[:5])}.", hint="The files are empty.")
+    return Passages(tuple(passages), tuple(names))
+
+
+def _content(path: Path, may_be_empty: bool = False) -> str:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{str(path)!r} can't be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{path.name} is not UTF-8 text: byte {error.start:,}.", hint="Save it as UTF-8."
+        ) from error
+    if not may_be_empty and not text.strip():
+        raise UsageError(f"{path.name} is empty.", hint="A lookup needs at least one entry.")
+    return text

@@ -1,0 +1,256 @@
+"""A table to look things up in: reads JSON and CSV, and resolves what a model asks for to one entry.
+
+An entry is found by its exact key, then by its words; words beside the key lead on into it, so that
+"population of Lyon" finds `population` in the entry `Lyon`, or `Lyon` in the entry `population`.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from msgspec import Struct
+
+from plait.core.errors import ToolError, UsageError
+from plait.toolkits.words import SMALL, stem, telling, words
+
+NEAR = 500
+"""A miss is compared with at most this many keys."""
+MOST_WORDS = 40
+"""A question's words beyond this many are not looked at."""
+
+
+class Table(Struct, frozen=True, dict=True):
+    """Entries by key. `columns` are the names in its records, empty where an entry is one value."""
+
+    entries: dict[str, Any]
+    columns: tuple[str, ...] = ()
+
+    @cached_property
+    def _by_words(self) -> dict[tuple[str, ...], list[str]]:
+        return _index(self.entries, words)
+
+    @cached_property
+    def _by_set(self) -> dict[tuple[str, ...], list[str]]:
+        return _index(self.entries, _set)
+
+    def find(self, key: str, column: str = "") -> Any:
+        """The entry, or its part, that `key` (and `column`) name.
+
+        Raises `ToolError` when nothing or more than one thing is meant; it names what is near.
+        """
+        if column.strip():
+            entry = self._entry(key)
+            return _part(entry, column, key)
+        if key in self.entries:
+            return self.entries[key]
+        same = self._by_words.get(words(key)) or self._by_set.get(_set(key))
+        if same:
+            return self.entries[_only(same, key)]
+        return self._led(key)
+
+    def _entry(self, key: str) -> Any:
+        if key in self.entries:
+            return self.entries[key]
+        same = self._by_words.get(words(key)) or self._by_set.get(_set(key))
+        if not same:
+            raise self._missing(key)
+        return self.entries[_only(same, key)]
+
+    def _led(self, question: str) -> Any:
+        """The part that a question's words lead to: an entry's key, and the rest of the words inside it."""
+        asked = words(question)[:MOST_WORDS]
+        named: list[tuple[str, tuple[str, ...]]] = []
+        for length in range(len(asked), 0, -1):
+            for begin in range(len(asked) - length + 1):
+                span = asked[begin : begin + length]
+                rest = asked[:begin] + asked[begin + length :]
+                if all(word in SMALL for word in span):
+                    continue
+                named += [(key, rest) for key in self._by_words.get(span, ())]
+            if named:
+                break  # "New York" is meant where "York" is a key as well
+        if not named:
+            raise self._missing(question)
+        found: list[tuple[str, Any]] = []
+        for key, rest in named:
+            left = tuple(word for word in rest if word not in SMALL)
+            entry = self.entries[key]
+            if not left:
+                found.append((key, entry))
+            elif isinstance(entry, dict):
+                found += [(f"{key}: {name}", entry[name]) for name in _names(entry, left)]
+        if len(found) == 1:
+            return found[0][1]
+        if found:
+            meant = ", ".join(name for name, _ in found[:6])
+            raise ToolError(f"{question!r} may mean several entries: {meant}.", hint="Ask for one of them.")
+        key, rest = named[0]
+        more = " ".join(word for word in rest if word not in SMALL)
+        raise ToolError(f"The entry {key!r} has nothing on {more!r}.", hint=_has(self.entries[key]))
+
+    def _missing(self, key: str) -> ToolError:
+        shown = key if len(key) <= 80 else key[:77] + "..."
+        near = self._near(key)
+        hint = f"Did you mean {', '.join(near)}?" if near else ""
+        if not near and len(self.entries) <= 20:
+            hint = f"The keys are: {', '.join(self.entries)}."
+        return ToolError(f"There is no entry {shown!r}.", hint=hint)
+
+    def _near(self, key: str) -> list[str]:
+        asked = words(key)[:MOST_WORDS]
+        folded = {" ".join(k): names[0] for k, names in self._candidates(asked).items()}
+        close = difflib.get_close_matches(" ".join(asked)[:200], folded, 3, 0.6)
+        sharing = [k for k in folded if set(telling(asked)) & set(telling(tuple(k.split())))]
+        return [folded[k] for k in dict.fromkeys([*close, *sharing])][:3]
+
+    def _candidates(self, asked: tuple[str, ...]) -> dict[tuple[str, ...], list[str]]:
+        """The keys worth comparing: in a large table those that begin alike, so that it stays quick."""
+        if len(self._by_words) <= NEAR:
+            return self._by_words
+        begins = {word[:3] for word in telling(asked)}
+        like = ((k, v) for k, v in self._by_words.items() if any(word[:3] in begins for word in k))
+        return dict(item for item, _ in zip(like, range(NEAR), strict=False))
+
+
+def _set(text: str) -> tuple[str, ...]:
+    return tuple(sorted(map(stem, telling(words(text)))))
+
+
+def _index(keys: Iterable[str], by: Any) -> dict[tuple[str, ...], list[str]]:
+    index: dict[tuple[str, ...], list[str]] = {}
+    for key in keys:
+        folded = by(key)
+        if folded:
+            index.setdefault(folded, []).append(key)
+    return index
+
+
+def _only(keys: list[str], asked: str) -> str:
+    if len(keys) > 1:
+        raise ToolError(
+            f"{asked!r} may mean {' or '.join(map(repr, keys[:6]))}.", hint="Write the key exactly."
+        )
+    return keys[0]
+
+
+def _names(entry: Mapping[str, Any], asked: tuple[str, ...]) -> list[str]:
+    """The names in an entry that a few words mean: all words alike, or else a name that holds them all."""
+    wanted = set(map(stem, asked))
+    same = [name for name in entry if set(_set(name)) == wanted]
+    return same or [name for name in entry if wanted <= set(_set(name))]
+
+
+def _part(entry: Any, column: str, key: str) -> Any:
+    if not isinstance(entry, dict):
+        raise ToolError(f"The entry {key!r} has no columns.", hint="Ask for the key alone.")
+    names = [column] if column in entry else _names(entry, telling(words(column)))
+    if len(names) != 1:
+        said = "no column" if not names else "more than one column like"
+        raise ToolError(f"The entry {key!r} has {said} {column!r}.", hint=_has(entry))
+    return entry[names[0]]
+
+
+def _has(entry: Any) -> str:
+    if isinstance(entry, dict):
+        return f"It has: {', '.join(list(entry)[:20])}."
+    return f"All there is: {str(entry)[:200]}."
+
+
+def table_of(mapping: Mapping[Any, Any], where: str) -> Table:
+    """A table of a mapping. Raises `UsageError` when it is empty or two of its keys are one text."""
+    if not mapping:
+        raise UsageError(f"{where} has no entries.", hint="A lookup needs at least one.")
+    entries: dict[str, Any] = {}
+    for key, value in mapping.items():
+        if str(key) in entries:
+            raise UsageError(f"{where} has the key {str(key)!r} twice.", hint="Keys must differ as texts.")
+        entries[str(key)] = value
+    columns: dict[str, None] = {}
+    for value in entries.values():
+        if isinstance(value, dict):
+            columns |= dict.fromkeys(map(str, value))
+    return Table(entries, tuple(columns))
+
+
+def read_json(text: str, where: str) -> Table:
+    """A table of a JSON object, or of a list of records, by the first field of the first record."""
+    try:
+        value = json.loads(text, object_pairs_hook=lambda pairs: _unrepeated(pairs, where))
+    except json.JSONDecodeError as error:
+        raise UsageError(
+            f"{where} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}.",
+            hint="Correct it there.",
+        ) from error
+    except RecursionError as error:
+        raise UsageError(f"{where} is nested too deeply.") from error
+    if isinstance(value, dict):
+        return table_of(value, where)
+    if not isinstance(value, list) or not all(isinstance(row, dict) and row for row in value):
+        raise UsageError(
+            f"{where} is neither an object nor a list of objects.", hint="Give keys with their values."
+        )
+    return _records(((f"record {i}", row) for i, row in enumerate(value, 1)), where)
+
+
+def _unrepeated(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise UsageError(f"{where} has the key {key!r} twice in one object.", hint="Remove one.")
+        found[key] = value
+    return found
+
+
+def _records(rows: Iterator[tuple[str, dict[str, Any]]], where: str) -> Table:
+    entries: dict[Any, Any] = {}
+    places: dict[str, str] = {}
+    first = ""
+    for place, row in rows:
+        first = first or next(iter(row))
+        if first not in row:
+            raise UsageError(
+                f"{where}: {place} has no {first!r}, by which records are found.", hint="Add it."
+            )
+        key = str(row[first])
+        if key in places:
+            raise UsageError(
+                f"{where} has the key {key!r} twice: {places[key]} and {place}.", hint="Remove one."
+            )
+        places[key] = place
+        rest = {name: value for name, value in row.items() if name != first}
+        entries[key] = next(iter(rest.values())) if len(row) == 2 else rest or row[first]
+    return table_of(entries, where)
+
+
+def read_csv(text: str, where: str) -> Table:
+    """A table of a CSV file with a header row, by its first column; parted by commas, semicolons or tabs."""
+    header_line = text.partition("\n")[0]
+    delimiter = max(",;\t", key=header_line.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+    except csv.Error as error:
+        raise UsageError(f"{where} is not CSV: line {reader.line_num}: {error}.") from error
+    if len(rows) < 2:
+        raise UsageError(f"{where} has no rows below its header.", hint="The first row names the columns.")
+    header = [cell.strip() for cell in rows[0][1]]
+    if len(set(header)) != len(header):
+        raise UsageError(f"{where} has two columns of one name: {', '.join(header)}.", hint="Rename one.")
+
+    def records() -> Iterator[tuple[str, dict[str, Any]]]:
+        for line, row in rows[1:]:
+            if len(row) > len(header):
+                raise UsageError(
+                    f"{where}: line {line} has {len(row)} cells, but there are {len(header)} columns.",
+                    hint="Put a cell that holds a comma in double quotes.",
+                )
+            cells = [cell.strip() for cell in row] + [""] * (len(header) - len(row))
+            yield f"line {line}", dict(zip(header, cells, strict=True))
+
+    return _records(records(), where)

@@ -1,0 +1,205 @@
+"""Turns a tool's input, as a model gave it, into the arguments of a Python call.
+
+None is no argument, a scalar the one argument, a list arguments in order, an object arguments by name. A
+tool with one object parameter (or one list parameter) takes an object (or list) whole. A text that is
+itself JSON is read where the tool takes several arguments, since text dialects can write them no other way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plait.core.errors import BadInput
+from plait.core.messages import JSON
+from plait.tools.kinds import Misfit, parsed
+from plait.tools.signature import Parameter, Signature
+
+_NO_INPUT = {"", "none", "null", "n/a", "{}", "[]", "()", '""'}
+
+
+def bind(tool: str, signature: Signature, value: JSON) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The positional and the named arguments. Raises `BadInput`, and nothing else, whatever the value."""
+    try:
+        return _arguments(signature, _named(signature, value))
+    except _Unfit as unfit:
+        said = str(unfit)
+    except RecursionError:
+        said = "the input is nested too deeply"
+    except Exception as error:  # a user's own validator may raise anything
+        said = f"the input can't be taken ({type(error).__name__})"
+    takes = "no input" if not signature.parameters and signature.rest is None else signature.shape
+    raise BadInput(f"{tool}: {said}.", hint=f"It takes {takes}.")
+
+
+class _Unfit(Exception):
+    """The input does not fit; the text says why."""
+
+
+def _named(signature: Signature, value: JSON) -> dict[str, Any]:
+    """The converted values by parameter name."""
+    if value is None:
+        return _of_nothing(signature)
+    if isinstance(value, dict):
+        return _of_object(signature, value)
+    if isinstance(value, (list, tuple)):
+        return _of_list(signature, value)
+    return _of_scalar(signature, value)
+
+
+def _of_nothing(signature: Signature) -> dict[str, Any]:
+    required = [p for p in signature.parameters if p.required]
+    if len(required) == 1 and required[0].kind.nothing:
+        return {required[0].name: _converted(required[0], None)}
+    return _complete(signature, {})
+
+
+def _of_object(signature: Signature, value: dict[str, Any]) -> dict[str, Any]:
+    whole = _whole(signature, "objects")
+    if whole is not None and whole.name not in value:
+        return {whole.name: _converted(whole, value)}
+    try:
+        return _by_name(signature, value)
+    except _Unfit:
+        if whole is None or len(signature.parameters) > 1:
+            raise
+        return {whole.name: _converted(whole, value)}
+
+
+def _by_name(signature: Signature, value: dict[str, Any]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    left = dict(value)
+    for parameter in signature.parameters:
+        if parameter.name in left:
+            given[parameter.name] = _converted(parameter, left.pop(parameter.name))
+    for name in list(left):  # "City" and "max-results" are City and max_results misspelt
+        alike = [p for p in signature.parameters if p.name not in given and _fold(p.name) == _fold(name)]
+        if len(alike) == 1:
+            given[alike[0].name] = _converted(alike[0], left.pop(name))
+    if left and signature.rest is None:
+        known = ", ".join(p.name for p in signature.parameters) or "none"
+        extra = ", ".join(_shown(name) for name in list(left)[:5])
+        raise _Unfit(f"there is no parameter {extra} (known: {known})")
+    for name, extra in left.items():
+        try:
+            given[str(name)] = signature.rest.convert(extra) if signature.rest else extra
+        except (Misfit, ValueError, OverflowError):
+            words = signature.rest.words if signature.rest else "a value"
+            raise _Unfit(f"{_shown(name)} must be {words}, not {_shown(extra)}") from None
+    return _complete(signature, given)
+
+
+def _of_list(signature: Signature, value: list[Any] | tuple[Any, ...]) -> dict[str, Any]:
+    parameters = signature.parameters
+    if len(parameters) == 1 and parameters[0].kind.lists:
+        try:
+            return {parameters[0].name: _converted(parameters[0], value)}
+        except _Unfit:
+            if len(value) != 1 or not isinstance(value[0], list):
+                raise
+    given: dict[str, Any] = {}
+    for i, parameter in enumerate(parameters):
+        if parameter.spread:
+            given[parameter.name] = _converted(parameter, value[i:])
+            break
+        if i < len(value):
+            given[parameter.name] = _converted(parameter, value[i])
+    else:
+        if len(value) > len(parameters):
+            raise _Unfit(f"{len(value)} values came, but it takes at most {len(parameters)}")
+    return _complete(signature, given)
+
+
+def _of_scalar(signature: Signature, value: Any) -> dict[str, Any]:
+    parameters = signature.parameters
+    required = [p for p in parameters if p.required]
+    if isinstance(value, str):
+        if not required and value.strip().lower() in _NO_INPUT:
+            return {}
+        read = parsed(value)
+        if isinstance(read, dict) and _names_parameters(signature, read):
+            return _by_name(signature, read)
+        if isinstance(read, (dict, list)) and len(required) > 1:
+            return _named(signature, read)
+    if not parameters:
+        raise _Unfit(f"it takes no input, but {_shown(value)} came")
+    if len(required) > 1:
+        names = ", ".join(p.name for p in required)
+        raise _Unfit(f"it needs {names}, but only {_shown(value)} came")
+    target = required[0] if required else parameters[0]
+    return {target.name: _converted(target, [value] if target.spread else value)}
+
+
+def _names_parameters(signature: Signature, read: dict[str, Any]) -> bool:
+    """Is a text's JSON object the arguments by name, rather than a value for the one parameter?"""
+    names = {p.name for p in signature.parameters}
+    return (
+        bool(read)
+        and read.keys() <= names
+        and {p.name for p in signature.parameters if p.required} <= read.keys()
+    )
+
+
+def _whole(signature: Signature, what: str) -> Parameter | None:
+    """The one parameter that an object is taken by, whole."""
+    candidates = [p for p in signature.parameters if p.required] or list(signature.parameters)
+    if len(candidates) != 1 or signature.rest is not None or candidates[0].spread:
+        return None
+    return candidates[0] if getattr(candidates[0].kind, what) else None
+
+
+def _converted(parameter: Parameter, value: Any) -> Any:
+    try:
+        return parameter.kind.convert(value)
+    except (Misfit, ValueError, OverflowError) as error:
+        detail = f" ({error})" if isinstance(error, Misfit) and str(error) else ""
+        raise _Unfit(
+            f"{parameter.name} must be {parameter.kind.words}, not {_shown(value)}{detail}"
+        ) from None
+
+
+def _complete(signature: Signature, given: dict[str, Any]) -> dict[str, Any]:
+    missing = [p.name for p in signature.parameters if p.required and p.name not in given]
+    if missing:
+        raise _Unfit(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+    return given
+
+
+def _arguments(signature: Signature, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The values as a call takes them: by name, but for what can only be given by its place."""
+    spread = next((p for p in signature.parameters if p.spread), None)
+    extra = values.pop(spread.name, []) if spread else []
+    args: list[Any] = []
+    for parameter in signature.parameters:
+        if parameter.spread:
+            args.extend(extra)
+            break
+        if parameter.positional or extra:
+            # what stands before a given argument must be given too, if only by its default
+            args.append(values.pop(parameter.name, parameter.default))
+    return tuple(args), values
+
+
+def _fold(name: Any) -> str:
+    return str(name).strip().lower().replace("-", "_").replace(" ", "_")
+
+
+def _shown(value: Any) -> str:
+    """A value in an error: its kind and its beginning, in one line."""
+    if isinstance(value, str):
+        cut = value if len(value) <= 60 else value[:57] + "..."
+        return repr(cut)
+    try:
+        text = repr(value)
+    except Exception:  # too deep, or an int with too many digits to print
+        return f"a {type(value).__name__}"
+    names = {
+        dict: "the object",
+        list: "the list",
+        tuple: "the list",
+        bool: "the boolean",
+        float: "the number",
+    }
+    text = text if len(text) <= 60 else text[:57] + "..."
+    if value is None:
+        return "null"
+    return f"{names.get(type(value), 'the number' if isinstance(value, int) else 'the value')} {text}"

@@ -1,0 +1,266 @@
+"""What a parameter may be: its JSON Schema, and how a value from a model becomes it.
+
+The plain types (text, numbers, booleans, lists, objects, choices, optional ones) are handled here, so that
+a tool made of them costs nothing at import and microseconds a call. Everything else is handed to pydantic
+(see `userkinds`), which is imported then.
+
+Coercion is lax where there is one sensible reading ("3" for a number, 3 for a text, "true" for a boolean)
+and refuses where there are several (one text for a list: does its comma part it?).
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import msgspec
+from msgspec import Struct
+
+
+class Misfit(Exception):
+    """A value is not of a kind. The text, if any, says more than the kind's words do."""
+
+
+class Kind(Struct, frozen=True):
+    """One kind of parameter.
+
+    `schema` is its JSON Schema, `words` names it in a sentence ("a whole number"), `short` in a listing
+    ("integer"). `exact` says whether a value is of the kind as it stands; `convert` gives the value as the
+    function wants it, or raises `Misfit` (nothing else). `lists`, `objects` and `nothing` say whether a JSON
+    list, object or null can be it.
+    """
+
+    schema: dict[str, Any]
+    words: str
+    short: str
+    exact: Callable[[Any], bool]
+    convert: Callable[[Any], Any]
+    lists: bool = False
+    objects: bool = False
+    nothing: bool = False
+
+
+_GROUPED = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
+_TRUE = {"true", "yes", "on", "1"}
+_FALSE = {"false", "no", "off", "0"}
+
+
+def _text(value: Any) -> str:
+    if type(value) is str:
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return str(value)
+    raise Misfit
+
+
+def _integer(value: Any) -> int:
+    if type(value) is int:
+        return value
+    if isinstance(value, bool):
+        raise Misfit
+    if isinstance(value, str):
+        word = _ungrouped(value)
+        try:
+            return int(word)
+        except ValueError:
+            value = _number(word)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, int):
+        return int(value)
+    raise Misfit
+
+
+def _number(value: Any) -> float:
+    if type(value) is float:
+        return value
+    if isinstance(value, bool):
+        raise Misfit
+    if isinstance(value, (int, float)):
+        return float(value)
+    if isinstance(value, str):
+        number = float(_ungrouped(value))
+        if number - number == 0:  # neither infinite nor not-a-number, which JSON can't say
+            return number
+    raise Misfit
+
+
+def _ungrouped(text: str) -> str:
+    word = text.strip()
+    return word.replace(",", "") if "," in word and _GROUPED.fullmatch(word) else word
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = str(value).strip().lower() if isinstance(value, (str, int)) else ""
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
+    raise Misfit
+
+
+def _nothing(value: Any) -> None:
+    if value is None or (isinstance(value, str) and value.strip().lower() in ("null", "none")):
+        return
+    raise Misfit
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+TEXT = Kind({"type": "string"}, "a string", "string", lambda v: isinstance(v, str), _text)
+INTEGER = Kind({"type": "integer"}, "a whole number", "integer", _is_integer, _integer)
+NUMBER = Kind({"type": "number"}, "a number", "number", _is_number, _number)
+BOOLEAN = Kind({"type": "boolean"}, "true or false", "boolean", lambda v: isinstance(v, bool), _boolean)
+NOTHING = Kind({"type": "null"}, "null", "null", lambda v: v is None, _nothing, nothing=True)
+ANYTHING = Kind({}, "any value", "any", lambda v: True, lambda v: v, lists=True, objects=True, nothing=True)
+
+_PLAIN: dict[Any, Kind] = {str: TEXT, int: INTEGER, float: NUMBER, bool: BOOLEAN, None: NOTHING}
+_PLAIN |= {type(None): NOTHING, Any: ANYTHING, object: ANYTHING}
+_LISTS = (list, Sequence, MutableSequence)
+_OBJECTS = (dict, Mapping, MutableMapping)
+
+
+def plain_kind(hint: Any) -> Kind | None:
+    """The kind of a type hint, or None where it is not made of plain types alone."""
+    try:
+        if hint in _PLAIN:
+            return _PLAIN[hint]
+    except TypeError:  # a hint that can't be hashed
+        return None
+    origin, arguments = get_origin(hint), get_args(hint)
+    if isinstance(hint, TypeVar):
+        return ANYTHING
+    if origin is Annotated and all(isinstance(extra, str) for extra in arguments[1:]):
+        return plain_kind(arguments[0])
+    if origin is Literal and all(isinstance(choice, (str, int, bool)) for choice in arguments):
+        return _choice(arguments)
+    if origin in (Union, types.UnionType):
+        kinds = [plain_kind(argument) for argument in arguments]
+        return None if any(kind is None for kind in kinds) else _either([k for k in kinds if k is not None])
+    if hint in _LISTS or origin in _LISTS:
+        item = plain_kind(arguments[0]) if arguments else ANYTHING
+        return None if item is None else _list(item)
+    if hint in _OBJECTS or origin in _OBJECTS:
+        if arguments and arguments[0] not in (str, Any):
+            return None
+        item = plain_kind(arguments[1]) if arguments else ANYTHING
+        return None if item is None else _object(item)
+    return None
+
+
+def parsed(text: str) -> Any:
+    """The JSON list or object that a text is, else None."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+def _list(item: Kind) -> Kind:
+    def convert(value: Any) -> list[Any]:
+        if isinstance(value, str):
+            value = parsed(value)
+        if not isinstance(value, (list, tuple)):
+            raise Misfit
+        return [_part(item, entry, f"entry {i}") for i, entry in enumerate(value, 1)]
+
+    def exact(value: Any) -> bool:
+        return isinstance(value, list) and all(map(item.exact, value))
+
+    schema = {"type": "array", "items": item.schema} if item.schema else {"type": "array"}
+    words = "a list" if item is ANYTHING else f"a list with {item.words} each"
+    return Kind(schema, words, f"[{item.short}, ...]", exact, convert, lists=True)
+
+
+def _object(item: Kind) -> Kind:
+    def convert(value: Any) -> dict[str, Any]:
+        if isinstance(value, str):
+            value = parsed(value)
+        if not isinstance(value, dict):
+            raise Misfit
+        return {str(name): _part(item, entry, f"{name!r}") for name, entry in value.items()}
+
+    def exact(value: Any) -> bool:
+        return isinstance(value, dict) and all(map(item.exact, value.values()))
+
+    schema = {"type": "object"} | ({"additionalProperties": item.schema} if item.schema else {})
+    words = "an object" if item is ANYTHING else f"an object with {item.words} each"
+    return Kind(schema, words, "{...}", exact, convert, objects=True)
+
+
+def _part(item: Kind, entry: Any, where: str) -> Any:
+    try:
+        return item.convert(entry)
+    except (Misfit, ValueError, OverflowError) as error:
+        said = str(error) if isinstance(error, Misfit) else ""
+        raise Misfit(said or f"{where} is not {item.words}") from None
+
+
+def _choice(choices: tuple[Any, ...]) -> Kind:
+    folded: dict[str, Any] = {}
+    for choice in reversed(choices):
+        folded[str(choice).casefold()] = choice
+
+    def exact(value: Any) -> bool:
+        return any(value == choice and type(value) is type(choice) for choice in choices)
+
+    def convert(value: Any) -> Any:
+        for choice in choices:
+            if value == choice and type(value) is type(choice):
+                return choice
+        word = str(value).strip().casefold() if isinstance(value, (str, int, float)) else None
+        if word not in folded:
+            raise Misfit
+        return folded[word]
+
+    listed = ", ".join(repr(choice) if isinstance(choice, str) else str(choice) for choice in choices)
+    words = f"one of {listed}" if len(choices) > 1 else listed
+    return Kind({"enum": list(choices)}, words, " | ".join(map(str, choices)), exact, convert)
+
+
+def _either(kinds: list[Kind]) -> Kind:
+    nothing = any(kind.nothing for kind in kinds)
+    some = [kind for kind in kinds if kind is not NOTHING]
+
+    def exact(value: Any) -> bool:
+        return any(kind.exact(value) for kind in kinds)
+
+    def convert(value: Any) -> Any:
+        if value is None and nothing:
+            return None
+        for kind in kinds:
+            if kind.exact(value):
+                return kind.convert(value)
+        said = ""
+        for kind in [*some, NOTHING] if nothing else some:
+            try:
+                return kind.convert(value)
+            except (Misfit, ValueError, OverflowError) as error:
+                said = said or (str(error) if isinstance(error, Misfit) and len(some) == 1 else "")
+        raise Misfit(said)
+
+    words = " or ".join([kind.words for kind in some] + ["null"] * nothing)
+    short = " | ".join([kind.short for kind in some] + ["null"] * nothing)
+    lists, objects = any(kind.lists for kind in kinds), any(kind.objects for kind in kinds)
+    simple = [kind.schema["type"] for kind in kinds if list(kind.schema) == ["type"]]
+    if len(simple) == len(kinds):
+        schema: dict[str, Any] = {"type": simple}
+    elif any(not kind.schema for kind in kinds):
+        schema = {}
+    else:
+        schema = {"anyOf": [kind.schema for kind in kinds]}
+    return Kind(schema, words, short, exact, convert, lists, objects, nothing)

@@ -1,0 +1,250 @@
+"""Tools from words, files, modules, plug-ins and plain functions.
+
+A word is what stands on the command line or in a tools list: `calculator`, `lookup:facts.json`, `file.py`,
+`module:name`, or a plug-in's name from the entry point group `plait.toolkits` (with `:argument` where it
+takes one). `cities=lookup:cities.json` gives the one tool of a word another name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import Any
+
+from msgspec import structs
+
+from plait.core.errors import PlaitError, UsageError
+from plait.tools.tool import Tool, tool
+from plait.tools.toolset import Toolset, nearest
+
+GROUP = "plait.toolkits"
+SHIPPED = {"calculator": "plait.toolkits.calculator:calculator", "lookup": "plait.toolkits.lookup:lookup"}
+"""The toolkits that ship, named and not imported: toolkits are built on tools, not the other way round."""
+
+_RENAMED = r"([A-Za-z_][\w.-]*)=(.+)"
+
+
+def load(word: str) -> tuple[Tool, ...]:
+    """The tools that a word names, each with the word as its `source`.
+
+    Raises `UsageError`, which says what to do, for a word that names nothing or a file that can't be used.
+    A file's folder (and for a module the current one) is added at the end of the import path, so that the
+    user's tools may import what lies beside them.
+    """
+    renamed = re.fullmatch(_RENAMED, word, re.DOTALL)
+    if renamed is None:
+        return tuple(structs.replace(one, source=word) for one in _load(word.strip()))
+    found = _load(renamed[2].strip())
+    if len(found) != 1:
+        raise UsageError(
+            f"{word!r} gives a name to {len(found)} tools at once.",
+            hint="Only a word of one tool can be renamed.",
+        )
+    return (structs.replace(found[0], name=renamed[1], source=word),)
+
+
+def tools_from(items: Iterable[Tool | Callable[..., Any] | str]) -> Toolset:
+    """A toolset of tools, plain typed functions (made tools, with no marks) and words, in order.
+
+    Raises `UsageError` for what is none of them, for two tools of one name, and for a tool whose type hints
+    can't be described.
+    """
+    if isinstance(items, (str, Tool)):
+        items = [items]
+    found: list[Tool] = []
+    for item in items:
+        if isinstance(item, Tool):
+            found.append(item)
+        elif isinstance(item, str):
+            found.extend(load(item))
+        elif callable(item):
+            found.append(tool(item))
+        else:
+            raise UsageError(
+                f"A {type(item).__name__} is no tool.",
+                hint="Give a typed function, a plait.tool, or a word such as 'calculator'.",
+            )
+    toolset = Toolset(tuple(found))
+    _ = toolset.specs  # what can't be described is said now, not in the middle of a run
+    return toolset
+
+
+def toolkit_names() -> tuple[str, ...]:
+    """The words that toolkits go by: those that ship, then installed plug-ins."""
+    return (*SHIPPED, *(name for name in _plugins() if name not in SHIPPED))
+
+
+def _load(word: str) -> tuple[Tool, ...]:
+    name, colon, argument = word.partition(":")
+    if name in SHIPPED:
+        return _made(_attribute(SHIPPED[name], word), word, argument if colon else None)
+    if word.endswith(".py"):
+        return _from_module(_run_file(word), word)
+    plugins = _plugins()
+    if name in plugins:
+        try:
+            plugin = plugins[name].load()
+        except Exception as error:
+            raise UsageError(
+                f"The toolkit {name} can't be loaded: {_line(error)}.", hint="Reinstall it."
+            ) from error
+        return _made(plugin, word, argument if colon else None)
+    if colon and argument and re.fullmatch(r"[A-Za-z_][\w.]*", name):
+        return _made(_attribute(word, word), word, None)
+    near = nearest(name, toolkit_names())
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"Toolkits: {', '.join(toolkit_names())}."
+    raise UsageError(
+        f"No toolkit is named {name!r}.",
+        hint=f"{hint} A file ends in .py; a name in a module is module:name.",
+    )
+
+
+def _plugins() -> dict[str, Any]:
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def _attribute(path: str, word: str) -> Any:
+    import importlib
+
+    module_name, _, name = path.partition(":")
+    if module_name.partition(".")[0] != "plait" and (here := os.getcwd()) not in sys.path:
+        sys.path.append(here)
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        near = nearest(module_name, toolkit_names())
+        hint = (
+            f"Did you mean the toolkit {' or '.join(near)}?"
+            if near
+            else "Is it installed, or in this folder?"
+        )
+        raise UsageError(f"{word!r}: there is no module {error.name!r}.", hint=hint) from error
+    except (Exception, SystemExit) as error:
+        raise UsageError(
+            f"{word!r}: the module {module_name} fails when imported: {_line(error)}."
+        ) from error
+    module = found
+    for part in name.split("."):
+        if not hasattr(found, part):
+            tools = tuple(key for key, value in vars(module).items() if isinstance(value, Tool))
+            near = nearest(part, tools or tuple(key for key in vars(module) if not key.startswith("_")))
+            hint = f"Did you mean {' or '.join(near)}?" if near else ""
+            raise UsageError(f"{word!r}: the module {module_name} has no {part!r}.", hint=hint)
+        found = getattr(found, part)
+    return found
+
+
+def _made(found: Any, word: str, argument: str | None) -> tuple[Tool, ...]:
+    """The tools of what a word led to: tools, a module, or what makes tools (given the argument, if any)."""
+    name = word.partition(":")[0]
+    if isinstance(found, Tool):
+        if argument is not None:
+            raise UsageError(f"{word!r}: {name} takes nothing after the colon.", hint=f"Write {name}.")
+        return (found,)
+    if isinstance(found, ModuleType):
+        return _from_module(found, word)
+    if callable(found) and (argument is not None or name in toolkit_names()):
+        return _checked(_called(found, word, argument), word)
+    if callable(found):
+        return (tool(found),)  # module:name says itself which function is meant
+    return _checked(found, word)
+
+
+def _called(factory: Callable[..., Any], word: str, argument: str | None) -> Any:
+    import inspect
+
+    name = word.partition(":")[0]
+    try:
+        inspect.signature(factory).bind(*([] if argument is None else [argument]))
+    except TypeError as error:
+        if argument is None:
+            hint = f"Write {name}:, then what it works on, such as {name}:facts.json."
+            raise UsageError(f"The toolkit {name} needs to be told more.", hint=hint) from error
+        raise UsageError(f"{word!r}: {name} takes nothing after the colon.", hint=f"Write {name}.") from error
+    except ValueError:  # it does not show its parameters
+        pass
+    try:
+        return factory() if argument is None else factory(argument)
+    except PlaitError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{word!r}: the toolkit fails: {_line(error)}.") from error
+
+
+def _checked(found: Any, word: str) -> tuple[Tool, ...]:
+    several = (
+        (found,) if isinstance(found, Tool) else tuple(found) if isinstance(found, (list, tuple)) else ()
+    )
+    if not several or not all(isinstance(one, Tool) for one in several):
+        raise UsageError(
+            f"{word!r} is a {type(found).__name__} and not a tool.", hint="Make it one with @plait.tool."
+        )
+    return several
+
+
+def _from_module(module: ModuleType, word: str) -> tuple[Tool, ...]:
+    """Every tool among a module's names, in the order they were given."""
+    found = {id(value): value for value in vars(module).values() if isinstance(value, Tool)}
+    if found:
+        return tuple(found.values())
+    plain = [
+        name
+        for name, value in vars(module).items()
+        if callable(value)
+        and getattr(value, "__module__", "") == module.__name__
+        and not name.startswith("_")
+    ]
+    hint = f"Put @plait.tool above {' or '.join(plain[:3])}." if plain else "Define some with @plait.tool."
+    raise UsageError(f"{word!r} has no tools in it.", hint=hint)
+
+
+def _run_file(word: str) -> ModuleType:
+    from pathlib import Path
+
+    path = Path(word).expanduser()
+    if not path.is_file():
+        raise UsageError(f"There is no file {word!r}.", hint=f"Looked for {path.absolute()}.")
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{word!r} can't be read: {error.strerror}.") from error
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    # Under a name of its own, so that it can't hide an installed module; in sys.modules, where type hints
+    # and pickles look for it.
+    module = ModuleType(f"plait_file_{path.stem}")
+    module.__file__ = str(path)
+    before = sys.modules.get(module.__name__)
+    sys.modules[module.__name__] = module
+    try:
+        exec(compile(source, str(path), "exec"), vars(module))
+    except (Exception, SystemExit) as error:
+        if before is None:
+            del sys.modules[module.__name__]
+        else:
+            sys.modules[module.__name__] = before
+        raise UsageError(f"{word!r} can't be used: {_place(error, str(path))}{_line(error)}.") from error
+    return module
+
+
+def _place(error: BaseException, file: str) -> str:
+    """The line of the user's file where an error came from, as `line 3: `."""
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return f"line {error.lineno}: "
+    trace, line = error.__traceback__, 0
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return f"line {line}: " if line else ""
+
+
+def _line(error: BaseException) -> str:
+    said = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}".rstrip(": .")

@@ -1,0 +1,155 @@
+"""What a tool returned, as the text of an observation and as a JSON value."""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from plait.core.messages import JSON
+
+NO_RESULT = "(no result)"
+_DEPTH = 60
+
+_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"BM", "image/bmp"),
+    (b"%PDF-", "application/pdf"),
+    (b"PK\x03\x04", "application/zip"),
+    (b"\x1f\x8b", "application/gzip"),
+    (b"OggS", "audio/ogg"),
+    (b"ID3", "audio/mpeg"),
+    (b"SQLite format 3\x00", "application/vnd.sqlite3"),
+)
+
+
+def render(value: Any) -> tuple[str, JSON]:
+    """The text a model is shown, and the value where JSON can hold it (else None). Never raises.
+
+    Text stays as it is, None is "(no result)", a float has its shortest form, bytes are described and never
+    shown, lists, objects, data classes and models are JSON, and what is left is its `str()`.
+    """
+    if type(value) is str:
+        return _sound(value), _sound(value)
+    if value is None:
+        return NO_RESULT, None
+    try:
+        return _render(value)
+    except Exception:  # whatever a stranger's object may raise while it is looked at
+        return f"(a {type(value).__name__} that can't be shown)", None
+
+
+def _render(value: Any) -> tuple[str, JSON]:
+    plain = _plain(value, ())
+    if plain is None:
+        return NO_RESULT, None
+    if isinstance(plain, str):
+        return plain, plain
+    if isinstance(plain, float):
+        return repr(plain), plain if math.isfinite(plain) else None
+    text = _json(plain)
+    try:
+        # Read back, so that a run and its replay hold the same value.
+        return text, msgspec.json.decode(msgspec.json.encode(plain))
+    except (OverflowError, ValueError, msgspec.MsgspecError):
+        return text, None
+
+
+def _plain(value: Any, path: tuple[int, ...]) -> Any:
+    """The value in dicts with text keys, lists, texts, numbers, booleans and None. `path` holds the ids of
+    what it stands in, so that what contains itself ends."""
+    if value is None or value is True or value is False:
+        return value
+    if len(path) > _DEPTH or id(value) in path:
+        return "(nested too deeply to show)"
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return describe_bytes(bytes(value))
+    if isinstance(value, dict):
+        return {_key(k): _plain(v, (*path, id(value))) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        names = getattr(value, "_fields", None)
+        if names is not None:  # a named tuple
+            return {name: _plain(part, (*path, id(value))) for name, part in zip(names, value, strict=True)}
+        return [_plain(part, (*path, id(value))) for part in value]
+    if isinstance(value, (set, frozenset)):
+        return [_plain(part, (*path, id(value))) for part in sorted(value, key=repr)]
+    if isinstance(value, Enum):
+        return _plain(value.value, (*path, id(value)))
+    if isinstance(value, str):
+        return _sound(str.__str__(value))
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    return _object(value, path)
+
+
+def _object(value: Any, path: tuple[int, ...]) -> Any:
+    if isinstance(value, type):
+        return str(value)
+    if isinstance(value, msgspec.Struct):
+        return {name: _plain(getattr(value, name), (*path, id(value))) for name in value.__struct_fields__}
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: _plain(getattr(value, name), (*path, id(value))) for name in value.__dataclass_fields__}
+    dump = getattr(value, "model_dump", None)
+    if callable(dump) and hasattr(type(value), "model_fields"):
+        return _plain(dump(mode="python"), (*path, id(value)))
+    kind: Any = type(value)
+    if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
+        return f"(a {kind.__name__})"  # an address in memory says nothing, and differs on replay
+    return _sound(value.isoformat() if hasattr(value, "isoformat") else str(value))
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return _sound(str.__str__(key))
+    plain = _plain(key, ())
+    return plain if isinstance(plain, str) else _json(plain)
+
+
+def _json(plain: Any) -> str:
+    import json
+
+    try:
+        return json.dumps(plain, ensure_ascii=False)
+    except ValueError:  # an int of more digits than Python prints
+        return (
+            f"(a whole number of {plain.bit_length():,} bits)"
+            if isinstance(plain, int)
+            else "(too large to show)"
+        )
+
+
+def _sound(text: str) -> str:
+    """The text without lone surrogates, which no UTF-8 can hold."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
+
+
+def describe_bytes(data: bytes) -> str:
+    """Bytes in words: how many, and of what type by their first ones, as in `1,024 bytes (image/png)`."""
+    kind = next((name for magic, name in _MAGIC if data.startswith(magic)), "")
+    if data[:4] == b"RIFF":
+        kind = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(data[8:12], "")
+    elif data[4:8] == b"ftyp":
+        kind = "video/mp4"
+    if not kind:
+        kind = "text" if _is_text(data) else "binary"
+    return f"{len(data):,} bytes ({kind})"
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\x00" not in data

@@ -1,0 +1,96 @@
+"""The tools of an agent: in order, each name once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from msgspec import Struct
+
+from plait.core.errors import UsageError
+from plait.core.tools import ToolSpec
+from plait.tools.tool import Tool
+
+FEW = 12
+"""At most this many names are listed in full."""
+
+
+class Toolset(Struct, frozen=True, dict=True):
+    """Tools by name. Raises `UsageError` when two have the same name."""
+
+    tools: tuple[Tool, ...] = ()
+
+    def __post_init__(self) -> None:
+        seen: dict[str, Tool] = {}
+        for tool in self.tools:
+            if tool.name in seen:
+                raise UsageError(
+                    f"Two tools are named {tool.name}: {_origin(seen[tool.name])} and {_origin(tool)}.",
+                    hint="Rename one: NAME=WORD on the command line, name= in Python.",
+                )
+            seen[tool.name] = tool
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self.tools)
+
+    def __len__(self) -> int:
+        return len(self.tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    @cached_property
+    def _by_name(self) -> dict[str, Tool]:
+        return {tool.name: tool for tool in self.tools}
+
+    @cached_property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What a model is told of each. Raises `UsageError` when a tool can't be described."""
+        return tuple(tool.spec for tool in self.tools)
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of exactly that name."""
+        return self._by_name.get(name)
+
+    def nearest(self, name: str, n: int = 3) -> tuple[str, ...]:
+        """Up to `n` names like the given one, best first (one that differs only in case before all)."""
+        return nearest(name, tuple(self._by_name), n)
+
+    def unknown(self, name: str) -> str:
+        """The observation for a call of a tool that does not exist."""
+        shown = name if len(name) <= 60 else name[:57] + "..."
+        said = f"There is no tool named {shown!r}."
+        if not self.tools:
+            return f"{said} There are no tools at all."
+        near = self.nearest(name)
+        if near:
+            said += f" Did you mean {' or '.join(near)}?"
+        if len(self.tools) <= FEW:
+            return f"{said} The tools are: {', '.join(self._by_name)}."
+        return f"{said} There are {len(self.tools)} tools." if not near else said
+
+
+def nearest(name: str, known: tuple[str, ...], n: int = 3) -> tuple[str, ...]:
+    """Up to `n` of the known names that are like the given one, best first."""
+    import difflib
+
+    folded: dict[str, list[str]] = {}
+    for candidate in known:
+        folded.setdefault(_fold(candidate), []).append(candidate)
+    wanted = _fold(name[:200])
+    same = folded.get(wanted, [])
+    close = difflib.get_close_matches(wanted, list(folded), n, 0.5)
+    # a name that stands whole inside the other is near however long the other is
+    inside = [key for key in folded if len(wanted) > 2 and len(key) > 2 and (key in wanted or wanted in key)]
+    ordered = dict.fromkeys([*same, *(one for key in [*inside, *close] for one in folded[key])])
+    return tuple(ordered)[:n]
+
+
+def _fold(name: str) -> str:
+    return "".join(character for character in name.casefold() if character.isalnum())
+
+
+def _origin(tool: Tool) -> str:
+    module = getattr(tool.function, "__module__", None) or ""
+    name = getattr(tool.function, "__qualname__", type(tool.function).__qualname__)
+    return f"{tool.source or name} (from {module})" if module else tool.source or name

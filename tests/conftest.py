@@ -1,0 +1,35 @@
+"""What all tests share: one thread for models, a journal of their own, the data beside the checkout."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("PLAIT_THREADS", "1")
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(autouse=True)
+def _own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test touches the user's journal or configuration."""
+    monkeypatch.setenv("PLAIT_JOURNAL", str(tmp_path / "journal.db"))
+    monkeypatch.delenv("PLAIT_CONFIG", raising=False)
+    for name in ("PLAIT_MODEL", "PLAIT_STRATEGY", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    """A journal file that is not there yet."""
+    return tmp_path / "runs.db"
+
+
+def data_file(*parts: str) -> Path:
+    """A file of the development data; the test is skipped, loudly, where it is absent."""
+    path = DATA.joinpath(*parts)
+    if not path.exists():
+        pytest.skip(f"NOT CHECKED: the development data {path} is absent")
+    return path

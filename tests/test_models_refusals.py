@@ -1,0 +1,179 @@
+"""What endpoints say when they refuse, word for word as users of the field reported it, and what it means."""
+
+# ruff: noqa: E501 (a wording that is folded is harder to compare)
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from plait.core import Think, ToolSpec, assistant, user
+from plait.core.errors import BadRequest, RateLimited, Refused, ServerFailed, TooLong, Unsupported
+from plait.models.base import Abilities
+from plait.models.refusals import Place, failure
+from plait.models.wire import encode
+
+PLACE = Place("http://h/v1", "m", "M_KEY", "M_BASE_URL", ("sk-secret",))
+ABLE = Abilities(schema=True, grammar=True, prefill=True)
+EVERYTHING = Think(
+    "act",
+    (user("q"),),
+    stop=("x",),
+    schema={"type": "object"},
+    tools=(ToolSpec("t", "d"),),
+    max_tokens=5,
+)
+
+
+def meant(status, error, think=EVERYTHING, abilities=ABLE, **options):
+    body = error if isinstance(error, bytes) else json.dumps(error).encode()
+    return failure(status, body, PLACE, asked=encode(think, "m", abilities).body, **options)
+
+
+@pytest.mark.parametrize(
+    "said, tokens, room",
+    [
+        ("This model's maximum context length is 4097 tokens. However, your messages resulted in 4619 tokens. Please reduce the length of the messages.", 4619, 4097),
+        ("This model's maximum context length is 4097 tokens. However, you requested 4203 tokens (3703 in the messages, 500 in the completion). Please reduce the length of the messages or completion.", 3703, 4097),
+        ("This model's maximum context length is 4097 tokens, however you requested 4322 tokens (4066 in your prompt; 256 for the completion).", 4066, 4097),
+        ("'max_tokens' or 'max_completion_tokens' is too large: 8192. This model's maximum context length is 65536 tokens and your request has 57879 input tokens (8192 > 65536 - 57879).", 57879, 65536),
+        ("You passed 4097 input tokens and requested 0 output tokens. However, the model's context length is only 4096 tokens.", 4097, 4096),
+        ("The decoder prompt (length 6000) is longer than the maximum model length of 4096.", 6000, 4096),
+        ("request (1407 tokens) exceeds the available context size (256 tokens), try increasing it", 1407, 256),
+        ("Requested tokens (2285) exceed context window of 2048", 2285, 2048),
+        ("prompt is too long: 203456 tokens > 200000 maximum", 203456, 200000),
+        ("input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input length", 188240, 200000),
+        ("The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).", 1200000, 1048576),
+        ("This model's maximum prompt length is 131072 but the request contains 537812 tokens.", 537812, 131072),
+        ("Prompt contains 65673 tokens and 0 draft tokens, too large for model with 32768 maximum context length", 65673, 32768),
+        ("This endpoint's maximum context length is 128000 tokens. However, you requested about 200000 tokens (199000 of text input, 1000 in the output).", 199000, 128000),
+        ("The prompt is too long: 139264, model maximum context length: 131071", 139264, 131071),
+        ("Trying to keep the first 4096 tokens when context the overflows. However, the model is loaded with context length of only 2048 tokens", 0, 2048),
+        ("The input (5000 tokens) is longer than the model's context length (4096 tokens).", 5000, 4096),
+        ("Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4097. Given: 5000 `inputs` tokens and 512 `max_new_tokens`", 5000, 4097),
+        ("Your input exceeds the context window of this model. Please adjust your input and try again.", 0, 0),
+        ("Please reduce the length of the messages or completion.", 0, 0),
+        ("Invalid request: Your request exceeded model token limit: 131072", 0, 131072),
+        ("prompt too long; exceeded max context length by 4 tokens", 0, 0),
+    ],
+)  # fmt: skip
+def test_a_prompt_that_is_too_long_in_every_wording(said, tokens, room):
+    error = meant(400, {"error": {"message": said, "type": "invalid_request_error"}})
+    assert isinstance(error, TooLong)
+    assert (error.tokens, error.room) == (tokens, room)
+
+
+def test_overflow_by_code_alone_and_with_its_numbers_as_fields():
+    assert isinstance(meant(400, {"error": {"message": "no", "code": "context_length_exceeded"}}), TooLong)
+    fields = {"message": "no", "type": "exceed_context_size_error", "n_prompt_tokens": 14429, "n_ctx": 8192}
+    for status in (400, 500):
+        error = meant(status, {"error": {"code": status, **fields}})
+        assert (type(error), error.tokens, error.room) == (TooLong, 14429, 8192)
+
+
+def test_a_request_above_the_minutes_allowance_is_too_long_and_a_busy_minute_is_not():
+    alone = "Request too large for model `x` on tokens per minute (TPM): Limit 6000, Requested 8000"
+    error = meant(413, {"error": {"message": alone, "code": "rate_limit_exceeded"}})
+    assert (type(error), error.tokens, error.room) == (TooLong, 8000, 6000)
+    busy = "Rate limit reached on tokens per minute (TPM): Limit 6000, Used 5900, Requested 800."
+    assert isinstance(meant(429, {"error": {"message": busy}}), RateLimited)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "max_tokens is too large: 99999. This model supports at most 16384 completion tokens",
+        "Invalid value for 'content': expected a string, got null.",
+        "invalid request",
+    ],
+)
+def test_other_refusals_are_bad_requests(said):
+    error = meant(400, {"error": {"message": said}})
+    assert type(error) is BadRequest
+    assert said in str(error)
+
+
+@pytest.mark.parametrize(
+    "status, error, ability",
+    [
+        (400, {"error": {"message": "Unsupported parameter: 'stop' is not supported with this model.", "param": "stop", "code": "unsupported_parameter"}}, "stop"),
+        (400, {"error": {"message": "Unsupported value: 'temperature' does not support 0.1 with this model. Only the default (1) value is supported.", "param": "temperature", "code": "unsupported_value"}}, "temperature"),
+        (400, {"error": {"message": "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.", "param": "max_tokens", "code": "unsupported_parameter"}}, "max_tokens"),
+        (400, [{"error": {"code": 400, "message": "Unable to submit request because the model does not support the stopSequences parameter. Remove it and try again.", "status": "INVALID_ARGUMENT"}}], "stop"),
+        (400, {"error": {"message": "Invalid schema for response_format 'reply': 'additionalProperties' is required to be supplied and to be false.", "param": "response_format"}}, "schema"),
+        (400, {"error": {"message": "This model does not support response format `json_schema`."}}, "schema"),
+        (422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}]}, "stream_usage"),
+        (400, {"error": "registry.ollama.ai/library/gemma:2b does not support tools"}, "tools"),
+        (400, {"object": "error", "message": '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set', "code": 400}, "tools"),
+        (500, {"error": {"code": 500, "message": "tools param requires --jinja flag", "type": "server_error"}}, "tools"),
+        (404, {"error": {"message": "No endpoints found that support tool use.", "code": 404}}, "tools"),
+        (400, {"error": {"message": "Your organization must be verified to stream this model.", "param": "stream", "code": "unsupported_value"}}, "stream"),
+    ],
+)  # fmt: skip
+def test_a_part_of_the_request_that_is_not_supported(status, error, ability):
+    found = meant(status, error)
+    assert isinstance(found, Unsupported)
+    assert found.ability == ability
+    Abilities().without(ability)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "This model does not support assistant message prefill. The conversation must end with a user message.",
+        "Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant",
+        "Assistant response prefill is incompatible with enable_thinking.",
+    ],
+)
+def test_a_prefill_that_is_refused(said):
+    prefilled = Think("act", (user("q"),), prefill="Thought:")
+    found = meant(400, {"error": {"message": said}}, prefilled)
+    assert (type(found), found.ability) == (Unsupported, "prefill")
+    # The same words about a conversation without a prefill can't be helped by leaving it out.
+    assert (
+        type(meant(400, {"error": {"message": said}}, Think("act", (assistant("a"), user("q")))))
+        is BadRequest
+    )
+
+
+def test_a_grammar_that_the_endpoint_can_not_read():
+    think = Think("act", (user("q"),), grammar="root ::= ")
+    found = meant(400, {"error": {"message": "Failed to parse grammar"}}, think)
+    assert (type(found), found.ability) == (Unsupported, "grammar")
+
+
+def test_an_ability_that_was_not_used_is_never_found_lacking():
+    plain = Think("act", (user("q"),), temperature=None)
+    said = "Unsupported parameter: 'stop' is not supported with this model."
+    assert type(meant(400, {"error": {"message": said, "param": "stop"}}, plain)) is BadRequest
+
+
+def test_a_credit_that_is_used_up():
+    assert isinstance(meant(402, {"error": {"message": "Insufficient Balance"}}), Refused)
+
+
+def test_no_message_holds_the_secret_wherever_it_stands():
+    for status in (301, 400, 401, 402, 403, 404, 422, 429, 500):
+        for body in ({"error": {"message": "key sk-secret"}}, b"plain sk-secret", {"detail": "sk-secret"}):
+            assert "sk-secret" not in str(meant(status, body, headers={"Location": "http://x?k=sk-secret"}))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[]",
+        b"[1]",
+        b"null",
+        b'{"error": null}',
+        b'{"error": []}',
+        b'{"error": {"message": {"a": 1}}}',
+        b'{"error": 7}',
+        b'{"detail": [{"x": 1}]}',
+    ],
+)
+@pytest.mark.parametrize("status", [400, 404, 500])
+def test_any_body_makes_a_typed_error(status, body):
+    assert isinstance(meant(status, body), BadRequest | ServerFailed)

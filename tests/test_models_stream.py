@@ -1,0 +1,164 @@
+"""However a stream is cut into pieces on its way, the reply and what was shown of it are the same."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from models_server import Server, completion, delta, event, whole_stream
+from plait.core import Think, user
+from plait.models.base import Abilities, Response
+from plait.models.chat import ChatModel, _Watch
+from plait.models.stream import Events
+from plait.models.text import TextFilter
+
+MODEL = ChatModel(spec="t:m", name="m", endpoint="http://h/v1")
+
+
+def cut(data, places):
+    edges = [0, *sorted({p % (len(data) + 1) for p in places}), len(data)]
+    return [data[a:b] for a, b in itertools.pairwise(edges) if a < b]
+
+
+TEXT = st.text(st.sampled_from("Obs:\n <think>/T{é日😀"), max_size=40)
+STOPS = st.lists(
+    st.sampled_from(["\nObs", "Obs:", "bs", "<think>", "\n\n", "日", "s:\nO"]), max_size=3, unique=True
+)
+PREFILL = st.sampled_from(["", "T", "Thou:", "Obs: ", "<th", "é\n "])
+PLACES = st.lists(st.integers(0, 5000), max_size=60)
+
+
+@settings(max_examples=500, deadline=None)
+@given(TEXT, STOPS, PREFILL, PLACES)
+@example("bs:\nO", ["bs", "s:\nO"], "", [1, 2, 3])
+@example("<think>x</think>\n\nObs: a", ["\nObs"], "Obs: ", list(range(30)))
+def test_the_text_filter_gives_the_same_for_any_pieces(text, stops, prefill, places):
+    whole, pieces = TextFilter(stops, prefill), TextFilter(stops, prefill)
+    expected = whole.feed(text)
+    expected += whole.close()
+    found = "".join(pieces.feed(piece) for piece in cut(text, places)) + pieces.close()
+    assert found == expected
+    assert pieces.reasoning == whole.reasoning
+    assert pieces.stopped == whole.stopped
+    assert not any(stop in found for stop in stops)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(TEXT, min_size=1, max_size=5),
+    STOPS,
+    PREFILL,
+    PLACES,
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.booleans(),
+)
+def test_any_pieces_of_a_stream_give_the_same_reply_and_show_it(texts, stops, prefill, places, newline, done):
+    body = whole_stream(*texts)
+    if not done:
+        body = body[: body.rindex(b"data:")]
+    # Raw UTF-8 in place of escapes, so that characters are cut in two; comments and other fields between.
+    lines = [line for line in body.split(b"\n\n") if line]
+    values = [json.loads(line[6:]) if line[6:7] == b"{" else None for line in lines]
+    body = b"".join(
+        event(json.dumps(value, ensure_ascii=False).encode()) if value else line + b"\n\n"
+        for line, value in zip(lines, values, strict=True)
+    )
+    body = b": hello\n\nid: 7\nretry: 10\n" + body.replace(b"\n\n", b"\n: comment\n\n")
+    body = body.replace(b"\n", newline.encode())
+    think = Think("act", (user("q"),), stop=tuple(stops), prefill=prefill)
+    reply = MODEL.decode(Response(200, body), think)
+    shown: list[str] = []
+    watch = _Watch(think, MODEL._prefill(think), shown.append)
+    came = b""
+    for piece in cut(body, places):
+        came += piece
+        if watch.take(piece):
+            break
+    again = MODEL.decode(Response(200, came, cut=watch.stopped), think)
+    watch.finish(again)
+    assert again.text == reply.text == "".join(shown)
+    assert again.reasoning == reply.reasoning
+    assert again.finish == reply.finish
+
+
+@given(st.binary(max_size=300), PLACES)
+def test_events_are_the_same_for_any_bytes_in_any_pieces(body, places):
+    body = body.replace(b"a", b"\ndata: a\r\n\r").replace(b"b", b"\r\n")
+    whole, pieces = Events(), Events()
+    expected = [*whole.feed(body), *whole.close()]
+    found = [data for piece in cut(body, places) for data in pieces.feed(piece)]
+    assert [*found, *pieces.close()] == expected
+
+
+def test_data_of_several_lines_is_one_event():
+    events = Events()
+    assert events.feed(b'data: {"a":\ndata:1}\n') == []
+    assert events.feed(b"\n") == [b'{"a":\n1}']
+
+
+def test_a_byte_order_mark_and_an_error_field():
+    events = Events()
+    assert events.feed(b'\xef\xbb\xbfdata: 1\n\nerror: {"code": 500}\n\n') == [b"1"]
+    assert events.errors == [b'{"code": 500}']
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+async def test_over_a_real_connection_the_size_of_the_pieces_does_not_matter(size):
+    body = whole_stream("<think>é日</think>", "\nThought: 日", "本 😀\nObs", "tacle\nObservation: no")
+    think = Think("act", (user("q"),), stop=("\nObservation:",))
+
+    async def handler(asked):
+        await asked.begin()
+        for start in range(0, len(body), size):
+            await asked.piece(body[start : start + size])
+        await asked.end()
+
+    async with Server(handler) as server:
+        model, shown = server.model(), []
+        response = await model.send(model.encode(think), think, shown.append)
+    reply = model.decode(response, think)
+    assert reply.text == "Thought: 日本 😀\nObstacle" == "".join(shown)
+    assert reply.reasoning == "é日"
+
+
+@pytest.mark.parametrize("content", ["json", "events"])
+def test_reasoning_is_kept_apart(content):
+    if content == "json":
+        body = json.dumps(completion("<think>in</think> out", reasoning_content="field")).encode()
+    else:
+        body = (
+            delta(reasoning_content="fi")
+            + delta(reasoning="eld")
+            + whole_stream("<thi", "nk>in</th", "ink> out")
+        )
+    reply = MODEL.decode(Response(200, body), Think("act", (user("q"),)))
+    assert (reply.text, reply.reasoning) == ("out", "field\nin")
+
+
+def test_an_unclosed_think_block_is_all_reasoning():
+    body = json.dumps(completion("<think>on and on", finish="length")).encode()
+    reply = MODEL.decode(Response(200, body), Think("act", (user("q"),)))
+    assert (reply.text, reply.reasoning, reply.finish) == ("", "on and on", "length")
+
+
+def test_think_in_the_middle_is_text():
+    body = json.dumps(completion("a <think>b</think>")).encode()
+    assert MODEL.decode(Response(200, body), Think("act", (user("q"),))).text == "a <think>b</think>"
+
+
+async def test_without_streaming_the_text_is_shown_once():
+    async def handler(asked):
+        assert "stream" not in asked.body
+        await asyncio.sleep(0)
+        await asked.answer(200, completion("all of it"))
+
+    async with Server(handler) as server:
+        model, shown = server.model(abilities=Abilities(stream=False)), []
+        think = Think("act", (user("q"),))
+        await model.send(model.encode(think), think, shown.append)
+    assert shown == ["all of it"]

@@ -1,0 +1,120 @@
+"""Limits: which one stopped a run, and the call that is kept in reserve."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import plait
+from plait.core import Reply, Usage
+
+COUNT = itertools.count()
+
+
+@plait.tool(read_only=True)
+def look(key: str) -> str:
+    """Look something up."""
+    return f"{key} is {next(COUNT)}"
+
+
+def action(value: str, tool: str = "look") -> str:
+    return f'Thought: more.\nAction:\n```json\n{{"action": "{tool}", "action_input": "{value}"}}\n```'
+
+
+def endless(conclusion: str = " as far as I know") -> plait.Scripted:
+    """A model that always wants to look further, and answers only when told that there is no more room."""
+
+    def reply(think: object) -> str:
+        text = str(think)
+        return conclusion if "no room for further actions" in text else action(f"k{len(text)}")
+
+    return plait.Scripted([reply] * 50)
+
+
+def agent(limits: plait.Limits, model: plait.Scripted | None = None) -> plait.Agent:
+    return plait.Agent("react", model=model or endless(), tools=[look], limits=limits)
+
+
+def test_the_step_limit_asks_for_the_answer_with_one_more_call() -> None:
+    run = agent(plait.Limits(steps=3)).run("What is it?")
+    assert (run.status, run.answer, run.steps, run.calls) == ("stopped", "as far as I know", 3, 4)
+    assert run.reason == "the limit of 3 steps is reached"
+
+
+def test_the_call_limit_keeps_its_last_call_for_the_answer() -> None:
+    run = agent(plait.Limits(calls=4)).run("What is it?")
+    assert (run.status, run.answer, run.calls) == ("stopped", "as far as I know", 4)
+
+
+def test_a_model_that_has_nothing_to_say_is_stopped_without_an_answer() -> None:
+    run = agent(plait.Limits(steps=2), endless(conclusion="")).run("What is it?")
+    assert (run.status, run.answer) == ("stopped", None)
+
+
+def test_the_token_limit_is_never_passed_by_calls_like_the_last() -> None:
+    costly = Usage(100, 20)
+
+    def reply(think: object) -> Reply:
+        return Reply(" enough" if "no room" in str(think) else action("x" * len(str(think))), usage=costly)
+
+    run = agent(plait.Limits(tokens=600), plait.Scripted([reply] * 50)).run("What is it?")
+    assert run.status == "stopped" and run.answer == "enough"
+    assert run.usage.tokens == 600
+
+
+def test_a_money_limit_needs_a_price() -> None:
+    free_of_price = endless()
+    run = agent(plait.Limits(usd=0.01), free_of_price).run("What is it?")
+    assert run.status == "stopped" and run.reason is not None and "price" in run.reason
+
+
+def test_the_time_limit_ends_a_tool_that_works_too_long() -> None:
+    @plait.tool
+    async def slow(key: str) -> str:
+        """Slow."""
+        import asyncio
+
+        await asyncio.sleep(30)
+        return key
+
+    model = plait.Scripted([action("a", "slow")])
+    began = time.perf_counter()
+    run = plait.Agent("react", model=model, tools=[slow], limits=plait.Limits(seconds=0.5)).run("Go")
+    assert (run.status, run.outcome.limit) == ("stopped", "seconds")  # type: ignore[union-attr]
+    assert time.perf_counter() - began < 5
+
+
+def test_the_same_call_with_the_same_result_is_said_and_then_stopped() -> None:
+    @plait.tool(read_only=True)
+    def same(key: str) -> str:
+        """Always the same."""
+        return "nothing new"
+
+    def reply(think: object) -> str:
+        return "I could not find it" if "no room" in str(think) else action("a", "same")
+
+    run = plait.Agent("react", model=plait.Scripted([reply] * 50), tools=[same]).run("Go")
+    assert run.status == "stopped" and run.outcome.limit == "loop"  # type: ignore[union-attr]
+    assert run.answer == "I could not find it"
+    notes = [row.record.observation.note for row in run.record if hasattr(row.record, "observation")]
+    assert notes[0] == "" and "before" in notes[1] and "next repetition ends" in notes[-1]
+    assert len(notes) == 4
+
+
+def test_a_poll_whose_result_changes_is_no_loop() -> None:
+    asked = []
+
+    @plait.tool(read_only=True)
+    def poll(key: str) -> str:
+        """Changes each time."""
+        asked.append(key)
+        return f"state {len(asked)}"
+
+    replies = [action("job", "poll")] * 7 + ["Final Answer: finished"]
+    run = plait.Agent("react", model=plait.Scripted(replies), tools=[poll]).run("Go")
+    assert (run.status, run.answer, len(asked)) == ("answered", "finished", 7)
+
+
+def test_a_first_call_at_the_limit_still_answers() -> None:
+    run = agent(plait.Limits(calls=1)).run("What is it?")
+    assert run.status == "stopped" and run.calls == 1

@@ -1,0 +1,172 @@
+"""Replay, resume, fork: one walk over one record."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import plait
+from plait.journal.store import Journal
+
+CALLS: list[str] = []
+
+
+@plait.tool(read_only=True)
+def look(key: str) -> str:
+    """Look something up."""
+    CALLS.append(key)
+    return f"{key} is known"
+
+
+@pytest.fixture(autouse=True)
+def _no_calls() -> None:
+    CALLS.clear()
+
+
+def action(value: str) -> str:
+    return (
+        f'Thought: look for {value}.\nAction:\n```json\n{{"action": "look", "action_input": "{value}"}}\n```'
+    )
+
+
+REPLIES = [
+    action("a"),
+    "this is no turn at all",
+    action("b"),
+    action("c"),
+    "Thought: good.\nFinal Answer: abc",
+]
+
+
+def agent(
+    journal: Path, replies: list[str] = REPLIES, strategy: Any = "react", **options: Any
+) -> plait.Agent:
+    return plait.Agent(strategy, model=plait.Scripted(replies), tools=[look], journal=journal, **options)
+
+
+LOOPS = [
+    plait.React(),
+    plait.React(transcript="user"),
+    plait.React(transcript="completion"),
+    plait.React(dialect="lines"),
+    plait.React(dialect="numbered", transcript="user"),
+]
+
+
+@pytest.mark.parametrize("transcript", ["chat", "user", "completion"])
+def test_replay_makes_the_same_requests_and_does_nothing(journal: Path, transcript: Any) -> None:
+    one = agent(journal, strategy=plait.React(transcript=transcript))
+    run = one.run("What is abc?")
+    assert run.status == "answered", run.reason
+    CALLS.clear()
+    replayed = one.replay(run.run)
+    assert (replayed.requests, replayed.whole, replayed.steps) == (run.calls, True, run.steps)
+    assert replayed.outcome == run.outcome
+    assert CALLS == []
+
+
+def test_replay_stops_at_the_first_difference_and_shows_it(journal: Path, tmp_path: Path) -> None:
+    run = agent(journal).run("What is abc?")
+    prompts = tmp_path / "prompts" / "react"
+    prompts.mkdir(parents=True)
+    (prompts / "question.j2").write_text("Please: {{ question }}")
+    with pytest.raises(plait.ReplayDiffers) as difference:
+        agent(journal, prompts=tmp_path / "prompts").replay(run.run)
+    assert difference.value.at == 1
+    assert "Please: What is abc?" in str(difference.value) and "Question: What is abc?" in str(
+        difference.value
+    )
+
+
+def test_a_fork_shares_the_first_steps_and_performs_the_rest_with_another_model(journal: Path) -> None:
+    run = agent(journal).run("What is abc?")
+    CALLS.clear()
+    other = agent(journal, [action("a"), action("z"), "Final Answer: z it is"])
+    fork = other.fork(run.run, at=2)
+    assert (fork.status, fork.answer, fork.steps) == ("answered", "z it is", 3)
+    assert CALLS == ["z"]  # step 1 was taken from the record
+    row = Journal(journal).run(fork.run)
+    assert (row.head.parent, row.head.fork_at) == (run.run, 2)
+    assert other.replay(fork.run).whole
+
+
+def test_a_fork_may_change_the_prompts_of_the_steps_it_shares(journal: Path, tmp_path: Path) -> None:
+    run = agent(journal).run("What is abc?")
+    prompts = tmp_path / "prompts" / "react"
+    prompts.mkdir(parents=True)
+    (prompts / "system.txt").write_text("Be brief.\r\n")
+    fork = agent(journal, prompts=tmp_path / "prompts").fork(run.run, at=3)
+    assert fork.status == "answered"
+    assert b'"Be brief.\\r\\n"' in [r.body for r in fork.record if type(r.record).__name__ == "Thinking"][-1]
+
+
+def test_a_fork_at_a_step_that_is_not_there_says_which_there_are(journal: Path) -> None:
+    run = agent(journal).run("What is abc?")
+    with pytest.raises(plait.UsageError, match="steps 1 to 4"):
+        agent(journal).fork(run.run, at=9)
+
+
+def test_a_finished_run_is_not_performed_again_by_resume(journal: Path) -> None:
+    run = agent(journal).run("What is abc?")
+    CALLS.clear()
+    again = agent(journal).resume(run.run)
+    assert (again.answer, again.steps, again.calls, again.usage) == (
+        run.answer,
+        run.steps,
+        run.calls,
+        run.usage,
+    )
+    assert CALLS == []
+
+
+def test_events_told_from_the_record_are_those_that_were_seen(journal: Path) -> None:
+    import asyncio
+
+    from plait.core import events as ev
+
+    async def main() -> list[Any]:
+        return [event async for event in agent(journal).stream("What is abc?")]
+
+    seen = asyncio.run(main())
+    ended = seen[-1]
+    assert isinstance(ended, ev.Ended)
+
+    def joined(events: list[Any]) -> list[tuple[str, int, str]]:
+        out: list[tuple[str, int, str]] = []
+        for event in events:
+            if isinstance(event, (ev.Thought, ev.Action, ev.Answer)):
+                kind = type(event).__name__
+                if out and out[-1][:2] == (kind, event.step):
+                    out[-1] = (kind, event.step, out[-1][2] + event.text)
+                else:
+                    out.append((kind, event.step, event.text))
+            elif isinstance(event, ev.Observed):
+                out.append(("Observed", event.step, event.observation.text))
+        return out
+
+    assert joined(seen) == joined(ended.run.events)
+    assert joined(seen)[-1] == ("Answer", 4, "abc")
+
+
+@pytest.mark.parametrize("transcript", ["chat", "user", "completion"])
+def test_the_journal_grows_in_line_with_the_steps(tmp_path: Path, transcript: Any) -> None:
+    def size(steps: int) -> int:
+        path = tmp_path / f"{steps}.db"
+        replies = [action(f"key number {i}") for i in range(steps - 1)] + ["Final Answer: done"]
+        limits = plait.Limits(steps=steps + 1, repeats=0)
+        run = agent(path, replies, plait.React(transcript=transcript), limits=limits).run("Go")
+        assert run.status == "answered" and run.steps == steps
+        Journal.at(path).close()
+        with sqlite3.connect(path) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return path.stat().st_size
+
+    assert size(200) <= 3 * size(100)
+
+
+def test_without_a_journal_the_run_still_has_its_record() -> None:
+    run = plait.Agent("react", model=plait.Scripted(REPLIES), tools=[look], journal=False).run("What is abc?")
+    assert run.answer == "abc" and len(run.record) > 10

@@ -1,0 +1,122 @@
+"""Questions and approvals: the run waits, and anyone can go on with it, from any process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+import plait
+from plait.core import Waiting
+
+SENT: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_sent() -> None:
+    SENT.clear()
+
+
+@plait.tool
+def send(text: str) -> str:
+    """Send a text to everybody."""
+    SENT.append(text)
+    return "sent"
+
+
+@plait.tool(read_only=True)
+def read(key: str) -> str:
+    """Read something."""
+    return f"{key}: 7"
+
+
+def turn(tool: str, value: object) -> str:
+    return json.dumps({"thought": "on", "tool": tool, "tool_input": value})
+
+
+def asking(journal: Path) -> plait.Agent:
+    replies = [turn("ask_user", "Which city?"), turn("final_answer", {"answer": ["Lyon"]})]
+    return plait.Agent("json", model=plait.Scripted(replies), journal=journal)
+
+
+def test_ask_user_suspends_the_run_until_someone_answers(journal: Path) -> None:
+    run = asking(journal).run("Plan my trip")
+    assert (run.status, run.reason, run.answer) == ("waiting", "Which city?", None)
+    again = asking(journal).resume(run.run)
+    assert again.status == "waiting"
+    done = asking(journal).resume(run.run, "Lyon")
+    assert (done.status, done.answer) == ("answered", ["Lyon"])
+    assert any(
+        "Lyon" in (row.body or b"").decode() for row in done.record if type(row.record).__name__ == "Thinking"
+    )
+
+
+def test_ask_user_is_absent_when_switched_off(journal: Path) -> None:
+    run = asking(journal).using(can_ask=False).run("Plan my trip")
+    first = next(row.body for row in run.record if row.body)
+    assert b"ask_user" not in first
+    assert run.status == "answered"
+
+
+def test_a_person_at_hand_is_asked_at_once() -> None:
+    async def person(waiting: Waiting) -> str:
+        assert waiting.kind == "question"
+        return "Lyon"
+
+    agent = plait.Agent(
+        "json",
+        model=plait.Scripted([turn("ask_user", "Which city?"), turn("final_answer", "ok")]),
+        journal=False,
+    )
+    assert agent.run("Plan", person=person).answer == "ok"
+
+
+def sending(journal: Path, approve: plait.agent.Approve = "effects") -> plait.Agent:
+    replies = [turn("read", "x"), turn("send", "hello"), turn("final_answer", "over")]
+    return plait.Agent(
+        "json", model=plait.Scripted(replies), tools=[read, send], journal=journal, approve=approve
+    )
+
+
+def test_a_tool_with_effects_waits_for_leave(journal: Path) -> None:
+    run = sending(journal).run("Say hello")
+    assert run.status == "waiting" and SENT == []
+    assert run.reason == "May 'send' be called with \"hello\"?"
+    done = sending(journal).resume(run.run, "yes")
+    assert done.status == "answered" and SENT == ["hello"]
+
+
+def test_a_refused_call_is_not_made_and_the_model_is_told_why(journal: Path) -> None:
+    run = sending(journal).run("Say hello")
+    done = sending(journal).resume(run.run, "Not on a Sunday")
+    assert done.status == "answered" and SENT == []
+    last = [row.body for row in done.record if type(row.record).__name__ == "Thinking"][-1]
+    assert last is not None and b"Not on a Sunday" in last
+
+
+def test_always_asks_before_reading_too_and_a_function_decides_for_itself(journal: Path) -> None:
+    assert "'read'" in (sending(journal, "always").run("Say hello").reason or "")
+    assert sending(journal, lambda call: call.input == "hello").run("Say hello").status == "waiting"
+    assert sending(journal, "never").run("Say hello").status == "answered"
+
+
+def test_an_answer_nobody_asked_for_is_refused(journal: Path) -> None:
+    run = sending(journal).run("Say hello")
+    sending(journal).resume(run.run, "yes")
+    assert sending(journal).resume(run.run).status == "answered"  # it has ended: nothing is done again
+    assert SENT == ["hello"]
+
+
+def test_several_runs_wait_at_once(journal: Path) -> None:
+    agent = sending(journal)
+
+    async def main() -> list[plait.Run]:
+        return await asyncio.gather(*(agent.arun(f"Say hello {i}") for i in range(5)))
+
+    waiting = asyncio.run(main())
+    assert {run.status for run in waiting} == {"waiting"}
+    for run in waiting:
+        assert agent.resume(run.run, "yes").status == "answered"
+    assert SENT == ["hello"] * 5
