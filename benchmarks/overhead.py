@@ -30,8 +30,8 @@ from plait.models.prices import Rate
 QUESTION = "Add the numbers from 0 to 3."
 
 
-@plait.tool(read_only=True)
-async def add(n: str) -> str:
+@plait.tool(read_only=True, inline=True)
+def add(n: str) -> str:
     """Add a number to the sum.
 
     Args:

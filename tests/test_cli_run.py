@@ -225,6 +225,16 @@ def test_when_the_reader_of_stdout_has_gone_the_run_still_ends_in_order(plait: S
     assert "answered" in plait("runs").out
 
 
+def test_when_stdout_is_full_that_is_said_and_the_record_has_the_answer(plait: Shell) -> None:
+    with open("/dev/full", "w") as full:
+        done = plait("run", "q", "--model", plait.script([final("kept")]), stdout=full)
+        assert done.code == 1
+        assert "can't be written to stdout: No space left on device. `plait show " in done.err
+        assert "Answer: kept" in plait("show", "last").out
+        listed = plait("runs", stdout=full)
+        assert (listed.code, listed.err) == (1, "Error: stdout: No space left on device.\n")
+
+
 def test_when_the_reader_of_stderr_has_gone_the_answer_still_comes(plait: Shell) -> None:
     model = plait.script([action("long"), final("still here")])
     process = plait.start("run", "q", "--model", model, "--tools", "tools.py")

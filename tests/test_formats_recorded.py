@@ -5,6 +5,7 @@ import json
 import re
 import string
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -27,11 +28,9 @@ def episodes(name: str) -> list[dict]:
 def hotpot_turns(trajectory: str | list) -> list[tuple[str, str]]:
     """(reply, observation) pairs of an episode, without the observation's label."""
     if isinstance(trajectory, list):
-        pairs = zip(trajectory, trajectory[1:], strict=False)
+        pairs = pairwise(trajectory)
         return [
-            (a["content"], b["content"].removeprefix("Observation: "))
-            for a, b in pairs
-            if a["role"] == "assistant"
+            (a["content"], b["content"].removeprefix("Observation: ")) for a, b in pairs if a["role"] == "assistant"
         ]
     turns = []
     reply, *rest = trajectory.split("### Response:\n", 1)[1].split("\nObservation:")

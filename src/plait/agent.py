@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -30,8 +30,6 @@ from plait.tools import Tool, Toolset, tools_from
 
 if TYPE_CHECKING:
     from plait.config import Config
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -297,15 +295,13 @@ def _as_recorded(models: Mapping[str, Model], head: RunHead | None) -> dict[str,
     return known
 
 
-async def _whole(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work`; when cancelled, let it put itself on the record before the cancellation goes on."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait([task])
-        raise
+async def _whole(work: Awaitable[Run]) -> Run:
+    """Await a run; when it was cancelled, and has put that on its record, let the cancellation go on."""
+    run = await work
+    task = asyncio.current_task()
+    if run.status == "cancelled" and task is not None and task.cancelling():
+        raise asyncio.CancelledError
+    return run
 
 
 async def _streamed(begin: Callable[[Callable[[Event], None]], Awaitable[Run]]) -> AsyncIterator[Event]:

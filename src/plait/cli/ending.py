@@ -41,6 +41,11 @@ def tell(
         answer(run, as_object=as_object)
     except BrokenPipeError:
         nowhere()
+    except OSError as why:
+        where = f" `plait show {run.run}` has it." if kept else ""
+        _say(f"Error: the answer can't be written to stdout: {why.strerror}.{where}")
+        nowhere()
+        leave(CRASHED)
     leave(CODES[run.status])
 
 

@@ -90,7 +90,9 @@ def _signals(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Run], seen: _Se
                 os.write(2, f"\nQuit at once.{going_on}\n".encode())
             os._exit(CANCELLED)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    # What is ignored stays so: a shell starts its background jobs with Ctrl-C ignored.
+    heeded = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) != signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in heeded}
     try:
         yield
     finally:

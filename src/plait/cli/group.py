@@ -80,12 +80,18 @@ class LazyGroup(click.Group):
             raise Failure(f"Error: {one_line(str(why))}", CRASHED) from why
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
+        except OSError as why:
+            if os.environ.get("PLAIT_DEBUG"):
+                raise
+            # What files and folders of the user's can do to us is no defect, and said in the system's words.
+            nowhere()
+            raise Failure(f"Error: {why.filename or 'stdout'}: {why.strerror or why}.", CRASHED) from why
         except Exception as why:
             if os.environ.get("PLAIT_DEBUG"):
                 raise
             told = f"{type(why).__name__}: {why}" if str(why) else type(why).__name__
-            where = "" if isinstance(why, OSError) else " A defect of Plait; PLAIT_DEBUG=1 shows where."
-            raise Failure(f"Error: {one_line(told)}.{where}", CRASHED) from why
+            where = "This is a defect of Plait; PLAIT_DEBUG=1 shows where."
+            raise Failure(f"Error: {one_line(told)}. {where}", CRASHED) from why
 
 
 EPILOG = """\

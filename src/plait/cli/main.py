@@ -19,7 +19,8 @@ def main() -> None:
         print(f"plait {__version__}")
         return
     try:
-        signal.signal(signal.SIGTERM, _interrupt)
+        if signal.getsignal(signal.SIGTERM) != signal.SIG_IGN:
+            signal.signal(signal.SIGTERM, _interrupt)
         from plait.cli.group import perform
 
         code = perform(sys.argv[1:])

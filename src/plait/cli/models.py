@@ -27,9 +27,7 @@ def list_(as_object: bool) -> None:
 
     rows = catalogue_rows()
     if as_object:
-        click.echo(
-            as_json([{"model": f"local:{row.name}", **msgspec.to_builtins(row)} for row in rows], indent=1)
-        )
+        click.echo(as_json([{"model": f"local:{row.name}", **msgspec.to_builtins(row)} for row in rows], indent=1))
         return
     show_table(
         ["model", "MB", "licence", "fetched", ""],

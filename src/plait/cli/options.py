@@ -93,9 +93,7 @@ approve = click.option(
     type=click.Choice(["never", "effects", "always"]),
     help="Which tool calls need a person's leave (default never).",
 )
-system = click.option(
-    "--system", metavar="FILE", help="A system prompt in place of ours, sent byte for byte."
-)
+system = click.option("--system", metavar="FILE", help="A system prompt in place of ours, sent byte for byte.")
 no_ask = click.option("--no-ask", is_flag=True, help="The model may not ask the person.")
 
 

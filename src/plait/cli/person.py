@@ -21,9 +21,7 @@ def person_here(before: Callable[[], None], *, as_object: bool) -> Person | None
     async def ask(waiting: Waiting) -> str | None:
         before()
         how = "yes, no or a reason" if waiting.kind == "approval" else "your answer"
-        print(
-            f"{one_line(waiting.reason)}\n({how}; empty: the run waits) ", end="", file=sys.stderr, flush=True
-        )
+        print(f"{one_line(waiting.reason)}\n({how}; empty: the run waits) ", end="", file=sys.stderr, flush=True)
         return (await _line()) or None
 
     return ask

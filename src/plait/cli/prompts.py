@@ -50,9 +50,7 @@ def copy(strategy: str, folder: str, force: bool) -> None:
     there = [path for path in files if path.exists()]
     if there and not force:
         names = ", ".join(path.name for path in there[:3]) + (", ..." if len(there) > 3 else "")
-        raise UsageError(
-            f"{place} has {names} already.", hint="Nothing was written; --force writes over them."
-        )
+        raise UsageError(f"{place} has {names} already.", hint="Nothing was written; --force writes over them.")
     try:
         place.mkdir(parents=True, exist_ok=True)
         for path, text in files.items():

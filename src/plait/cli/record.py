@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from plait import strategies
-from plait.cli.settings import journal_file
+from plait.cli.places import journal_file
 from plait.core import Strategy
 from plait.core.errors import UsageError
 from plait.journal.records import RunHead, RunRow
@@ -26,6 +25,8 @@ def found(run: str, flag: str | None) -> tuple[RunRow, Journal]:
 
 def loop_of(head: RunHead) -> Strategy | None:
     """The loop of a run, which tells its thoughts and actions apart; None where it is not installed here."""
+    from plait import strategies
+
     try:
         return strategies.make(head.strategy["name"], head.strategy["options"])
     except UsageError:

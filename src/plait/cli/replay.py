@@ -14,9 +14,7 @@ from plait.cli import options
 @options.journal
 @options.config
 @options.as_object
-def replay(
-    run: str, tools: tuple[str, ...], prompts: str | None, journal: str | None, as_object: bool
-) -> None:
+def replay(run: str, tools: tuple[str, ...], prompts: str | None, journal: str | None, as_object: bool) -> None:
     """Take the loop through the record of RUN and compare every request byte by byte. Nothing is performed.
 
     Exits with 0 when nothing differs, with 1 at the first difference, which is shown.

@@ -36,9 +36,5 @@ def runs(limit: int, status: str | None, journal: str | None, as_object: bool) -
         question = " ".join(clean(each["question"]).split())
         when = each["started"][:19].replace("T", " ")
         steps = str(each["steps"] if each["steps"] is not None else "")
-        lines.append(
-            [each["run"], when, each["status"], each["strategy"], steps, f"{used:,}", cost, question]
-        )
-    show_table(
-        ["run", "began", "status", "loop", "steps", "tokens", "USD", "question"], lines, right={4, 5, 6}
-    )
+        lines.append([each["run"], when, each["status"], each["strategy"], steps, f"{used:,}", cost, question])
+    show_table(["run", "began", "status", "loop", "steps", "tokens", "USD", "question"], lines, right={4, 5, 6})

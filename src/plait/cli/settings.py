@@ -11,6 +11,7 @@ from typing import Any
 from plait import strategies
 from plait.agent import Agent
 from plait.cli.options import existing
+from plait.cli.places import journal_file
 from plait.config import RunDefaults, load
 from plait.core.errors import UsageError
 from plait.journal.records import RunHead
@@ -96,20 +97,13 @@ def agent_again(
     return Agent.recorded(head, journal=journal_file(journal), **changes)
 
 
-def journal_file(flag: str | None, said: RunDefaults | None = None) -> str | None:
-    """The journal's file; None for the default one."""
-    return flag or os.environ.get("PLAIT_JOURNAL") or (said or load().run).journal
-
-
 def pairs(settings: Sequence[str]) -> dict[str, str]:
     """`--set K=V` as a mapping. Raises `UsageError` where there is no `=`."""
     found = {}
     for each in settings:
         key, equals, value = each.partition("=")
         if not equals or not key:
-            raise UsageError(
-                f"--set {each}: an option of the loop is given as K=V.", hint="Such as --set misses=5."
-            )
+            raise UsageError(f"--set {each}: an option of the loop is given as K=V.", hint="Such as --set misses=5.")
         found[key.strip().replace("-", "_")] = value
     return found
 

@@ -118,9 +118,7 @@ def _wire(head: RunHead, rows: Iterable[Any], *, pretty: bool, as_object: bool) 
                 "error": record.error or None,
                 "cut": record.cut,
             }
-            title = f"--- response · step {step} · {record.seconds:.3f} s" + (
-                " · cut at a stop" if record.cut else ""
-            )
+            title = f"--- response · step {step} · {record.seconds:.3f} s" + (" · cut at a stop" if record.cut else "")
             line = str(record.status or "no response") + (f"  {record.error}" if record.error else "")
         else:
             continue

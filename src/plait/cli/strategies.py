@@ -27,9 +27,7 @@ def list_(as_object: bool) -> None:
         click.echo(("\n" if number else "") + f"{each['name']}: {each['what']}")
         click.echo(f"  phases: {', '.join(each['phases'])}")
         for option, (kind, default) in each["options"].items():
-            click.echo(
-                f"  --set {option}={as_json(default) if not isinstance(default, str) else default}  ({kind})"
-            )
+            click.echo(f"  --set {option}={as_json(default) if not isinstance(default, str) else default}  ({kind})")
 
 
 def _found() -> list[dict[str, Any]]:

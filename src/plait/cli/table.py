@@ -14,9 +14,7 @@ def show_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Col
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for row in (head, *rows):
-        cells = [
-            cell.rjust(widths[i]) if i in right else cell.ljust(widths[i]) for i, cell in enumerate(row[:-1])
-        ]
+        cells = [cell.rjust(widths[i]) if i in right else cell.ljust(widths[i]) for i, cell in enumerate(row[:-1])]
         line = "  ".join([*cells, row[-1]]).rstrip()
         if room is not None and len(line) > room:
             line = line[: max(1, room - 1)] + "…"

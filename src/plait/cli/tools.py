@@ -29,9 +29,7 @@ def list_(words: tuple[str, ...], as_object: bool) -> None:
         width = max(map(len, names))
         for name in names:
             click.echo(f"{name:<{width}}  {_what(name)}".rstrip())
-        click.echo(
-            "\nfile.py and module:name are tools of yours; `plait tools list WORD` shows each.", err=True
-        )
+        click.echo("\nfile.py and module:name are tools of yours; `plait tools list WORD` shows each.", err=True)
         return
     found = tools_from(words)
     if as_object:

@@ -83,12 +83,14 @@ class Take(Struct, frozen=True, tag="take"):
 class Taken(Struct, frozen=True, omit_defaults=True):
     """What a `Take` gave: a started effect's result, or the next piece of a watched reply.
 
-    `done` is False for a piece; then `piece` is text the model has written since the last one.
+    `done` is False for a piece; then `piece` is text the model has written since the last one. `again` says
+    that the reply begins anew with this piece (the request was made again): what came before it is void.
     """
 
     ticket: int
     done: bool = True
     piece: str = ""
+    again: bool = False
     reply: Reply | None = None
     observations: tuple[Observation, ...] = ()
 

@@ -62,7 +62,8 @@ def action_at(body: Body, label: Label, tools: Sequence[ToolSpec]) -> Action | N
         # A few words may stand between the label and the object.
         for found in objects(region):
             if text_key(found.value, NAME_KEYS):
-                return _from_object(found, region, label.end, ())
+                words = repaired("words between the label and the action's object were passed over")
+                return _from_object(found, region, label.end, (words,))
     return _lines(body, label, region, end, tools)
 
 
@@ -102,9 +103,7 @@ def _blob(region: str, offset: int) -> Action | None:
     )
 
 
-def _from_object(
-    found: Found, region: str, offset: int, notes: tuple[Remark, ...], *, fenced: bool = False
-) -> Action:
+def _from_object(found: Found, region: str, offset: int, notes: tuple[Remark, ...], *, fenced: bool = False) -> Action:
     remarks = [*notes, *(repaired(f"the action's JSON had {what}") for what in found.repairs)]
     key = text_key(found.value, NAME_KEYS)
     assert key is not None

@@ -71,13 +71,7 @@ def numbered_lines(tools: tuple[ToolSpec, ...]) -> str:
     lines = []
     for number, tool in enumerate(tools, 1):
         named = arguments(tool)
-        inside = (
-            ""
-            if not named
-            else next(iter(named))
-            if len(named) == 1
-            else json.dumps(named, ensure_ascii=False)
-        )
+        inside = "" if not named else next(iter(named)) if len(named) == 1 else json.dumps(named, ensure_ascii=False)
         returns = f" Returns: {sentence(tool.returns)}" if tool.returns else ""
         lines.append(f"({number}) {tool.name}[{inside}]: {sentence(tool.description)}{returns}")
     return "\n".join(lines)

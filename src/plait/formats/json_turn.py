@@ -28,10 +28,7 @@ BUILT_INS = (FINAL_ANSWER, FAIL_TASK, ASK_USER)
 _KEYS = ("thought", "tool", "tool_input")
 _TOOL_KEYS = ("tool", "tool_name", "action")
 _INPUT_KEYS = ("tool_input", "action_input", "input", "arguments", "args", "parameters")
-SHAPE = (
-    "Reply with exactly one JSON object: "
-    '{"thought": "<text>", "tool": "<name>", "tool_input": <any JSON value>}.'
-)
+SHAPE = 'Reply with exactly one JSON object: {"thought": "<text>", "tool": "<name>", "tool_input": <any JSON value>}.'
 
 
 @dataclass(frozen=True)

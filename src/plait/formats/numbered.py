@@ -129,9 +129,7 @@ def _shape(n: int) -> str:
 
 
 def _answer(answer: Any) -> str:
-    text = (
-        answer.strip() if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, allow_nan=False)
-    )
+    text = answer.strip() if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, allow_nan=False)
     if text == scan.guard(text) and balanced(text) and finish_answer(text) == text:
         return text
     dumped = scan.in_json(json.dumps(text, ensure_ascii=False))

@@ -37,9 +37,7 @@ LABEL = re.compile(
 OBSERVATION = re.compile(rf"Observation{_NUMBER}{_AFTER}[:：]", re.A)
 _ACTION_INSIDE = re.compile(rf"(?<![A-Za-z0-9])Action{_NUMBER}{_AFTER}[:：](?:\*\*|__)?", re.A)
 # Everything LABEL, OBSERVATION and _ACTION_INSIDE can see, wherever it stands.
-_GUARDED = re.compile(
-    rf"((?:(?<![A-Za-z0-9])(?:{_WORDS})|(?-i:Observation)){_NUMBER}{_AFTER})(\\*+)([:：])", _FLAGS
-)
+_GUARDED = re.compile(rf"((?:(?<![A-Za-z0-9])(?:{_WORDS})|(?-i:Observation)){_NUMBER}{_AFTER})(\\*+)([:：])", _FLAGS)
 _GUARD_OFF = re.compile(
     rf"((?:(?<![A-Za-z0-9])(?:{_WORDS})|(?-i:Observation)){_NUMBER}{_AFTER})\\(\\*+)([:：])", _FLAGS
 )
@@ -106,9 +104,7 @@ def body_of(text: str) -> Body:
             break
         labels.append(Label(kind, int(match[2].strip().lstrip("#") or 0), match.start(), match.end()))
     if end < len(text):
-        remarks.append(
-            cut(f"an observation the model wrote itself, and what followed ({len(text) - end} characters)")
-        )
+        remarks.append(cut(f"an observation the model wrote itself, and what followed ({len(text) - end} characters)"))
     return Body(text[:end], tuple(labels), tuple(remarks))
 
 

@@ -51,46 +51,47 @@ class TextSplitter:
     def _work(self, text: str, *, last: bool) -> list[Piece]:
         pieces: list[Piece] = []
         self._buffer += text
-        while not self._over and self._buffer:
-            found = self._label(last)
-            if found is None:
+        buffer, at = self._buffer, 0
+        own = OBSERVATION.search(buffer)
+        while not self._over:
+            label = LABEL.search(buffer, at)
+            if label is not None and label.start() == 0 and not self._bol:
+                label = LABEL.search(buffer, label.end())
+            if own is not None and (label is None or own.start() < label.end()):
+                # A label `**Observation:` begins before the word does.
+                self._emit(pieces, buffer[at : own.start() if label is None else min(own.start(), label.start())])
+                self._switch(pieces, "observation")
+            elif label is None:
+                certain = len(buffer) if last else self._certain(at)
+                self._emit(pieces, buffer[at:certain])
+                self._keep(certain)
                 break
-            start, end, kind = found
-            self._emit(pieces, self._buffer[:start])
-            if kind != "":
-                self._switch(pieces, kind)
-            self._bol = kind == "" and (self._buffer[end - 1] == "\n" if end else self._bol)
-            self._buffer = self._buffer[end:]
-            if kind == "":
+            # Two more characters may belong to a label that ends here (`Thought:**`).
+            elif label.end() + 2 > len(buffer) and not last:
+                self._emit(pieces, buffer[at : label.start()])
+                self._keep(label.start())
                 break
+            else:
+                self._emit(pieces, buffer[at : label.start()])
+                self._switch(pieces, label[1].lower().replace("_", " "))
+                at = label.end()
         if self._over:
             self._buffer = ""
         return pieces
 
-    def _label(self, last: bool) -> tuple[int, int, str] | None:
-        """The next label (start, end, kind); kind "" when text up to `end` is certain; None: wait."""
-        buffer = self._buffer
-        match = next((m for m in LABEL.finditer(buffer) if m.start() > 0 or self._bol), None)
-        own = OBSERVATION.search(buffer)
-        if own is not None and (match is None or own.start() < match.end()):
-            # A label `**Observation:` begins before the word does.
-            start = own.start() if match is None else min(own.start(), match.start())
-            return start, len(buffer), "observation"
-        if match is not None:
-            # Two more characters may belong to a label that ends here (`Thought:**`).
-            if match.end() + 2 > len(buffer) and not last:
-                return (match.start(), match.start(), "") if match.start() else None
-            return match.start(), match.end(), match[1].lower().replace("_", " ")
-        certain = len(buffer) if last else self._certain()
-        return (certain, certain, "") if certain else None
+    def _keep(self, start: int) -> None:
+        """Hold the buffer back from `start` on."""
+        if start:
+            self._bol = self._buffer[start - 1] == "\n"
+            self._buffer = self._buffer[start:]
 
-    def _certain(self) -> int:
-        """How much of the buffer can't be a part of a label, whatever follows."""
+    def _certain(self, at: int) -> int:
+        """Where, from `at` on, what may yet become a label begins."""
         buffer = self._buffer
-        line = buffer.rfind("\n") + 1
-        if (line or self._bol) and _may_begin(buffer[line:]):
+        line = buffer.rfind("\n", at) + 1
+        if (line or (self._bol and not at)) and _may_begin(buffer[line:]):
             return line
-        for start in range(max(0, len(buffer) - _TAIL), len(buffer)):
+        for start in range(max(at, len(buffer) - _TAIL), len(buffer)):
             if buffer[start] == "O" and _may_be_observation(buffer[start:]):
                 return start
         return len(buffer)
@@ -165,9 +166,7 @@ def _may_begin(line: str) -> bool:
     low = rest[:_TAIL].lower().replace("_", " ")
     if len(rest) > _TAIL:
         return False
-    return any(
-        word.startswith(low) or (low.startswith(word) and _REST.match(rest, len(word))) for word in _WORDS
-    )
+    return any(word.startswith(low) or (low.startswith(word) and _REST.match(rest, len(word))) for word in _WORDS)
 
 
 def _may_be_observation(tail: str) -> bool:

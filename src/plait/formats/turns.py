@@ -65,9 +65,7 @@ def read_turn(text: str, n: int, tools: Sequence[ToolSpec], dialect: Dialect) ->
         start, action, note = found
         return _turn(body, start, action, n, tools, dialect, [*body.remarks, note], None)
     notes = list(body.remarks)
-    if (answer := scan.answer_of(body, notes)) is not None and not (
-        trouble and labels[0].start < first_answer
-    ):
+    if (answer := scan.answer_of(body, notes)) is not None and not (trouble and labels[0].start < first_answer):
         thought = scan.thought_of(body, first_answer, notes)
         if dialect.finish:
             notes.append(repaired("Final Answer: was taken for Finish[...]"))
@@ -144,9 +142,7 @@ def _turn(
         head = body.text[: before[0].start]
     end, name = action.end, action.name
     word = name.strip().strip("`*\"'").lower()
-    finish = (dialect.finish and word == "finish") or (
-        word in FINAL and not any(tool.name == name for tool in tools)
-    )
+    finish = (dialect.finish and word == "finish") or (word in FINAL and not any(tool.name == name for tool in tools))
     if finish and dialect.original and label is not None:
         if "\n" in body.text[label.end : action.raw_start].rstrip() and action.syntax == "bracket":
             # The environment of the recorded runs refused an action that did not begin on its label's line.

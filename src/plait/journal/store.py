@@ -51,6 +51,13 @@ def default_path() -> Path:
     return (Path(state) if state else Path.home() / ".local" / "state") / "plait" / "journal.db"
 
 
+def _busy_seconds() -> float:
+    try:
+        return max(0.0, float(os.environ.get("PLAIT_BUSY_SECONDS") or 10.0))
+    except ValueError:
+        return 10.0
+
+
 def _close_shared() -> None:
     """At the process's end: so that what was written stands in one file, without a -wal beside it."""
     for each in Journal._shared.values():
@@ -60,8 +67,9 @@ def _close_shared() -> None:
 class Journal:
     """A journal file. Making one opens nothing; the file and its folder are made by the first run.
 
-    `busy_seconds`: how long to wait for another process that holds the file's lock. `clock` gives seconds
-    since 1970. Every method raises `JournalError`, and no other error, when the file can't be used.
+    `busy_seconds`: how long to wait for another process that holds the file's lock, PLAIT_BUSY_SECONDS (10)
+    by default. `clock` gives seconds since 1970. Every method raises `JournalError`, and no other error, when
+    the file can't be used.
     """
 
     _shared: ClassVar[dict[Path, Journal]] = {}
@@ -70,11 +78,12 @@ class Journal:
         self,
         path: str | os.PathLike[str] | None = None,
         *,
-        busy_seconds: float = 10.0,
+        busy_seconds: float | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = Path(path).expanduser() if path is not None else default_path()
-        self.busy_seconds = busy_seconds
+        self._place = str(self.path.absolute())
+        self.busy_seconds = busy_seconds if busy_seconds is not None else _busy_seconds()
         self._clock = clock
         self._writers: dict[int, Writer] = {}
         self._lock = threading.Lock()
@@ -226,7 +235,7 @@ class Journal:
                 hint="If it does not, claim the run with force.",
             )
         here = run.owner == owner_of_this_process()
-        log = _going.get((str(self.path.absolute()), name))
+        log = _going.get((self._place, name))
         if life == "alive" and (not here or (log is not None and not log.ended)):
             pid = "this very process" if here else f"process {run.owner.rsplit(':', 2)[1]}"
             raise JournalError(
@@ -234,7 +243,7 @@ class Journal:
             )
 
     def _keep(self, log: RunLog, writer: Writer) -> RunLog:
-        _going[str(self.path.absolute()), log.run] = log
+        _going[self._place, log.run] = log
         writer.logs.add(log)
         return log
 

@@ -60,12 +60,14 @@ class Response(Struct, frozen=True):
     """One response exactly as it came: the status (200 for models that are no server) and the body's bytes.
 
     A streamed body is the whole stream. `cut` is True when our side ended the stream at a stop string.
-    The one change made to the bytes: a secret that the server echoes is blacked out.
+    The one change made to the bytes: a secret that the server echoes is blacked out. `reply` is what `decode`
+    would give, where it was read on the way.
     """
 
     status: int
     body: bytes
     cut: bool = False
+    reply: Reply | None = None
 
 
 OnText: TypeAlias = Callable[[str], None]

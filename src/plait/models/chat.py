@@ -106,7 +106,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             raise
         if watch is not None:
             watch.finish(reply)
-        return response
+        return structs.replace(response, reply=reply)
 
     def decode(self, response: Response, think: Think) -> Reply:
         """The reply in a response; pure. See `Model.decode`."""
@@ -140,7 +140,8 @@ class _Watch:
     """Reads a stream as it comes: hands its text on, and says when a stop string is met."""
 
     def __init__(self, think: Think, prefill: str, on_text: OnText | None) -> None:
-        self._draft = replies.Draft(think, prefill)
+        self._think, self._prefill = think, prefill
+        self._draft: replies.Draft | None = None  # made when the body turns out to be a stream
         self._events = Events()
         self._on_text = on_text
         self._kind = ""
@@ -149,7 +150,7 @@ class _Watch:
 
     @property
     def stopped(self) -> bool:
-        return self._draft.filter.stopped
+        return self._draft is not None and self._draft.filter.stopped
 
     def take(self, piece: bytes) -> bool:
         """Read on; True when a stop string was met and nothing more is wanted."""
@@ -161,11 +162,12 @@ class _Watch:
             piece = self._start
         if self._kind != "events":
             return False
+        draft = self._draft = self._draft or replies.Draft(self._think, self._prefill)
         try:
             for data in self._events.feed(piece):
-                self._show(self._draft.chunk(data))
+                self._show(draft.chunk(data))
             # An endpoint that has ended the reply as well is heard out: its usage is still to come.
-            return self.stopped and not self._draft.whole
+            return draft.filter.stopped and not draft.whole
         except msgspec.DecodeError:
             self._kind = "broken"  # the body is read to its end, and what is wrong with it said then
         return False

@@ -80,7 +80,7 @@ async def ask_model(
         try:
             response = await model.send(request, think, on_text)
             seconds = time.perf_counter() - began
-            reply = model.decode(response, think)
+            reply = response.reply or model.decode(response, think)
         except ModelError as why:
             seconds = time.perf_counter() - began
             answer = why.response

@@ -15,6 +15,7 @@ PATIENCE = 10.0
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
+_thread: threading.Thread | None = None
 
 
 class _Job(Generic[T]):
@@ -39,10 +40,13 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
     Ctrl-C cancels the work, waits until it has put itself on the record, and then raises KeyboardInterrupt.
     """
+    if threading.current_thread() is _thread:
+        # A tool on our own loop that runs an agent: the loop can't wait for itself.
+        return _aside(work)
     job = _Job(work)
     loop = _background_loop()
-    loop.call_soon_threadsafe(job.begin)
     try:
+        loop.call_soon_threadsafe(job.begin)
         job.done.wait()
     except KeyboardInterrupt:
         loop.call_soon_threadsafe(job.cancel)
@@ -52,15 +56,24 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     return job.task.result()
 
 
+def _aside(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on a loop and a thread of its own."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1, "plait-aside") as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
 def _background_loop() -> asyncio.AbstractEventLoop:
-    global _loop
+    global _loop, _thread
     with _lock:
-        if _loop is None or _loop.is_closed():
+        # After a fork the child has the loop, but not the thread that runs it.
+        if _loop is None or _loop.is_closed() or _thread is None or not _thread.is_alive():
             loop = asyncio.new_event_loop()
             thread = threading.Thread(target=_serve, args=(loop,), name="plait", daemon=True)
             thread.start()
             atexit.register(_stop, loop, thread)
-            _loop = loop
+            _loop, _thread = loop, thread
         return _loop
 
 

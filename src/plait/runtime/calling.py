@@ -11,13 +11,16 @@ import contextvars
 import inspect
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from plait.core import Call, Observation
 from plait.core.errors import BadInput, ToolError
 from plait.tools import Tool, Toolset, render
 from plait.tools.cancel import set_token
+
+GRACE = 5.0
+"""Seconds a cancelled async tool gets to clean up. One that takes no notice must not hold up the run."""
 
 
 async def make_call(tools: Toolset, call: Call, seconds: float) -> Observation:
@@ -40,41 +43,82 @@ async def make_call(tools: Toolset, call: Call, seconds: float) -> Observation:
             trouble="timeout",
             seconds=time.perf_counter() - began,
         )
-    except asyncio.CancelledError:
-        raise
-    except ToolError as why:
-        return Observation(f"Error: {why}", trouble="raised", seconds=time.perf_counter() - began)
     except BaseException as why:
-        if isinstance(why, KeyboardInterrupt):
+        if _is_ours(why):
             raise
-        text = f"Error: {type(why).__name__}: {why}" if str(why) else f"Error: {type(why).__name__}"
-        return Observation(text, trouble="raised", seconds=time.perf_counter() - began)
+        return Observation(_said(why), trouble="raised", seconds=time.perf_counter() - began)
     return Observation(text, value=plain, seconds=time.perf_counter() - began)
 
 
 async def _within(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], limit: float) -> Any:
     if tool.inline:
         return tool.function(*args, **kwargs)
-    token = threading.Event()
+    async with asyncio.timeout(limit) as clock:
+        try:
+            if tool.is_async:
+                return await _in_task(tool.function(*args, **kwargs))
+            result = await _in_thread(lambda: tool.function(*args, **kwargs))
+            return await _in_task(result) if inspect.isawaitable(result) else result
+        except TimeoutError as why:
+            if clock.expired():
+                raise
+            # The tool's own TimeoutError is an error of the tool, not our time limit.
+            raise ToolError(f"TimeoutError: {why}" if str(why) else "TimeoutError") from why
+
+
+def _is_ours(why: BaseException) -> bool:
+    """Someone stopped the run; as against a tool that raises what looks so."""
+    if isinstance(why, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or task.cancelling() > 0
+    # Ctrl-C reaches the main thread alone: anywhere else it was the tool that raised this.
+    return isinstance(why, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+
+
+def _said(why: BaseException) -> str:
+    """A tool's error as the model is told it."""
     try:
-        async with asyncio.timeout(limit) as clock:
-            try:
-                if tool.is_async:
-                    return await tool.function(*args, **kwargs)
-                result = await _in_thread(lambda: tool.function(*args, **kwargs), token)
-                return await result if inspect.isawaitable(result) else result
-            except TimeoutError as why:
-                if clock.expired():
-                    raise
-                # The tool's own TimeoutError is an error of the tool, not our time limit.
-                raise ToolError(f"TimeoutError: {why}" if str(why) else "TimeoutError") from why
-    finally:
-        token.set()
+        words = str(why)
+    except Exception:  # whatever a stranger's error may do when it is looked at
+        words = "(its message can't be shown)"
+    name = "" if isinstance(why, ToolError) else type(why).__name__
+    return "Error: " + (": ".join(part for part in (name, words) if part) or type(why).__name__)
 
 
-async def _in_thread(function: Callable[[], Any], token: threading.Event) -> Any:
-    """Run a function in a thread that nobody waits for at exit: a tool that hangs must not hang the program."""
+async def _in_task(work: Awaitable[Any]) -> Any:
+    """Await a tool's work; once cancelled it has `GRACE` to end, then it is left behind."""
+    task = asyncio.ensure_future(_held(work))
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait([task], timeout=GRACE)
+        # Left behind for good: that the loop closes over it is known, and nothing to warn of.
+        setattr(task, "_log_destroy_pending", False)  # noqa: B010
+        raise
+    result, error = task.result()
+    if error is not None:
+        raise error
+    return result
+
+
+async def _held(work: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+    """The result or the error, held: a SystemExit that leaves a task would end the event loop."""
+    try:
+        return await work, None
+    except asyncio.CancelledError:
+        raise
+    except BaseException as why:
+        return None, why
+
+
+async def _in_thread(function: Callable[[], Any]) -> Any:
+    """Run a function in a thread that nobody waits for at exit: a tool that hangs must not hang the program.
+
+    Once nobody waits for the result any more, the function can learn it from `plait.cancelled()`.
+    """
     loop = asyncio.get_running_loop()
+    token = threading.Event()
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
     context.run(set_token, token)
@@ -101,4 +145,7 @@ async def _in_thread(function: Callable[[], Any], token: threading.Event) -> Any
                 loop.call_soon_threadsafe(finish, result, error)
 
     threading.Thread(target=work, name="plait-tool", daemon=True).start()
-    return await future
+    try:
+        return await future
+    finally:
+        token.set()

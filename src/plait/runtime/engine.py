@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import msgspec
 
@@ -55,38 +55,37 @@ class Engine:
     def __init__(self, job: Job, log: AnyLog, emit: Callable[[Event], None] | None = None) -> None:
         self.job = job
         self.desk = Desk(job, log, Meter(job.limits), Breaker(job.limits.repeats), emit)
-        self._thinker = Thinker(self.desk)
+        self._tickets = Tickets(self.desk, self._perform, self._number)
+        self._thinker = Thinker(self.desk, self._tickets.piece)
         self._actor = Actor(self.desk)
-        self._tickets = Tickets(self.desk, self._perform, self._number, self._thinker.pieces)
         self._next = 0
         self._notes = 0
 
     async def run(self) -> Outcome:
         """Take the loop to its end. Never raises, but for cancellation from outside after it is recorded,
         and `ReplayDiffers` in a replay."""
-        cancelled = False
         try:
             async with asyncio.timeout(self._time()) as clock:
                 try:
                     outcome = await self._drive()
                 finally:
                     await self._tickets.close()
-        except TimeoutError:
-            assert clock.expired()
-            outcome = Stopped("seconds", f"The limit of {self.job.limits.seconds:g} seconds is reached.")
+        except TimeoutError as why:
+            # Not every TimeoutError is our time limit: the loop, or a model, may raise one of its own.
+            limit = f"The limit of {self.job.limits.seconds} seconds is reached."
+            outcome = Stopped("seconds", limit) if clock.expired() else self._ended_by(why)
         except asyncio.CancelledError:
-            cancelled = True
             outcome = Cancelled()
         except Exception as why:
             outcome = self._ended_by(why)
         if not self.job.replay:
             try:
-                await asyncio.shield(self._end(outcome))
+                await self._end(outcome)
+            except asyncio.CancelledError:
+                pass  # Cancelled while it waits for the disk: what was handed to the journal is written all the same.
             except JournalError as why:
                 # What the journal can't take is at least said.
                 outcome = Crashed(why.message, error="JournalError", hint=why.hint)
-        if cancelled and (task := asyncio.current_task()) is not None:
-            task.uncancel()
         return outcome
 
     async def _end(self, outcome: Outcome) -> None:
@@ -139,6 +138,9 @@ class Engine:
 
     def _settled(self, outcome: Outcome) -> Outcome:
         """A loop that answered only because a limit was near has been stopped, with that answer."""
+        if not isinstance(outcome, get_args(Outcome)):
+            raise TypeError(f"it returned {type(outcome).__name__}, which is no outcome")
+        msgspec.to_builtins(outcome)  # an answer that JSON can't hold is an error of the loop, said here
         near = self.desk.meter.near
         if near is not None and outcome.status == "answered":
             return Stopped(near.limit, sentence(near.detail), outcome.answer)
@@ -186,7 +188,7 @@ class Engine:
             case Ask():
                 return await self._ask(n, effect, past)
             case Start():
-                return self._tickets.start(effect, past, n)
+                return await self._tickets.start(effect, past, n)
             case Take():
                 return await self._tickets.take(n, effect, past)
 

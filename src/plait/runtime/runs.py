@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from plait.core import Event, Outcome, Strategy
 from plait.core import events as ev
-from plait.core.errors import JournalError, UsageError
+from plait.core.errors import JournalError, ReplayDiffers, UsageError
 from plait.journal.log import AnyLog, Entry
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import new_run_id, owner_of_this_process
@@ -81,6 +81,16 @@ async def replay(job: Job, head: RunHead, rows: Sequence[Row], recorded: Outcome
         outcome: Outcome | None = await engine.run()
     except RecordEnds:
         outcome = None
+    if recorded is not None and outcome is not None:
+        expected, found = (msgspec.json.encode(each).decode() for each in (recorded, outcome))
+        if expected != found:
+            raise ReplayDiffers(
+                f"The requests are the same, but the run ends otherwise.\nOn record: {expected}\nNow: {found}\n",
+                at=engine.desk.meter.steps,
+                expected=expected,
+                found=found,
+                hint="How the loop reads replies has changed since.",
+            )
     return Replayed(
         run=head.run,
         steps=engine.desk.meter.steps,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
-from plait.core import LimitNear, Piece, PromptTooLong, Reply, Think
+from plait.core import LimitNear, Piece, PromptTooLong, Reply, Splitter, Taken, Think
 from plait.core import events as ev
 from plait.journal.records import Thrown
 from plait.runtime.asking import ask_model
@@ -14,11 +13,11 @@ from plait.runtime.past import PastEffect
 
 
 class Thinker:
-    """Performs the think effects of one run. `pieces` is where the text of watched replies goes, as it comes."""
+    """Performs the think effects of one run. `on_piece` is told the text of watched replies as it comes."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, on_piece: Callable[[Taken], None]) -> None:
         self.desk = desk
-        self.pieces: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
+        self._on_piece = on_piece
 
     async def perform(self, n: int, effect: Think, past: PastEffect) -> Reply:
         meter = self.desk.meter
@@ -42,7 +41,13 @@ class Thinker:
             raise RecordEnds
         model = self.desk.job.phases.of(effect.phase)
         self.desk.say(ev.Asked(step, effect.phase, model.spec))
-        on_text, close = self._listeners(n, effect, step)
+        listener = self._listener(n, effect, step)
+
+        def retry(text: str) -> None:
+            if listener is not None:
+                listener.again()
+            self.desk.remark(step, "retry", text)
+
         try:
             reply = await ask_model(
                 self.desk.job.phases,
@@ -52,8 +57,8 @@ class Thinker:
                 log=self.desk.log,
                 past=past,
                 retries=self.desk.job.limits.retries,
-                on_text=on_text,
-                on_retry=lambda text: self.desk.remark(step, "retry", text),
+                on_text=listener.feed if listener is not None else None,
+                on_retry=retry,
             )
         except PromptTooLong as why:
             await self.desk.log.append(
@@ -61,7 +66,8 @@ class Thinker:
             )
             self.desk.say(ev.Noted(step, "limit", "The prompt is too long for the model; showing it less."))
             raise
-        close()
+        if listener is not None:
+            listener.close()
         meter.asked(reply, repair=effect.repair)
         self.desk.say(ev.Replied(step, effect.phase, model.spec, reply.text, reply.usage, reply.seconds, reply.cost))
         return reply
@@ -88,25 +94,51 @@ class Thinker:
             if thinking.attempt in lost:
                 self.desk.job.phases.lost(effect.phase, lost[thinking.attempt])
 
-    def _listeners(self, n: int, effect: Think, step: int) -> tuple[Callable[[str], None] | None, Callable[[], None]]:
-        """What to do with text as it is written: tell it apart for who watches, hand it to a loop that waits."""
-        if self.desk.emit is None and not effect.watch:
-            return None, lambda: None
-        splitter = self.desk.job.strategy.splitter(effect.phase) if self.desk.emit is not None else None
+    def _listener(self, n: int, effect: Think, step: int) -> _Listener | None:
+        """What to do with text as it is written, if anybody wants it before the reply is whole."""
+        strategy = self.desk.job.strategy
+        split = (lambda: strategy.splitter(effect.phase)) if self.desk.emit is not None else None
+        on_piece = self._on_piece if effect.watch else None
+        return _Listener(n, step, split, self.desk.say, on_piece) if split or on_piece else None
 
-        def show(pieces: Sequence[Piece]) -> None:
-            for piece in pieces:
-                if piece.kind != "observation":
-                    self.desk.say(ev.WRITTEN[piece.kind](step, piece.text))
 
-        def on_text(text: str) -> None:
-            if splitter is not None:
-                show(splitter.feed(text))
-            if effect.watch:
-                self.pieces.put_nowait((n, text))
+class _Listener:
+    """Takes a reply's text as it is written: tells it apart for who watches, hands it to a loop that waits."""
 
-        def close() -> None:
-            if splitter is not None:
-                show(splitter.close())
+    def __init__(
+        self,
+        n: int,
+        step: int,
+        split: Callable[[], Splitter] | None,
+        say: Callable[[ev.Event], None],
+        on_piece: Callable[[Taken], None] | None,
+    ) -> None:
+        self._n, self._step, self._split, self._say, self._on_piece = n, step, split, say, on_piece
+        self._splitter = split() if split is not None else None
+        self._again = False
+        self._fed = False
 
-        return on_text, close
+    def feed(self, text: str) -> None:
+        """Some more of the reply."""
+        self._fed = True
+        if self._splitter is not None:
+            self._show(self._splitter.feed(text))
+        if self._on_piece is not None:
+            self._on_piece(Taken(self._n, done=False, piece=text, again=self._again))
+            self._again = False
+
+    def again(self) -> None:
+        """The attempt failed: what was written of it is not the reply, which begins anew."""
+        if self._fed:
+            self._splitter = self._split() if self._split is not None else None
+            self._again, self._fed = True, False
+
+    def close(self) -> None:
+        """The reply is whole."""
+        if self._splitter is not None:
+            self._show(self._splitter.close())
+
+    def _show(self, pieces: Sequence[Piece]) -> None:
+        for piece in pieces:
+            if piece.kind != "observation":
+                self._say(ev.WRITTEN[piece.kind](self._step, piece.text))

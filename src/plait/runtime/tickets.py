@@ -13,29 +13,33 @@ from plait.runtime.past import PastEffect
 
 
 class Tickets:
-    """The open tickets of one run. `perform` performs a started effect, `number` gives it its number,
-    `pieces` brings the text of watched replies."""
+    """The open tickets of one run. `perform` performs a started effect, `number` gives it its number."""
 
     def __init__(
-        self,
-        desk: Desk,
-        perform: Callable[[int, Effect], Awaitable[Any]],
-        number: Callable[[], int],
-        pieces: asyncio.Queue[tuple[int, str]],
+        self, desk: Desk, perform: Callable[[int, Effect], Awaitable[Any]], number: Callable[[], int]
     ) -> None:
         self.desk = desk
         self._perform = perform
         self._number = number
-        self._pieces = pieces
         self._open: dict[int, asyncio.Future[Any]] = {}
+        self._ready: list[Taken] = []
+        """Pieces and finished tickets, in the order they came, until somebody takes them."""
+        self._news = asyncio.Event()
 
-    def start(self, effect: Start, past: PastEffect, n: int) -> tuple[int, ...]:
+    async def start(self, effect: Start, past: PastEffect, n: int) -> tuple[int, ...]:
         tickets = tuple(self._number() for _ in effect.effects)
         if past.started is None:
             self.desk.log.buffer((StartRecord(n, tickets), None))
         for ticket, started in zip(tickets, effect.effects, strict=True):
-            self._open[ticket] = asyncio.ensure_future(self._perform(ticket, started))
+            self._open[ticket] = task = asyncio.ensure_future(self._perform(ticket, started))
+            task.add_done_callback(lambda _, ticket=ticket: self._came(Taken(ticket)))
+        # They begin here and now, in order: what they count is then the same each time the run is walked.
+        await asyncio.sleep(0)
         return tickets
+
+    def piece(self, piece: Taken) -> None:
+        """Some more text of a watched reply."""
+        self._came(piece)
 
     async def take(self, n: int, effect: Take, past: PastEffect) -> Taken:
         if past.took is not None:
@@ -47,26 +51,22 @@ class Tickets:
         if not waiting_for:
             raise RuntimeError("take: none of the tickets is open")
         while True:
-            while not self._pieces.empty():
-                ticket, text = self._pieces.get_nowait()
-                if ticket in waiting_for:
-                    taken = Taken(ticket, done=False, piece=text)
-                    self.desk.log.buffer((TookRecord(n, taken), None))
-                    return taken
-            done = next((t for t in sorted(waiting_for) if self._open[t].done()), None)
-            if done is not None:
-                self.desk.log.buffer((TookRecord(n, Taken(done)), None))
-                return await self._finish(done)
-            piece = asyncio.ensure_future(self._pieces.get())
-            await asyncio.wait([piece, *(self._open[t] for t in waiting_for)], return_when=asyncio.FIRST_COMPLETED)
-            if piece.done():
-                self._pieces.put_nowait(piece.result())
-            else:
-                piece.cancel()
+            came = next((each for each in self._ready if each.ticket in waiting_for), None)
+            if came is not None:
+                self._ready.remove(came)
+                self.desk.log.buffer((TookRecord(n, came), None))
+                return await self._finish(came.ticket) if came.done else came
+            self._news.clear()
+            await self._news.wait()
+
+    def _came(self, taken: Taken) -> None:
+        self._ready.append(taken)
+        self._news.set()
 
     async def _finish(self, ticket: int) -> Taken:
-        result = await self._open[ticket]
-        del self._open[ticket]
+        task = self._open.pop(ticket)
+        result = await task
+        self._ready = [each for each in self._ready if each.ticket != ticket]
         if isinstance(result, Reply):
             return Taken(ticket, reply=result)
         return Taken(ticket, observations=cast(tuple[Observation, ...], result))

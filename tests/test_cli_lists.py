@@ -1,0 +1,85 @@
+"""The commands that tell what there is: prompts, tools, strategies, models; and the page made from their help."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli_support import Shell, final
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def plait(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def test_every_prompt_is_shown_as_its_file_is(plait: Shell) -> None:
+    names = plait("prompts", "list").out.split()
+    shipped = sorted(f"{path.parent.name}/{path.stem}" for path in (ROOT / "src/plait/prompts").glob("*/*.j2"))
+    assert sorted(names) == shipped
+    for name in names:
+        assert plait("prompts", "show", name).out == (ROOT / f"src/plait/prompts/{name}.j2").read_text()
+    assert plait("prompts", "show", "react").out.count("--- react/") == sum(n.startswith("react/") for n in names)
+    assert plait("prompts", "show", "reakt").code == 2
+    assert plait("prompts", "show", "react/absent").code == 2
+
+
+def test_copied_prompts_are_used_and_never_written_over(plait: Shell) -> None:
+    assert plait("prompts", "copy", "react", "mine").code == 0
+    question = plait.folder / "mine" / "react" / "question.j2"
+    question.write_text("Mine: {{ question }}")
+    again = plait("prompts", "copy", "react", "mine")
+    assert again.code == 2 and "--force" in again.err
+    assert question.read_text() == "Mine: {{ question }}"
+    plait("run", "why?", "--model", plait.script([final("ok")]), "--prompts", "mine")
+    assert "Mine: why?" in plait("show", "last", "--wire").out
+    assert plait("prompts", "copy", "react", "mine", "--force").code == 0
+    assert question.read_text() == (ROOT / "src/plait/prompts/react/question.j2").read_text()
+
+
+def test_a_prompt_that_is_no_template_crashes_with_its_line(plait: Shell) -> None:
+    plait("prompts", "copy", "react", "mine")
+    (plait.folder / "mine" / "react" / "question.j2").write_text("fine\n{{ question ")
+    done = plait("run", "q", "--model", plait.script([final("ok")]), "--prompts", "mine")
+    assert done.code == 1
+    assert "react/question" in done.err and "line 2" in done.err
+
+
+def test_tools_list_names_the_toolkits_and_tells_of_each_tool(plait: Shell) -> None:
+    assert [line.split()[0] for line in plait("tools", "list").out.splitlines()] == ["calculator", "lookup"]
+    told = plait("tools", "list", "calculator", "tools.py").out
+    assert told.startswith('calculator {"expression": string}  [read_only')
+    assert 'send {"text": string}\n  Sends a text.' in told
+    found = json.loads(plait("tools", "list", "tools.py", "--json").out)
+    assert [each["name"] for each in found] == ["send", "hang", "stubborn", "hostile", "long"]
+    assert plait("tools", "list", "calculater").code == 2
+
+
+def test_strategies_list_tells_options_defaults_and_phases(plait: Shell) -> None:
+    told = plait("strategies", "list").out
+    assert "--set transcript=chat  (chat | user | completion)" in told
+    assert "phases: act" in told
+    found = {each["name"]: each for each in json.loads(plait("strategies", "list", "--json").out)}
+    assert {"react", "json"} <= set(found)
+    assert found["react"]["options"]["misses"] == ["int", 3]
+
+
+def test_models_list_tells_what_is_there(plait: Shell) -> None:
+    told = plait("models", "list", env={"PLAIT_CACHE": str(plait.folder / "cache")}).out
+    assert "local:qwen2.5-coder-1.5b" in told and "openai" in told
+    found = json.loads(plait("models", "list", "--json", env={"PLAIT_CACHE": str(plait.folder)}).out)
+    assert [each["cached"] for each in found] == [False] * len(found)
+    wrong = plait("models", "pull", "qwen2.5-coder-15b")
+    assert wrong.code == 2 and "qwen2.5-coder-1.5b" in wrong.err
+
+
+def test_the_reference_page_is_what_the_program_says_now(tmp_path: Path) -> None:
+    page = tmp_path / "reference.md"
+    subprocess.run([sys.executable, ROOT / "docs/generate_reference.py", page], check=True)
+    assert page.read_text() == (ROOT / "docs/reference-cli.md").read_text(), "run: make docs"
