@@ -309,7 +309,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             os.environ["PLAIT_JOURNAL"] = str(Path(folder) / "journal.db")
             found: dict[tuple[int, int], str] = {}
-            run_page(path, Path(folder) / "page" if (Path(folder) / "page").mkdir() is None else Path(folder), found)
+            place = Path(folder) / "page"
+            place.mkdir()
+            run_page(path, place, found)
             path.write_text(rewritten(path.read_text(encoding="utf-8"), found), encoding="utf-8")
 
 

@@ -20,6 +20,9 @@ number ::= "-"? ( "0" | [1-9] [0-9]* ) ( "." [0-9]+ )? ( [eE] [-+]? [0-9]+ )?
 LINE_RULE = r"line ::= [^ \t\r\n] [^\r\n]*"
 """A line of text that is not blank."""
 
+THOUGHT_RULE = r"thought ::= [^ \t\r\n] [^\r\n]{0,400}"
+"""A thought: one line, at most 401 characters, for a small model that may write anything may go on for ever."""
+
 TEXT_RULE = r"text ::= line ( newline+ line )*" + "\n" + r"newline ::= [\n]"
 """One or several lines; the last one is not blank."""
 

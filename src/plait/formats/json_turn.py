@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from msgspec import Struct
 
 from plait.core import Call, Splitter, ToolSpec
 from plait.formats import scan
@@ -31,8 +32,7 @@ _INPUT_KEYS = ("tool_input", "action_input", "input", "arguments", "args", "para
 SHAPE = 'Reply with exactly one JSON object: {"thought": "<text>", "tool": "<name>", "tool_input": <any JSON value>}.'
 
 
-@dataclass(frozen=True)
-class JsonTurn:
+class JsonTurn(Struct, frozen=True):
     """JSON turns with exactly the keys thought, tool and tool_input.
 
     `lenient` takes fences, prose around, JSON in need of repair, a list around the object, other usual

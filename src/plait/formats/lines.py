@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from msgspec import Struct
 
 from plait.core import Splitter, ToolSpec
 from plait.formats import gbnf, scan
@@ -31,8 +32,7 @@ SHAPE = (
 _DIALECT = Dialect("lines", SHAPE)
 
 
-@dataclass(frozen=True)
-class Lines:
+class Lines(Struct, frozen=True):
     """Text ReAct whose action is two labelled lines: the tool's name and its input.
 
     Input that is a JSON object or list is read as that value, a JSON string as its text; numbers, `true`
@@ -87,8 +87,8 @@ class Lines:
 
     def grammar(self, tools: Sequence[ToolSpec], n: int, *, opened: bool = False) -> str | None:
         """GBNF of a turn, thought and input on a line each. `opened`: the prompt ends in `Thought:`."""
-        thought = '" " line "\\n"' if opened else '( "Thought: " line "\\n" )?'
-        rules = [f"root ::= {thought} act", gbnf.LINE_RULE, gbnf.TEXT_RULE]
+        thought = '" " thought "\\n"' if opened else '( "Thought: " thought "\\n" )?'
+        rules = [f"root ::= {thought} act", gbnf.THOUGHT_RULE, gbnf.LINE_RULE, gbnf.TEXT_RULE]
         if tools:
             rules[1:1] = [
                 'act ::= "Action: " name ( "\\nAction Input: " line )? | "Final Answer: " text',

@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from plait.core import Splitter, ToolSpec
 from plait.formats import gbnf, scan
@@ -29,8 +30,7 @@ from plait.formats.turns import Dialect, finish_answer, read_turn
 _LINE_CALL = re.compile(r"^([ \t>*`-]{0,12}[A-Za-z]\w{0,63})\[", re.M | re.A)
 
 
-@dataclass(frozen=True)
-class Numbered:
+class Numbered(Struct, frozen=True):
     """Text ReAct with numbered turns; an action is `Name[input]`, and `Finish[answer]` ends the run.
 
     Names are matched to the given tools whatever their case, and `Finish` in any case. Input follows the
@@ -100,15 +100,15 @@ class Numbered:
         return f"{listed}\n{last}" if listed else last
 
     def grammar(self, tools: Sequence[ToolSpec], n: int, *, opened: bool = False) -> str | None:
-        """GBNF of a turn with a one-line thought. `opened`: the prompt already ends in `Thought n:`."""
-        thought = '" " line "\\n"' if opened else f'( "Thought {n}: " line "\\n" )?'
+        """GBNF of a turn with a thought of one line. `opened`: the prompt already ends in `Thought n:`."""
+        thought = '" " thought "\\n"' if opened else f'( "Thought {n}: " thought "\\n" )?'
         names = gbnf.one_of([*(tool.name for tool in tools), "Finish"])
         return "\n".join(
             [
                 f'root ::= {thought} "Action {n}: " name "[" inside* "]"',
                 f"name ::= {names}",
                 r'inside ::= [^\[\]\r\n] | "[" inside* "]"',
-                gbnf.LINE_RULE,
+                gbnf.THOUGHT_RULE,
             ]
         )
 

@@ -7,6 +7,7 @@ import random as _random
 import socket
 import sys
 import time
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +19,11 @@ _given: dict[str, set[str]] = {}
 
 def owner_of_this_process() -> str:
     """`host:pid:start`. The start tells a process from a later one that was given the same number."""
-    pid = os.getpid()
+    return _owner(os.getpid())
+
+
+@lru_cache(maxsize=4)  # by process number: a forked child is another owner
+def _owner(pid: int) -> str:
     return f"{socket.gethostname()}:{pid}:{_start_of(pid) or 0}"
 
 

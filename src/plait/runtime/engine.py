@@ -18,6 +18,7 @@ import msgspec
 
 from plait.core import (
     Act,
+    Answered,
     Ask,
     Cancelled,
     Crashed,
@@ -138,11 +139,11 @@ class Engine:
 
     def _settled(self, outcome: Outcome) -> Outcome:
         """A loop that answered only because a limit was near has been stopped, with that answer."""
-        if not isinstance(outcome, get_args(Outcome)):
+        if type(outcome) not in get_args(Outcome):
             raise TypeError(f"it returned {type(outcome).__name__}, which is no outcome")
         msgspec.to_builtins(outcome)  # an answer that JSON can't hold is an error of the loop, said here
         near = self.desk.meter.near
-        if near is not None and outcome.status == "answered":
+        if near is not None and isinstance(outcome, Answered):
             return Stopped(near.limit, sentence(near.detail), outcome.answer)
         return outcome
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, cast
 
 from plait.core import Effect, Observation, Reply, Start, Take, Taken
@@ -32,7 +33,7 @@ class Tickets:
             self.desk.log.buffer((StartRecord(n, tickets), None))
         for ticket, started in zip(tickets, effect.effects, strict=True):
             self._open[ticket] = task = asyncio.ensure_future(self._perform(ticket, started))
-            task.add_done_callback(lambda _, ticket=ticket: self._came(Taken(ticket)))
+            task.add_done_callback(partial(self._done, ticket))
         # They begin here and now, in order: what they count is then the same each time the run is walked.
         await asyncio.sleep(0)
         return tickets
@@ -58,6 +59,9 @@ class Tickets:
                 return await self._finish(came.ticket) if came.done else came
             self._news.clear()
             await self._news.wait()
+
+    def _done(self, ticket: int, _: asyncio.Future[Any]) -> None:
+        self._came(Taken(ticket))
 
     def _came(self, taken: Taken) -> None:
         self._ready.append(taken)

@@ -30,7 +30,7 @@ from plait.strategies.scratchpad import Scratchpad
 from plait.strategies.transcripts import Transcript, TranscriptKind, with_repair
 from plait.strategies.turns import Bad, fitting, read_turn
 
-Dialect = Literal["blob", "lines", "numbered"]
+Dialect = Literal["blob", "lines", "numbered", "original"]
 
 LABELS = ("Thought", "Action", "Final Answer")
 
@@ -39,7 +39,8 @@ LABELS = ("Thought", "Action", "Final Answer")
 class React:
     """Text ReAct.
 
-    `dialect`: the action as a JSON blob, as plain lines, or numbered as in the paper. `transcript`: the log as
+    `dialect`: the action as a JSON blob, as plain lines, or numbered as in the paper ("original" is numbered, too,
+    and read to the letter as the paper's environments did). `transcript`: the log as
     chat messages, inside one user message, or as one raw completion. `constrain`: hand the endpoint the grammar
     of a turn. `misses`: unreadable replies in a row before the run fails. `max_tokens`: of one reply.
     """
@@ -80,7 +81,8 @@ class React:
     def _turn(self, kit: Kit, page: Transcript, log: Scratchpad, chars: int) -> Generator[Effect, Any, Turn | Outcome]:
         def ask(bad: Bad | None) -> Generator[Effect, Any, Reply]:
             request = kit.prompt("repair", complaint=bad[1], **self._words(kit)) if bad else ""
-            grammar = self._format.grammar(kit.tools, log.next) if self.constrain else None
+            opened = self.transcript != "chat" and not bad
+            grammar = self._format.grammar(kit.tools, log.next, opened=opened) if self.constrain else None
             return self._think(page, log, chars, bad[0] if bad else "", request, grammar=grammar)
 
         def read(text: str) -> Turn:
@@ -92,8 +94,7 @@ class React:
         self, page: Transcript, log: Scratchpad, chars: int, bad: str, request: str, **options: Any
     ) -> Generator[Effect, Any, Reply]:
         """One model call over the log; a bad reply and a request about it may follow the log."""
-        opening = "" if self.constrain else self._opening(log)
-        shape = page.think("act", log, chars, opening, with_repair(bad, request) if request else ())
+        shape = page.think("act", log, chars, self._opening(log), with_repair(bad, request) if request else ())
         return think(
             "act",
             shape.messages,
@@ -106,14 +107,18 @@ class React:
 
     def _words(self, kit: Kit) -> dict[str, Any]:
         names = ", ".join(tool.name for tool in kit.tools)
-        return {"described": self._format.describe(kit.tools), "names": names, "dialect": self.dialect}
+        return {"described": self._format.describe(kit.tools), "names": names, "dialect": self._numbered or self.dialect}
+
+    @property
+    def _numbered(self) -> str:
+        return "numbered" if self.dialect in ("numbered", "original") else ""
 
     def _opening(self, log: Scratchpad) -> str:
-        return f"Thought {log.next}:" if self.dialect == "numbered" else "Thought:"
+        return f"Thought {log.next}:" if self._numbered else "Thought:"
 
     def _opened(self, text: str, log: Scratchpad) -> str:
         """A reply with the opening that stood in the prompt, so that the log reads as if the model wrote it."""
-        if self.transcript == "chat" or self.constrain or text.lstrip().startswith(LABELS):
+        if self.transcript == "chat" or text.lstrip().startswith(LABELS):
             return text
         return f"{self._opening(log)} {text.lstrip()}"
 

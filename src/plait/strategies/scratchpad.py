@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from plait.core import Message, Observation, assistant, user
+from plait.core import Observation
 from plait.formats import Turn
 
 
@@ -27,15 +26,3 @@ class Scratchpad:
     def next(self) -> int:
         """The number of the turn that comes next, from 1."""
         return len(self.entries) + 1
-
-    def messages(self, show: Callable[[str, int], str]) -> tuple[Message, ...]:
-        """The log as chat: each turn an assistant's message, each observation a user's."""
-        return tuple(
-            message
-            for n, (turn, seen) in enumerate(self.entries, 1)
-            for message in (assistant(turn), user(show(seen, n)))
-        )
-
-    def text(self, show: Callable[[str, int], str]) -> str:
-        """The log as one text, raw as it was written, each line of it ended."""
-        return "".join(f"{turn.rstrip()}\n{show(seen, n).rstrip()}\n" for n, (turn, seen) in enumerate(self.entries, 1))

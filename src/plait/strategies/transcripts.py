@@ -7,7 +7,6 @@ so that a server's prefix cache keeps its work.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 from plait.core import Kit, Message, Task, Think, assistant, system, user
@@ -32,15 +31,16 @@ class Transcript:
         self._head = (
             (system(self._rules), user(kit.prompt("question", question=task.question))) if kind == "chat" else ()
         )
-        self._show: dict[int, Callable[[str, int], str]] = {}
+        self._chat: dict[int, list[Message]] = {}
+        self._text: dict[int, list[str]] = {}
 
     def think(self, phase: str, log: Scratchpad, chars: int, opening: str, tail: tuple[Message, ...] = ()) -> Think:
         """The think effect over the log, its messages or its raw prompt set. `tail` is said after the log;
-        `opening` is where the model goes on, for the forms that end in the middle of a turn."""
-        show = self._show.setdefault(chars, _shown(self._format, chars))
+        `opening` is where the model goes on, for the forms that end in the middle of a turn. Observations are
+        shown with at most `chars` characters."""
         if self._kind == "chat":
-            return Think(phase, (*self._head, *log.messages(show), *tail))
-        values = {"question": self._question, "log": log.text(show), "opening": "" if tail else opening}
+            return Think(phase, (*self._head, *self._messages(log, chars), *tail))
+        values = {"question": self._question, "log": self._raw(log, chars), "opening": "" if tail else opening}
         if self._kind == "user":
             return Think(phase, (system(self._rules), user(self._kit.prompt("earlier", **values)), *tail))
         text = self._kit.prompt("completion", system=self._rules, **values)
@@ -48,19 +48,27 @@ class Transcript:
             text = "\n".join((text, *(message.content for message in tail), opening))
         return Think(phase, prompt=text)
 
+    # A log only grows, so what was made of its first entries is kept: a step costs no more than what it adds.
+
+    def _messages(self, log: Scratchpad, chars: int) -> list[Message]:
+        done = self._chat.setdefault(chars, [])
+        for i in range(len(done) // 2, len(log.entries)):
+            turn, seen = log.entries[i]
+            done += (assistant(turn), user(self._shown(seen, i + 1, chars)))
+        return done
+
+    def _raw(self, log: Scratchpad, chars: int) -> str:
+        done = self._text.setdefault(chars, [])
+        for i in range(len(done), len(log.entries)):
+            turn, seen = log.entries[i]
+            done.append(f"{turn.rstrip()}\n{self._shown(seen, i + 1, chars).rstrip()}\n")
+        return "".join(done)
+
+    def _shown(self, seen: str, n: int, chars: int) -> str:
+        """An observation as it stands in a prompt: shortened, escaped, labelled."""
+        return self._format.observation(self._format.escape(shorten(seen, chars)[0]), n)
+
 
 def with_repair(bad: str, request: str) -> tuple[Message, ...]:
     """A bad reply, if there is one, and what is asked of the model now."""
     return (assistant(bad), user(request)) if bad else (user(request),)
-
-
-def _shown(format: Format, chars: int) -> Callable[[str, int], str]:
-    """How an observation stands in a prompt: shortened to `chars`, escaped, labelled. Done once for each."""
-    done: dict[tuple[str, int], str] = {}
-
-    def show(text: str, n: int) -> str:
-        if (text, n) not in done:
-            done[text, n] = format.observation(format.escape(shorten(text, chars)[0]), n)
-        return done[text, n]
-
-    return show

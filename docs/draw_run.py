@@ -1,0 +1,77 @@
+"""Draws a recorded run as docs/images/run.svg, as a terminal shows it: `python docs/draw_run.py RUN [JOURNAL]`."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from plait.cli.draw import Braid
+from plait.cli.ending import summary
+from plait.journal.store import Journal
+from plait.runtime.retell import retell
+from plait.runtime.runs import finished
+from plait.strategies import make
+
+PLACE = Path(__file__).with_name("images") / "run.svg"
+WIDTH = 96
+
+# Rich's own frame without its web fonts: the picture needs nothing from the network.
+FRAME = """\
+<svg viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
+<style>
+.{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, monospace; font-size: {char_height}px;
+line-height: {line_height}px; font-variant-east-asian: full-width; }}
+{styles}
+</style>
+<defs><clipPath id="{unique_id}-clip-terminal">
+<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}" />
+</clipPath>
+{lines}
+</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
+{backgrounds}
+<g class="{unique_id}-matrix">
+{matrix}
+</g>
+</g>
+</svg>
+"""
+
+
+class Still(Braid):
+    """The drawing without what moves."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(io.StringIO())
+        self._console = console
+
+    def _spin(self, text: str) -> None:
+        """A picture has no spinner."""
+
+
+def draw(run: str, journal: str | None = None) -> str:
+    """The SVG of a finished run."""
+    kept = Journal.at(journal)
+    row = kept.run(run)
+    loop = make(row.head.strategy["name"], row.head.strategy["options"])
+    console = Console(record=True, file=io.StringIO(), width=WIDTH, highlight=False, emoji=False, markup=False)
+    tools = " ".join(f"--tools {word}" for word in dict.fromkeys(row.head.sources))
+    console.print(Text(f'$ plait run "{row.head.question}" \\\n    {tools}', style="bold"))
+    watch = Still(console)
+    for event in retell(kept.rows(row.head.run), loop):
+        watch(event)
+    watch.close()
+    done = finished(row, kept, loop)
+    console.print(Text(summary(done), style="green" if done.status == "answered" else "yellow"), soft_wrap=True)
+    console.print(Text(str(done.answer)))
+    return console.export_svg(title="plait", code_format=FRAME, unique_id="run")
+
+
+if __name__ == "__main__":
+    PLACE.parent.mkdir(exist_ok=True)
+    PLACE.write_text(draw(*sys.argv[1:3]), encoding="utf-8")
