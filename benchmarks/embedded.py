@@ -47,6 +47,7 @@ def main() -> None:
     parser.add_argument("--loops", default=",".join(LOOPS))
     parser.add_argument("--models", default="local,local:qwen2.5-coder-0.5b")
     parser.add_argument("--journal", default="benchmarks.db")
+    parser.add_argument("--prompts", help="a folder of prompts to try in place of ours")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     table = HERE / ("facts.json" if options.split == "report" else "tuning.json")
@@ -65,6 +66,7 @@ def main() -> None:
                 limits=plait.Limits(steps=8),
                 can_ask=False,
                 journal=options.journal,
+                prompts=options.prompts,
             )
             right: list[tuple[int, bool]] = []
             calls = tokens = 0

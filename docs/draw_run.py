@@ -25,6 +25,7 @@ FRAME = """\
 <style>
 .{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, monospace; font-size: {char_height}px;
 line-height: {line_height}px; font-variant-east-asian: full-width; }}
+.{unique_id}-title {{ font-family: ui-sans-serif, system-ui, sans-serif; font-size: 18px; font-weight: bold; }}
 {styles}
 </style>
 <defs><clipPath id="{unique_id}-clip-terminal">
@@ -67,7 +68,7 @@ def draw(run: str, journal: str | None = None) -> str:
         watch(event)
     watch.close()
     done = finished(row, kept, loop)
-    console.print(Text(summary(done), style="green" if done.status == "answered" else "yellow"), soft_wrap=True)
+    console.print(Text(summary(done), style="green" if done.status == "answered" else "yellow"))
     console.print(Text(str(done.answer)))
     return console.export_svg(title="plait", code_format=FRAME, unique_id="run")
 

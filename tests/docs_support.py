@@ -40,7 +40,7 @@ _ALIKE = (
     (re.compile(r"\b\d{8}-\d{6}-[a-z0-9]{6}\b"), "RUN"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[+-]\d\d:\d\d|Z)?"), "WHEN"),
     (re.compile(r"\b(?:\d+ min \d+ s|\d+(?:\.\d+)? m?s)\b"), "TIME"),
-    (re.compile(r'("seconds": ?)\d+(?:\.\d+)?(?:e-?\d+)?'), r"\1TIME"),
+    (re.compile(r'(["\']seconds["\']: ?)\d+(?:\.\d+)?(?:e-?\d+)?'), r"\1TIME"),
     (re.compile(r"\b127\.0\.0\.1:\d+"), "LOOPBACK"),
 )
 
@@ -90,7 +90,8 @@ class Page:
 def blocks_of(text: str) -> list[Block]:
     """The fenced blocks of a page, in order."""
     found: list[Block] = []
-    fence, begin, info, lines = "", 0, "", []
+    fence, begin, info = "", 0, ""
+    lines: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         match = _FENCE.match(line)
         if not fence and match:
@@ -185,9 +186,7 @@ def install(folder: Path) -> None:
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     info = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
-    )
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
     lines = []
     for group, points in project["entry-points"].items():
         lines += [f"[{group}]", *(f"{name} = {place}" for name, place in points.items()), ""]
@@ -200,7 +199,7 @@ def run_python(page: Page, block: Block) -> str:
     # Blank lines before it: a traceback then names the page's own line.
     source = "\n" * block.line + block.text
     with contextlib.redirect_stdout(out):
-        exec(compile(source, page.name, "exec"), page.names)
+        exec(compile(source, page.name, "exec", dont_inherit=True), page.names)
     return out.getvalue()
 
 
@@ -219,14 +218,15 @@ def run_page(path: Path, folder: Path, found: dict[tuple[int, int], str] | None 
     with _in(folder):
         for number, block in enumerate(blocks):
             if block.no_run:
-                assert re.fullmatch(r"no-run: .{5,}", block.info), f"{page.name}, line {block.line}: no-run needs a reason"
+                why = f"{page.name}, line {block.line}: no-run needs a reason"
+                assert re.fullmatch(r"no-run: .{5,}", block.info), why
                 continue
             if block.file:
                 place = folder / block.file
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_text(block.text)
                 if block.language == "python":
-                    compile(block.text, block.file, "exec")
+                    compile(block.text, block.file, "exec", dont_inherit=True)
                 continue
             if block.language == "python":
                 printed = run_python(page, block)

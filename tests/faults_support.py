@@ -1,4 +1,4 @@
-"""What the tests of faults share: an endpoint in this process whose behaviour a test says, and the record afterwards."""
+"""What the tests of faults share: an endpoint in this process that does what a test says, and the record afterwards."""
 
 from __future__ import annotations
 
@@ -113,7 +113,8 @@ def after(turns: int, fault: Handler, good: Handler | None = None) -> Handler:
 
 def plait_run(shell: Shell, at: Endpoint, *flags: str, **options: Any) -> Ended:
     """`plait run` against the endpoint, with the tools of the tests. No secret is ever said."""
-    done = shell("run", "Send one and two.", "--model", "openai:m", "--tools", "tools.py", *flags, env=at.env, **options)
+    words = ("run", "Send one and two.", "--model", "openai:m", "--tools", "tools.py", *flags)
+    done = shell(*words, env=at.env, **options)
     assert KEY not in done.err + done.out
     return done
 

@@ -1,4 +1,4 @@
-"""Whatever an endpoint does: a clear message, the right exit code, every attempt on record, and the run goes on later."""
+"""Whatever an endpoint does: a clear message, the right exit code, each attempt on record; and a way to go on."""
 
 from __future__ import annotations
 
@@ -69,23 +69,15 @@ async def half_a_stream(asked: Asked) -> None:
     asked.writer.transport.abort()
 
 
-async def nothing_said(asked: Asked) -> None:
-    await asked.answer(200, b"")
-
-
 FAULTS: list[tuple[str, Handler, int, str, tuple[str, ...]]] = [
     # name, what the endpoint does, attempts made of it, the error's kind, what the message says
     ("500", failing(500), 4, "ServerFailed", ("failed (500)", "the engine is on fire")),
-    ("503", failing(503, Retry_After="0"), 4, "ServerFailed", ("failed (503)",)),
     ("hangs up", hang_up, 4, "Unreachable", ("the connection broke", "OPENAI_BASE_URL")),
     ("garbage", garbage, 4, "BadResponse", ("It begins:",)),
     ("a web page", a_web_page, 4, "BadResponse", ("That is a web page; check the address",)),
     ("half a stream", half_a_stream, 4, "BadResponse", ("half a",)),
-    ("an empty body", nothing_said, 4, "BadResponse", ("Nothing came.",)),
-    ("401", failing(401, "Incorrect API key"), 1, "Refused", ("refused the key (401)", "OPENAI_API_KEY")),
     ("401 with the key", failing(401, f"Incorrect API key {KEY}"), 1, "Refused", ("[secret]",)),
     ("no credit", failing(402, "top up"), 1, "Refused", ("no credit left", "another model")),
-    ("no such model", failing(404, "model m does not exist"), 1, "BadRequest", ("Check the name 'm'",)),
     ("400", failing(400, "messages: too rude"), 1, "BadRequest", ("refused the request (400)", "too rude")),
     ("429 for an hour", failing(429, "slow down", Retry_After="3600"), 1, "RateLimited", ("(429)", "wait 3600 s")),
     ("429 for ever", failing(429, "slow down", Retry_After="0"), 4, "RateLimited", ("asks to slow down (429)",)),
@@ -164,7 +156,7 @@ def test_429_is_waited_for_as_long_as_it_asks_and_no_longer(shell: Shell) -> Non
     assert sent(shell) == ["one", "two"]
 
 
-@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize("times", [1, 3])
 def test_a_server_that_comes_back_in_time_costs_nothing_but_time(shell: Shell, times: int) -> None:
     failed = 0
 
@@ -194,7 +186,8 @@ def test_what_was_shown_of_half_a_stream_is_no_part_of_the_answer(shell: Shell) 
         nonlocal broken
         broken += 1
         if broken > 1:
-            return await serving([final("forty-two, and no more")])(asked)
+            await serving([final("forty-two, and no more")])(asked)
+            return
         await asked.begin()
         for part in ("Thought: I know the answer now.\n", "Final Answer: forty-two, ", "and"):
             await asked.piece(delta(part))
@@ -223,7 +216,8 @@ def test_events_of_a_repeated_reply_begin_anew_after_the_retry_is_noted(shell: S
         broken += 1
         await asked.begin()
         # Cut where a splitter holds text back: within the label.
-        for part in ("Thought: first I th", "ink.\nFinal Ans") if broken == 1 else ("Thought: again.\nFinal Answer: 7",):
+        parts = ["Thought: first I th", "ink.\nFinal Ans"] if broken == 1 else ["Thought: again.\nFinal Answer: 7"]
+        for part in parts:
             await asked.piece(delta(part))
             await asyncio.sleep(0.02)
         if broken == 1:
@@ -266,8 +260,9 @@ def narrow(room: int) -> Handler:
     async def handle(asked: Asked) -> None:
         length = sum(len(message["content"]) for message in asked.body["messages"])
         if length <= room:
-            return await serving([action("long"), final("it was long")])(asked)
-        said = f"This model's maximum context length is {room} tokens. However, your messages resulted in {length} tokens."
+            await serving([action("long"), final("it was long")])(asked)
+            return
+        said = f"This model's maximum context length is {room} tokens, but the messages resulted in {length} tokens."
         await asked.answer(400, {"error": {"message": said, "code": "context_length_exceeded"}})
 
     return handle

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -26,10 +27,7 @@ from plait.runtime.job import Approve, InDoubt, Job, Person
 from plait.runtime.limits import Limits
 from plait.runtime.run import Run
 from plait.runtime.runs import Replayed
-from plait.tools import Tool, Toolset, tools_from
-
-if TYPE_CHECKING:
-    from plait.config import Config
+from plait.tools import Tool, Toolset, anchored, tools_from
 
 
 @dataclass(frozen=True)
@@ -95,13 +93,14 @@ class Agent:
         """
         return await _whole(self._begin(question, emit, person))
 
-    async def stream(self, question: str, *, person: Person | None = None) -> AsyncIterator[Event]:
+    async def stream(self, question: str, *, person: Person | None = None) -> AsyncGenerator[Event, None]:
         """The run's events as they happen; the last is `Ended` and carries the `Run`.
 
         Leaving the iteration early cancels the run.
         """
-        async for event in _streamed(lambda emit: self._begin(question, emit, person)):
-            yield event
+        async with aclosing(_streamed(lambda emit: self._begin(question, emit, person))) as events:
+            async for event in events:
+                yield event
 
     def using(self, **changes: Any) -> Agent:
         """The same agent with some fields changed."""
@@ -129,7 +128,7 @@ class Agent:
         """The same, awaited. `force` takes over a run that another machine began."""
         journal = self._journal_needed()
         row = journal.run(run)
-        if row.status in ("answered", "failed"):
+        if row.status in ("answered", "failed", "stopped"):
             return runs.finished(row, journal, self._loop)
         job = self._job(row.head.question, person, recorded=row.head)
         return await _whole(runs.go_on(job, row.head, journal, answer=answer, emit=emit, force=force))
@@ -160,7 +159,7 @@ class Agent:
         return await _whole(runs.fork(job, head, journal.rows(row.head.run), at, journal, emit))
 
     @staticmethod
-    def recorded(head: RunHead, *, journal: str | Path | None, config: Config | None = None, **changes: Any) -> Agent:
+    def recorded(head: RunHead, *, journal: str | Path | None, **changes: Any) -> Agent:
         """The agent that made a recorded run, from what the record says of it.
 
         Raises `UsageError` when its loop or tools were given in Python and have no word to find them by.
@@ -256,7 +255,7 @@ class Agent:
             strategy={"name": self._loop.name, "options": strategies.options_of(self._loop)},
             models=job.phases.describe(),
             tools=self._tools_recorded,
-            sources=tuple(tool.source for tool in self._toolset),
+            sources=self._sources,
             settings=self._settings,
             plait=__version__,
         )
@@ -264,6 +263,10 @@ class Agent:
     @cached_property
     def _tools_recorded(self) -> tuple[dict[str, Any], ...]:
         return tuple(msgspec.to_builtins(spec) for spec in self._toolset.specs)
+
+    @cached_property
+    def _sources(self) -> tuple[str, ...]:
+        return tuple(anchored(tool.source) if tool.source else "" for tool in self._toolset)
 
     @cached_property
     def _settings(self) -> dict[str, Any]:
@@ -299,12 +302,12 @@ async def _whole(work: Awaitable[Run]) -> Run:
     """Await a run; when it was cancelled, and has put that on its record, let the cancellation go on."""
     run = await work
     task = asyncio.current_task()
-    if run.status == "cancelled" and task is not None and task.cancelling():
+    if run.status in ("cancelled", "crashed") and task is not None and task.cancelling():
         raise asyncio.CancelledError
     return run
 
 
-async def _streamed(begin: Callable[[Callable[[Event], None]], Awaitable[Run]]) -> AsyncIterator[Event]:
+async def _streamed(begin: Callable[[Callable[[Event], None]], Awaitable[Run]]) -> AsyncGenerator[Event, None]:
     queue: asyncio.Queue[Event | None] = asyncio.Queue()
     task = asyncio.ensure_future(begin(queue.put_nowait))
     task.add_done_callback(lambda _: queue.put_nowait(None))

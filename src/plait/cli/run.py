@@ -76,6 +76,7 @@ def perform(
     """Perform a run, watched, and leave with its code. `begin` is given who is told and who may be asked."""
     import shlex
 
+    from plait.cli.aside import stdout_aside
     from plait.cli.ending import tell
     from plait.cli.going import go
     from plait.cli.person import person_here
@@ -84,7 +85,8 @@ def perform(
     watch = watch_for(sys.stderr, quiet=quiet)
     person = person_here(watch.close, as_object=as_object)
     try:
-        done = go(lambda emit: begin(emit, person), watch)
+        with stdout_aside():
+            done = go(lambda emit: begin(emit, person), watch)
     finally:
         with contextlib.suppress(OSError):
             watch.close()

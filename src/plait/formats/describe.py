@@ -39,14 +39,26 @@ def arguments(tool: ToolSpec) -> dict[str, str]:
 
 
 def input_words(tool: ToolSpec) -> str:
-    """What the tool takes, for a prompt: `none`, `query (string)`, or JSON of names and types."""
+    """What the tool takes, for a prompt: `none`, `the city's name (string)`, or JSON of names and what they are.
+
+    A single argument is told in words and not by its name, which small models would write into the input.
+    """
     named = arguments(tool)
     if not named:
         return "none"
+    said = {name: _meaning(tool, name) for name in named}
     if len(named) == 1:
         ((name, kind),) = named.items()
-        return f"{name}, {kind.removesuffix(' (optional)')}" + (", optional" if "(optional)" in kind else "")
-    return "an object " + json.dumps(named, ensure_ascii=False)
+        optional = ", optional" if "(optional)" in kind else ""
+        return f"{said[name] or f'the {name}'} ({kind.removesuffix(' (optional)')}{optional})"
+    told = {name: f"{kind}: {said[name]}" if said[name] else kind for name, kind in named.items()}
+    return "an object " + json.dumps(told, ensure_ascii=False)
+
+
+def _meaning(tool: ToolSpec, name: str) -> str:
+    """A parameter's description on one line, to stand inside a sentence; "" where it has none."""
+    flat = " ".join(str(tool.parameters["properties"][name].get("description", "")).split()).rstrip(".")
+    return flat[:1].lower() + flat[1:] if flat[1:2].islower() else flat
 
 
 def sentence(text: str) -> str:

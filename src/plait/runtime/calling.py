@@ -52,7 +52,10 @@ async def make_call(tools: Toolset, call: Call, seconds: float) -> Observation:
 
 async def _within(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], limit: float) -> Any:
     if tool.inline:
-        return tool.function(*args, **kwargs)
+        try:
+            return tool.function(*args, **kwargs)
+        except TimeoutError as why:
+            raise _own(why) from why
     async with asyncio.timeout(limit) as clock:
         try:
             if tool.is_async:
@@ -62,8 +65,12 @@ async def _within(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], lim
         except TimeoutError as why:
             if clock.expired():
                 raise
-            # The tool's own TimeoutError is an error of the tool, not our time limit.
-            raise ToolError(f"TimeoutError: {why}" if str(why) else "TimeoutError") from why
+            raise _own(why) from why
+
+
+def _own(why: TimeoutError) -> ToolError:
+    """The tool's own TimeoutError is an error of the tool, not our time limit."""
+    return ToolError(f"TimeoutError: {why}" if str(why) else "TimeoutError")
 
 
 def _is_ours(why: BaseException) -> bool:
@@ -71,7 +78,6 @@ def _is_ours(why: BaseException) -> bool:
     if isinstance(why, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is None or task.cancelling() > 0
-    # Ctrl-C reaches the main thread alone: anywhere else it was the tool that raised this.
     return isinstance(why, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
@@ -119,24 +125,24 @@ async def _in_thread(function: Callable[[], Any]) -> Any:
     """
     loop = asyncio.get_running_loop()
     token = threading.Event()
-    future: asyncio.Future[Any] = loop.create_future()
+    future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
     context.run(set_token, token)
 
     def finish(result: Any, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        elif isinstance(error, StopIteration):
-            future.set_exception(RuntimeError(f"StopIteration: {error}"))
-        else:
-            future.set_exception(error)
+        # Not as the future's exception: a GeneratorExit would close every coroutine that waits here.
+        if not future.done():
+            future.set_result((result, error))
 
     def work() -> None:
-        result, error = None, None
+        result: Any = None
+        error: BaseException | None = None
         try:
             result = context.run(function)
+        except (KeyboardInterrupt, asyncio.CancelledError, StopIteration) as why:
+            # Ctrl-C and cancellation never reach this thread: it is the tool that says so, and it must not look
+            # as if somebody else did.
+            error = ToolError(": ".join((type(why).__name__, *map(str, why.args))))
         except BaseException as why:
             error = why
         if not loop.is_closed():
@@ -146,6 +152,9 @@ async def _in_thread(function: Callable[[], Any]) -> Any:
 
     threading.Thread(target=work, name="plait-tool", daemon=True).start()
     try:
-        return await future
+        result, error = await future
     finally:
         token.set()
+    if error is not None:
+        raise error
+    return result

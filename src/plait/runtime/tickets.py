@@ -16,9 +16,7 @@ from plait.runtime.past import PastEffect
 class Tickets:
     """The open tickets of one run. `perform` performs a started effect, `number` gives it its number."""
 
-    def __init__(
-        self, desk: Desk, perform: Callable[[int, Effect], Awaitable[Any]], number: Callable[[], int]
-    ) -> None:
+    def __init__(self, desk: Desk, perform: Callable[[int, Effect], Awaitable[Any]], number: Callable[[], int]) -> None:
         self.desk = desk
         self._perform = perform
         self._number = number

@@ -25,7 +25,7 @@ from plait.core import (
     act,
     think,
 )
-from plait.formats import Format, Turn, react_format
+from plait.formats import Format, Turn, Unreadable, react_format
 from plait.strategies.scratchpad import Scratchpad
 from plait.strategies.transcripts import Transcript, TranscriptKind, with_repair
 from plait.strategies.turns import Bad, fitting, read_turn
@@ -128,5 +128,13 @@ class React:
         """The call kept in reserve: the answer from what there is."""
         request = kit.prompt("conclude", reason=limit.detail)
         reply = yield from self._think(page, log, chars, "", request, prefill="Final Answer:")
-        answer = reply.text.rpartition("Final Answer:")[2].strip()
-        return Stopped(limit.limit, limit.detail, answer or None)
+        return Stopped(limit.limit, limit.detail, self._last_words(reply.text, kit, log))
+
+    def _last_words(self, text: str, kit: Kit, log: Scratchpad) -> Any:
+        """The answer in the concluding reply; None when the model acts once more instead of giving one."""
+        try:
+            turn = self._format.read(text, log.next, kit.tools)
+        except Unreadable:
+            # It goes on after the label that was opened for it: all of it is the answer.
+            return text.strip() or None
+        return turn.answer if turn.answered else None

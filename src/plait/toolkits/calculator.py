@@ -11,10 +11,10 @@ from plait.tools.tool import tool
     inline=True,
 )
 def calculator(expression: str) -> str:
-    """Computes an arithmetic expression, such as (3 + 4.5) * 2^10 / sqrt(16), 5! or round(20% of 50, 2).
+    """Computes an arithmetic expression of numbers, such as 7 * 8.5 or 20% of 50.
 
     Args:
-        expression: Numbers, operators + - * / // % ^, brackets and functions. No words, no variables.
+        expression: Numbers, operators + - * / // % ^, brackets and functions such as sqrt and round; no words.
     """
     from plait.toolkits.expression import compute
 

@@ -57,7 +57,7 @@ def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool
 
 
 def _over_table(table: Table, name: str, where: str) -> Tool:
-    description = f"Looks up an entry of {where} by its key."
+    description = f"Looks up one entry of {where} by its key, one key a call."
     keys = ", ".join(table.entries)
     if len(table.entries) <= FEW_KEYS and len(keys) <= FEW_CHARACTERS:
         description += f" Keys: {keys}."

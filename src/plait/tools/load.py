@@ -72,6 +72,19 @@ def tools_from(items: Iterable[Tool | Callable[..., Any] | str]) -> Toolset:
     return toolset
 
 
+def anchored(word: str) -> str:
+    """The word with the path in it made absolute: it names the same tools from any folder."""
+    prefix, _, rest = word.rpartition("=") if re.fullmatch(_RENAMED, word, re.DOTALL) else ("", "", word)
+    prefix += "=" if prefix else ""
+    rest = rest.strip()
+    if rest.endswith(".py"):
+        return prefix + os.path.abspath(rest)
+    name, _, argument = rest.partition(":")
+    if argument and os.path.exists(argument):
+        return f"{prefix}{name}:{os.path.abspath(argument)}"
+    return word
+
+
 def toolkit_names() -> tuple[str, ...]:
     """The words that toolkits go by: those that ship, then installed plug-ins."""
     return (*SHIPPED, *(name for name in _plugins() if name not in SHIPPED))

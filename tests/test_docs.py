@@ -1,0 +1,255 @@
+"""What the documentation says is so: its code and commands run, its links lead somewhere, its tables are whole."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import plait
+from docs_support import PAGES, ROOT, blocks_of, commands_of, fits, run_page
+from plait.cli.ending import CODES
+from plait.cli.run import run as run_command
+from plait.config import RunDefaults, load
+from plait.core import events
+from plait.models.base import ABILITIES
+from plait.models.config import Endpoint, ModelConfig
+from plait.models.embedded import ServerSettings
+from plait.models.presets import PRESETS
+from plait.runtime.limits import Limits
+from plait.runtime.run import Run
+
+DOCS = ROOT / "docs"
+SOURCE = ROOT / "src" / "plait"
+BY_HAND = [page for page in PAGES if page.name != "reference-cli.md"]
+EVERYWHERE = "\n".join(page.read_text(encoding="utf-8") for page in BY_HAND)
+MARKDOWN = sorted(
+    {
+        path
+        for folder in (ROOT, DOCS, ROOT / "examples", *(path.parent for path in SOURCE.rglob("*.py")))
+        for path in folder.glob("*.md")
+    }
+)
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+# --- what is shown is what happens
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_the_page_runs_and_prints_what_it_shows(page: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "page"
+    folder.mkdir()
+    ran = run_page(page, folder)
+    assert ran == sum(
+        len(commands_of(block)) if block.language == "console" else 1
+        for block in blocks_of(page.read_text(encoding="utf-8"))
+        if block.language in ("console", "python") and not block.no_run and not block.file
+    )
+
+
+def test_few_blocks_are_not_run() -> None:
+    shown = [block for page in PAGES for block in blocks_of(page.read_text(encoding="utf-8"))]
+    code = [block for block in shown if block.language in ("console", "python")]
+    assert len(code) > 60
+    assert sum(block.no_run for block in code) <= 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\nprint(1)\n```\n```text output\n2\n```\n",
+        "```python\nprint(1)\n```\n",
+        "```python\nx = 1\n```\n```text output\n1\n```\n",
+        "```python\nassert False\n```\n",
+        "```console\n$ plait --version\nplait 9.9.9\n```\n",
+        "```console\n$ plait --version\nplait ...\nanother line\n```\n",
+        "```console\n$ plait run\n```\n",
+        "```console\n$ plait absent | cat; exit 3\n```\n",
+        "```console no-run\n$ plait --version\n```\n",
+        "```console\nplait --version\n```\n",
+        "```python\nx = 1\n",
+    ],
+)
+def test_a_page_that_is_not_true_fails(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("docs_support.ROOT", tmp_path)
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "folder").mkdir()
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    with pytest.raises(AssertionError):
+        run_page(page, tmp_path / "folder")
+
+
+def test_a_true_page_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("docs_support.ROOT", tmp_path)
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "folder").mkdir()
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```python file=one.py\nx = 41\n```\n"
+        "```python\nimport one\nprint(one.x + 1)\n```\n````text output\n42\n````\n"
+        "```console\n$ plait --version\nplait ...\n$ false; echo $?\n1\n$ printf 'a\\nb\\nc'\na\n...\n"
+        "$ cat \\\n    one.py\nx = 41\n```\n```console no-run: needs a network\n$ false\n```\n"
+    )
+    assert run_page(page, tmp_path / "folder") == 5
+
+
+def test_wildcards_stand_for_what_they_say_and_no_more() -> None:
+    assert fits("run 20260101-000000-abcdef took 3.2 s", "run 20261121-044535-2h9f3h took 17 ms")
+    assert fits("a\n...\nz", "a\nz") and fits("a\n...\nz", "a\nb\nc\nz")
+    assert fits("a ... z", "a b z") and not fits("a ... z", "a b\nz")
+    assert not fits("a\nb", "a\nb\nc") and not fits("a\nb", "a")
+    assert not fits("3 steps", "4 steps") and not fits("a.c", "abc")
+
+
+# --- links
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    plain = re.sub(r"^(```+).*?^\1$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for link in re.findall(r"\]\(([^)\s]+)\)", plain):
+        if re.match(r"[a-z]+:", link):
+            continue
+        place, _, heading = link.partition("#")
+        target = (page.parent / place).resolve() if place else page
+        assert target.exists(), f"{page.name} links to {link}"
+        if heading:
+            heads = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.M)
+            assert heading in {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_the_index_links_every_page() -> None:
+    index = text_of("docs/README.md")
+    for page in DOCS.glob("*.md"):
+        assert page.name == "README.md" or f"({page.name})" in index, page.name
+
+
+# --- nothing is left out
+
+
+def test_every_public_name_stands_on_the_page_of_the_library() -> None:
+    page = text_of("docs/python.md")
+    for name in plait.__all__:
+        assert re.search(rf"`plait\.{re.escape(name)}\b", page), name
+    for name in (item.name for item in fields(plait.Agent)):
+        assert f"| `{name}` |" in page, name
+    for name in ("run", "arun", "stream", "using", "resume", "aresume", "replay", "fork", "afork", "recorded"):
+        assert hasattr(plait.Agent, name) and re.search(rf"`(?:await |Agent\.)?{name}\b", page), name
+    for name in (*Run.__struct_fields__, "status", "answer", "reason", "record", "events", "cost"):
+        if name not in ("rows", "loop"):
+            assert f"`{name}`" in page, name
+
+
+def test_every_event_stands_there_with_its_fields() -> None:
+    table = text_of("docs/python.md").partition("| event of `plait.core.events` |")[2]
+    for kind in events.Event.__args__:
+        row = next(line for line in table.splitlines() if line.startswith("|") and f"`{kind.__name__}`" in line)
+        for name in kind.__struct_fields__:
+            assert f"`{name}`" in row, f"{kind.__name__}.{name}"
+
+
+def test_every_limit_stands_with_its_default() -> None:
+    page = text_of("docs/limits.md")
+    defaults = Limits()
+    for name in Limits.__struct_fields__:
+        row = next(line for line in page.splitlines() if f"| `{name}` |" in line)
+        default = getattr(defaults, name)
+        assert row.endswith(f"| {'none' if default is None else format(default, 'g')} |"), row
+        signature = text_of("docs/python.md").partition("`plait.Limits(steps")[2]
+        shown = re.search(rf"\b{name}=([\w.]+)", f"steps{signature}")
+        assert shown and shown[1] == str(default), name
+
+
+def test_every_outcome_stands_with_its_exit_code() -> None:
+    page = text_of("docs/limits.md")
+    for status, code in CODES.items():
+        assert f"| {status} | {code} |" in page, status
+
+
+def test_every_option_of_plait_run_is_told_of_by_hand_and_in_the_reference() -> None:
+    reference = text_of("docs/reference-cli.md")
+    for option in run_command.params:
+        for word in option.opts:
+            if word.startswith("--"):
+                assert word in reference, word
+                assert re.search(rf"{word}\b", EVERYWHERE), f"{word} stands only in the reference"
+
+
+def test_every_command_is_told_of() -> None:
+    from plait.cli.group import COMMANDS
+
+    for command in COMMANDS:
+        assert f"plait {command}" in EVERYWHERE, command
+
+
+def test_every_provider_stands_in_the_table() -> None:
+    page = text_of("docs/models.md")
+    for name, preset in PRESETS.items():
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
+        for word in (preset.base_url, preset.base_env, *preset.keys):
+            assert f"`{word}`" in row, f"{name}: {word}"
+    for ability in ABILITIES:
+        assert f"`{ability}`" in page, ability
+
+
+def test_every_environment_variable_is_told_of() -> None:
+    page = text_of("docs/configuration.md")
+    used = {name for path in SOURCE.rglob("*.py") for name in re.findall(r"\bPLAIT_[A-Z_]+\b", path.read_text("utf-8"))}
+    assert {"PLAIT_JOURNAL", "PLAIT_MODEL"} <= used
+    for name in used:
+        assert f"`{name}`" in page, name
+
+
+def test_the_example_configuration_has_everything_and_is_taken() -> None:
+    place = ROOT / "examples" / "plait.toml"
+    config = load(place)
+    assert config.run.strategy == "react" and "house" in config.models.endpoints
+    text = place.read_text(encoding="utf-8")
+    said = tomllib.loads(text.replace("# prompts", "prompts").replace("# journal", "journal"))
+    assert set(said["run"]) == set(RunDefaults.__struct_fields__)
+    assert set(said) - {"run"} == set(ModelConfig.__struct_fields__)
+    assert set(said["endpoints"]["house"]) == set(Endpoint.__struct_fields__)
+    assert set(said["local"]) == set(ServerSettings.__struct_fields__)
+
+
+def test_the_readme_is_short_and_names_the_two_commands() -> None:
+    lines = text_of("README.md").splitlines()
+    assert len(lines) <= 210
+    assert "$ make run" in lines and "$ make test" in lines
+
+
+def test_the_picture_is_of_the_question_that_make_run_asks_and_needs_no_network() -> None:
+    picture = ElementTree.parse(DOCS / "images" / "run.svg")
+    drawn = " ".join("".join(picture.getroot().itertext()).replace("\xa0", " ").split())
+    question = re.search(r'plait run "([^"]+)"', text_of("Makefile"))
+    assert question and re.sub(r"\s", "", question[1]) in re.sub(r"\s", "", drawn)
+    assert "answered" in drawn
+    source = text_of("docs/images/run.svg").replace('xmlns="http://www.w3.org/2000/svg"', "")
+    assert not re.search(r"https?:|@import|@font-face|<image", source)
+    assert len(source) < 100_000
+
+
+# --- the folders of the source
+
+
+@pytest.mark.parametrize(
+    "folder", [*sorted(path.parent for path in SOURCE.rglob("__init__.py") if path.parent != SOURCE), ROOT / "examples"]
+)
+def test_each_folder_has_a_line_for_every_file(folder: Path) -> None:
+    page = folder / "README.md"
+    assert page.exists(), f"{folder.relative_to(ROOT)} has no README.md"
+    text = page.read_text(encoding="utf-8")
+    here = {path.name for path in folder.iterdir() if path.is_file()} - {"__init__.py", "README.md", "py.typed"}
+    for name in here:
+        assert f"`{name}`" in text, f"{folder.name}/README.md has no line for {name}"
+    for name in re.findall(r"`(\w+\.py)`", text):
+        assert (folder / name).exists(), f"{folder.name}/README.md tells of {name}, which is not there"
