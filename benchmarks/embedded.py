@@ -53,9 +53,7 @@ def main() -> None:
     table = HERE / ("facts.json" if options.split == "report" else "tuning.json")
     tasks = [json.loads(line) for line in (HERE / f"{options.split}.jsonl").read_text().splitlines()]
     print(f"{len(tasks)} tasks of the {options.split} split\n")
-    print(
-        "| model | loop | answered right | of 1 / 2 / 3 steps | calls a task | tokens a task | seconds a task |"
-    )
+    print("| model | loop | answered right | of 1 / 2 / 3 steps | calls a task | tokens a task | seconds a task |")
     print("|---|---|---|---|---|---|---|", flush=True)
     for model in options.models.split(","):
         for loop in options.loops.split(","):
@@ -78,13 +76,10 @@ def main() -> None:
                 calls += run.calls
                 tokens += run.usage.tokens
                 if options.verbose and not good:
-                    print(
-                        f"  wrong: {task['question']} -> {run.status} {run.answer!r} {run.reason} ({run.run})"
-                    )
+                    print(f"  wrong: {task['question']} -> {run.status} {run.answer!r} {run.reason} ({run.run})")
             seconds = time.perf_counter() - began
             by_steps = " / ".join(
-                f"{sum(g for s, g in right if s == k)} of {sum(1 for s, _ in right if s == k)}"
-                for k in (1, 2, 3)
+                f"{sum(g for s, g in right if s == k)} of {sum(1 for s, _ in right if s == k)}" for k in (1, 2, 3)
             )
             count = len(tasks)
             print(

@@ -28,9 +28,7 @@ def _bodies() -> list[tuple[bytes, bytes]]:
                 "id": "x",
                 "object": "chat.completion",
                 "model": "loopback",
-                "choices": [
-                    {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-                ],
+                "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
                 "usage": _USAGE,
             }
         ).encode()
@@ -63,8 +61,7 @@ class _Endpoint(asyncio.Protocol):
         else:
             kind, content = b"application/json", plain
         self.transport.write(  # type: ignore[attr-defined]
-            b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s"
-            % (kind, len(content), content)
+            b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s" % (kind, len(content), content)
         )
 
 

@@ -100,9 +100,7 @@ async def compare(address: str, stream: bool, at_once: int, runs: int, rounds: i
 
             await cpu(plainly, at_once * 4, at_once)
             await cpu(ours, at_once * 4, at_once)
-            pairs = [
-                (await cpu(ours, runs, at_once), await cpu(plainly, runs, at_once)) for _ in range(rounds)
-            ]
+            pairs = [(await cpu(ours, runs, at_once), await cpu(plainly, runs, at_once)) for _ in range(rounds)]
     ratio = statistics.median(a / b for a, b in pairs)
     ours_ms, bare_ms = (statistics.median(column) for column in zip(*pairs, strict=True))
     kind = "streamed" if stream else "not streamed"
@@ -163,10 +161,9 @@ def main() -> None:
     finally:
         process.terminate()
     pairs = [(long_run(200), long_run(100)) for _ in range(5)]
-    print(
-        f"200 steps against 100: {statistics.median(a / b for a, b in pairs):.2f} times the CPU "
-        f"({statistics.median(a for a, _ in pairs) * 1000:.0f} ms, {statistics.median(b for _, b in pairs) * 1000:.0f} ms)"
-    )
+    ratio = statistics.median(a / b for a, b in pairs)
+    longer, shorter = (statistics.median(column) * 1000 for column in zip(*pairs, strict=True))
+    print(f"200 steps against 100: {ratio:.2f} times the CPU ({longer:.0f} ms, {shorter:.0f} ms)")
 
 
 if __name__ == "__main__":

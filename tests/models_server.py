@@ -13,9 +13,7 @@ from plait.models.chat import ChatModel
 class Asked:
     """One request as the server got it, and the ways to answer it."""
 
-    def __init__(
-        self, method: str, path: str, headers: dict[str, str], raw: bytes, writer: asyncio.StreamWriter
-    ):
+    def __init__(self, method: str, path: str, headers: dict[str, str], raw: bytes, writer: asyncio.StreamWriter):
         self.method, self.path, self.headers, self.raw = method, path, headers, raw
         self.writer = writer
 
@@ -35,9 +33,7 @@ class Asked:
 
     async def begin(self, kind: str = "text/event-stream") -> None:
         """The head of a chunked answer."""
-        self.writer.write(
-            f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
-        )
+        self.writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
         await self.writer.drain()
 
     async def piece(self, raw: bytes) -> None:
@@ -73,9 +69,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def model(self, **options: Any) -> ChatModel:
-        return ChatModel(
-            **{"spec": "test:m", "name": "m", "endpoint": self.url, "key": "sk-secret", **options}
-        )
+        return ChatModel(**{"spec": "test:m", "name": "m", "endpoint": self.url, "key": "sk-secret", **options})
 
     async def __aenter__(self) -> Server:
         self._server = await asyncio.start_server(self._client, "127.0.0.1", 0)

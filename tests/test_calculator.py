@@ -281,9 +281,7 @@ def _joined(inner: st.SearchStrategy[tuple[str, str]]) -> st.SearchStrategy[tupl
         inner.map(lambda e: (f"({e[0]})", f"({e[1]})")),
         inner.map(lambda e: (f"-({e[0]})", f"-({e[1]})")),
         st.tuples(inner, st.integers(-4, 4)).map(lambda p: (f"({p[0][0]})^{p[1]}", f"({p[0][1]})**{p[1]}")),
-        st.tuples(inner, signs).map(
-            lambda p: (p[0][0].replace(*p[1]) if p[1][0] not in "*/" else p[0][0], p[0][1])
-        ),
+        st.tuples(inner, signs).map(lambda p: (p[0][0].replace(*p[1]) if p[1][0] not in "*/" else p[0][0], p[0][1])),
         st.tuples(inner, inner).map(lambda p: (f"({p[0][0]})({p[1][0]})", f"({p[0][1]})*({p[1][1]})")),
     )
 

@@ -81,7 +81,7 @@ def test_each_outcome_has_its_exit_code(
         assert (done.object["status"], list(done.object)) == (status, KEYS)
     else:
         assert done.out == {"answered": "yes\n", "stopped": "so far\n"}.get(status, "")
-    said = {"failed": "no data", "stopped": "limit of 1 steps", "waiting": "Which one?", "crashed": "says no"}
+    said = {"failed": "no data", "stopped": "limit of 1 step is", "waiting": "Which one?", "crashed": "says no"}
     assert said.get(status, "answered") in done.err
 
 
@@ -93,7 +93,7 @@ def test_each_outcome_has_its_exit_code(
         (["  \n"], "The question is empty."),
         (["q", "--strategy", "reakt"], "There is no loop 'reakt'. Did you mean react?"),
         (["q", "--set", "dialekt=lines"], "has no option 'dialekt'"),
-        (["q", "--set", "dialect=line"], "dialect (blob or lines or numbered)"),
+        (["q", "--set", "dialect=line"], "dialect (blob or lines or numbered or original)"),
         (["q", "--set", "misses=many"], "misses (int)"),
         (["q", "--set", "misses"], "K=V"),
         (["q", "--tools", "calculater"], "Did you mean calculator?"),

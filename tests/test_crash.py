@@ -89,9 +89,7 @@ def test_a_run_of_a_live_process_is_not_resumed(journal: Path) -> None:
 
     agent = plait.Agent(
         "react",
-        model=plait.Scripted(
-            ['Action:\n```json\n{"action": "slow", "action_input": "x"}\n```', "Final Answer: y"]
-        ),
+        model=plait.Scripted(['Action:\n```json\n{"action": "slow", "action_input": "x"}\n```', "Final Answer: y"]),
         tools=[slow],
         journal=journal,
     )

@@ -358,7 +358,7 @@ def test_what_no_writer_can_write_is_refused():
 
 def test_tools_are_described_with_what_goes_in():
     assert Lines().describe(TOOLS) == (
-        "search: Looks a page up. Input: query, string. Returns: its first lines.\n"
+        "search: Looks a page up. Input: the query (string). Returns: its first lines.\n"
         'weather: The weather. Input: an object {"city": "string", "days": "integer (optional)"}.\n'
         "today: The date. Input: none."
     )

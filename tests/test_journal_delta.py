@@ -15,9 +15,7 @@ from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import RunHead, Thinking
 from plait.journal.store import Journal
 
-pieces = st.sampled_from(
-    [b"", b"a", b"abc" * 20, b'{"role":"user"}' * 5, b"\x00\xff" * 30, bytes(range(256)) * 12]
-)
+pieces = st.sampled_from([b"", b"a", b"abc" * 20, b'{"role":"user"}' * 5, b"\x00\xff" * 30, bytes(range(256)) * 12])
 bodies = st.one_of(st.binary(max_size=200), st.lists(pieces, max_size=8).map(b"".join))
 
 
@@ -60,24 +58,18 @@ def chat(turns: list[tuple[str, str]]) -> bytes:
     messages = [{"role": "system", "content": "Work with the tools below. " * 40}]
     for thought, observation in turns:
         messages += [{"role": "assistant", "content": thought}, {"role": "user", "content": observation}]
-    return json.dumps(
-        {"model": "m", "messages": messages, "stop": ["Observation:"], "temperature": 0}
-    ).encode()
+    return json.dumps({"model": "m", "messages": messages, "stop": ["Observation:"], "temperature": 0}).encode()
 
 
 def one_string(turns: list[tuple[str, str]]) -> bytes:
     """A request whose one user message grows."""
     log = "".join(f"\nThought: {thought}\nObservation: {observation}" for thought, observation in turns)
     message = {"role": "user", "content": f"The question.\n{log}\nThought:"}
-    return json.dumps(
-        {"model": "m", "messages": [message], "stop": ["Observation:"], "temperature": 0}
-    ).encode()
+    return json.dumps({"model": "m", "messages": [message], "stop": ["Observation:"], "temperature": 0}).encode()
 
 
 @pytest.mark.parametrize("request_of", [chat, one_string])
-async def test_a_run_of_200_steps_takes_at_most_3_times_the_space_of_100(
-    request_of: object, tmp_path: Path
-) -> None:
+async def test_a_run_of_200_steps_takes_at_most_3_times_the_space_of_100(request_of: object, tmp_path: Path) -> None:
     sizes = {}
     for steps in (100, 200):
         source = random.Random(7)  # words that no compression sees through

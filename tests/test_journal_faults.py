@@ -97,9 +97,7 @@ async def test_a_journal_of_a_newer_version_is_not_touched(tmp_path: Path) -> No
     connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
     connection.close()
     before = (tmp_path / "j.db").read_bytes()
-    await all_fail(
-        tmp_path / "j.db", rf"newer Plait \(schema {schema.VERSION + 1}, this one knows 1\).*Upgrade"
-    )
+    await all_fail(tmp_path / "j.db", rf"newer Plait \(schema {schema.VERSION + 1}, this one knows 1\).*Upgrade")
     assert (tmp_path / "j.db").read_bytes() == before
 
 
@@ -164,20 +162,14 @@ async def test_a_read_only_file_or_folder_is_told_and_can_still_be_read(open_fol
     path.chmod(0o444)
     open_folder.chmod(0o777)
     wrote, read = as_nobody(path)
-    assert wrote.startswith(
-        f"write: The journal {path} can't be written: the file, or its folder, is read-only"
-    )
+    assert wrote.startswith(f"write: The journal {path} can't be written: the file, or its folder, is read-only")
     assert read == "read: ['run-000'] 20"
     for each in open_folder.glob("j.db-*"):
         each.unlink()
     path.chmod(0o666)
     open_folder.chmod(0o555)
     wrote, read = as_nobody(path)
-    assert (
-        wrote.startswith(f"write: The journal {path} can't be ")
-        and "folder" in wrote
-        and "--journal" in wrote
-    )
+    assert wrote.startswith(f"write: The journal {path} can't be ") and "folder" in wrote and "--journal" in wrote
     assert read == "read: ['run-000'] 20"
     assert len(list(open_folder.iterdir())) == 1
 
@@ -317,9 +309,7 @@ async def test_a_full_disk_is_told_at_the_append_and_can_be_gone_on_with(runs: i
         *(append(log, big if log is logs[0] else small) for log in logs), return_exceptions=True
     )
     assert (
-        isinstance(told[0], JournalError)
-        and "the disk is full" in str(told[0])
-        and "Free some space" in str(told[0])
+        isinstance(told[0], JournalError) and "the disk is full" in str(told[0]) and "Free some space" in str(told[0])
     )
     assert told[1:] == [None] * (runs - 1)  # what does fit is written, though it shared the commit
     assert [log.unsaved for log in logs] == [1] + [0] * (runs - 1)
@@ -335,9 +325,7 @@ async def append(log: RunLog, record: NoteRecord) -> None:
 async def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], capture_output=True
-    )
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], capture_output=True)
     if mounted.returncode:
         pytest.skip(f"no small disk to fill: {mounted.stderr.decode().strip()}")
     try:
@@ -430,9 +418,7 @@ async def test_a_page_overwritten_in_the_middle_gives_clear_errors_and_a_salvage
         assert bodies == sent[run.head.run][: len(bodies)]
 
 
-def test_salvage_says_what_is_wrong_with_how_it_is_called(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_salvage_says_what_is_wrong_with_how_it_is_called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert salvaging.main([]) == 2
     assert salvaging.main([str(tmp_path / "none.db"), str(tmp_path / "new.db")]) == 1
     assert "There is no file" in capsys.readouterr().err

@@ -45,9 +45,7 @@ asyncio.run(main())
 def test_4_processes_of_50_runs_lose_nothing_and_keep_each_run_in_order(tmp_path: Path) -> None:
     path = tmp_path / "new" / "j.db"  # all four find no file, and make it at once
     children = [
-        subprocess.Popen(
-            [sys.executable, "-c", FIFTY_RUNS, str(path), f"p{i}", str(at_once)], stderr=subprocess.PIPE
-        )
+        subprocess.Popen([sys.executable, "-c", FIFTY_RUNS, str(path), f"p{i}", str(at_once)], stderr=subprocess.PIPE)
         for i, at_once in enumerate((1, 1, 10, 50))
     ]
     for child in children:
@@ -55,9 +53,7 @@ def test_4_processes_of_50_runs_lose_nothing_and_keep_each_run_in_order(tmp_path
         assert child.returncode == 0, errors.decode()
     journal = Journal(path)
     runs = journal.runs(limit=1000)
-    assert sorted(run.head.question for run in runs) == sorted(
-        f"p{p} {i}" for p in range(4) for i in range(50)
-    )
+    assert sorted(run.head.question for run in runs) == sorted(f"p{p} {i}" for p in range(4) for i in range(50))
     for run in runs:
         rows = journal.rows(run.head.run)
         assert [row.seq for row in rows] == list(range(11))

@@ -36,9 +36,7 @@ ME = owner_of_this_process()
 
 
 def head(run: str = "", **more: Any) -> RunHead:
-    return RunHead(
-        run or new_run_id(), "How many?", {"name": "react", "options": {}}, {"": {"spec": "m"}}, **more
-    )
+    return RunHead(run or new_run_id(), "How many?", {"name": "react", "options": {}}, {"": {"spec": "m"}}, **more)
 
 
 def think(n: int, phase: str = "act") -> Thinking:
@@ -298,17 +296,10 @@ async def test_a_run_whose_process_was_killed_is_interrupted_and_can_be_claimed_
     done = subprocess.run([sys.executable, "-c", WRITES_AND_DIES, str(path), "die"], capture_output=True)
     assert done.returncode == -9, done.stderr.decode()
     journal = Journal(path)
-    assert (
-        [run.status for run in journal.runs()]
-        == ["interrupted"]
-        == [journal.runs(status="interrupted")[0].status]
-    )
+    assert [run.status for run in journal.runs()] == ["interrupted"] == [journal.runs(status="interrupted")[0].status]
     assert journal.runs(status="running") == []
     before = journal.rows("left")
-    assert (
-        len(before) == 120
-        and before[-2].body == b"act" + b"".join(b" turn %d" % k for k in range(29)) + b" end"
-    )
+    assert len(before) == 120 and before[-2].body == b"act" + b"".join(b" turn %d" % k for k in range(29)) + b" end"
     log = await journal.claim("left", ME)
     assert journal.run("left").status == "running"
     with pytest.raises(JournalError, match="still going on, in this very process"):
@@ -324,9 +315,7 @@ async def test_a_run_whose_process_was_killed_is_interrupted_and_can_be_claimed_
     log = await journal.claim("left", ME)  # one that waits can be gone on with
     assert journal.run("left").outcome is None
     del log
-    assert (
-        await journal.claim("left", ME)
-    ).run == "left"  # its log is gone: it was left behind in this process
+    assert (await journal.claim("left", ME)).run == "left"  # its log is gone: it was left behind in this process
 
 
 async def test_a_run_that_goes_on_elsewhere_is_not_claimed(tmp_path: Path) -> None:
@@ -396,16 +385,12 @@ SECRET = 'sk-"quoted"\\é-0123456789'
 async def test_a_secret_is_nowhere_in_the_files(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.db")
     secrets = (SECRET, "another-secret", "short")
-    asked = RunHead(
-        "r", f"Is {SECRET} good?", {"name": "react"}, {"": {"key": SECRET}}, settings={"k": [SECRET]}
-    )
+    asked = RunHead("r", f"Is {SECRET} good?", {"name": "react"}, {"": {"key": SECRET}}, settings={"k": [SECRET]})
     body = json.dumps({"messages": [{"content": f"use {SECRET} and short"}]}, ensure_ascii=False).encode()
     url = b"GET /?key=sk-%22quoted%22%5C%C3%A9-0123456789 " + SECRET.encode()
     log = await journal.begin(asked, ME, [(think(0), body)], secrets=secrets)
     nested = json.dumps({"arguments": json.dumps({"key": SECRET})}).encode()
-    await log.append(
-        (Got(0, 0, 200, 0.1, error=SECRET), url), (note(1, f"x{SECRET}y"), None), (think(2), nested)
-    )
+    await log.append((Got(0, 0, 200, 0.1, error=SECRET), url), (note(1, f"x{SECRET}y"), None), (think(2), nested))
     await log.append((ObservedRecord(3, 0, Observation(SECRET, value={SECRET: "another-secret"})), None))
     everything = b"".join(each.read_bytes() for each in tmp_path.iterdir())
     await log.end("answered", {"answer": SECRET}, {"x": SECRET})

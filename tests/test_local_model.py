@@ -103,9 +103,7 @@ async def test_a_prefilled_reply_is_gone_on_with_and_not_repeated(model: LocalMo
 
 
 async def test_a_raw_completion_goes_on_behind_the_prompt(model: LocalModel) -> None:
-    think = Think(
-        "act", prompt="Monday, Tuesday, Wednesday,", prefill=" Thursday,", stop=(" Sunday",), max_tokens=12
-    )
+    think = Think("act", prompt="Monday, Tuesday, Wednesday,", prefill=" Thursday,", stop=(" Sunday",), max_tokens=12)
     assert model.encode(think).path == "completions"
     text, finish = await ask(model, think)
     assert text == " Friday, Saturday," and finish == "stop"
@@ -304,12 +302,8 @@ def gone(pid: int) -> bool:
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks processes up in /proc")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_however_we_end_the_server_ends_too_and_nothing_is_printed(
-    smollm2: Path, how: signal.Signals
-) -> None:
-    asker = subprocess.Popen(
-        [sys.executable, "-c", ASKER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+def test_however_we_end_the_server_ends_too_and_nothing_is_printed(smollm2: Path, how: signal.Signals) -> None:
+    asker = subprocess.Popen([sys.executable, "-c", ASKER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert asker.stdout
     server = int(asker.stdout.readline())
     started = time.monotonic()
@@ -326,9 +320,7 @@ def test_ctrl_c_while_a_model_loads_ends_at_once(smollm2: Path) -> None:
         "asyncio.run(", "embedded.check_gguf = lambda path: __import__('time').sleep(60)\n    asyncio.run("
     )
     slow = slow.replace("said = []", "said = []; print('asking', flush=True)")
-    asker = subprocess.Popen(
-        [sys.executable, "-c", slow], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    asker = subprocess.Popen([sys.executable, "-c", slow], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert asker.stdout
     asker.stdout.readline()
     time.sleep(0.5)

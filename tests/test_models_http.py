@@ -422,9 +422,7 @@ async def test_a_refused_stop_is_named_and_the_model_without_it_still_stops():
 async def test_an_unknown_model_and_a_wrong_path():
     async def handler(asked: Asked):
         if len(server.asked) == 1:
-            await asked.answer(
-                404, {"error": {"message": "The model `m` does not exist", "code": "model_not_found"}}
-            )
+            await asked.answer(404, {"error": {"message": "The model `m` does not exist", "code": "model_not_found"}})
         else:
             await asked.answer(404, b"404 page not found", kind="text/plain")
 

@@ -51,11 +51,7 @@ def test_what_is_not_known_has_no_cost():
 def test_a_cost_is_the_exact_one_rounded_to_a_billionth(read, written, cached, price, out):
     rate = Rate("tokens", price / 1000, out / 1000, price / 10000)
     cached = min(cached, read)
-    exact = (
-        (read - cached) * Fraction(price, 1000)
-        + cached * Fraction(price, 10000)
-        + written * Fraction(out, 1000)
-    )
+    exact = (read - cached) * Fraction(price, 1000) + cached * Fraction(price, 10000) + written * Fraction(out, 1000)
     found = rate.cost(Usage(read, written, cached))
     assert abs(Fraction(round(found * 10**9), 10**9) - exact / 10**6) <= Fraction(1, 2 * 10**9)
 

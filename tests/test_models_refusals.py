@@ -131,10 +131,7 @@ def test_a_prefill_that_is_refused(said):
     found = meant(400, {"error": {"message": said}}, prefilled)
     assert (type(found), found.ability) == (Unsupported, "prefill")
     # The same words about a conversation without a prefill can't be helped by leaving it out.
-    assert (
-        type(meant(400, {"error": {"message": said}}, Think("act", (assistant("a"), user("q")))))
-        is BadRequest
-    )
+    assert type(meant(400, {"error": {"message": said}}, Think("act", (assistant("a"), user("q"))))) is BadRequest
 
 
 def test_a_grammar_that_the_endpoint_can_not_read():

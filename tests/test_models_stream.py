@@ -26,9 +26,7 @@ def cut(data, places):
 
 
 TEXT = st.text(st.sampled_from("Obs:\n <think>/T{é日😀"), max_size=40)
-STOPS = st.lists(
-    st.sampled_from(["\nObs", "Obs:", "bs", "<think>", "\n\n", "日", "s:\nO"]), max_size=3, unique=True
-)
+STOPS = st.lists(st.sampled_from(["\nObs", "Obs:", "bs", "<think>", "\n\n", "日", "s:\nO"]), max_size=3, unique=True)
 PREFILL = st.sampled_from(["", "T", "Thou:", "Obs: ", "<th", "é\n "])
 PLACES = st.lists(st.integers(0, 5000), max_size=60)
 
@@ -131,11 +129,7 @@ def test_reasoning_is_kept_apart(content):
     if content == "json":
         body = json.dumps(completion("<think>in</think> out", reasoning_content="field")).encode()
     else:
-        body = (
-            delta(reasoning_content="fi")
-            + delta(reasoning="eld")
-            + whole_stream("<thi", "nk>in</th", "ink> out")
-        )
+        body = delta(reasoning_content="fi") + delta(reasoning="eld") + whole_stream("<thi", "nk>in</th", "ink> out")
     reply = MODEL.decode(Response(200, body), Think("act", (user("q"),)))
     assert (reply.text, reply.reasoning) == ("out", "field\nin")
 

@@ -295,9 +295,7 @@ def test_only_the_first_choice_counts():
 
 
 def test_calls_that_are_all_numbered_0_stay_apart():
-    calls = [
-        {"index": 0, "id": f"c{i}", "function": {"name": "t", "arguments": f'{{"i": {i}}}'}} for i in range(2)
-    ]
+    calls = [{"index": 0, "id": f"c{i}", "function": {"name": "t", "arguments": f'{{"i": {i}}}'}} for i in range(2)]
     made = {"choices": [{"delta": {"tool_calls": calls}, "finish_reason": "tool_calls"}]}
     raw = b"data: " + json.dumps(made).encode() + b"\n\n"
     assert [c.input for c in model().decode(Response(200, raw), Think("act", ASK)).calls] == [

@@ -12,9 +12,7 @@ def test_every_hotpotqa_episode_gives_the_logged_scores() -> None:
     for episode in episodes:
         answer = str(play(episode, ("search", "lookup")).answer or "")
         em = normalized(answer) == normalized(episode.gold)
-        agree += (
-            em == bool(episode.logged["em"]) and abs(f1(answer, episode.gold) - episode.logged["f1"]) < 1e-9
-        )
+        agree += em == bool(episode.logged["em"]) and abs(f1(answer, episode.gold) - episode.logged["f1"]) < 1e-9
     assert (agree, len(episodes)) == (1464, 1464)
 
 

@@ -109,6 +109,38 @@ def test_processes_share_one_journal(journal: Path) -> None:
         assert row.outcome is not None and row.outcome["answer"] == word
 
 
+async def test_a_process_that_comes_and_goes_loses_no_record_of_threads_that_go_on(journal: Path) -> None:
+    """Closing any handle of a file drops all locks its process has on it: a thread must not do that to another."""
+    come_and_go = textwrap.dedent(
+        f"""
+        import plait
+        agent = plait.Agent("react", model=plait.Scripted(["Final Answer: gone"]), journal={str(journal)!r})
+        print(agent.run("q").answer)
+        """
+    )
+
+    @plait.tool
+    async def visit(text: str) -> str:
+        """Lets another thread, and then another process, use the journal."""
+        agent = plait.Agent("react", model=Parrot(), tools=[echo], journal=journal)
+        await asyncio.to_thread(lambda: asyncio.run(agent.arun("Say hello")))
+        done = await asyncio.to_thread(
+            subprocess.run, [sys.executable, "-c", come_and_go], capture_output=True, text=True
+        )
+        return str(done.stdout + done.stderr)
+
+    agent = plait.Agent(
+        "react", model=plait.Scripted([action("visit", "x"), "Final Answer: back"]), tools=[visit], journal=journal
+    )
+    run = await agent.arun("q")
+    assert run.answer == "back"
+    assert "gone" in next(row.record.observation.text for row in run.record if hasattr(row.record, "observation"))
+    # Read by a process of its own, which has nothing but the files.
+    code = f"from plait.journal.store import Journal; print(*(row.status for row in Journal({str(journal)!r}).runs()))"
+    seen = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert seen.stdout.split() == ["answered"] * 3, seen.stderr
+
+
 def test_a_forked_process_runs_agents_of_its_own(journal: Path) -> None:
     agent = plait.Agent("react", model=Parrot(), tools=[echo], journal=journal)
     assert agent.run("Say parent").answer == "parent"

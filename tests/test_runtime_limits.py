@@ -118,3 +118,23 @@ def test_a_poll_whose_result_changes_is_no_loop() -> None:
 def test_a_first_call_at_the_limit_still_answers() -> None:
     run = agent(plait.Limits(calls=1)).run("What is it?")
     assert run.status == "stopped" and run.calls == 1
+
+
+def test_an_action_in_the_reserve_call_is_no_answer() -> None:
+    run = agent(plait.Limits(steps=2), endless(conclusion=action("once more"))).run("What is it?")
+    assert (run.status, run.answer) == ("stopped", None)
+
+
+def test_the_time_a_person_takes_is_not_the_runs() -> None:
+    import asyncio
+    import json
+
+    async def person(waiting: object) -> str:
+        await asyncio.sleep(0.6)
+        return "Lyon"
+
+    turns = [("ask_user", "Which city?"), ("final_answer", "ok")]
+    replies = [json.dumps({"thought": "on", "tool": tool, "tool_input": given}) for tool, given in turns]
+    asking = plait.Agent("json", model=plait.Scripted(replies), limits=plait.Limits(seconds=0.5), journal=False)
+    run = asking.run("Plan", person=person)
+    assert run.status == "answered" and run.seconds < 0.5

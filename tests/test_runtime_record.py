@@ -27,9 +27,7 @@ def _no_calls() -> None:
 
 
 def action(value: str) -> str:
-    return (
-        f'Thought: look for {value}.\nAction:\n```json\n{{"action": "look", "action_input": "{value}"}}\n```'
-    )
+    return f'Thought: look for {value}.\nAction:\n```json\n{{"action": "look", "action_input": "{value}"}}\n```'
 
 
 REPLIES = [
@@ -41,9 +39,7 @@ REPLIES = [
 ]
 
 
-def agent(
-    journal: Path, replies: list[str] = REPLIES, strategy: Any = "react", **options: Any
-) -> plait.Agent:
+def agent(journal: Path, replies: list[str] = REPLIES, strategy: Any = "react", **options: Any) -> plait.Agent:
     return plait.Agent(strategy, model=plait.Scripted(replies), tools=[look], journal=journal, **options)
 
 
@@ -76,9 +72,7 @@ def test_replay_stops_at_the_first_difference_and_shows_it(journal: Path, tmp_pa
     with pytest.raises(plait.ReplayDiffers) as difference:
         agent(journal, prompts=tmp_path / "prompts").replay(run.run)
     assert difference.value.at == 1
-    assert "Please: What is abc?" in str(difference.value) and "Question: What is abc?" in str(
-        difference.value
-    )
+    assert "Please: What is abc?" in str(difference.value) and "Question: What is abc?" in str(difference.value)
 
 
 def test_a_fork_shares_the_first_steps_and_performs_the_rest_with_another_model(journal: Path) -> None:

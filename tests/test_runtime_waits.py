@@ -48,9 +48,7 @@ def test_ask_user_suspends_the_run_until_someone_answers(journal: Path) -> None:
     assert again.status == "waiting"
     done = asking(journal).resume(run.run, "Lyon")
     assert (done.status, done.answer) == ("answered", ["Lyon"])
-    assert any(
-        "Lyon" in (row.body or b"").decode() for row in done.record if type(row.record).__name__ == "Thinking"
-    )
+    assert any("Lyon" in (row.body or b"").decode() for row in done.record if type(row.record).__name__ == "Thinking")
 
 
 def test_ask_user_is_absent_when_switched_off(journal: Path) -> None:
@@ -75,9 +73,7 @@ def test_a_person_at_hand_is_asked_at_once() -> None:
 
 def sending(journal: Path, approve: plait.agent.Approve = "effects") -> plait.Agent:
     replies = [turn("read", "x"), turn("send", "hello"), turn("final_answer", "over")]
-    return plait.Agent(
-        "json", model=plait.Scripted(replies), tools=[read, send], journal=journal, approve=approve
-    )
+    return plait.Agent("json", model=plait.Scripted(replies), tools=[read, send], journal=journal, approve=approve)
 
 
 def test_a_tool_with_effects_waits_for_leave(journal: Path) -> None:

@@ -116,9 +116,7 @@ def mixed(x: int | str, unit: Literal["km", "mile"] = "km", on: bool = False) ->
         (mixed, {"x": 1, "on": 1}, {"x": 1, "on": True}),
     ],
 )
-def test_input_that_has_one_sensible_reading_is_read(
-    made: Tool, value: Any, arguments: dict[str, Any]
-) -> None:
+def test_input_that_has_one_sensible_reading_is_read(made: Tool, value: Any, arguments: dict[str, Any]) -> None:
     args, kwargs = made.bind(value)
     assert (args, kwargs) == ((), arguments)
     assert {k: type(v) for k, v in kwargs.items()} == {k: type(v) for k, v in arguments.items()}
@@ -150,9 +148,7 @@ def test_input_that_has_one_sensible_reading_is_read(
         (model, {"text": "boom"}, "ZeroDivisionError"),
     ],
 )
-def test_input_that_does_not_fit_is_refused_in_one_line_with_the_shape(
-    made: Tool, value: Any, said: str
-) -> None:
+def test_input_that_does_not_fit_is_refused_in_one_line_with_the_shape(made: Tool, value: Any, said: str) -> None:
     with pytest.raises(BadInput) as caught:
         made.bind(value)
     text = str(caught.value)
@@ -162,17 +158,10 @@ def test_input_that_does_not_fit_is_refused_in_one_line_with_the_shape(
 
 
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text()
-    | st.sampled_from(["[1]", '{"a": 1}', "1e999"]),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(["[1]", '{"a": 1}', "1e999"]),
     lambda inner: (
         st.lists(inner, max_size=4)
-        | st.dictionaries(
-            st.text(max_size=3) | st.sampled_from(["a", "b", "x", "xs", "city", "data", "text"]), inner
-        )
+        | st.dictionaries(st.text(max_size=3) | st.sampled_from(["a", "b", "x", "xs", "city", "data", "text"]), inner)
     ),
     max_leaves=12,
 )

@@ -108,9 +108,7 @@ def test_what_contains_itself_ends() -> None:
 
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()) | st.binary(),
-    lambda inner: (
-        st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner, inner)
-    ),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner, inner),
 )
 
 

@@ -46,9 +46,7 @@ class Opaque:
 
 
 @tool
-def population(
-    city: str, year: int = 2020, kind: Literal["a", "b"] = "a", tags: list[str] | None = None
-) -> int:
+def population(city: str, year: int = 2020, kind: Literal["a", "b"] = "a", tags: list[str] | None = None) -> int:
     """People living
     in a city.
 
@@ -181,9 +179,7 @@ def test_three_styles_of_docstring_say_the_same(text: str) -> None:
 
 def test_annotated_texts_and_fields_describe_parameters() -> None:
     @tool
-    def f(
-        a: Annotated[str, "the a"], b: Annotated[int, pydantic.Field(ge=1, description="the b")] = 1
-    ) -> None: ...
+    def f(a: Annotated[str, "the a"], b: Annotated[int, pydantic.Field(ge=1, description="the b")] = 1) -> None: ...
 
     properties = f.spec.parameters["properties"]
     assert properties["a"] == {"type": "string", "description": "the a"}
@@ -274,8 +270,7 @@ def test_an_unknown_tool_is_answered_with_near_names_and_with_all_when_they_are_
     assert few.get("Calculator") is None and few.get("calculator") is not None
     assert few.nearest("CALCULATOR")[0] == "calculator"
     assert few.unknown("get_population") == (
-        "There is no tool named 'get_population'. Did you mean population? "
-        "The tools are: calculator, population."
+        "There is no tool named 'get_population'. Did you mean population? The tools are: calculator, population."
     )
     many = Toolset(tuple(Tool(len, f"tool_{i}") for i in range(13)))
     assert "The tools are" not in many.unknown("tool_3x") and "tool_3" in many.unknown("tool_3x")

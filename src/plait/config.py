@@ -54,9 +54,7 @@ def load(path: Path | None = None) -> Config:
     place = named or Path("plait.toml")
     if not place.is_file():
         if named is not None:
-            raise UsageError(
-                f"There is no configuration file {place}.", hint="Check --config or PLAIT_CONFIG."
-            )
+            raise UsageError(f"There is no configuration file {place}.", hint="Check --config or PLAIT_CONFIG.")
         return Config(RunDefaults(), ModelConfig.from_mapping({}))
     import tomllib
 

@@ -21,6 +21,7 @@ from plait.cli import options
 @options.models
 @options.tools
 @options.prompts
+@options.limits
 @options.journal
 @options.config
 @options.as_object
@@ -36,6 +37,7 @@ def fork(
     journal: str | None,
     as_object: bool,
     quiet: bool,
+    **limits: float | None,
 ) -> None:
     """Begin a new run that shares the steps of RUN before step N and makes the rest anew.
 
@@ -43,7 +45,7 @@ def fork(
     """
     from plait.cli.record import found
     from plait.cli.run import perform
-    from plait.cli.settings import agent_again
+    from plait.cli.settings import agent_again, limits_over
 
     row, _ = found(run, journal)
     agent = agent_again(
@@ -54,6 +56,7 @@ def fork(
         models=models,
         tools=tools,
         prompts=prompts,
+        limits=limits_over(row.head, limits),
     )
     perform(
         lambda emit, person: agent.afork(row.head.run, at, emit=emit, person=person),

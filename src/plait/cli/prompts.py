@@ -15,10 +15,10 @@ def prompts() -> None:
 @prompts.command("list")
 def list_() -> None:
     """List the prompts, a line each: STRATEGY/NAME."""
-    from plait.prompts.book import shipped, strategies
+    from plait.strategies import names
 
-    for strategy in strategies():
-        for name in sorted(shipped(strategy)):
+    for strategy in names():
+        for name in _texts(strategy):
             click.echo(f"{strategy}/{name}")
 
 
@@ -61,14 +61,11 @@ def copy(strategy: str, folder: str, force: bool) -> None:
 
 
 def _texts(strategy: str) -> dict[str, str]:
-    from plait.core.errors import UsageError
-    from plait.prompts.book import shipped, strategies
+    """A loop's templates by name, ours or those a loop of another package brings. Raises `UsageError`."""
+    from plait.prompts.book import shipped
+    from plait.strategies import prompts_of
 
-    if strategy not in strategies():
-        raise UsageError(
-            f"There are no prompts for a loop {strategy!r}.", hint=f"There are: {', '.join(strategies())}."
-        )
-    return dict(sorted(shipped(strategy).items()))
+    return dict(sorted({**prompts_of(strategy), **shipped(strategy)}.items()))
 
 
 def _known(strategy: str, name: str, texts: dict[str, str]) -> str:

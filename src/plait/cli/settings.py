@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec import structs
+
 from plait import strategies
 from plait.agent import Agent
 from plait.cli.options import existing
@@ -95,6 +98,12 @@ def agent_again(
     if prompts is not None:
         changes["prompts"] = prompts
     return Agent.recorded(head, journal=journal_file(journal), **changes)
+
+
+def limits_over(head: RunHead, flags: Mapping[str, float | None]) -> Limits:
+    """A recorded run's limits, those that flags name changed."""
+    recorded = msgspec.convert(head.settings.get("limits", {}), Limits)
+    return structs.replace(recorded, **{field: flags[name] for name, field in LIMITS.items() if flags.get(name)})
 
 
 def pairs(settings: Sequence[str]) -> dict[str, str]:

@@ -87,8 +87,9 @@ def translate(error: sqlite3.Error, path: Path) -> JournalError:
             hint=f"Check that the folder is there and may be written, or {elsewhere}.",
         )
     if code == sqlite3.SQLITE_IOERR:
+        which = getattr(error, "sqlite_errorname", "") or "SQLITE_IOERR"
         return JournalError(
-            f"The journal {path} can't be read or written: the disk reports an error ({error}).",
+            f"The journal {path} can't be read or written: the disk reports an error ({error}, {which}).",
             hint=f"Check the disk and its free space, or {elsewhere}.",
         )
     if code == sqlite3.SQLITE_CONSTRAINT:

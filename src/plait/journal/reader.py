@@ -59,9 +59,7 @@ def _open(path: Path) -> sqlite3.Connection:
         # A journal in a folder that may not be written (a CD, another user's): WAL needs a file beside it,
         # unless it is told that nobody writes.
         left = path.with_name(path.name + "-wal")
-        if faults.code_of(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or _has_bytes(
-            left
-        ):
+        if faults.code_of(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or _has_bytes(left):
             raise
     return sqlite3.connect(f"{address}?mode=ro&immutable=1", uri=True, isolation_level=None)
 
@@ -154,8 +152,7 @@ def iter_rows(
     bodies = bodies or Bodies()
     where = "AND kind = ?" if only else ""
     found = connection.execute(
-        "SELECT seq, at, data, base, head, tail, packed, body FROM events "
-        f"WHERE run = ? {where} ORDER BY seq",
+        f"SELECT seq, at, data, base, head, tail, packed, body FROM events WHERE run = ? {where} ORDER BY seq",
         (n, only) if only else (n,),
     )
     for seq, at, data, base, *coded in found:
@@ -165,7 +162,6 @@ def iter_rows(
         except delta.Unrestorable as error:
             raise JournalError(
                 f"Row {seq} of the run in the journal {path} can't be restored: {error}.",
-                hint="The file is damaged: "
-                f"`python -m plait.journal.salvage {path} NEW.db` copies what can be read.",
+                hint=f"The file is damaged: `python -m plait.journal.salvage {path} NEW.db` copies what can be read.",
             ) from None
         yield Row(seq, at, record, body)

@@ -143,8 +143,19 @@ class Resumed(Struct, frozen=True, omit_defaults=True, tag="resumed"):
 
 
 Record: TypeAlias = (
-    Thinking | Got | Thought | Acting | Begun | ObservedRecord | Waits | Told | NoteRecord
-    | StartRecord | TookRecord | Thrown | Resumed
+    Thinking
+    | Got
+    | Thought
+    | Acting
+    | Begun
+    | ObservedRecord
+    | Waits
+    | Told
+    | NoteRecord
+    | StartRecord
+    | TookRecord
+    | Thrown
+    | Resumed
 )
 
 

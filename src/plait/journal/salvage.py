@@ -43,9 +43,7 @@ def salvage(old: Path, new: Path) -> Salvaged:
         raise JournalError(f"There is no file {old}.", hint="Name the damaged journal.")
     try:
         with (
-            closing(
-                sqlite3.connect(f"{old.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
-            ) as source,
+            closing(sqlite3.connect(f"{old.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)) as source,
             closing(sqlite3.connect(new, isolation_level=None)) as target,
         ):
             source.execute("PRAGMA writable_schema = ON")  # lets SQLite open a file that is too short

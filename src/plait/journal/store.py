@@ -136,9 +136,7 @@ class Journal:
 
         return self._keep(await writer.transact(work), writer)
 
-    async def claim(
-        self, run_id: str, owner: str, *, force: bool = False, secrets: Iterable[str] = ()
-    ) -> RunLog:
+    async def claim(self, run_id: str, owner: str, *, force: bool = False, secrets: Iterable[str] = ()) -> RunLog:
         """Take over a run, to go on with it: nobody else can claim it from then on.
 
         Raises JournalError when the process that performs it still lives, or (without `force`) when it
@@ -152,16 +150,13 @@ class Journal:
             n, run = reader.find(connection, run_id)
             self._may_claim(run, force)
             connection.execute(
-                "UPDATE runs SET owner = ?, status = 'running', outcome = NULL, rows = NULL, updated = ? "
-                "WHERE n = ?",
+                "UPDATE runs SET owner = ?, status = 'running', outcome = NULL, rows = NULL, updated = ? WHERE n = ?",
                 (owner, self._clock(), n),
             )
             bodies = reader.Bodies()
             for _ in reader.iter_rows(connection, n, self.path, bodies, only="thinking"):
                 pass
-            (seq,) = connection.execute(
-                "SELECT coalesce(max(seq), -1) + 1 FROM events WHERE run = ?", (n,)
-            ).fetchone()
+            (seq,) = connection.execute("SELECT coalesce(max(seq), -1) + 1 FROM events WHERE run = ?", (n,)).fetchone()
             return RunLog(writer, n, run.head.run, scrubber, self._clock, seq, bodies.last)
 
         return self._keep(await writer.transact(work), writer)
@@ -176,9 +171,7 @@ class Journal:
         def work(connection: sqlite3.Connection) -> None:
             n, run = reader.find(connection, run_id)
             if run.status == "running" and life_of(run.owner) == "alive":
-                raise JournalError(
-                    f"Run {run.head.run} is still going on.", hint="Stop it first, then delete it."
-                )
+                raise JournalError(f"Run {run.head.run} is still going on.", hint="Stop it first, then delete it.")
             connection.execute("DELETE FROM events WHERE run = ?", (n,))
             connection.execute("DELETE FROM runs WHERE n = ?", (n,))
 
@@ -238,9 +231,7 @@ class Journal:
         log = _going.get((self._place, name))
         if life == "alive" and (not here or (log is not None and not log.ended)):
             pid = "this very process" if here else f"process {run.owner.rsplit(':', 2)[1]}"
-            raise JournalError(
-                f"Run {name} is still going on, in {pid}.", hint="Wait for its end, or stop it first."
-            )
+            raise JournalError(f"Run {name} is still going on, in {pid}.", hint="Wait for its end, or stop it first.")
 
     def _keep(self, log: RunLog, writer: Writer) -> RunLog:
         _going[self._place, log.run] = log
@@ -260,9 +251,7 @@ class Journal:
         with self._lock:
             alive = {each.ident for each in threading.enumerate()}
             for ident, other in list(self._writers.items()):
-                if (
-                    ident not in alive and other.pid == os.getpid()
-                ):  # its thread is over: close what it had open
+                if ident not in alive and other.pid == os.getpid():  # its thread is over: close what it had open
                     del self._writers[ident]
                     other.close()
             if found is not None and found.pid != os.getpid():

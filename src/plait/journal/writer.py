@@ -29,9 +29,7 @@ from plait.journal import faults, schema
 
 T = TypeVar("T")
 
-EventRow: TypeAlias = tuple[
-    int, int, float, str, str, int | None, int | None, int | None, int | None, bytes | None
-]
+EventRow: TypeAlias = tuple[int, int, float, str, str, int | None, int | None, int | None, int | None, bytes | None]
 """The columns of `events` but for its id, in order."""
 
 Ending: TypeAlias = tuple[str, str, str, int, float, int]
@@ -119,8 +117,13 @@ class Writer:
     def _open(self) -> sqlite3.Connection:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # Made here, not by SQLite: a journal holds what people asked, so it is for its owner's eyes.
-            os.close(os.open(self.path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            # Made here, not by SQLite: a journal holds what people asked, so it is for its owner's eyes. A file
+            # that is there must not be opened: closing it would drop the locks that other threads of this
+            # process have on it, and the next process to close it would delete the -wal file under them.
+            with suppress(FileExistsError):
+                os.close(os.open(self.path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            if not os.access(self.path, os.R_OK):
+                raise PermissionError(13, "Permission denied", str(self.path))
             if self.path.is_dir():
                 raise IsADirectoryError(21, "it is a folder", str(self.path))
             found = os.stat(self.path)
@@ -207,9 +210,7 @@ class Writer:
             raise
 
     def _commit_items(self, items: Sequence[Item]) -> None:
-        self._commit(
-            [row for item in items for row in item.rows], [item.ending for item in items if item.ending]
-        )
+        self._commit([row for item in items for row in item.rows], [item.ending for item in items if item.ending])
 
     def _flush(self) -> None:
         """At the end of a turn of the loop: commit all that waits, unless a retry is under way."""
@@ -281,10 +282,7 @@ class Writer:
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
     """Make the schema in a new file, check it in an old one. Raises sqlite3.Error, JournalError."""
-    if (
-        _state(connection) == (0, 0)
-        and not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-    ):
+    if _state(connection) == (0, 0) and not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")
         try:

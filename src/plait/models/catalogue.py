@@ -99,6 +99,5 @@ def catalogue_model(name: str) -> CatalogueModel:
     meant = f"Did you mean local:{near[0]}? " if near else ""
     raise UsageError(
         f"There is no local model called {name!r}.",
-        hint=f"{meant}The catalogue has {', '.join(CATALOGUE)}; "
-        "a file of yours is given as local:/path/to/model.gguf.",
+        hint=f"{meant}The catalogue has {', '.join(CATALOGUE)}; a file of yours is given as local:/path/to/model.gguf.",
     )

@@ -61,8 +61,7 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
         """
         _known(settings, cls.__struct_fields__, source)
         endpoints = {
-            name: _endpoint(name, value, source)
-            for name, value in _table(settings, "endpoints", source).items()
+            name: _endpoint(name, value, source) for name, value in _table(settings, "endpoints", source).items()
         }
         prices = {
             name: Rate.from_mapping(value, f'{source}: prices."{name}"')
@@ -92,9 +91,7 @@ def _endpoint(name: str, value: Any, source: str) -> Endpoint:
     _known(value, Endpoint.__struct_fields__, where)
     base_url = _text(value, "base_url", where)
     if not base_url:
-        raise UsageError(
-            f"{where} has no base_url.", hint='Add one, such as base_url = "http://host:8000/v1".'
-        )
+        raise UsageError(f"{where} has no base_url.", hint='Add one, such as base_url = "http://host:8000/v1".')
     kind = _text(value, "kind", where) or (name if name in PRESETS else "")
     if kind and kind not in PRESETS:
         raise UsageError(f"{where}.kind {kind!r} is not known.", hint=_nearest(kind, PRESETS))
@@ -131,9 +128,7 @@ def checked_address(address: str, where: str) -> str:
         raise UsageError(f"{where} is no address: {address!r}.", hint="It looks like https://host/v1.")
     if parts.username is not None or parts.password is not None:
         # Not shown again here: addresses stand in messages and journals, secrets never.
-        raise UsageError(
-            f"{where} holds a password.", hint="Put it in the environment and name it in key_env."
-        )
+        raise UsageError(f"{where} holds a password.", hint="Put it in the environment and name it in key_env.")
     return address.strip().rstrip("/")
 
 

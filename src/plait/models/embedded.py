@@ -134,9 +134,7 @@ class _Server:
         self.log.seek(0)
         lines = self.log.read().decode(errors="replace").strip().splitlines()
         errors = [match[1] for line in lines if (match := re.match(r"[\d.]+ E (?:\w+ +)?\w+: (.+)", line))]
-        reason = (
-            errors[0] if errors else lines[-1] if lines else f"it ended with code {code} and gave no reason"
-        )
+        reason = errors[0] if errors else lines[-1] if lines else f"it ended with code {code} and gave no reason"
         return ModelMissing(
             f"{path} can't be loaded: {reason.removeprefix('error loading model: ')}.",
             hint="The file is damaged, cut short, or not a model llama.cpp knows; fetch it again.",

@@ -171,8 +171,7 @@ def _wrong_hash(model: CatalogueModel, found: str, size: int, where: str) -> Mod
     return ModelMissing(
         f"What came as {model.name} from {where} is another file: expected sha256 {model.sha256} "
         f"({model.bytes:,} bytes), found {found} ({size:,} bytes). It was deleted.",
-        hint=f"Try `plait models pull {model.name}` again, or put the right file at "
-        f"{cache_folder() / model.file}.",
+        hint=f"Try `plait models pull {model.name}` again, or put the right file at {cache_folder() / model.file}.",
     )
 
 

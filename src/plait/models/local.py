@@ -137,9 +137,7 @@ class LocalModel(Struct, frozen=True, kw_only=True):
         )
 
 
-def local_model(
-    name: str = "", config: Mapping[str, Any] | None = None, *, rate: Rate | None = None
-) -> LocalModel:
+def local_model(name: str = "", config: Mapping[str, Any] | None = None, *, rate: Rate | None = None) -> LocalModel:
     """The local model of that name: "" is the default, a catalogue name, or the path of a .gguf file.
 
     `config` is plait.toml as a mapping. Its table `local` sets n_ctx, n_predict, threads, slots, seed,
@@ -173,9 +171,7 @@ def _settings(table: Any) -> ServerSettings:
     try:
         settings = msgspec.convert(own, ServerSettings)
     except msgspec.ValidationError as error:
-        raise UsageError(
-            f"A setting of local models is wrong: {error}.", hint="See `local` in plait.toml."
-        ) from None
+        raise UsageError(f"A setting of local models is wrong: {error}.", hint="See `local` in plait.toml.") from None
     for field in ("n_ctx", "n_predict", "threads", "slots"):
         if (number := getattr(settings, field)) < 1:
             raise UsageError(f"local.{field} should be 1 or more, not {number}.")

@@ -131,9 +131,7 @@ def total(costs: Iterable[float | None]) -> float | None:
     return nano / NANO
 
 
-def rate_for(
-    provider: str, name: str, own: Mapping[str, Rate] | None = None, *, date: str = "", url: str = ""
-) -> Rate:
+def rate_for(provider: str, name: str, own: Mapping[str, Rate] | None = None, *, date: str = "", url: str = "") -> Rate:
     """The rate of a model: the user's own price, or the bundled table's, or unknown. No network.
 
     `provider` is Plait's word ("openai", "local" ...; "" where only the `url` is known). `own` maps

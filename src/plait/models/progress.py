@@ -34,9 +34,7 @@ class _Lines:
         tenth = done * 10 // max(total, 1)
         if tenth > self.said:
             self.said = tenth
-            print(
-                f"fetching {self.name}: {tenth * 10}% of {total / 1e6:,.0f} MB", file=sys.stderr, flush=True
-            )
+            print(f"fetching {self.name}: {tenth * 10}% of {total / 1e6:,.0f} MB", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -111,9 +111,7 @@ class Recorded:
     def _missing(self, body: bytes) -> NotRecorded:
         if not self._answers:
             return NotRecorded("There is no record of any request.")
-        at, nearest = max(
-            ((_common(body, known), known) for known in self._answers), key=lambda pair: pair[0]
-        )
+        at, nearest = max(((_common(body, known), known) for known in self._answers), key=lambda pair: pair[0])
         start = max(0, at - SHOWN // 3)
         asked, known = (_shown(text[start : at + SHOWN]) for text in (body, nearest))
         message = (

@@ -265,9 +265,7 @@ def _error_of(body: bytes) -> dict[str, Any]:
 def _details(found: list[Any]) -> str:
     # FastAPI's shape: [{"loc": ["body", "stop"], "msg": "Extra inputs are not permitted"}]
     return "; ".join(
-        f"{'.'.join(map(str, item.get('loc', ())))}: {item.get('msg', '')}"
-        for item in found
-        if isinstance(item, dict)
+        f"{'.'.join(map(str, item.get('loc', ())))}: {item.get('msg', '')}" for item in found if isinstance(item, dict)
     )
 
 

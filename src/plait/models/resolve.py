@@ -139,9 +139,7 @@ def _named(
     )
 
 
-def _headers(
-    provider: str, endpoint: Endpoint, env: Mapping[str, str]
-) -> tuple[dict[str, str], tuple[str, ...]]:
+def _headers(provider: str, endpoint: Endpoint, env: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     headers: dict[str, str] = {}
     hidden: list[str] = []
     for header, value in endpoint.headers.items():
@@ -176,9 +174,7 @@ def _plugin(spec: str, provider: str, name: str, config: ModelConfig) -> Model:
             try:
                 model = point.load()(name, config)
             except ImportError as error:
-                raise UsageError(
-                    f"The plug-in {point.value} for {provider!r} can't be loaded: {error}."
-                ) from error
+                raise UsageError(f"The plug-in {point.value} for {provider!r} can't be loaded: {error}.") from error
             if not isinstance(model, Model):
                 raise UsageError(f"The plug-in {point.value} for {provider!r} gave no model: {model!r}.")
             return model

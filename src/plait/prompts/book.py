@@ -22,9 +22,7 @@ class PromptBook:
     `folder` holds a folder for each loop (`DIR/react/system.j2`), as `plait prompts copy` makes it.
     """
 
-    def __init__(
-        self, strategy: str, folder: Path | None = None, extra: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, strategy: str, folder: Path | None = None, extra: Mapping[str, str] | None = None) -> None:
         self.strategy = strategy
         self.folder = folder
         self._texts = {**shipped(strategy), **(extra or {})}
@@ -125,12 +123,3 @@ def shipped(strategy: str) -> dict[str, str]:
         for item in folder.iterdir()
         if item.name.endswith(".j2")
     }
-
-
-def strategies() -> list[str]:
-    """The loops that have prompts here."""
-    return sorted(
-        item.name
-        for item in resources.files("plait.prompts").iterdir()
-        if item.is_dir() and not item.name.startswith("_")
-    )

@@ -56,7 +56,7 @@ class Breaker:
         times = self._seen[key] + 1
         if times < 2:
             return ""
-        if times < self._repeats - 1:
+        if times < self._repeats:
             return (
                 "You made exactly this call before and the result is the same. "
                 "Use what you know, or try something different."

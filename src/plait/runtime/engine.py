@@ -67,6 +67,7 @@ class Engine:
         and `ReplayDiffers` in a replay."""
         try:
             async with asyncio.timeout(self._time()) as clock:
+                self.desk.clock = clock
                 try:
                     outcome = await self._drive()
                 finally:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -71,6 +73,8 @@ class Desk:
     meter: Meter
     breaker: Breaker
     emit: Callable[[Event], None] | None = None
+    clock: asyncio.Timeout | None = None
+    """The run's time limit, where it is being performed."""
     compared: int = 0
     """Requests that were compared with the record."""
 
@@ -91,12 +95,27 @@ class Desk:
         if i not in past.waits:
             await self.log.append((Waits(n, step, kind, text, i), None))
         waiting = Waiting(kind, text)
-        answer = await self.job.person(waiting) if self.job.person is not None else None
+        answer = await self._person(waiting)
         if answer is None:
             raise Suspend(waiting)
         told = told_by(answer, n, i, kind)
         await self.log.append((told, None))
         return told
+
+    async def _person(self, waiting: Waiting) -> str | None:
+        """Ask the person at hand, if there is one; the run's time stands still meanwhile."""
+        if self.job.person is None:
+            return None
+        until = self.clock.when() if self.clock is not None else None
+        if self.clock is not None:
+            self.clock.reschedule(None)
+        began = time.monotonic()
+        answer = await self.job.person(waiting)
+        waited = time.monotonic() - began
+        self.meter.went_on(-waited)
+        if self.clock is not None and until is not None:
+            self.clock.reschedule(until + waited)
+        return answer
 
 
 def told_by(answer: str, n: int, i: int, kind: str) -> Told:

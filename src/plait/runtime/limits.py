@@ -115,7 +115,7 @@ class Meter:
     def _check(self, repair: bool) -> LimitNear | None:
         limits, last = self.limits, self._last
         if limits.steps is not None and not repair and self.steps >= limits.steps:
-            return LimitNear("steps", f"the limit of {limits.steps} steps is reached")
+            return LimitNear("steps", f"the limit of {limits.steps} step{'s' * (limits.steps != 1)} is reached")
         if limits.calls is not None and self.calls + 1 >= limits.calls:
             return LimitNear("calls", f"one of {limits.calls} model calls is left")
         if last is None:

@@ -14,7 +14,7 @@ from plait.core.errors import UsageError
 from plait.strategies.json_react import JsonReact
 from plait.strategies.react import React
 
-__all__ = ["JsonReact", "React", "make", "names", "options_of", "word_of"]
+__all__ = ["JsonReact", "React", "make", "names", "options_of", "prompts_of", "word_of"]
 
 OURS: dict[str, type[Any]] = {"react": React, "json": JsonReact}
 
@@ -61,6 +61,11 @@ def word_of(strategy: Strategy) -> str | None:
         return strategy.name if _kind(strategy.name) is type(strategy) else None
     except UsageError:
         return None
+
+
+def prompts_of(name: str) -> dict[str, str]:
+    """The templates that a loop of another package brings as its `prompts`; none for ours, which are files."""
+    return dict(getattr(_kind(name), "prompts", {}))
 
 
 def _kind(name: str) -> type[Any]:

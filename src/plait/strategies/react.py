@@ -107,7 +107,11 @@ class React:
 
     def _words(self, kit: Kit) -> dict[str, Any]:
         names = ", ".join(tool.name for tool in kit.tools)
-        return {"described": self._format.describe(kit.tools), "names": names, "dialect": self._numbered or self.dialect}
+        return {
+            "described": self._format.describe(kit.tools),
+            "names": names,
+            "dialect": self._numbered or self.dialect,
+        }
 
     @property
     def _numbered(self) -> str:

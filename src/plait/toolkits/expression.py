@@ -62,9 +62,7 @@ def evaluate(text: str) -> Number:
     try:
         return _Reader(tokens_of(text, begin, end)).whole()
     except Unclear as error:
-        raise ToolError(
-            f"{error.message}, at character {error.at + 1}:\n{_pointer(text, error.at)}"
-        ) from None
+        raise ToolError(f"{error.message}, at character {error.at + 1}:\n{_pointer(text, error.at)}") from None
 
 
 def _pointer(text: str, at: int) -> str:
@@ -152,9 +150,7 @@ class _Reader:
         if token.kind == "open":
             values = self.bracket()
             if len(values) != 1:
-                raise Unclear(
-                    "a comma parts arguments of a function, and there is no function here", token.at
-                )
+                raise Unclear("a comma parts arguments of a function, and there is no function here", token.at)
             return values[0]
         if token.kind == "name":
             return self.named(token)

@@ -133,9 +133,7 @@ def _texts(files: list[Path], root: Path) -> Passages:
     from plait.toolkits.passages import Passages, cut
 
     names = [file.relative_to(root).as_posix() for file in files]
-    passages = [
-        part for file, name in zip(files, names, strict=True) for part in cut(name, _content(file, True))
-    ]
+    passages = [part for file, name in zip(files, names, strict=True) for part in cut(name, _content(file, True))]
     if not passages:
         raise UsageError(f"There is no text in {', '.join(names[:5])}.", hint="The files are empty.")
     return Passages(tuple(passages), tuple(names))
@@ -147,9 +145,7 @@ def _content(path: Path, may_be_empty: bool = False) -> str:
     except OSError as error:
         raise UsageError(f"{str(path)!r} can't be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{path.name} is not UTF-8 text: byte {error.start:,}.", hint="Save it as UTF-8."
-        ) from error
+        raise UsageError(f"{path.name} is not UTF-8 text: byte {error.start:,}.", hint="Save it as UTF-8.") from error
     if not may_be_empty and not text.strip():
         raise UsageError(f"{path.name} is empty.", hint="A lookup needs at least one entry.")
     return text

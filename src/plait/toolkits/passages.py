@@ -57,9 +57,7 @@ class Passages(Struct, frozen=True, dict=True):
                 scores[i] = scores.get(i, 0.0) + rarity * weight
         if not scores:
             shown = query if len(query) <= 80 else query[:77] + "..."
-            files = (
-                f"The texts are: {', '.join(self.files)}." if len(self.files) <= 12 else "Try other words."
-            )
+            files = f"The texts are: {', '.join(self.files)}." if len(self.files) <= 12 else "Try other words."
             raise ToolError(f"No text has anything on {shown!r}.", hint=files)
         best = sorted(scores, key=lambda i: (-scores[i], i))[:SHOWN]
         kept = [self.passages[i] for i in best if scores[i] >= 0.6 * scores[best[0]]]

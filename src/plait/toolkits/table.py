@@ -133,9 +133,7 @@ def _index(keys: Iterable[str], by: Any) -> dict[tuple[str, ...], list[str]]:
 
 def _only(keys: list[str], asked: str) -> str:
     if len(keys) > 1:
-        raise ToolError(
-            f"{asked!r} may mean {' or '.join(map(repr, keys[:6]))}.", hint="Write the key exactly."
-        )
+        raise ToolError(f"{asked!r} may mean {' or '.join(map(repr, keys[:6]))}.", hint="Write the key exactly.")
     return keys[0]
 
 
@@ -192,9 +190,7 @@ def read_json(text: str, where: str) -> Table:
     if isinstance(value, dict):
         return table_of(value, where)
     if not isinstance(value, list) or not all(isinstance(row, dict) and row for row in value):
-        raise UsageError(
-            f"{where} is neither an object nor a list of objects.", hint="Give keys with their values."
-        )
+        raise UsageError(f"{where} is neither an object nor a list of objects.", hint="Give keys with their values.")
     return _records(((f"record {i}", row) for i, row in enumerate(value, 1)), where)
 
 
@@ -214,14 +210,10 @@ def _records(rows: Iterator[tuple[str, dict[str, Any]]], where: str) -> Table:
     for place, row in rows:
         first = first or next(iter(row))
         if first not in row:
-            raise UsageError(
-                f"{where}: {place} has no {first!r}, by which records are found.", hint="Add it."
-            )
+            raise UsageError(f"{where}: {place} has no {first!r}, by which records are found.", hint="Add it.")
         key = str(row[first])
         if key in places:
-            raise UsageError(
-                f"{where} has the key {key!r} twice: {places[key]} and {place}.", hint="Remove one."
-            )
+            raise UsageError(f"{where} has the key {key!r} twice: {places[key]} and {place}.", hint="Remove one.")
         places[key] = place
         rest = {name: value for name, value in row.items() if name != first}
         entries[key] = next(iter(rest.values())) if len(row) == 2 else rest or row[first]

@@ -132,11 +132,7 @@ def _of_scalar(signature: Signature, value: Any) -> dict[str, Any]:
 def _names_parameters(signature: Signature, read: dict[str, Any]) -> bool:
     """Is a text's JSON object the arguments by name, rather than a value for the one parameter?"""
     names = {p.name for p in signature.parameters}
-    return (
-        bool(read)
-        and read.keys() <= names
-        and {p.name for p in signature.parameters if p.required} <= read.keys()
-    )
+    return bool(read) and read.keys() <= names and {p.name for p in signature.parameters if p.required} <= read.keys()
 
 
 def _whole(signature: Signature, what: str) -> Parameter | None:
@@ -152,9 +148,7 @@ def _converted(parameter: Parameter, value: Any) -> Any:
         return parameter.kind.convert(value)
     except (Misfit, ValueError, OverflowError) as error:
         detail = f" ({error})" if isinstance(error, Misfit) and str(error) else ""
-        raise _Unfit(
-            f"{parameter.name} must be {parameter.kind.words}, not {_shown(value)}{detail}"
-        ) from None
+        raise _Unfit(f"{parameter.name} must be {parameter.kind.words}, not {_shown(value)}{detail}") from None
 
 
 def _complete(signature: Signature, given: dict[str, Any]) -> dict[str, Any]:

@@ -101,9 +101,7 @@ def _load(word: str) -> tuple[Tool, ...]:
         try:
             plugin = plugins[name].load()
         except Exception as error:
-            raise UsageError(
-                f"The toolkit {name} can't be loaded: {_line(error)}.", hint="Reinstall it."
-            ) from error
+            raise UsageError(f"The toolkit {name} can't be loaded: {_line(error)}.", hint="Reinstall it.") from error
         return _made(plugin, word, argument if colon else None)
     if colon and argument and re.fullmatch(r"[A-Za-z_][\w.]*", name):
         return _made(_attribute(word, word), word, None)
@@ -131,16 +129,10 @@ def _attribute(path: str, word: str) -> Any:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         near = nearest(module_name, toolkit_names())
-        hint = (
-            f"Did you mean the toolkit {' or '.join(near)}?"
-            if near
-            else "Is it installed, or in this folder?"
-        )
+        hint = f"Did you mean the toolkit {' or '.join(near)}?" if near else "Is it installed, or in this folder?"
         raise UsageError(f"{word!r}: there is no module {error.name!r}.", hint=hint) from error
     except (Exception, SystemExit) as error:
-        raise UsageError(
-            f"{word!r}: the module {module_name} fails when imported: {_line(error)}."
-        ) from error
+        raise UsageError(f"{word!r}: the module {module_name} fails when imported: {_line(error)}.") from error
     module = found
     for part in name.split("."):
         if not hasattr(found, part):
@@ -190,13 +182,9 @@ def _called(factory: Callable[..., Any], word: str, argument: str | None) -> Any
 
 
 def _checked(found: Any, word: str) -> tuple[Tool, ...]:
-    several = (
-        (found,) if isinstance(found, Tool) else tuple(found) if isinstance(found, (list, tuple)) else ()
-    )
+    several = (found,) if isinstance(found, Tool) else tuple(found) if isinstance(found, (list, tuple)) else ()
     if not several or not all(isinstance(one, Tool) for one in several):
-        raise UsageError(
-            f"{word!r} is a {type(found).__name__} and not a tool.", hint="Make it one with @plait.tool."
-        )
+        raise UsageError(f"{word!r} is a {type(found).__name__} and not a tool.", hint="Make it one with @plait.tool.")
     return several
 
 
@@ -208,9 +196,7 @@ def _from_module(module: ModuleType, word: str) -> tuple[Tool, ...]:
     plain = [
         name
         for name, value in vars(module).items()
-        if callable(value)
-        and getattr(value, "__module__", "") == module.__name__
-        and not name.startswith("_")
+        if callable(value) and getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
     ]
     hint = f"Put @plait.tool above {' or '.join(plain[:3])}." if plain else "Define some with @plait.tool."
     raise UsageError(f"{word!r} has no tools in it.", hint=hint)

@@ -117,11 +117,7 @@ def _json(plain: Any) -> str:
     try:
         return json.dumps(plain, ensure_ascii=False)
     except ValueError:  # an int of more digits than Python prints
-        return (
-            f"(a whole number of {plain.bit_length():,} bits)"
-            if isinstance(plain, int)
-            else "(too large to show)"
-        )
+        return f"(a whole number of {plain.bit_length():,} bits)" if isinstance(plain, int) else "(too large to show)"
 
 
 def _sound(text: str) -> str:

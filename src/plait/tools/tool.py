@@ -60,13 +60,9 @@ class Tool(Struct, frozen=True, dict=True):
                 hint="Give name=, a letter and then letters, digits, _ or - (at most 64).",
             )
         if self.read_only and self.destructive:
-            raise UsageError(
-                f"The tool {self.name} can't be both read_only and destructive.", hint="Drop one."
-            )
+            raise UsageError(f"The tool {self.name} can't be both read_only and destructive.", hint="Drop one.")
         if self.timeout is not None and not self.timeout > 0:
-            raise UsageError(
-                f"The tool {self.name} has a timeout of {self.timeout}.", hint="Give seconds above 0."
-            )
+            raise UsageError(f"The tool {self.name} has a timeout of {self.timeout}.", hint="Give seconds above 0.")
 
     @cached_property
     def signature(self) -> Signature:

@@ -68,9 +68,7 @@ def _adapter(hint: Any) -> TypeAdapter[Any] | None:
             return None
 
 
-def _by_pydantic(
-    hint: Any, adapter: TypeAdapter[Any], schema: dict[str, Any], shared: dict[str, Any]
-) -> Kind:
+def _by_pydantic(hint: Any, adapter: TypeAdapter[Any], schema: dict[str, Any], shared: dict[str, Any]) -> Kind:
     from pydantic import ValidationError
 
     types = _types(schema, shared)
