@@ -369,7 +369,7 @@ def test_tools_are_described_with_what_goes_in():
         "(4) Finish[answer]: gives the answer and ends the task."
     )
     assert JsonTurn().describe(TOOLS[:1]) == (
-        "search: Looks a page up.\n  _input_: query, string\n  _output_: its first lines"
+        "search: Looks a page up.\n  _input_: the query (string)\n  _output_: its first lines"
     )
 
 

@@ -29,11 +29,6 @@ class PromptBook:
         self._verbatim: dict[str, str] = {}
         if folder is not None:
             self._read(folder)
-        if not self._texts:
-            raise UsageError(
-                f"There are no prompts for the loop '{strategy}'.",
-                hint="A loop of your own brings them as its `prompts` attribute, or in a folder given as prompts=.",
-            )
 
     def names(self) -> list[str]:
         """The templates there are."""
