@@ -61,7 +61,9 @@ def draw(run: str, journal: str | None = None) -> str:
     row = kept.run(run)
     loop = make(row.head.strategy["name"], row.head.strategy["options"])
     console = Console(record=True, file=io.StringIO(), width=WIDTH, highlight=False, emoji=False, markup=False)
-    tools = " ".join(f"--tools {word}" for word in dict.fromkeys(row.head.sources))
+    # The record names files by their whole path; a picture shows them as they are from here.
+    words = [word.replace(f"{Path.cwd()}/", "") for word in dict.fromkeys(row.head.sources)]
+    tools = " ".join(f"--tools {word}" for word in words)
     console.print(Text(f'$ plait run "{row.head.question}" \\\n    {tools}', style="bold"))
     watch = Still(console)
     for event in retell(kept.rows(row.head.run), loop):
