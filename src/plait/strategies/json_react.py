@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from plait.core import (
     JSON,
@@ -33,35 +33,9 @@ from plait.core import (
     think,
     user,
 )
-from plait.formats import JsonTurn, Turn, Unreadable, shorten
+from plait.formats import JsonTurn, Turn, Unreadable
+from plait.strategies.transcripts import ObjectChat, ObjectLog
 from plait.strategies.turns import Bad, fitting, read_turn
-
-Log: TypeAlias = tuple[tuple[Turn, Observation], ...]
-
-
-class _Page:
-    """One run as the model is shown it: the rules and the task, then each turn and its result as chat.
-
-    What stays the same is filled in once, each result once for each size it is shown in.
-    """
-
-    def __init__(self, head: tuple[Message, ...], kit: Kit, format: JsonTurn, tools: tuple[ToolSpec, ...]) -> None:
-        self.tools = tools
-        self._head, self._kit, self._format = head, kit, format
-        self._done: dict[tuple[int, int], tuple[Message, Message]] = {}
-
-    def messages(self, log: Log, chars: int) -> tuple[Message, ...]:
-        """The chat so far, with at most `chars` characters of each result."""
-        for i in range(len(log)):
-            if (i, chars) not in self._done:
-                turn, seen = log[i]
-                self._done[i, chars] = (assistant(turn.kept), user(self._result(turn, seen, chars)))
-        return (*self._head, *(message for i in range(len(log)) for message in self._done[i, chars]))
-
-    def _result(self, turn: Turn, seen: Observation, chars: int) -> str:
-        assert turn.call is not None
-        text = seen.text if not seen.note else f"{seen.text}\n({seen.note})"
-        return self._kit.prompt("result", tool=turn.call.tool, text=self._format.escape(shorten(text, chars)[0]))
 
 
 @dataclass(frozen=True)
@@ -84,7 +58,7 @@ class JsonReact:
     def run(self, task: Task, kit: Kit) -> Loop:
         """The loop."""
         page = self._page(task, kit)
-        log: Log = ()
+        log: ObjectLog = ()
         chars = kit.observation_chars
         try:
             while True:
@@ -112,7 +86,7 @@ class JsonReact:
     def _format(self) -> JsonTurn:
         return JsonTurn(lenient=self.lenient)
 
-    def _turn(self, kit: Kit, page: _Page, log: Log, chars: int) -> Generator[Effect, Any, Turn | Outcome]:
+    def _turn(self, kit: Kit, page: ObjectChat, log: ObjectLog, chars: int) -> Generator[Effect, Any, Turn | Outcome]:
         def ask_model(bad: Bad | None) -> Generator[Effect, Any, Reply]:
             tail: tuple[Message, ...] = ()
             if bad:
@@ -121,11 +95,11 @@ class JsonReact:
 
         return read_turn(ask_model, lambda text: self._format.read(text, len(log) + 1, page.tools), self.misses)
 
-    def _think(self, page: _Page, messages: tuple[Message, ...], *, repair: bool) -> Generator[Effect, Any, Reply]:
+    def _think(self, page: ObjectChat, messages: tuple[Message, ...], *, repair: bool) -> Generator[Effect, Any, Reply]:
         schema = self._format.schema(page.tools) if self.constrain else None
         return think("act", messages, schema=schema, max_tokens=self.max_tokens, repair=repair)
 
-    def _page(self, task: Task, kit: Kit) -> _Page:
+    def _page(self, task: Task, kit: Kit) -> ObjectChat:
         tools = self._tools(kit)
         rules = kit.system
         if rules is None:
@@ -136,7 +110,7 @@ class JsonReact:
                 can_ask=kit.can_ask,
             )
         head = (system(rules), user(kit.prompt("task", question=task.question)))
-        return _Page(head, kit, self._format, tools)
+        return ObjectChat(head, kit, self._format, tools)
 
     def _tools(self, kit: Kit) -> tuple[ToolSpec, ...]:
         """The user's tools and the built-in ones."""
@@ -148,7 +122,7 @@ class JsonReact:
         )
 
     def _conclude(
-        self, kit: Kit, page: _Page, log: Log, chars: int, limit: LimitNear
+        self, kit: Kit, page: ObjectChat, log: ObjectLog, chars: int, limit: LimitNear
     ) -> Generator[Effect, Any, Outcome]:
         """The call kept in reserve: the answer from what there is."""
         request = user(kit.prompt("conclude", reason=limit.detail))

@@ -1,4 +1,4 @@
-"""What a model is shown of a text loop: rules, question and log, in one of three forms.
+"""What a model is shown of a run: rules, question and log; of a text loop in one of three forms, of objects as chat.
 
 `chat`: each turn an assistant's message and each observation a user's. `user`: one user message that carries the
 earlier work below the question. `completion`: one raw prompt. The prompt only grows at its end from step to step,
@@ -7,13 +7,15 @@ so that a server's prefix cache keeps its work.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
-from plait.core import Kit, Message, Task, Think, assistant, system, user
-from plait.formats import Format, shorten
+from plait.core import Kit, Message, Observation, Task, Think, ToolSpec, assistant, system, user
+from plait.formats import Format, JsonTurn, Turn, shorten
 from plait.strategies.scratchpad import Scratchpad
 
 TranscriptKind = Literal["chat", "user", "completion"]
+ObjectLog: TypeAlias = tuple[tuple[Turn, Observation], ...]
+"""The log of a loop whose turns are objects: each turn with what was observed after it."""
 
 
 class Transcript:
@@ -67,6 +69,31 @@ class Transcript:
     def _shown(self, seen: str, n: int, chars: int) -> str:
         """An observation as it stands in a prompt: shortened, escaped, labelled."""
         return self._format.observation(self._format.escape(shorten(seen, chars)[0]), n)
+
+
+class ObjectChat:
+    """One run as the model is shown it: the rules and the task, then each turn and its result as chat.
+
+    What stays the same is filled in once, each result once for each size it is shown in.
+    """
+
+    def __init__(self, head: tuple[Message, ...], kit: Kit, format: JsonTurn, tools: tuple[ToolSpec, ...]) -> None:
+        self.tools = tools
+        self._head, self._kit, self._format = head, kit, format
+        self._done: dict[tuple[int, int], tuple[Message, Message]] = {}
+
+    def messages(self, log: ObjectLog, chars: int) -> tuple[Message, ...]:
+        """The chat so far, with at most `chars` characters of each result."""
+        for i in range(len(log)):
+            if (i, chars) not in self._done:
+                turn, seen = log[i]
+                self._done[i, chars] = (assistant(turn.kept), user(self._result(turn, seen, chars)))
+        return (*self._head, *(message for i in range(len(log)) for message in self._done[i, chars]))
+
+    def _result(self, turn: Turn, seen: Observation, chars: int) -> str:
+        assert turn.call is not None
+        text = seen.text if not seen.note else f"{seen.text}\n({seen.note})"
+        return self._kit.prompt("result", tool=turn.call.tool, text=self._format.escape(shorten(text, chars)[0]))
 
 
 def with_repair(bad: str, request: str) -> tuple[Message, ...]:
