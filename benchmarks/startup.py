@@ -1,6 +1,6 @@
 """What starting costs: `plait --version` beside bare Python, `import plait` beside click and msgspec.
 
-    python benchmarks/startup.py      medians of 31 starts each, in turn, in milliseconds of wall time
+python benchmarks/startup.py      medians of 31 starts each, in turn, in milliseconds of wall time
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, cast
 
 from msgspec import Struct, structs
 
-from plait.core.messages import Message, assistant
+from plait.core.messages import Message
 from plait.core.replies import Reply
 from plait.core.tools import Call, Observation, ToolSpec
 
@@ -142,8 +142,3 @@ def start(*effects: Think | Act) -> Generator[Effect, Any, tuple[int, ...]]:
 def take(*tickets: int) -> Generator[Effect, Any, Taken]:
     """Wait for the next thing that finishes among the tickets (all open ones, when none is named)."""
     return cast(Taken, (yield Take(tickets)))
-
-
-def chat_of(effect: Think) -> tuple[Message, ...]:
-    """The effect's messages with the prefill as an opened assistant message, if there is one."""
-    return (*effect.messages, assistant(effect.prefill)) if effect.prefill else effect.messages

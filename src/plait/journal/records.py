@@ -31,8 +31,6 @@ class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
     model: str
     path: str
     attempt: int = 0
-    effect: str = ""
-    """Fingerprint of the think effect, to tell a changed loop from a changed model."""
 
 
 class Got(Struct, frozen=True, omit_defaults=True, tag="got"):

@@ -67,16 +67,11 @@ class Meter:
         """USD so far; None where a call's price is not known."""
         return total(self.costs)
 
-    @property
-    def seconds_left(self) -> float | None:
-        """Until the time limit; None without one."""
-        return None if self.limits.seconds is None else self.limits.seconds - self.seconds
-
     def went_on(self, seconds: float) -> None:
         """Count the time an earlier process spent on this run."""
         self._before += seconds
 
-    def asked(self, reply: Reply, *, repair: bool) -> None:
+    def asked(self, reply: Reply) -> None:
         """Count one model call and what it took."""
         self.calls += 1
         self.usage = self.usage + reply.usage

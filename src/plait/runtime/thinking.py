@@ -35,7 +35,7 @@ class Thinker:
         if past.thinking:
             self._same_request(n, effect, past, step)
         if past.reply is not None:
-            meter.asked(past.reply, repair=effect.repair)
+            meter.asked(past.reply)
             return past.reply
         if self.desk.job.replay:
             raise RecordEnds
@@ -68,7 +68,7 @@ class Thinker:
             raise
         if listener is not None:
             listener.close()
-        meter.asked(reply, repair=effect.repair)
+        meter.asked(reply)
         self.desk.say(ev.Replied(step, effect.phase, model.spec, reply.text, reply.usage, reply.seconds, reply.cost))
         return reply
 

@@ -14,7 +14,7 @@ from plait.core.errors import UsageError
 from plait.strategies.json_react import JsonReact
 from plait.strategies.react import React
 
-__all__ = ["JsonReact", "React", "make", "names", "options_of", "prompts_of", "word_of"]
+__all__ = ["JsonReact", "React", "make", "names", "options_of", "prompts_of"]
 
 OURS: dict[str, type[Any]] = {"react": React, "json": JsonReact}
 
@@ -53,14 +53,6 @@ def options_of(strategy: Strategy) -> dict[str, Any]:
     if not dataclasses.is_dataclass(strategy) or isinstance(strategy, type):
         return {}
     return {field.name: getattr(strategy, field.name) for field in dataclasses.fields(strategy)}
-
-
-def word_of(strategy: Strategy) -> str | None:
-    """The word that `make` would make this loop by; None for one that is not registered."""
-    try:
-        return strategy.name if _kind(strategy.name) is type(strategy) else None
-    except UsageError:
-        return None
 
 
 def prompts_of(name: str) -> dict[str, str]:
