@@ -1,6 +1,6 @@
 """Takes a loop through its effects: performs them, or feeds back what is recorded of them.
 
-Theory of operation. `Engine.drive` holds the generator and numbers the effects it makes. For each
+Theory of operation. `Engine` holds the generator and numbers the effects it makes. For each
 effect the record is asked first (`Past`): what has a result there is not performed again, only compared,
 so a resumed run and a replayed run are the same walk; they differ in what happens where the record ends.
 Everything that is performed is put on the record before (intent) and after (result). Whatever can
@@ -51,7 +51,7 @@ logger = logging.getLogger("plait")
 
 
 class Engine:
-    """One run. Make one, await `run`, read what it used from `meter`."""
+    """One run. Make one, await `run`, read what it used from `totals`."""
 
     def __init__(self, job: Job, log: AnyLog, emit: Callable[[Event], None] | None = None) -> None:
         self.job = job
