@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import time
 
 
 def main() -> None:
@@ -43,7 +44,11 @@ def main() -> None:
     params.warmup = False
     # Fitting the layers to a GPU's memory loads the file once more; without a GPU there is nothing to fit.
     params.fit_params = any("CPU" not in str(device["type"]) for device in xllamacpp.get_device_info())
-    server = xllamacpp.Server(params)
+    try:
+        server = xllamacpp.Server(params)
+    except RuntimeError:
+        time.sleep(0.5)  # llama.cpp says why in a thread of its own: let it have said so before we end
+        raise
     os.write(say, json.dumps({"address": server.listening_address}).encode() + b"\n")
     os.close(say)
     while sys.stdin.buffer.read(4096):
