@@ -138,3 +138,18 @@ def test_the_time_a_person_takes_is_not_the_runs() -> None:
     asking = plait.Agent("json", model=plait.Scripted(replies), limits=plait.Limits(seconds=0.5), journal=False)
     run = asking.run("Plan", person=person)
     assert run.status == "answered" and run.seconds < 0.5
+
+
+def test_a_reply_cut_by_its_token_limit_is_continued_unless_it_goes_round() -> None:
+    from plait.core import Reply, Think
+
+    def cut(text: str) -> object:
+        return lambda think: Reply(text, finish="length") if not isinstance(think, Think) or not think.prefill else "6"
+
+    whole = plait.Agent("react", model=plait.Scripted([cut("Thought: good.\nFinal Answer: 4")] * 3), journal=False)
+    run = whole.run("What is it?")
+    assert (run.answer, run.calls) == ("46", 2)
+    around = "Thought: " + "I have to find the height of the mountain in feet, and then again I have to. " * 9
+    looping = plait.Agent("react", model=plait.Scripted([cut(around)] * 9), journal=False)
+    run = looping.run("What is it?")
+    assert (run.status, run.calls) == ("failed", 3)

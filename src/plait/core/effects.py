@@ -103,7 +103,7 @@ MAX_CONTINUATIONS = 2
 def think(
     phase: str, messages: Iterable[Message] = (), *, stop: Iterable[str] = (), **options: Any
 ) -> Generator[Effect, Any, Reply]:
-    """Ask the phase's model; a reply cut by its token limit is continued, at most twice.
+    """Ask the phase's model; a reply cut by its token limit is continued, at most twice, unless it goes round.
 
     `options` are the fields of `Think`. Returns one `Reply` whose text is all that was written.
     Raises `LimitNear` and `PromptTooLong`.
@@ -111,7 +111,7 @@ def think(
     effect = Think(phase, tuple(messages), stop=tuple(stop), **options)
     reply = cast(Reply, (yield effect))
     for _ in range(MAX_CONTINUATIONS):
-        if reply.finish != "length" or not reply.text.strip():
+        if reply.finish != "length" or not reply.text.strip() or going_round(reply.text):
             break
         longer = structs.replace(effect, prefill=effect.prefill + reply.text, repair=True)
         more = cast(Reply, (yield longer))
@@ -142,3 +142,8 @@ def start(*effects: Think | Act) -> Generator[Effect, Any, tuple[int, ...]]:
 def take(*tickets: int) -> Generator[Effect, Any, Taken]:
     """Wait for the next thing that finishes among the tickets (all open ones, when none is named)."""
     return cast(Taken, (yield Take(tickets)))
+
+
+def going_round(text: str) -> bool:
+    """The text ends in a phrase that it says over and over: a model caught in a loop, with nothing more to come."""
+    return text.count(text[-60:]) > 3
