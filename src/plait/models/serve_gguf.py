@@ -47,7 +47,7 @@ def main() -> None:
     try:
         server = xllamacpp.Server(params)
     except RuntimeError:
-        time.sleep(0.5)  # llama.cpp says why in a thread of its own: let it have said so before we end
+        time.sleep(1)  # llama.cpp says why in a thread of its own: let it have said so before we end
         raise
     os.write(say, json.dumps({"address": server.listening_address}).encode() + b"\n")
     os.close(say)
