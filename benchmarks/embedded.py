@@ -2,6 +2,7 @@
 
     python benchmarks/embedded.py                          the table of benchmarks/results/embedded.md
     python benchmarks/embedded.py --split tuning --loops react --models local
+    python benchmarks/embedded.py --out runs.jsonl       a line a task as well; what is there is not run again
 
 Tasks of one to three steps over a table of made-up facts and the calculator. The `report` split is what is
 published; prompts are tuned on `tuning` only. Each run is on the record in --journal.
@@ -12,12 +13,18 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import time
+import statistics
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import plait
+from plait.core.events import Noted
 
 HERE = Path(__file__).parent / "tasks"
+HEAD = """\
+| model | loop | answered right | of 1 / 2 / 3 steps | right when stopped | fell back | calls | tokens | median s |
+|---|---|---|---|---|---|---|---|---|"""
 LOOPS = {
     "react": plait.React(),
     "react grammar": plait.React(constrain=True),
@@ -27,6 +34,11 @@ LOOPS = {
     "react completion": plait.React(transcript="completion"),
     "json": plait.JsonReact(),
     "json schema": plait.JsonReact(constrain=True),
+    "rewoo": plait.Rewoo(),
+    "compiler": plait.Compiler(),
+    "phased": plait.Phased(),
+    "phased 3 rounds": plait.Phased(rounds=3),
+    "native": plait.Native(),
 }
 
 
@@ -41,6 +53,77 @@ def correct(answer: object, gold: str) -> bool:
     return any(abs(number - wanted) <= 5e-5 * abs(wanted) for number in numbers)
 
 
+def measured(loop: str, model: str, task: dict[str, Any], options: argparse.Namespace, table: Path) -> dict[str, Any]:
+    """One run, as a line of the results."""
+    agent = plait.Agent(
+        LOOPS[loop],
+        model=model,
+        tools=[f"lookup:{table}", "calculator"],
+        limits=plait.Limits(steps=8),
+        can_ask=False,
+        journal=options.journal,
+        prompts=options.prompts,
+    )
+    run = agent.run(task["question"])
+    holds = run.answer is not None and correct(run.answer, task["answer"])
+    if options.verbose and not (run.status == "answered" and holds):
+        print(f"  wrong: {task['question']} -> {run.status} {run.answer!r} {run.reason} ({run.run})", flush=True)
+    return {
+        "model": model,
+        "loop": loop,
+        "split": options.split,
+        "question": task["question"],
+        "steps": task["steps"],
+        "status": run.status,
+        "answer": run.answer,
+        "right": run.status == "answered" and holds,
+        "right_when_stopped": run.status == "stopped" and holds,
+        "fell_back": any(isinstance(event, Noted) and event.kind == "fallback" for event in run.events),
+        "calls": run.calls,
+        "tokens": run.usage.tokens,
+        "cached": run.usage.cached_tokens,
+        "seconds": round(run.seconds, 1),
+        "run": run.run,
+    }
+
+
+def row(lines: list[dict[str, Any]]) -> str:
+    """One row of the table."""
+    count = len(lines)
+    by_steps = " / ".join(
+        f"{sum(each['right'] for each in lines if each['steps'] == k)} of {sum(each['steps'] == k for each in lines)}"
+        for k in (1, 2, 3)
+    )
+    cells = [
+        lines[0]["model"],
+        lines[0]["loop"],
+        f"{sum(each['right'] for each in lines)} of {count}",
+        by_steps,
+        str(sum(each["right_when_stopped"] for each in lines)),
+        str(sum(each["fell_back"] for each in lines)),
+        f"{sum(each['calls'] for each in lines) / count:.1f}",
+        f"{sum(each['tokens'] for each in lines) / count:,.0f}",
+        f"{statistics.median(each['seconds'] for each in lines):.1f}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def against_react(done: dict[tuple[str, str, str], dict[str, Any]], model: str, loops: list[str]) -> Iterator[str]:
+    """Each loop's tokens beside those of react, on all tasks and on those that both answered right."""
+    for loop in loops:
+        pairs = [(line, done.get((model, "react", line["question"]))) for key, line in done.items() if key[1] == loop]
+        both = [(line, react) for line, react in pairs if react is not None and line["model"] == model]
+        right = [(line, react) for line, react in both if line["right"] and react["right"]]
+        if loop == "react" or not both:
+            continue
+        said = []
+        for name, part in (("all", both), ("both right", right)):
+            if part:
+                ratio = sum(a["tokens"] for a, _ in part) / sum(b["tokens"] for _, b in part)
+                said.append(f"{ratio:.2f} ({name}, {len(part)} tasks)")
+        yield f"{model}, {loop}: tokens against react {', '.join(said)}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--split", choices=["report", "tuning"], default="report")
@@ -48,45 +131,30 @@ def main() -> None:
     parser.add_argument("--models", default="local,local:qwen2.5-coder-0.5b")
     parser.add_argument("--journal", default="benchmarks.db")
     parser.add_argument("--prompts", help="a folder of prompts to try in place of ours")
+    parser.add_argument("--out", type=Path, help="write a line of JSON a task, and go on with what is there")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     table = HERE / ("facts.json" if options.split == "report" else "tuning.json")
     tasks = [json.loads(line) for line in (HERE / f"{options.split}.jsonl").read_text().splitlines()]
-    print(f"{len(tasks)} tasks of the {options.split} split\n")
-    print("| model | loop | answered right | of 1 / 2 / 3 steps | calls a task | tokens a task | seconds a task |")
-    print("|---|---|---|---|---|---|---|", flush=True)
-    for model in options.models.split(","):
-        for loop in options.loops.split(","):
-            agent = plait.Agent(
-                LOOPS[loop],
-                model=model,
-                tools=[f"lookup:{table}", "calculator"],
-                limits=plait.Limits(steps=8),
-                can_ask=False,
-                journal=options.journal,
-                prompts=options.prompts,
-            )
-            right: list[tuple[int, bool]] = []
-            calls = tokens = 0
-            began = time.perf_counter()
+    models, loops = options.models.split(","), options.loops.split(",")
+    done: dict[tuple[str, str, str], dict[str, Any]] = {}
+    if options.out and options.out.exists():
+        lines = [json.loads(line) for line in options.out.read_text().splitlines()]
+        done = {(each["model"], each["loop"], each["question"]): each for each in lines}
+    print(f"{len(tasks)} tasks of the {options.split} split\n\n{HEAD}", flush=True)
+    for model in models:
+        for loop in loops:
             for task in tasks:
-                run = agent.run(task["question"])
-                good = run.status == "answered" and correct(run.answer, task["answer"])
-                right.append((task["steps"], good))
-                calls += run.calls
-                tokens += run.usage.tokens
-                if options.verbose and not good:
-                    print(f"  wrong: {task['question']} -> {run.status} {run.answer!r} {run.reason} ({run.run})")
-            seconds = time.perf_counter() - began
-            by_steps = " / ".join(
-                f"{sum(g for s, g in right if s == k)} of {sum(1 for s, _ in right if s == k)}" for k in (1, 2, 3)
-            )
-            count = len(tasks)
-            print(
-                f"| {model} | {loop} | {sum(g for _, g in right)} of {count} | {by_steps} "
-                f"| {calls / count:.1f} | {tokens / count:,.0f} | {seconds / count:.1f} |",
-                flush=True,
-            )
+                key = (model, loop, task["question"])
+                if key not in done:
+                    done[key] = measured(loop, model, task, options, table)
+                    if options.out:
+                        with options.out.open("a") as file:
+                            file.write(json.dumps(done[key]) + "\n")
+            print(row([done[model, loop, task["question"]] for task in tasks]), flush=True)
+    print()
+    for model in models:
+        print("\n".join(against_react(done, model, loops)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A chat-completions endpoint on loopback that answers at once, in a process of its own.
 
-It speaks just enough HTTP: it reads a request, counts the assistant messages in it, and gives the reply of that
-turn, as one JSON body or as a stream, whichever was asked for.
+It speaks just enough HTTP: it reads a request, finds the script by the model's name and the turn by the assistant
+messages in it, and gives the reply of that turn, as one JSON body or as a stream, whichever was asked for.
 """
 
 from __future__ import annotations
@@ -15,35 +15,81 @@ ACTION = 'Thought: I need the next number.\nAction:\n```json\n{{"action": "add",
 ANSWER = "Thought: I know the answer now\nFinal Answer: it is 6"
 CALLS = 7
 
+PLAN = "".join(f"Plan: the next number\n#E{n} = add[{n}]\n" for n in range(1, 5)) + (
+    "Plan: say it\n#E5 = LLM[say #E4]\nPlan: say it again\n#E6 = LLM[say #E3]\n"
+)
+NUMBERED = "".join(f'{n}. add("{n}")\n' for n in range(1, 6)) + "6. join()\n"
+ACTIONS = json.dumps([{"ACTION": "add", "ARGUMENTS": [str(n)], "EXPLANATION": "the next number"} for n in range(4)])
+
+
+def turn(tool: str, value: str) -> str:
+    return json.dumps({"thought": "I need the next number.", "tool": tool, "tool_input": value})
+
+
+SCRIPTS: dict[str, list[str | list[str]]] = {
+    # A list in a script is a reply with native calls: their arguments.
+    "react": [ACTION.format(n=n) for n in range(CALLS - 1)] + [ANSWER],
+    "json": [turn("add", str(n)) for n in range(CALLS - 1)] + [turn("final_answer", "it is 6")],
+    "native": [[str(n)] for n in range(CALLS - 1)] + ["it is 6"],
+    "rewoo-plan": [PLAN],
+    "rewoo-work": ["it is 4"],
+    "rewoo-solve": ["it is 6"],
+    "compiler-plan": [NUMBERED],
+    "compiler-join": ["Thought: I know the answer now.\nFinish: it is 6"],
+    "phased-reason": ["I need the next numbers."] * CALLS,
+    "phased-react": [ACTIONS] * CALLS,
+    "phased-reply": ["it is 6"] * CALLS,
+}
+"""The replies of each model of the endpoint, a turn each."""
+
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.I)
+_MODEL = re.compile(rb'"model":"([^"]+)"')
 _USAGE = {"prompt_tokens": 300, "completion_tokens": 30, "total_tokens": 330}
 
 
-def _bodies() -> list[tuple[bytes, bytes]]:
-    texts = [ACTION.format(n=n) for n in range(CALLS - 1)] + [ANSWER]
+def _bodies(replies: list[str | list[str]]) -> list[tuple[bytes, bytes]]:
     made = []
-    for text in texts:
+    for reply in replies:
+        message, deltas = _said(reply) if isinstance(reply, str) else _called(reply)
+        finish = "stop" if isinstance(reply, str) else "tool_calls"
         plain = json.dumps(
             {
                 "id": "x",
                 "object": "chat.completion",
                 "model": "loopback",
-                "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+                "choices": [{"index": 0, "message": message, "finish_reason": finish}],
                 "usage": _USAGE,
             }
         ).encode()
-        pieces = [text[i : i + 20] for i in range(0, len(text), 20)]
-        events = [{"choices": [{"index": 0, "delta": {"content": piece}}]} for piece in pieces]
-        events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+        events = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+        events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
         events.append({"choices": [], "usage": _USAGE})
         stream = b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events) + b"data: [DONE]\n\n"
         made.append((plain, stream))
     return made
 
 
-class _Endpoint(asyncio.Protocol):
-    bodies = _bodies()
+def _said(text: str) -> tuple[dict[str, object], list[dict[str, object]]]:
+    return {"role": "assistant", "content": text}, [{"content": text[i : i + 20]} for i in range(0, len(text), 20)]
 
+
+def _called(inputs: list[str]) -> tuple[dict[str, object], list[dict[str, object]]]:
+    calls = [
+        {
+            "index": i,
+            "id": f"call_{n}",
+            "type": "function",
+            "function": {"name": "add", "arguments": json.dumps({"n": n})},
+        }
+        for i, n in enumerate(inputs)
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": calls}, [{"tool_calls": [call]} for call in calls]
+
+
+_BODIES = {name: _bodies(replies) for name, replies in SCRIPTS.items()}
+
+
+class _Endpoint(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
         self.buffer = b""
@@ -55,7 +101,8 @@ class _Endpoint(asyncio.Protocol):
         if not mark or length is None or len(body) < int(length[1]):
             return
         self.buffer = b""
-        plain, stream = self.bodies[min(body.count(b'"assistant"'), CALLS - 1)]
+        script = _BODIES[_MODEL.search(body)[1].decode()]  # type: ignore[index]
+        plain, stream = script[min(body.count(b'"role":"assistant"'), len(script) - 1)]
         if b'"stream":true' in body:
             kind, content = b"text/event-stream", stream
         else:
