@@ -1,6 +1,7 @@
-"""A six-step run that kills itself with SIGKILL at the K-th point: before and after every effect and every write.
+"""A run of any loop that kills itself with SIGKILL at the K-th point: before and after every effect and every write.
 
-    python crash_script.py JOURNAL COUNTS K        prints the answer, or dies
+    python crash_script.py JOURNAL COUNTS K LOOP         prints the answer, or dies
+    python crash_script.py JOURNAL COUNTS 0 LOOP resume  goes on with the run, and tells how it ended
 
 Points are passed around each model call, inside each tool before and after what it does, and around each
 write to the journal. Each tool call that takes effect adds a line to the file COUNTS.
@@ -8,16 +9,20 @@ write to the journal. Each tool call that takes effect adds a line to the file C
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import plait
+from plait.core import Call, Reply
 from plait.journal.log import RunLog
+from plait.journal.records import ObservedRecord
 
-journal, counts, fatal = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+journal, counts, fatal, loop = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 passed = 0
 
 
@@ -63,14 +68,79 @@ def action(tool: str, value: str) -> str:
     return f'Thought: next.\nAction:\n```json\n{{"action": "{tool}", "action_input": "{value}"}}\n```\n'
 
 
-REPLIES = [
-    action("fetch", "a"),
-    action("send", "one"),
-    action("fetch", "b"),
-    action("send", "two"),
-    action("send", "three"),
-    "Thought: done.\nFinal Answer: all is sent",
-]
+def turn(thought: str, tool: str, value: str) -> str:
+    return json.dumps({"thought": thought, "tool": tool, "tool_input": value})
+
+
+def calls(*made: tuple[str, str]) -> Reply:
+    return Reply(
+        "", "calls", calls=tuple(Call(tool, {name: value}, f"{tool}-{value}") for tool, name, value in named(made))
+    )
+
+
+def named(made: Sequence[tuple[str, str]]) -> list[tuple[str, str, str]]:
+    return [(tool, "key" if tool == "fetch" else "text", value) for tool, value in made]
+
+
+PLAN = """\
+Plan: get a value
+#E1 = fetch[a]
+Plan: send, beside it
+#E2 = send[one]
+Plan: send what was fetched, and get another
+#E3 = send[two #E1]
+#E4 = fetch[b]
+Plan: put it into words
+#E5 = LLM[say #E4]
+Plan: send once more
+#E6 = send[three #E5]
+"""
+
+NUMBERED = """\
+1. fetch("a")
+2. send("one")
+3. send("two $1")
+4. fetch("b")
+5. send("three ${4}")
+6. join()
+"""
+
+ACTIONS = json.dumps(
+    [
+        {"ACTION": "fetch", "ARGUMENTS": ["a"], "EXPLANATION": "get a value"},
+        {"ACTION": "send", "ARGUMENTS": ["one"], "EXPLANATION": "beside it"},
+        {"ACTION": "send", "ARGUMENTS": ["two $1"], "EXPLANATION": "what was fetched"},
+        {"ACTION": "fetch", "ARGUMENTS": ["b"], "EXPLANATION": "another"},
+        {"ACTION": "send", "ARGUMENTS": ["three"], "EXPLANATION": "once more"},
+    ]
+)
+
+SCRIPTS: dict[str, Any] = {
+    "react": [
+        action("fetch", "a"),
+        action("send", "one"),
+        action("fetch", "b"),
+        action("send", "two"),
+        action("send", "three"),
+        "Thought: done.\nFinal Answer: all is sent",
+    ],
+    "json": [
+        turn("first", "fetch", "a"),
+        turn("then", "send", "one"),
+        turn("again", "fetch", "b"),
+        turn("then", "send", "two"),
+        turn("then", "send", "three"),
+        turn("done", "final_answer", "all is sent"),
+    ],
+    "rewoo": {"plan": [PLAN], "work": ["it is b"], "solve": ["all is sent"]},
+    "compiler": {"plan": [NUMBERED], "join": ["Thought: done.\nFinish: all is sent"]},
+    "phased": {"reason": ["Fetch and send."], "react": [ACTIONS], "reply": ["all is sent"]},
+    "native": [
+        calls(("fetch", "a"), ("send", "one")),
+        calls(("send", "two"), ("fetch", "b"), ("send", "three")),
+        Reply("all is sent"),
+    ],
+}
 
 
 class Dying(plait.Scripted):
@@ -86,11 +156,19 @@ class Dying(plait.Scripted):
 _submit = RunLog.append
 
 
-def agent(model: Any) -> plait.Agent:
-    return plait.Agent("react", model=model, tools=[fetch, send], journal=journal)
+def agent(kind: type[plait.Scripted]) -> plait.Agent:
+    return plait.Agent(loop, model=kind(SCRIPTS[loop], chunk=20), tools=[fetch, send], journal=journal)
+
+
+def told(run: plait.Run) -> str:
+    ends = [row.record.observation.trouble for row in run.record if isinstance(row.record, ObservedRecord)]
+    return f"{run.status} | {run.answer} | {ends}"
 
 
 if __name__ == "__main__":
+    if "resume" in sys.argv:
+        print(told(agent(plait.Scripted).resume("last")))
+        sys.exit()
 
     async def append(self: RunLog, *entries: Any) -> None:
         point()
@@ -98,5 +176,5 @@ if __name__ == "__main__":
         point()
 
     RunLog.append = append  # type: ignore[method-assign]
-    run = agent(Dying(REPLIES)).run("Send one, two and three.")
+    run = agent(Dying).run("Send one, two and three.")
     print(run.status, run.answer, passed)

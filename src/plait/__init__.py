@@ -19,28 +19,37 @@ if TYPE_CHECKING:
     from plait import toolkits
     from plait.agent import Agent
     from plait.core.errors import PlaitError, ReplayDiffers, ToolError, UsageError
+    from plait.core.plans import Plan, Step
     from plait.models.recorded import Recorded
     from plait.models.scripted import Scripted
     from plait.runtime.limits import Limits
     from plait.runtime.run import Run
-    from plait.strategies import JsonReact, React
+    from plait.runtime.sessions import Window
+    from plait.strategies import Compiler, JsonReact, Native, Phased, React, Rewoo
     from plait.tools import Tool, tool
     from plait.tools.cancel import cancelled
 
 # Names are imported when they are first used, so that `import plait` costs next to nothing.
 _PLACES = {
     "Agent": "plait.agent",
+    "Compiler": "plait.strategies",
     "JsonReact": "plait.strategies",
     "Limits": "plait.runtime.limits",
+    "Native": "plait.strategies",
+    "Phased": "plait.strategies",
     "PlaitError": "plait.core.errors",
+    "Plan": "plait.core.plans",
     "React": "plait.strategies",
     "Recorded": "plait.models.recorded",
     "ReplayDiffers": "plait.core.errors",
+    "Rewoo": "plait.strategies",
     "Run": "plait.runtime.run",
     "Scripted": "plait.models.scripted",
+    "Step": "plait.core.plans",
     "Tool": "plait.tools",
     "ToolError": "plait.core.errors",
     "UsageError": "plait.core.errors",
+    "Window": "plait.runtime.sessions",
     "cancelled": "plait.tools.cancel",
     "tool": "plait.tools",
     "toolkits": "plait.toolkits",
@@ -48,17 +57,24 @@ _PLACES = {
 
 __all__ = [
     "Agent",
+    "Compiler",
     "JsonReact",
     "Limits",
+    "Native",
+    "Phased",
     "PlaitError",
+    "Plan",
     "React",
     "Recorded",
     "ReplayDiffers",
+    "Rewoo",
     "Run",
     "Scripted",
+    "Step",
     "Tool",
     "ToolError",
     "UsageError",
+    "Window",
     "__version__",
     "cancelled",
     "tool",

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from plait import __version__, config, strategies
-from plait.core import Event, Kit, Strategy, Task
+from plait.core import Event, Kit, Plan, Strategy, Task, ToolSpec
 from plait.core.errors import UsageError
-from plait.journal.records import RunHead
+from plait.journal.records import Row, RunHead
 from plait.journal.store import Journal
 from plait.models.base import Model
 from plait.models.resolve import resolve
 from plait.prompts import PromptBook
 from plait.runtime import runs
-from plait.runtime.asking import Phases
+from plait.runtime.asking import Phases, known_models
 from plait.runtime.background import run_blocking
+from plait.runtime.faces import streamed, whole
 from plait.runtime.job import Approve, InDoubt, Job, Person
 from plait.runtime.limits import Limits
 from plait.runtime.run import Run
 from plait.runtime.runs import Replayed
+from plait.runtime.sessions import SESSION, Embedder, Seat, Window, seat_of, take_seat
 from plait.tools import Tool, Toolset, anchored, tools_from
+
+if TYPE_CHECKING:
+    from plait.runtime.estimate import Expected
+    from plait.runtime.plans import Planned
 
 
 @dataclass(frozen=True)
@@ -39,8 +44,10 @@ class Agent:
     `tools`: tools, plain typed functions, or words such as "calculator" or "lookup:facts.json".
     `prompts`: a folder whose files replace ours, file by file. `system`: a system prompt sent byte for byte in
     place of the loop's. `journal`: the record's file, None for the default one, False for none.
-    `approve`: which calls need a person's leave. `in_doubt`: what a resumed run does with a call that may have
-    happened. `can_ask`: whether the model may ask the person.
+    `approve`: which calls need a person's leave; "plan" shows the plan before it is carried out.
+    `in_doubt`: what a resumed run does with a call that may have happened. `can_ask`: whether the model may ask the
+    person. `window`: how much of a conversation a run in a session is shown; `embedder`: what searches all of
+    it by meaning, "local", "openai:NAME" or a function from a list of texts to their vectors.
     """
 
     strategy: str | Strategy = "react"
@@ -54,6 +61,8 @@ class Agent:
     approve: Approve = field(default="never", kw_only=True)
     in_doubt: InDoubt = field(default="skip", kw_only=True)
     can_ask: bool = field(default=True, kw_only=True)
+    window: Window = field(default=Window(), kw_only=True)
+    embedder: Embedder = field(default="local", kw_only=True)
 
     def __post_init__(self) -> None:
         strategy = strategies.make(self.strategy) if isinstance(self.strategy, str) else self.strategy
@@ -65,42 +74,109 @@ class Agent:
         object.__setattr__(self, "strategy", strategy)
         object.__setattr__(self, "models", dict(self.models))
         object.__setattr__(self, "tools", tuple(self.tools))
-        known = {*strategy.phases, ""}
+        phases = strategies.phases_of(strategy)
+        known = {*phases, ""}
         for phase in self.models:
             if phase not in known:
                 raise UsageError(
                     f"The loop '{strategy.name}' has no phase '{phase}'.",
-                    hint=f"Its phases: {', '.join(strategy.phases)}.",
+                    hint=f"Its phases: {', '.join(phases)}.",
                 )
+        if self.approve == "plan" and "plan" not in strategy.phases:
+            raise UsageError(
+                f"The loop '{strategy.name}' makes no plan that could be approved.",
+                hint="Choose 'rewoo' or 'compiler', or approve effects.",
+            )
 
     # -- running
 
-    def run(self, question: str, *, person: Person | None = None) -> Run:
+    def run(self, question: str, *, session: str | None = None, person: Person | None = None) -> Run:
         """Run a task to its end, blocking; also from inside a running event loop, as in a notebook.
 
+        `session` makes it a turn of the conversation of that name, kept in the journal: it is shown the turns
+        before it, as far as the window goes, and may search them all.
         Whatever happens in the run is told by `Run.status`; only a wrong description (an unknown model, a
         journal that can't be written) raises `PlaitError`. Ctrl-C cancels the run, keeps what was done and raises
         KeyboardInterrupt.
         """
-        return run_blocking(self.arun(question, person=person))
+        return run_blocking(self.arun(question, session=session, person=person))
 
     async def arun(
-        self, question: str, *, emit: Callable[[Event], None] | None = None, person: Person | None = None
+        self,
+        question: str,
+        *,
+        session: str | None = None,
+        emit: Callable[[Event], None] | None = None,
+        person: Person | None = None,
     ) -> Run:
         """The same, awaited. Cancelling it cancels the run, which puts that on its record.
 
         `emit` is told each event as it happens, the last (`Ended`) also of a run that is cancelled.
         """
-        return await _whole(self._begin(question, emit, person))
+        return await whole(self._begin(question, session, emit, person))
 
-    async def stream(self, question: str, *, person: Person | None = None) -> AsyncGenerator[Event, None]:
+    async def stream(
+        self, question: str, *, session: str | None = None, person: Person | None = None
+    ) -> AsyncGenerator[Event, None]:
         """The run's events as they happen; the last is `Ended` and carries the `Run`.
 
         Leaving the iteration early cancels the run.
         """
-        async with aclosing(_streamed(lambda emit: self._begin(question, emit, person))) as events:
+        async with aclosing(streamed(lambda emit: self._begin(question, session, emit, person))) as events:
             async for event in events:
                 yield event
+
+    # -- plans
+
+    def plan(self, question: str) -> Planned:
+        """Ask the planner only, blocking: the plan, what carrying it out is expected to take, and the run that asked.
+
+        For `rewoo`. A plan is a value: look at it, change it, and carry it out with `agent.with_plan(plan).run(...)`.
+        Raises `UsageError` for a loop whose plans can't be held so.
+        """
+        return run_blocking(self.aplan(question))
+
+    async def aplan(
+        self, question: str, *, session: str | None = None, emit: Callable[[Event], None] | None = None
+    ) -> Planned:
+        """The same, awaited."""
+        from plait.runtime.plans import Planned, planning
+
+        loop = replace(planning(self._loop), plan=None, only_plan=True)
+        planner = self.using(strategy=loop, tools=tuple(self._toolset))
+        run = await planner.arun(question, session=session, emit=emit)
+        if run.status != "answered":
+            return Planned(None, None, run)
+        plan = msgspec.convert(run.answer, Plan)
+        return Planned(plan, planner.expected(question, plan, run.record), run)
+
+    def expected(self, question: str, plan: Plan | str, record: Iterable[Row] = ()) -> Expected:
+        """The calls, tokens and USD that carrying out a plan is expected to take (`runtime/estimate.py` says how).
+
+        `record` is that of the run that made the plan: its planner's call says how many tokens a character takes.
+        The last runs in the journal say how long results and replies are.
+        """
+        from plait.runtime import estimate, plans, seen
+
+        job = self._job(question, None)
+        loop, checked = plans.planning(self._loop), plans.plan_of(plan, job.kit.tools)
+        return estimate.expected(loop, job.kit, job.task, checked, job.phases, record, seen.seen_in(self._store))
+
+    def with_plan(self, plan: Plan | str) -> Agent:
+        """The same agent with a plan to carry out: a value, the text that is printed, or JSON.
+
+        Steps whose evidence the plan holds are not run again. Raises `UsageError` for one that can't be carried
+        out with these tools.
+        """
+        from plait.runtime.plans import plan_of, planning
+
+        loop = replace(planning(self._loop), plan=plan_of(plan, self.specs))
+        return self.using(strategy=loop, tools=tuple(self._toolset))
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools as a model is told of them."""
+        return self._toolset.specs
 
     def using(self, **changes: Any) -> Agent:
         """The same agent with some fields changed."""
@@ -131,7 +207,7 @@ class Agent:
         if row.status in ("answered", "failed", "stopped"):
             return runs.finished(row, journal, self._loop)
         job = self._job(row.head.question, person, recorded=row.head)
-        return await _whole(runs.go_on(job, row.head, journal, answer=answer, emit=emit, force=force))
+        return await whole(runs.go_on(job, row.head, journal, answer=answer, emit=emit, force=force))
 
     def replay(self, run: str) -> Replayed:
         """Take the loop through a run's record and compare every request, byte by byte; nothing is performed.
@@ -154,9 +230,10 @@ class Agent:
         """The same, awaited."""
         journal = self._journal_needed()
         row = journal.run(run)
-        job = self._job(row.head.question, person)
-        head = msgspec.structs.replace(self._head(row.head.question, job), parent=row.head.run, fork_at=at)
-        return await _whole(runs.fork(job, head, journal.rows(row.head.run), at, journal, emit))
+        seat = seat_of(row.head, runs.fresh_id())
+        job = self._job(row.head.question, person, seat=seat)
+        head = msgspec.structs.replace(self._head(row.head.question, job, seat), parent=row.head.run, fork_at=at)
+        return await whole(runs.fork(job, head, journal.rows(row.head.run), at, journal, emit))
 
     @staticmethod
     def recorded(head: RunHead, *, journal: str | Path | None, **changes: Any) -> Agent:
@@ -175,13 +252,15 @@ class Agent:
             "strategy": strategies.make(head.strategy["name"], head.strategy["options"]),
             "model": str(head.models.get("", {}).get("spec", "local")),
             "models": {phase: str(model["spec"]) for phase, model in head.models.items() if phase},
-            "tools": tuple(dict.fromkeys(head.sources)),
+            "tools": tuple(source for source in dict.fromkeys(head.sources) if source != SESSION),
             "limits": msgspec.convert(settings.get("limits", {}), Limits),
             "prompts": settings.get("prompts"),
             "system": settings.get("system"),
             "approve": settings.get("approve", "never"),
             "in_doubt": settings.get("in_doubt", "skip"),
             "can_ask": settings.get("can_ask", True),
+            "window": msgspec.convert(settings.get("window", {}), Window),
+            "embedder": settings.get("embedder", "local"),
             "journal": journal,
         }
         return Agent(**{**described, **changes})
@@ -215,7 +294,7 @@ class Agent:
     @cached_property
     def _book(self) -> PromptBook:
         folder = Path(self.prompts) if self.prompts is not None else None
-        return PromptBook(self._loop.name, folder, getattr(self._loop, "prompts", None))
+        return _book(self._loop, folder)
 
     @cached_property
     def _store(self) -> Journal | None:
@@ -225,40 +304,55 @@ class Agent:
 
     def _journal_needed(self) -> Journal:
         if self._store is None:
-            raise UsageError("This agent keeps no journal (journal=False).", hint="Give journal=PATH.")
+            raise UsageError(
+                "This agent keeps no journal (journal=False): there is no record, and no session.",
+                hint="Give journal=PATH.",
+            )
         return self._store
 
-    def _job(self, question: str, person: Person | None, recorded: RunHead | None = None) -> Job:
+    def _job(
+        self, question: str, person: Person | None, recorded: RunHead | None = None, seat: Seat | None = None
+    ) -> Job:
+        seat = seat or (seat_of(recorded) if recorded is not None else None)
+        tools = self._toolset
+        if seat is not None:
+            tools = Toolset((*tools, seat.tool(self._journal_needed(), self.embedder)))
         kit = Kit(
-            tools=self._toolset.specs,
+            tools=tools.specs,
             prompts=self._book,
             system=self.system,
             observation_chars=self.limits.observation_chars,
             can_ask=self.can_ask,
+            approve_plan=self.approve == "plan",
         )
         return Job(
             strategy=self._loop,
-            task=Task(question),
+            task=Task(question, seat.history if seat is not None else ()),
             kit=kit,
-            tools=self._toolset,
-            phases=Phases(_as_recorded(self._resolved, recorded)),
+            tools=tools,
+            phases=Phases(known_models(self._resolved, recorded)),
             limits=self.limits,
             approve=self.approve,
             in_doubt=self.in_doubt,
             person=person,
         )
 
-    def _head(self, question: str, job: Job) -> RunHead:
-        return RunHead(
+    def _head(self, question: str, job: Job, seat: Seat | None) -> RunHead:
+        head = RunHead(
             run=runs.fresh_id(),
             question=question,
-            strategy={"name": self._loop.name, "options": strategies.options_of(self._loop)},
+            strategy=self._loop_recorded,
             models=job.phases.describe(),
             tools=self._tools_recorded,
             sources=self._sources,
             settings=self._settings,
             plait=__version__,
         )
+        return head if seat is None else seat.taken_by(head, job.kit.tools[-1], self.window, self.embedder)
+
+    @cached_property
+    def _loop_recorded(self) -> dict[str, Any]:
+        return {"name": self._loop.name, "options": strategies.options_of(self._loop)}
 
     @cached_property
     def _tools_recorded(self) -> tuple[dict[str, Any], ...]:
@@ -279,43 +373,17 @@ class Agent:
             "can_ask": self.can_ask,
         }
 
-    async def _begin(self, question: str, emit: Callable[[Event], None] | None, person: Person | None) -> Run:
+    async def _begin(
+        self, question: str, session: str | None, emit: Callable[[Event], None] | None, person: Person | None
+    ) -> Run:
         if not isinstance(question, str) or not question.strip():
             raise UsageError("The question is empty.", hint="Say what is to be done.")
-        job = self._job(question, person)
-        return await runs.begin(job, self._head(question, job), self._store, emit)
+        seat = take_seat(session, self._journal_needed(), self.window) if session is not None else None
+        job = self._job(question, person, seat=seat)
+        return await runs.begin(job, self._head(question, job, seat), self._store, emit)
 
 
-def _as_recorded(models: Mapping[str, Model], head: RunHead | None) -> dict[str, Model]:
-    """The models without what a recorded run already knew their endpoints could not do."""
-    known = dict(models)
-    for phase, said in (head.models if head is not None else {}).items():
-        if phase not in known or said.get("spec") != known[phase].spec:
-            continue
-        for ability, able in said.get("abilities", {}).items():
-            if not able and getattr(known[phase].abilities, ability, False):
-                known[phase] = known[phase].without(ability)
-    return known
-
-
-async def _whole(work: Awaitable[Run]) -> Run:
-    """Await a run; when it was cancelled, and has put that on its record, let the cancellation go on."""
-    run = await work
-    task = asyncio.current_task()
-    if run.status in ("cancelled", "crashed") and task is not None and task.cancelling():
-        raise asyncio.CancelledError
-    return run
-
-
-async def _streamed(begin: Callable[[Callable[[Event], None]], Awaitable[Run]]) -> AsyncGenerator[Event, None]:
-    queue: asyncio.Queue[Event | None] = asyncio.Queue()
-    task = asyncio.ensure_future(begin(queue.put_nowait))
-    task.add_done_callback(lambda _: queue.put_nowait(None))
-    try:
-        while (event := await queue.get()) is not None:
-            yield event
-        task.result()
-    finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait([task])
+def _book(loop: Strategy, folder: Path | None) -> PromptBook:
+    other = strategies.fallback_of(loop)
+    others = (_book(other, folder),) if other is not None else ()
+    return PromptBook(loop.name, folder, getattr(loop, "prompts", None), others)

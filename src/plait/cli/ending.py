@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -24,15 +25,19 @@ def tell(
     quiet: bool = False,
     again: tuple[str, ...] = (),
     kept: bool = True,
+    page: Callable[[str], str] | None = None,
 ) -> NoReturn:
     """Print a run's end and leave with its code. `None` is a run that was cancelled before it began.
 
     `again` are the words that `plait resume` needs to find the run's journal; `kept` says that there is one.
+    `page` is how a plan that a run waits with is shown.
     """
     if run is None:
         _say("Cancelled before the run began.")
         leave(CANCELLED)
     if not quiet or run.status != "answered":
+        if page is not None and isinstance(run.outcome, Waiting) and run.outcome.kind == "plan":
+            _say(page(run.outcome.reason) + "\n")
         colour = "green" if run.status == "answered" else "yellow"
         _say(click.style(summary(run, recorded=kept), fg=colour))
         for line in hints(run, again) if kept else ():
@@ -75,6 +80,8 @@ def summary(run: Run, *, recorded: bool = True) -> str:
 
 def _status(run: Run) -> str:
     match run.outcome:
+        case Waiting(kind="plan"):
+            return "waiting for leave to carry out the plan"
         case Stopped() | Failed() | Waiting():
             return f"{run.status}: {one_line(run.outcome.reason)}"
         case Crashed(reason=reason, hint=hint):
@@ -91,6 +98,12 @@ def hints(run: Run, again: tuple[str, ...] = ()) -> list[str]:
             return [f"Answer with: {words} --answer TEXT"]
         case Waiting(kind="approval"):
             return [f"Allow it with: {words} --answer yes    (refuse with: --answer no, or a reason)"]
+        case Waiting(kind="plan"):
+            written = " ".join(("plait plan --of", run.run, *again))
+            return [
+                f"Carry it out with: {words} --answer yes    (refuse with: --answer no, or say what to change)",
+                f"Edit it with: {written} > plan.txt && $EDITOR plan.txt && {words} --plan plan.txt",
+            ]
         case Crashed():
             return [f"Go on when that is mended: {words}"]
         case _ if run.status == "cancelled":

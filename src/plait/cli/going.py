@@ -24,8 +24,8 @@ Emit = Callable[[Event], None]
 Begin = Callable[[Emit], Coroutine[Any, Any, Run]]
 
 
-def go(begin: Begin, watch: Emit) -> Run | None:
-    """Perform `begin` to its end; None when it was cancelled before there was a run.
+def go(begin: Begin, watch: Emit, told: Callable[[int], object] = lambda number: None) -> Run | None:
+    """Perform `begin` to its end; None when it was cancelled before there was a run. `told` hears of each signal.
 
     Raises what `begin` raises: a `PlaitError` where there can be no run at all.
     """
@@ -34,7 +34,7 @@ def go(begin: Begin, watch: Emit) -> Run | None:
     abandoned = False
     try:
         task = loop.create_task(begin(seen))
-        with _signals(loop, task, seen):
+        with _signals(loop, task, seen, told):
             try:
                 return loop.run_until_complete(task)
             except (asyncio.CancelledError, KeyboardInterrupt):
@@ -67,16 +67,19 @@ class _Seen:
 
 
 @contextmanager
-def _signals(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Run], seen: _Seen) -> Iterator[None]:
+def _signals(
+    loop: asyncio.AbstractEventLoop, task: asyncio.Task[Run], seen: _Seen, told: Callable[[int], object]
+) -> Iterator[None]:
     times = 0
 
     def cancel() -> None:
         task.cancel()
         loop.call_later(1, os.write, 2, b"Cancelling. Ctrl-C again quits at once.\n")
 
-    def stop(*_: object) -> None:
+    def stop(number: int, _: object) -> None:
         nonlocal times
         times += 1
+        told(number)
         if times == 1 and not seen.id:
             # There is no record yet, and the loop may stand still in an import: nothing to wait for.
             raise KeyboardInterrupt

@@ -18,8 +18,11 @@ CANCELLED, CRASHED, WRONG_USAGE = 130, 1, 2
 # name: (module, the command in it, its line of help). The line stands here so that `plait` imports nothing.
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "run": ("run", "run", "Answer a question with a loop, a model and tools."),
+    "chat": ("chat", "chat", "Talk, turn by turn, in a session that is kept."),
+    "plan": ("plan", "plan", "Have a plan written, drawn and priced before anything runs."),
     "runs": ("runs", "runs", "List the runs on record, newest first."),
     "show": ("show", "show", "Tell a recorded run again, or show what was sent and received."),
+    "costs": ("costs", "costs", "What runs took and cost, phase by phase, side by side."),
     "replay": ("replay", "replay", "Take the loop through a record and compare every request."),
     "resume": ("resume", "resume", "Go on with a run that waits, was cancelled or was interrupted."),
     "fork": ("fork", "fork", "Begin a new run from a step of a recorded one."),

@@ -90,10 +90,20 @@ limits = combine(
 )
 approve = click.option(
     "--approve",
-    type=click.Choice(["never", "effects", "always"]),
-    help="Which tool calls need a person's leave (default never).",
+    type=click.Choice(["never", "effects", "always", "plan"]),
+    help="Which tool calls need a person's leave (default never), or the plan as a whole.",
 )
 system = click.option("--system", metavar="FILE", help="A system prompt in place of ours, sent byte for byte.")
+session = click.option(
+    "--session", metavar="NAME", help="The conversation this is a turn of: a new one, or one to go on with."
+)
+embedder = click.option(
+    "--embedder", metavar="SPEC", help="What searches a session by meaning: local (default), openai:NAME, ..."
+)
+plan = click.option("--plan", "plan", metavar="FILE", help="A plan to carry out (rewoo), text or JSON; - is stdin.")
+evidence = click.option(
+    "--evidence", metavar="RUN", help="With --plan: keep what RUN found for the steps that are as they were there."
+)
 no_ask = click.option("--no-ask", is_flag=True, help="The model may not ask the person.")
 
 

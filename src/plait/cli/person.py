@@ -8,21 +8,35 @@ import sys
 import threading
 from collections.abc import Callable
 
+from plait.cli.approval import EDIT, Desk
 from plait.cli.text import one_line
 from plait.core import Waiting
 from plait.runtime.job import Person
 
+HOW = {
+    "approval": "yes, no or a reason",
+    "plan": "yes, no, e to edit it, or what to change",
+    "question": "your answer",
+}
 
-def person_here(before: Callable[[], None], *, as_object: bool) -> Person | None:
-    """Who answers: the person, when they sit at a terminal; else nobody. `before` makes room."""
+
+def person_here(before: Callable[[], None], *, as_object: bool, desk: Desk | None = None) -> Person | None:
+    """Who answers: the person, when they sit at a terminal; else nobody. `before` makes room, `desk` shows plans."""
     if as_object or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
 
     async def ask(waiting: Waiting) -> str | None:
         before()
-        how = "yes, no or a reason" if waiting.kind == "approval" else "your answer"
-        print(f"{one_line(waiting.reason)}\n({how}; empty: the run waits) ", end="", file=sys.stderr, flush=True)
-        return (await _line()) or None
+        shown = waiting.reason if desk is None or waiting.kind != "plan" else desk.page(waiting.reason)
+        while True:
+            how = HOW[waiting.kind]
+            print(f"{one_line(shown)}\n({how}; empty: the run waits) ", end="", file=sys.stderr, flush=True)
+            said = await _line()
+            if desk is None or waiting.kind != "plan" or said.lower() not in EDIT:
+                return said or None
+            if (changed := await desk.edited(waiting.reason)) is not None:
+                return changed
+            shown = "The plan is as it was."
 
     return ask
 

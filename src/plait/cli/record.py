@@ -57,6 +57,7 @@ def listed(row: RunRow) -> dict[str, Any]:
         "started": at(row.started),
         "updated": at(row.updated),
         "parent": row.head.parent or None,
+        "session": row.head.session or None,
     }
 
 

@@ -12,6 +12,7 @@ from plait.cli import options
 @click.command(short_help="Go on with a run.")
 @click.argument("run")
 @click.option("--answer", metavar="TEXT", help="What the person says: to a question, or yes / no / why not.")
+@click.option("--plan", "plan", metavar="FILE", help="The answer is this plan, to carry out; - is stdin.")
 @click.option(
     "--in-doubt",
     type=click.Choice(["skip", "repeat"]),
@@ -26,6 +27,7 @@ from plait.cli import options
 def resume(
     run: str,
     answer: str | None,
+    plan: str | None,
     in_doubt: str | None,
     tools: tuple[str, ...],
     force: bool,
@@ -37,16 +39,42 @@ def resume(
 
     Nothing that is on record is done again. Output and exit codes are those of `plait run`.
     """
+    from plait.cli.approval import Desk
     from plait.cli.record import found
     from plait.cli.run import perform
     from plait.cli.settings import agent_again
 
     row, _ = found(run, journal)
+    if plan is not None:
+        answer = _plan(row, plan, answer)
     changes: dict[str, Any] = {"in_doubt": in_doubt} if in_doubt else {}
     agent = agent_again(row.head, journal=journal, tools=tools, **changes)
+    desk = Desk(agent, row.head.question, row.head.run)
     perform(
         lambda emit, person: agent.aresume(row.head.run, answer, emit=emit, force=force, person=person),
         as_object=as_object,
         quiet=quiet,
         journal=journal,
+        desk=desk,
     )
+
+
+def _plan(row: Any, name: str, answer: str | None) -> str:
+    """The plan in a file, as the answer of a run that waits with one. Raises `UsageError`."""
+    import msgspec
+
+    from plait.cli.foresight import plan_file
+    from plait.core import ToolSpec
+    from plait.core.errors import UsageError
+    from plait.runtime.plans import plan_of
+
+    if answer is not None:
+        raise UsageError("--answer and --plan are both an answer.", hint="Give one of them.")
+    if row.outcome is not None and row.outcome.get("kind") != "plan":
+        raise UsageError(
+            f"Run {row.head.run} does not wait with a plan.", hint=f"`plait show {row.head.run}` tells of it."
+        )
+    text = plan_file(name)
+    if row.head.strategy["name"] == "rewoo":
+        plan_of(text, msgspec.convert(row.head.tools, tuple[ToolSpec, ...]))
+    return text

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from plait.cli import options
+
+if TYPE_CHECKING:
+    from plait.cli.approval import Desk
 
 EPILOG = """\
 \b
@@ -36,32 +39,54 @@ PLAIT_STRATEGY, PLAIT_JOURNAL), the environment over plait.toml.
 @options.prompts
 @options.system
 @options.approve
+@options.plan
+@options.evidence
 @options.no_ask
+@options.session
+@options.embedder
 @options.journal
 @click.option("--no-journal", is_flag=True, help="Keep no record.")
 @options.config
 @options.as_object
 @options.quiet
-def run(question: str, as_object: bool, quiet: bool, **flags: Any) -> None:
+def run(
+    question: str,
+    session: str | None,
+    plan: str | None,
+    evidence: str | None,
+    as_object: bool,
+    quiet: bool,
+    **flags: Any,
+) -> None:
     """Answer QUESTION with a loop, a model and tools; `-` reads it from stdin.
 
     While it runs, thoughts, actions and observations are shown on stderr.
     """
+    from plait.cli.approval import Desk
     from plait.cli.settings import agent_for
     from plait.core.errors import UsageError
 
+    if question == "-" and plan == "-":
+        raise UsageError("The question and the plan can't both come from stdin.", hint="Give one of them as it is.")
     if question == "-":
         question = sys.stdin.read().strip("\n")
     if not question.strip():
         raise UsageError("The question is empty.", hint="Say what is to be done.")
-    agent = agent_for(**flags)
+    if plan is not None or evidence is not None:
+        from plait.cli.plan import carrying_out
+
+        agent = carrying_out(plan, evidence, **flags)
+    else:
+        agent = agent_for(**flags)
     kept = agent.journal is not False
+    desk = Desk(agent, question)
     perform(
-        lambda emit, person: agent.arun(question, emit=emit, person=person),
+        lambda emit, person: agent.arun(question, session=session, emit=desk.seeing(emit), person=person),
         as_object=as_object,
         quiet=quiet,
         journal=flags["journal"],
         kept=kept,
+        desk=desk,
     )
 
 
@@ -72,8 +97,12 @@ def perform(
     quiet: bool,
     journal: str | None,
     kept: bool = True,
+    desk: Desk | None = None,
 ) -> NoReturn:
-    """Perform a run, watched, and leave with its code. `begin` is given who is told and who may be asked."""
+    """Perform a run, watched, and leave with its code. `begin` is given who is told and who may be asked.
+
+    `desk` is where plans are shown that need a person's leave.
+    """
     import shlex
 
     from plait.cli.aside import stdout_aside
@@ -83,7 +112,7 @@ def perform(
     from plait.cli.watch import watch_for
 
     watch = watch_for(sys.stderr, quiet=quiet)
-    person = person_here(watch.close, as_object=as_object)
+    person = person_here(watch.close, as_object=as_object, desk=desk)
     try:
         with stdout_aside():
             done = go(lambda emit: begin(emit, person), watch)
@@ -91,4 +120,4 @@ def perform(
         with contextlib.suppress(OSError):
             watch.close()
     again = ("--journal", shlex.quote(journal)) if journal else ()
-    tell(done, as_object=as_object, quiet=quiet, again=again, kept=kept)
+    tell(done, as_object=as_object, quiet=quiet, again=again, kept=kept, page=desk.page if desk is not None else None)

@@ -12,22 +12,24 @@ STATES = ["answered", "failed", "stopped", "cancelled", "waiting", "crashed", "r
 @click.command(short_help="List the runs on record.")
 @click.option("--limit", type=options.WHOLE, default=20, metavar="N", help="At most so many (20).")
 @click.option("--status", type=click.Choice(STATES), help="Only those that ended so.")
+@click.option("--session", metavar="NAME", help="Only those of that conversation.")
 @options.journal
 @options.config
 @click.option("--json", "as_object", is_flag=True, help="Print one JSON list on stdout.")
-def runs(limit: int, status: str | None, journal: str | None, as_object: bool) -> None:
+def runs(limit: int, status: str | None, session: str | None, journal: str | None, as_object: bool) -> None:
     """List the runs on record, newest first: id, when, status, loop, steps, tokens, USD, question."""
     from plait.cli.record import listed, open_journal
     from plait.cli.table import show_table
     from plait.cli.text import as_json, clean
 
     kept = open_journal(journal)
-    rows = kept.runs(limit, status) if kept.path.exists() else []
+    rows = kept.runs(limit, status, session) if kept.path.exists() else []
     if as_object:
         click.echo(as_json([listed(row) for row in rows], indent=1))
         return
     if not rows:
-        click.echo(f"No runs{f' that are {status}' if status else ''} in {kept.path}.", err=True)
+        which = (f" that are {status}" if status else "") + (f" of the session {clean(session)}" if session else "")
+        click.echo(f"No runs{which} in {kept.path}.", err=True)
         return
     lines = []
     for each in map(listed, rows):

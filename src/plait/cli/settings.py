@@ -42,16 +42,17 @@ def agent_for(
     system: str | None,
     approve: str | None,
     no_ask: bool,
+    embedder: str | None = None,
+    usual: str = "react",
     **limits: float | None,
 ) -> Agent:
-    """The agent that `plait run` runs. Raises `UsageError` for what can't be."""
+    """The agent that `plait run` runs; `usual` is the loop where nothing is said. Raises `UsageError`."""
     said = load().run
     if journal is not None and no_journal:
         raise UsageError("--journal and --no-journal contradict each other.", hint="Give one of them.")
-    usual = said.strategy or "react"
-    loop = strategy or os.environ.get("PLAIT_STRATEGY") or usual
+    loop = strategy or os.environ.get("PLAIT_STRATEGY") or said.strategy or usual
     # The file's options are options of the file's loop: another one chosen by a flag knows nothing of them.
-    options = {**(said.set if loop == usual else {}), **pairs(settings)}
+    options = {**(said.set if loop == (said.strategy or "react") else {}), **pairs(settings)}
     everywhere, single = models_of(models)
     general = everywhere or os.environ.get("PLAIT_MODEL")
     return Agent(
@@ -66,6 +67,7 @@ def agent_for(
         journal=False if no_journal else journal_file(journal, said),
         approve=_approve(approve or said.approve or "never"),
         can_ask=not no_ask,
+        embedder=embedder or "local",
     )
 
 
@@ -156,6 +158,6 @@ def _limits(said: RunDefaults, flags: Mapping[str, float | None]) -> dict[str, A
 
 
 def _approve(word: str) -> Any:
-    if word not in ("never", "effects", "always"):
-        raise UsageError(f"approve is {word!r}.", hint="It is one of never, effects, always.")
+    if word not in ("never", "effects", "always", "plan"):
+        raise UsageError(f"approve is {word!r}.", hint="It is one of never, effects, always, plan.")
     return word

@@ -51,6 +51,7 @@ def _told(row: Any, rows: Any, *, full: bool) -> None:
         f"{phase}={model['spec']}" if phase else str(model["spec"]) for phase, model in head.models.items()
     )
     origin = f" · step {head.fork_at} of {head.parent}" if head.parent else ""
+    origin += f" · session {clean(head.session)}" if head.session else ""
     click.echo(f"run {head.run} · {head.strategy['name']} · {clean(asked)} · {at(row.started)}{origin}")
     click.echo(f"Question: {one_line(head.question)}")
     watch = watch_for(sys.stdout, most=None if full else SHOWN)
@@ -71,6 +72,21 @@ def _told(row: Any, rows: Any, *, full: bool) -> None:
         parts += [count(totals["steps"], "step"), count(totals["calls"], "call"), tokens(usage)]
         parts += [duration(totals["seconds"]), money(totals["cost_usd"])]
     click.echo(" · ".join(parts))
+    _phases(rows)
+
+
+def _phases(rows: Any) -> None:
+    """What each phase took, where there is more than one: the line above has said it of a single one."""
+    from plait.cli.spent import phase_table
+    from plait.cli.table import show_table
+    from plait.runtime.spending import spending
+
+    spent = spending(rows)
+    if len(spent) > 1:
+        heads, lines = phase_table(spent)
+        right = {i for i, (_, to_the_right) in enumerate(heads) if to_the_right}
+        click.echo()
+        show_table([name for name, _ in heads], lines, right=right)
 
 
 def _object(row: Any, rows: Any) -> None:
@@ -79,9 +95,14 @@ def _object(row: Any, rows: Any) -> None:
     from plait.cli.record import listed, loop_of
     from plait.cli.text import as_json
     from plait.runtime.retell import retell
+    from plait.runtime.spending import spending
 
-    events = msgspec.to_builtins(retell(rows, loop_of(row.head)))
-    click.echo(as_json({**listed(row), "fork_at": row.head.fork_at or None, "events": events}, indent=1))
+    told = {
+        "fork_at": row.head.fork_at or None,
+        "phases": [each.json() for each in spending(rows)],
+        "events": msgspec.to_builtins(retell(rows, loop_of(row.head))),
+    }
+    click.echo(as_json({**listed(row), **told}, indent=1))
 
 
 def _wire(head: RunHead, rows: Iterable[Any], *, pretty: bool, as_object: bool) -> None:

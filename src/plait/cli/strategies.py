@@ -14,12 +14,13 @@ def strategies() -> None:
 
 
 @strategies.command("list")
+@click.argument("names", nargs=-1)
 @click.option("--json", "as_object", is_flag=True, help="Print one JSON list on stdout.")
-def list_(as_object: bool) -> None:
-    """List the loops: what each is, its phases (--model PHASE=SPEC) and its options (--set K=V)."""
+def list_(names: tuple[str, ...], as_object: bool) -> None:
+    """List the loops (all, or those named): what each is, its phases (--model PHASE=SPEC), its options (--set K=V)."""
     from plait.cli.text import as_json
 
-    found = _found()
+    found = _found(names)
     if as_object:
         click.echo(as_json(found, indent=1))
         return
@@ -30,11 +31,11 @@ def list_(as_object: bool) -> None:
             click.echo(f"  --set {option}={as_json(default) if not isinstance(default, str) else default}  ({kind})")
 
 
-def _found() -> list[dict[str, Any]]:
+def _found(names: tuple[str, ...]) -> list[dict[str, Any]]:
     from plait import strategies as loops
 
     found = []
-    for name in loops.names():
+    for name in names or loops.names():
         loop = loops.make(name)
         defaults = loops.options_of(loop)
         kinds = {option: _kind(option, type(loop)) for option in defaults}

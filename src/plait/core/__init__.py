@@ -11,14 +11,15 @@ from plait.core.effects import (
     Think,
     act,
     ask,
+    going_round,
     note,
     start,
     take,
     think,
 )
-from plait.core.errors import LimitNear, PlaitError, PromptTooLong
+from plait.core.errors import Lacking, LimitNear, PlaitError, PromptTooLong
 from plait.core.events import Event
-from plait.core.messages import JSON, Message, assistant, system, user
+from plait.core.messages import JSON, Exchange, Message, assistant, system, user
 from plait.core.outcomes import (
     Answered,
     Cancelled,
@@ -29,6 +30,7 @@ from plait.core.outcomes import (
     Stopped,
     Waiting,
 )
+from plait.core.plans import Plan, Step
 from plait.core.replies import Reply, Usage
 from plait.core.strategy import Kit, Loop, OneKind, Piece, PieceKind, Prompts, Splitter, Strategy, Task
 from plait.core.tools import Call, Observation, ToolSpec
@@ -43,8 +45,10 @@ __all__ = [
     "Crashed",
     "Effect",
     "Event",
+    "Exchange",
     "Failed",
     "Kit",
+    "Lacking",
     "LimitNear",
     "Loop",
     "Message",
@@ -55,12 +59,14 @@ __all__ = [
     "Piece",
     "PieceKind",
     "PlaitError",
+    "Plan",
     "PromptTooLong",
     "Prompts",
     "Reply",
     "Splitter",
     "Start",
     "Status",
+    "Step",
     "Stopped",
     "Strategy",
     "Take",
@@ -73,6 +79,7 @@ __all__ = [
     "act",
     "ask",
     "assistant",
+    "going_round",
     "note",
     "start",
     "system",

@@ -5,9 +5,10 @@ result; it does nothing else. So whoever holds the generator decides what an eff
 feed back a recorded result, or stop. Effects are compared by value when a run is replayed, so
 everything that shapes a request stands in the effect and nothing else does.
 
-Two things can come back instead of a result, both thrown into the generator at the yield:
-`LimitNear` (one model call is left: answer with what you have) and `PromptTooLong` (the endpoint
-refused the prompt for its length: show less). A strategy that lets them pass ends the run as stopped.
+Three things can come back instead of a result, each thrown into the generator at the yield:
+`LimitNear` (one model call is left: answer with what you have), `PromptTooLong` (the endpoint
+refused the prompt for its length: show less) and `Lacking` (the endpoint has no native tools: say it in
+text). A strategy that lets the first two pass ends the run as stopped, the third as crashed.
 
 `Start` and `Take` are for loops that run ahead of their results: start some effects, get a ticket for
 each, take results in the order they finish. The order of taking is recorded, so replay holds.
@@ -15,8 +16,8 @@ each, take results in the order they finish. The order of taking is recorded, so
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct, structs
 
@@ -32,7 +33,7 @@ class Think(Struct, frozen=True, omit_defaults=True, tag="think"):
     for it. `stop` strings end the reply and are not part of it. `schema` (JSON Schema) or `grammar`
     (GBNF) constrain the reply where the endpoint can; they are left out where it can't. `tools` are
     offered as native tools. `repair` marks a second try at the same step. `watch` asks for the text
-    while it is being written (through `Start` and `Take`).
+    while it is being written, in whole lines (through `Start` and `Take`); the last line comes with the reply.
     """
 
     phase: str
@@ -55,10 +56,14 @@ class Act(Struct, frozen=True, tag="act"):
     calls: tuple[Call, ...]
 
 
-class Ask(Struct, frozen=True, tag="ask"):
-    """A question to the person. The run waits until someone answers; the result is the answer's text."""
+class Ask(Struct, frozen=True, omit_defaults=True, tag="ask"):
+    """A question to the person. The run waits until someone answers; the result is the answer's text.
+
+    `kind` "plan" shows a plan and asks for leave to carry it out: the answer is yes, no, or the plan as edited.
+    """
 
     question: str
+    kind: Literal["question", "plan"] = "question"
 
 
 class Note(Struct, frozen=True, omit_defaults=True, tag="note"):
@@ -83,8 +88,8 @@ class Take(Struct, frozen=True, tag="take"):
 class Taken(Struct, frozen=True, omit_defaults=True):
     """What a `Take` gave: a started effect's result, or the next piece of a watched reply.
 
-    `done` is False for a piece; then `piece` is text the model has written since the last one. `again` says
-    that the reply begins anew with this piece (the request was made again): what came before it is void.
+    `done` is False for a piece; then `piece` is one or several lines the model has written since the last one.
+    `again` says that the reply begins anew with this piece (the request was made again): what came before it is void.
     """
 
     ticket: int
@@ -100,10 +105,20 @@ Effect: TypeAlias = Think | Act | Ask | Note | Start | Take
 MAX_CONTINUATIONS = 2
 
 
+def going_round(text: str) -> bool:
+    """The text ends in a phrase that it says over and over: a model caught in a loop, with nothing more to come."""
+    return text.count(text[-60:]) > 3
+
+
 def think(
-    phase: str, messages: Iterable[Message] = (), *, stop: Iterable[str] = (), **options: Any
+    phase: str,
+    messages: Iterable[Message] = (),
+    *,
+    stop: Iterable[str] = (),
+    enough: Callable[[str], bool] = going_round,
+    **options: Any,
 ) -> Generator[Effect, Any, Reply]:
-    """Ask the phase's model; a reply cut by its token limit is continued, at most twice, unless it goes round.
+    """Ask the phase's model; a reply cut by its token limit is continued, at most twice, unless that is `enough`.
 
     `options` are the fields of `Think`. Returns one `Reply` whose text is all that was written.
     Raises `LimitNear` and `PromptTooLong`.
@@ -111,7 +126,7 @@ def think(
     effect = Think(phase, tuple(messages), stop=tuple(stop), **options)
     reply = cast(Reply, (yield effect))
     for _ in range(MAX_CONTINUATIONS):
-        if reply.finish != "length" or not reply.text.strip() or going_round(reply.text):
+        if reply.finish != "length" or reply.calls or not reply.text.strip() or enough(reply.text):
             break
         longer = structs.replace(effect, prefill=effect.prefill + reply.text, repair=True)
         more = cast(Reply, (yield longer))
@@ -124,9 +139,9 @@ def act(*calls: Call) -> Generator[Effect, Any, tuple[Observation, ...]]:
     return cast(tuple[Observation, ...], (yield Act(calls)))
 
 
-def ask(question: str) -> Generator[Effect, Any, str]:
+def ask(question: str, kind: Literal["question", "plan"] = "question") -> Generator[Effect, Any, str]:
     """Ask the person; the run waits, for days if need be, until there is an answer."""
-    return cast(str, (yield Ask(question)))
+    return cast(str, (yield Ask(question, kind)))
 
 
 def note(kind: str, text: str) -> Generator[Effect, Any, None]:
@@ -142,8 +157,3 @@ def start(*effects: Think | Act) -> Generator[Effect, Any, tuple[int, ...]]:
 def take(*tickets: int) -> Generator[Effect, Any, Taken]:
     """Wait for the next thing that finishes among the tickets (all open ones, when none is named)."""
     return cast(Taken, (yield Take(tickets)))
-
-
-def going_round(text: str) -> bool:
-    """The text ends in a phrase that it says over and over: a model caught in a loop, with nothing more to come."""
-    return text.count(text[-60:]) > 3

@@ -36,7 +36,8 @@ class LimitNear(Exception):
 class PromptTooLong(Exception):
     """Thrown into a strategy when the endpoint refused its prompt for length.
 
-    `tokens` is the prompt's length and `room` what the endpoint takes; 0 where it did not say.
+    `tokens` is the prompt's length and `room` what the endpoint takes; 0 where it did not say. `ticket` is that of
+    a started effect, when it is thrown at a take.
     """
 
     def __init__(self, detail: str, tokens: int = 0, room: int = 0) -> None:
@@ -44,6 +45,19 @@ class PromptTooLong(Exception):
         self.detail = detail
         self.tokens = tokens
         self.room = room
+        self.ticket: int | None = None
+
+
+class Lacking(Exception):
+    """Thrown into a strategy when the endpoint lacks an ability that its request can't do without.
+
+    `ability` is its name; today that is "tools": all else is emulated or left out.
+    """
+
+    def __init__(self, ability: str, detail: str) -> None:
+        super().__init__(detail)
+        self.ability = ability
+        self.detail = detail
 
 
 class ModelError(PlaitError):

@@ -26,6 +26,13 @@ class Message(Struct, frozen=True, omit_defaults=True):
     call_id: str = ""
 
 
+class Exchange(Struct, frozen=True):
+    """One turn of a conversation: what the person asked, and the reply that they saw."""
+
+    question: str
+    answer: str
+
+
 def system(content: str) -> Message:
     """A message that sets the rules."""
     return Message("system", content)

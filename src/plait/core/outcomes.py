@@ -51,10 +51,10 @@ class Cancelled(Struct, frozen=True, tag="cancelled"):
 
 
 class Waiting(Struct, frozen=True, tag="waiting"):
-    """The run waits for a person: for an answer to a question, or for leave to make a call."""
+    """The run waits for a person: for an answer to a question, or for leave to make a call or to carry out a plan."""
 
     status: ClassVar[Status] = "waiting"
-    kind: Literal["question", "approval"]
+    kind: Literal["question", "approval", "plan"]
     reason: str
     answer: None = None
 

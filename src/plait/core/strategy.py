@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plait.core.effects import Effect
+from plait.core.messages import Exchange
 from plait.core.outcomes import Outcome
 from plait.core.tools import ToolSpec
 
@@ -31,8 +32,8 @@ class Splitter(Protocol):
         """The pieces that are now certain, given `text` more of the reply."""
         ...
 
-    def close(self) -> list[Piece]:
-        """What was held back, when the reply has ended."""
+    def close(self, acts: bool = False) -> list[Piece]:
+        """What was held back, when the reply has ended. `acts`: native tool calls came with it."""
         ...
 
 
@@ -45,14 +46,15 @@ class OneKind:
     def feed(self, text: str) -> list[Piece]:
         return [Piece(self._kind, text)] if text else []
 
-    def close(self) -> list[Piece]:
+    def close(self, acts: bool = False) -> list[Piece]:
         return []
 
 
-class Task(Struct, frozen=True):
-    """What the person wants."""
+class Task(Struct, frozen=True, omit_defaults=True):
+    """What the person wants. `history` are the recent turns of the conversation it stands in, oldest first."""
 
     question: str
+    history: tuple[Exchange, ...] = ()
 
 
 class Prompts(Protocol):
@@ -62,13 +64,18 @@ class Prompts(Protocol):
         """The template `name` (such as "system") filled with `values`."""
         ...
 
+    def of(self, strategy: str) -> Prompts:
+        """The templates of a loop that this one may fall back to."""
+        ...
+
 
 class Kit(Struct, frozen=True):
     """What a loop works with: the tools, its prompts, and how much of an observation it may show.
 
     `system`, when given, is the user's own system prompt: it is sent byte for byte in place of the
     loop's. `observation_chars` is the most characters of one observation put in a prompt.
-    `can_ask` says whether the person may be asked.
+    `can_ask` says whether the person may be asked; `approve_plan` that they are shown a plan before it is
+    carried out.
     """
 
     tools: tuple[ToolSpec, ...]
@@ -76,6 +83,7 @@ class Kit(Struct, frozen=True):
     system: str | None = None
     observation_chars: int = 8000
     can_ask: bool = True
+    approve_plan: bool = False
 
     def prompt(self, name: str, **values: Any) -> str:
         """The template `name`, filled; `tools` is always there."""
@@ -85,13 +93,19 @@ class Kit(Struct, frozen=True):
         """The tool of that name, if there is one."""
         return next((tool for tool in self.tools if tool.name == name), None)
 
+    def of(self, strategy: str) -> Kit:
+        """The kit of a loop that this one falls back to: its own prompts, and no system prompt of the user's,
+        which was written for another loop."""
+        return structs.replace(self, prompts=self.prompts.of(strategy), system=None)
+
 
 @runtime_checkable
 class Strategy(Protocol):
     """A reasoning-and-acting loop with its options: a frozen value, made once, run many times.
 
     `name` is the word the loop is chosen by, and its prompts' folder; `phases` are the names its
-    think effects use.
+    think effects use. A loop that may fall back to another names it in an attribute `fallback` ("" for none);
+    the phases of that one are then `name.phase`.
     """
 
     name: ClassVar[str]

@@ -15,7 +15,8 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
 
     `parameters` is a JSON Schema of type object, one property a parameter, in order.
     `returns` says in words what comes back. A tool with none of the marks is taken to have effects:
-    it is not called again when its result was lost, and the policy "effects" asks before it.
+    it is not called again when its result was lost, and the policy "effects" asks before it. `excludes`
+    names tools that do the same job: a loop that makes several calls in one turn makes one of them.
     """
 
     name: str
@@ -25,6 +26,7 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     read_only: bool = False
     idempotent: bool = False
     destructive: bool = False
+    excludes: tuple[str, ...] = ()
 
     @property
     def repeatable(self) -> bool:

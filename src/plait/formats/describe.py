@@ -10,7 +10,8 @@ from plait.core import ToolSpec
 
 
 def type_word(schema: Mapping[str, Any]) -> str:
-    """A parameter's type in a few words: "number", "list of string", "one of "a", "b"", "any"."""
+    """A parameter's type in a few words: "number", "string of at most 40 characters", "list of string",
+    "one of "a", "b"", "any"."""
     if "enum" in schema:
         return "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
     if "const" in schema:
@@ -24,6 +25,8 @@ def type_word(schema: Mapping[str, Any]) -> str:
     items = schema.get("items")
     if kind == "array":
         return f"list of {type_word(items)}" if isinstance(items, Mapping) and items else "list"
+    if kind == "string" and "maxLength" in schema:
+        return f"string of at most {schema['maxLength']} characters"
     return str(kind)
 
 

@@ -36,7 +36,7 @@ class JsonSplitter:
             self._step(char)
         return self._flush()
 
-    def close(self) -> list[Piece]:
+    def close(self, acts: bool = False) -> list[Piece]:
         """What was held back, when the reply has ended."""
         if not self._done and self._wait.strip():
             self._out.append(("action", self._wait.strip()))

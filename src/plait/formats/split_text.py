@@ -39,7 +39,7 @@ class TextSplitter:
         """The pieces that are now certain, given `text` more of the reply."""
         return self._work(text, last=False)
 
-    def close(self) -> list[Piece]:
+    def close(self, acts: bool = False) -> list[Piece]:
         """What was held back, when the reply has ended."""
         pieces = self._work("", last=True)
         if self._head:

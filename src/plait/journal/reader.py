@@ -11,7 +11,7 @@ from typing import Any
 
 from plait.core.errors import JournalError
 from plait.journal import codec, delta, faults, owner, writer
-from plait.journal.records import Record, Row, RunRow, Thinking
+from plait.journal.records import Record, Row, RunRow, SessionTurn, Thinking
 
 PATIENCE = 2.0
 """Seconds a read waits for another process that recovers the file; in WAL mode writers stop no reader."""
@@ -20,6 +20,19 @@ _RUN = """
     n, id, status, owner, started,
     max(updated, coalesce((SELECT at FROM events WHERE run = n ORDER BY seq DESC LIMIT 1), 0)),
     head, outcome, totals"""
+
+
+_SESSION = "session <> '' AND session"  # as the index on it has it
+
+
+class NoJournal(JournalError):
+    """There is nothing to read yet."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"There is no journal at {path} yet.",
+            hint="The first run makes one; or name another file with --journal or PLAIT_JOURNAL.",
+        )
 
 
 @contextmanager
@@ -32,13 +45,12 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
     except OSError as error:
         raise faults.from_os(error, path) from None
     if empty:
-        raise JournalError(
-            f"There is no journal at {path} yet.",
-            hint="The first run makes one; or name another file with --journal or PLAIT_JOURNAL.",
-        )
+        raise NoJournal(path)
     connection: sqlite3.Connection | None = None
     try:
         connection = _open(path)
+        if writer.is_new(connection):  # another process is just making it
+            raise NoJournal(path)
         writer.check(connection, path)
         yield connection
     except sqlite3.Error as error:
@@ -86,19 +98,59 @@ def run_row(found: tuple[Any, ...]) -> RunRow:
     )
 
 
-def list_runs(connection: sqlite3.Connection, limit: int, status: str | None) -> list[RunRow]:
+def list_runs(
+    connection: sqlite3.Connection, limit: int, status: str | None, session: str | None = None
+) -> list[RunRow]:
     """The newest runs first, `limit` at most."""
     runs: list[RunRow] = []
-    where, values = "", ()  # type: str, tuple[str, ...]
-    if status is not None:
-        where, values = "WHERE status = ?", ("running" if status == "interrupted" else status,)
-    for found in connection.execute(f"SELECT {_RUN} FROM runs {where} ORDER BY n DESC", values):
+    if session is not None and not has_sessions(connection):
+        return runs
+    asked = {"status": "running" if status == "interrupted" else status, _SESSION: session}
+    wanted = {column: value for column, value in asked.items() if value is not None}
+    where = "WHERE " + " AND ".join(f"{column} = ?" for column in wanted) if wanted else ""
+    for found in connection.execute(f"SELECT {_RUN} FROM runs {where} ORDER BY n DESC", tuple(wanted.values())):
         if len(runs) >= limit:
             break
         run = run_row(found)
         if status is None or run.status == status:
             runs.append(run)
     return runs
+
+
+def turns(connection: sqlite3.Connection, session: str, before: str | None, limit: int | None) -> list[SessionTurn]:
+    """A conversation's turns in order, the last `limit` of them. See `Journal.turns`."""
+    if not has_sessions(connection):
+        return []
+    where, values = f"{_SESSION} = ? AND parent = ''", [session]  # type: str, list[Any]
+    if before is not None and (n := _origin(connection, before)) is not None:
+        where, values = f"{where} AND n < ?", [session, n]
+    (count,) = connection.execute(f"SELECT count(*) FROM runs WHERE {where}", values).fetchone()
+    question = f"SELECT id, question, outcome, started FROM runs WHERE {where} ORDER BY n DESC LIMIT ?"
+    found = connection.execute(question, [*values, -1 if limit is None else limit]).fetchall()
+    return [
+        SessionTurn(count - i, run, asked, _said(outcome), started)
+        for i, (run, asked, outcome, started) in reversed(list(enumerate(found)))
+    ]
+
+
+def has_sessions(connection: sqlite3.Connection) -> bool:
+    """The file is of a version that knows sessions (2); an older one is read as it is."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return bool(version >= 2)
+
+
+def _origin(connection: sqlite3.Connection, run: str) -> int | None:
+    """The number of the run that a run was forked from, directly or by way of others; its own when of none."""
+    number: int | None = None
+    while run and (found := connection.execute("SELECT n, parent FROM runs WHERE id = ?", (run,)).fetchone()):
+        number, run = found
+    return number
+
+
+def _said(outcome: str | None) -> str | None:
+    """The answer in an outcome, as text."""
+    answer = codec.decode_plain(outcome).get("answer") if outcome else None
+    return answer if answer is None or isinstance(answer, str) else codec.encode(answer).decode()
 
 
 def find(connection: sqlite3.Connection, prefix: str) -> tuple[int, RunRow]:

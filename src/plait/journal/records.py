@@ -10,7 +10,7 @@ What is written when:
   later (after leave was given); `Observed` as each ends. A call that began and has no `Observed` is in doubt.
 - ask, or a call that needs leave: `Waits` when the run begins to wait, `Told` with the person's answer.
 - take: `TookRecord`, so that replay takes in the same order.
-- `Thrown` when `LimitNear` or `PromptTooLong` was given to the loop in place of a result.
+- `Thrown` when `LimitNear`, `PromptTooLong` or `Lacking` was given to the loop in place of a result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from plait.core import Call, Observation, Reply, Taken
+from plait.core import Call, Exchange, Observation, Reply, Taken
 
 
 class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
@@ -84,7 +84,7 @@ class Waits(Struct, frozen=True, omit_defaults=True, tag="waits"):
 
     n: int
     step: int
-    kind: Literal["question", "approval"]
+    kind: Literal["question", "approval", "plan"]
     text: str
     i: int = -1
 
@@ -127,7 +127,7 @@ class Thrown(Struct, frozen=True, omit_defaults=True, tag="thrown"):
 
     n: int
     step: int
-    kind: Literal["LimitNear", "PromptTooLong"]
+    kind: Literal["LimitNear", "PromptTooLong", "Lacking"]
     limit: str
     detail: str
     tokens: int = 0
@@ -171,7 +171,8 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
 
     `strategy` is {"name": ..., "options": {...}}; `models` maps a phase ("" for all) to what
     `Model.describe` gave; `tools` are the specs as the model saw them and `sources` the words they were
-    loaded by ("" for one given in Python); `settings` has limits, approval and the like.
+    loaded by ("" for one given in Python); `settings` has limits, approval and the like. `session` is the
+    conversation the run is a turn of, `history` the recent turns that the loop was shown.
     """
 
     run: str
@@ -184,6 +185,22 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     parent: str = ""
     fork_at: int = 0
     plait: str = ""
+    session: str = ""
+    history: tuple[Exchange, ...] = ()
+
+
+class SessionTurn(Struct, frozen=True):
+    """A turn of a conversation, as far as a later turn is told of it.
+
+    `number` counts the session's turns from 1. `answer` is the reply as text, None where none was given.
+    `started` is in seconds since 1970.
+    """
+
+    number: int
+    run: str
+    question: str
+    answer: str | None
+    started: float
 
 
 class RunRow(Struct, frozen=True):

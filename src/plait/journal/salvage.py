@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from plait.core.errors import JournalError
-from plait.journal import codec, faults, schema, writer
+from plait.journal import codec, faults, reader, schema, writer
 from plait.journal.records import RunHead
 from plait.journal.writer import _INSERTS
 
@@ -64,6 +64,7 @@ def salvage(old: Path, new: Path) -> Salvaged:
 def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> Salvaged:
     """Every run's rows, as far as they have no gap, then the runs. Tables are read number by number."""
     bound = _pages(source) * ROWS_A_PAGE
+    old = not reader.has_sessions(source)  # version 1
     counts: dict[int, int] = {}
     times: dict[int, tuple[float, float]] = {}
     events = f"SELECT id, {_EVENT} FROM events NOT INDEXED WHERE id >= ? ORDER BY id"
@@ -74,7 +75,8 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> Salvaged:
             counts[n] += 1
             times[n] = (times[n][0] if n in times else at, at)
     columns = [each.name for each in schema.RUNS.columns]
-    question = f"SELECT {_RUN} FROM runs NOT INDEXED WHERE n >= ? ORDER BY n"
+    run_columns = _RUN.replace("session", "'' AS session") if old else _RUN
+    question = f"SELECT {run_columns} FROM runs NOT INDEXED WHERE n >= ? ORDER BY n"
     runs = {row[0]: dict(zip(columns, row, strict=True)) for row in _scan(source, question, bound)}
     lost = [n for n, count in counts.items() if count and n not in runs]
     ids = _ids(source) if lost else {}
@@ -98,7 +100,7 @@ def _stub(n: int, name: str, started: float, updated: float) -> dict[str, Any]:
     """The row of a run whose own row is lost: its record still tells what it did."""
     head = RunHead(name, "(lost: the journal was damaged)", {"name": ""}, {})
     text = codec.encode(head).decode()
-    values = (n, name, head.question, "", "crashed", "", "", 0, started, updated, None, text, None, "{}")
+    values = (n, name, head.question, "", "crashed", "", "", 0, started, updated, None, text, None, "{}", "")
     return dict(zip((each.name for each in schema.RUNS.columns), values, strict=True))
 
 

@@ -9,7 +9,7 @@ from plait.journal.records import Record
 APPLICATION_ID = 0x506C6169
 """Stands in the file's header ("Plai"), so that another program's database is told apart."""
 
-VERSION = 1
+VERSION = 2
 """The schema's version, in `PRAGMA user_version`. It grows when a table or column changes meaning."""
 
 
@@ -51,6 +51,7 @@ RUNS = Table(
             "TEXT NOT NULL",
             "JSON of the sums (steps, calls, usage, cost ...), `{}` till the end",
         ),
+        Column("session", "TEXT NOT NULL DEFAULT ''", "the conversation the run is a turn of, '' when of none"),
     ),
 )
 
@@ -78,8 +79,16 @@ EVENTS = Table(
 
 TABLES = (RUNS, EVENTS)
 
-INDEXES = ("CREATE UNIQUE INDEX events_of_run ON events (run, seq)",)
-"""Unique, so that two processes can never both write one place of a run."""
+SESSIONS = "CREATE INDEX runs_of_session ON runs (session) WHERE session <> ''"
+
+INDEXES = ("CREATE UNIQUE INDEX events_of_run ON events (run, seq)", SESSIONS)
+"""The first is unique, so that two processes can never both write one place of a run."""
+
+UPGRADES: dict[int, tuple[str, ...]] = {
+    # Last in the table, with a default: a process of the older version that has the file open goes on writing.
+    1: (f"ALTER TABLE runs ADD COLUMN session {RUNS.columns[-1].sql}", SESSIONS),
+}
+"""By version: the statements that make a file of that version one of the next."""
 
 
 def kinds() -> tuple[tuple[str, str], ...]:
@@ -95,6 +104,12 @@ def statements() -> tuple[str, ...]:
     )
     marks = (f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {VERSION}")
     return (*tables, *INDEXES, *marks)
+
+
+def upgrade(version: int) -> tuple[str, ...]:
+    """The SQL that makes a journal of an older version one of this, mark included; nothing for one of this."""
+    steps = [statement for old in range(version, VERSION) for statement in UPGRADES[old]]
+    return (*steps, f"PRAGMA user_version = {VERSION}") if steps else ()
 
 
 def reference() -> str:

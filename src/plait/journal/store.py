@@ -26,13 +26,13 @@ from plait.core.errors import JournalError
 from plait.journal import codec, faults, reader
 from plait.journal.log import Entry, RunLog
 from plait.journal.owner import life_of, owner_of_this_process
-from plait.journal.records import Row, RunHead, RunRow
+from plait.journal.records import Row, RunHead, RunRow, SessionTurn
 from plait.journal.secrets import Scrubber
 from plait.journal.writer import _INSERTS, Writer
 
 _BEGIN = (
     "INSERT INTO runs (id, question, strategy, status, owner, parent, fork_at, started, updated, head, "
-    "totals) VALUES (?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, '{}')"
+    "totals, session) VALUES (?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, '{}', ?)"
 )
 
 _going: weakref.WeakValueDictionary[tuple[str, str], RunLog] = weakref.WeakValueDictionary()
@@ -119,7 +119,8 @@ class Journal:
         text = scrubber(codec.encode(head)).decode()
         question = scrubber(head.question.encode("utf-8", "replace")).decode()
         name = scrubber(str(head.strategy.get("name", "")).encode("utf-8", "replace")).decode()
-        values = (head.run, question, name, owner, head.parent, head.fork_at, now, now, text)
+        session = scrubber(head.session.encode("utf-8", "replace")).decode()
+        values = (head.run, question, name, owner, head.parent, head.fork_at, now, now, text, session)
 
         def work(connection: sqlite3.Connection) -> RunLog:
             try:
@@ -187,10 +188,23 @@ class Journal:
 
     # ---- reading
 
-    def runs(self, limit: int = 50, status: str | None = None) -> list[RunRow]:
-        """The newest runs first. `status`: running, interrupted (its process died), or an outcome's."""
+    def runs(self, limit: int = 50, status: str | None = None, session: str | None = None) -> list[RunRow]:
+        """The newest runs first. `status`: running, interrupted (its process died), or an outcome's. `session`:
+        only those of that conversation, forks of its turns included."""
         with reader.reading(self.path) as connection:
-            return reader.list_runs(connection, limit, status)
+            return reader.list_runs(connection, limit, status, session)
+
+    def turns(self, session: str, *, before: str | None = None, limit: int | None = None) -> list[SessionTurn]:
+        """The turns of a conversation in the order they began, the last `limit` of them.
+
+        `before`: those that began before that run (a fork's: before the run it comes from). A fork is no turn: it
+        is another course of one. An unknown session has none, and so has a journal that is not there.
+        """
+        try:
+            with reader.reading(self.path) as connection:
+                return reader.turns(connection, session, before, limit)
+        except reader.NoJournal:
+            return []
 
     def run(self, prefix: str) -> RunRow:
         """The run whose id begins with `prefix`, or the newest for "last".

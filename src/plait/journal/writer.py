@@ -281,29 +281,45 @@ class Writer:
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the schema in a new file, check it in an old one. Raises sqlite3.Error, JournalError."""
-    if _state(connection) == (0, 0) and not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+    """Make the schema in a new file, check it in an old one, and bring one of an older version up to this.
+
+    Raises sqlite3.Error, JournalError.
+    """
+    if is_new(connection):
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            if _state(connection) == (0, 0):  # else another process was quicker
-                for statement in schema.statements():
-                    connection.execute(statement)
-            connection.execute("COMMIT")
-        except BaseException:
-            _rollback(connection)
-            raise
+        # Asked again inside the transaction: another process may have been quicker.
+        _change(connection, lambda: schema.statements() if _state(connection) == (0, 0) else ())
     check(connection, path)
+    if _state(connection)[1] < schema.VERSION:
+        _change(connection, lambda: schema.upgrade(_state(connection)[1]))
+        check(connection, path)
     connection.execute("PRAGMA synchronous = NORMAL")
+
+
+def is_new(connection: sqlite3.Connection) -> bool:
+    """The file has no marks and no tables: nothing was made in it yet."""
+    return _state(connection) == (0, 0) and not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
 
 
 def check(connection: sqlite3.Connection, path: Path) -> None:
     """Raise JournalError if the file is not a journal that this version knows."""
     application, version = _state(connection)
-    if application != schema.APPLICATION_ID:
+    if application != schema.APPLICATION_ID or version < 1:
         raise faults.foreign(path)
     if version > schema.VERSION:
         raise faults.newer(path, version, schema.VERSION)
+
+
+def _change(connection: sqlite3.Connection, statements: Callable[[], Sequence[str]]) -> None:
+    """Carry out statements, all or none, that are made when the file is held for writing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in statements():
+            connection.execute(statement)
+        connection.execute("COMMIT")
+    except BaseException:
+        _rollback(connection)
+        raise
 
 
 def _state(connection: sqlite3.Connection) -> tuple[int, int]:

@@ -157,7 +157,8 @@ class Scripted:
             return script[self.sent - 1]
         # Exceptions belong to the turn of the reply that follows them.
         turns: list[Script] = [reply for reply in script if not isinstance(reply, BaseException)]
-        place = _turns_in(turns, think)
+        others = [reply for phase, replies in self.scripts.items() if phase != think.phase for reply in replies]
+        place = _turns_in(turns, think, others if think.phase in self.scripts else ())
         first = 0
         for reply in turns[:place]:
             first = next(i for i in range(first, len(script)) if script[i] is reply) + 1
@@ -181,20 +182,21 @@ class Scripted:
         )
 
 
-def _turns_in(turns: Sequence[Script], think: Think) -> int:
+def _turns_in(turns: Sequence[Script], think: Think, others: Sequence[Script]) -> int:
     """How many of the replies are behind us: the place after the last one found in the conversation.
 
     Model turns are looked up in order, each from where the last was found, so that a reply that was taken out
     again (a bad one, after its repair) is passed over. A turn that a loop rewrote, or a function's, is found
-    by no text: it stands for the reply whose place it is.
+    by no text: it stands for the reply whose place it is. What another phase has said (one of `others`) is none.
     """
     texts = [_text(turn, think.stop) for turn in turns]
     place = 0
     said = [message for message in think.messages if message.role == "assistant"]
     for message in said:
         wanted = message.content.strip()
-        found = next((i for i in range(place, len(texts)) if wanted and _same(texts[i], wanted)), place)
-        place = found + 1
+        found = next((i for i in range(place, len(texts)) if wanted and _same(texts[i], wanted)), None)
+        if found is not None or not any(_same(_text(other, ()), wanted) for other in others):
+            place = (place if found is None else found) + 1
     # Work kept in one text: the log in a raw prompt, in the last user message, or in what opens the reply.
     last = think.messages[-1].content if think.messages and not said else ""
     for log in (think.prompt or last, think.prefill):

@@ -6,7 +6,7 @@ file `NAME.txt` in a user's folder is used as it stands, byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -19,16 +19,28 @@ class PromptBook:
     """The templates of one loop, the user's own in place of ours, file by file. Reads when it is made;
     rendering does no I/O.
 
-    `folder` holds a folder for each loop (`DIR/react/system.j2`), as `plait prompts copy` makes it.
+    `folder` holds a folder for each loop (`DIR/react/system.j2`), as `plait prompts copy` makes it. `others`
+    are the books of the loops that this one may fall back to.
     """
 
-    def __init__(self, strategy: str, folder: Path | None = None, extra: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        strategy: str,
+        folder: Path | None = None,
+        extra: Mapping[str, str] | None = None,
+        others: Iterable[PromptBook] = (),
+    ) -> None:
         self.strategy = strategy
         self.folder = folder
+        self._others = {book.strategy: book for book in others}
         self._texts = {**shipped(strategy), **(extra or {})}
         self._verbatim: dict[str, str] = {}
         if folder is not None:
             self._read(folder)
+
+    def of(self, strategy: str) -> PromptBook:
+        """The book of a loop that this one may fall back to."""
+        return self._others[strategy]
 
     def names(self) -> list[str]:
         """The templates there are."""

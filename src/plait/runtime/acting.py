@@ -1,20 +1,28 @@
 """Performs act effects: the loop breaker, leave where it is needed, then the calls, side by side.
 
-A call is on the record before it begins. One that began and has no recorded end is in doubt when the run is
-resumed: it is made again only if its tool may be called again, or the policy says so.
+A call is on the record before it begins, unless its tool may be called again: then nothing can be lost, and its
+beginning is written when the call takes longer than `LONG`, or with the next intent. A call that began and has no
+recorded end is in doubt when the run is resumed: it is made again only if its tool may be called again, or the
+policy says so.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
+from contextlib import suppress
 
 from plait.core import Act, Call, LimitNear, Observation
 from plait.core import events as ev
+from plait.core.errors import JournalError
 from plait.journal.log import Entry
 from plait.journal.records import Acting, Begun, ObservedRecord, Thrown
 from plait.runtime.calling import make_call
 from plait.runtime.job import Desk, RecordEnds, differs, input_of, lines_of, sentence
 from plait.runtime.past import PastEffect
+
+LONG = 0.05
+"""Seconds: a call that takes longer is on the record while it goes on."""
 
 
 class Actor:
@@ -22,6 +30,7 @@ class Actor:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
+        self._writing: asyncio.Future[None] | None = None
 
     async def perform(self, n: int, effect: Act, past: PastEffect) -> tuple[Observation, ...]:
         step = self.desk.meter.steps
@@ -66,9 +75,17 @@ class Actor:
             intent.append((Acting(n, step, calls, free), None))
         elif free:
             intent.append((Begun(n, free), None))
-        if intent:
-            await self.desk.log.append(*intent)
-        results.update(await self._side_by_side(n, step, calls, free))
+        if intent and all(self._repeatable(calls[i]) for i in free):
+            self.desk.log.buffer(*intent)
+            later = asyncio.get_running_loop().call_later(LONG, self._write)
+            try:
+                results.update(await self._side_by_side(n, step, calls, free))
+            finally:
+                later.cancel()
+        else:
+            if intent:
+                await self.desk.log.append(*intent)
+            results.update(await self._side_by_side(n, step, calls, free))
         for i in need:
             told = past.told.get(i) or await self.desk.wait(
                 n, step, i, "approval", f"May '{calls[i].tool}' be called with {input_of(calls[i])}?", past
@@ -103,8 +120,7 @@ class Actor:
                 observation.text, observation.trouble, note, observation.value, observation.seconds
             )
         entry = (ObservedRecord(n, i, observation), None)
-        tool = self.desk.job.tools.get(call.tool)
-        if tool is None or tool.spec.repeatable:
+        if self._repeatable(call):
             self.desk.log.buffer(entry)
         else:
             # The end of a call that must not be made twice is on disk before anything else happens.
@@ -112,17 +128,30 @@ class Actor:
         self.desk.say(ev.Observed(step, call, observation))
         return observation
 
-    def _may_repeat(self, call: Call) -> bool:
+    def _write(self) -> None:
+        """Write what waits in line; where that fails the next append says so."""
+        with suppress(JournalError):
+            self._writing = asyncio.ensure_future(_quietly(self.desk.log.append()))
+
+    def _repeatable(self, call: Call) -> bool:
         tool = self.desk.job.tools.get(call.tool)
-        return tool is None or tool.spec.repeatable or self.desk.job.in_doubt == "repeat"
+        return tool is None or tool.spec.repeatable
+
+    def _may_repeat(self, call: Call) -> bool:
+        return self._repeatable(call) or self.desk.job.in_doubt == "repeat"
 
     def _needs_leave(self, call: Call) -> bool:
         approve, tool = self.desk.job.approve, self.desk.job.tools.get(call.tool)
-        if tool is None or approve == "never":
+        if tool is None or approve == "never" or approve == "plan":
             return False
         if approve == "always":
             return True
         return tool.spec.has_effects if approve == "effects" else approve(call)
+
+
+async def _quietly(writing: Awaitable[None]) -> None:
+    with suppress(JournalError):
+        await writing
 
 
 def _in_doubt(call: Call) -> Observation:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, MutableMapping
 
 from msgspec import structs
 
-from plait.core import PromptTooLong, Reply, Think
+from plait.core import Lacking, PromptTooLong, Reply, Think
 from plait.core.errors import ModelError, TooLong, Unsupported, UsageError
 from plait.journal.log import AnyLog
-from plait.journal.records import Got, Thinking, Thought
+from plait.journal.records import Got, RunHead, Thinking, Thought
 from plait.models.base import Model
 from plait.runtime.past import PastEffect
 
@@ -29,6 +29,9 @@ class Phases:
     def of(self, phase: str) -> Model:
         """The model that a phase asks: its own, or the one for all (key "")."""
         model = self._models.get(phase) or self._models.get("")
+        if model is None and "." in phase:
+            # A loop that another fell back to, where only that one's phases were given models.
+            model = next(iter(self._models.values()), None)
         if model is None:
             raise UsageError(
                 f"The phase '{phase}' has no model.",
@@ -38,8 +41,10 @@ class Phases:
 
     def lost(self, phase: str, ability: str) -> None:
         """A phase's endpoint turned out not to have an ability."""
-        key = phase if phase in self._models else ""
-        self._models[key] = self._models[key].without(ability)
+        found = self.of(phase)
+        for key, model in self._models.items():
+            if model is found:
+                self._models[key] = model.without(ability)
 
     def secrets(self) -> tuple[str, ...]:
         """All that must never be written down."""
@@ -54,6 +59,18 @@ class Phases:
         return {phase: model.spec for phase, model in self._models.items()}
 
 
+def known_models(models: Mapping[str, Model], head: RunHead | None) -> dict[str, Model]:
+    """The models without what a recorded run already knew their endpoints could not do."""
+    known = dict(models)
+    for phase, said in (head.models if head is not None else {}).items():
+        if phase not in known or said.get("spec") != known[phase].spec:
+            continue
+        for ability, able in said.get("abilities", {}).items():
+            if not able and getattr(known[phase].abilities, ability, False):
+                known[phase] = known[phase].without(ability)
+    return known
+
+
 async def ask_model(
     phases: Phases,
     think: Think,
@@ -66,7 +83,10 @@ async def ask_model(
     on_text: Callable[[str], None] | None,
     on_retry: Callable[[str], None],
 ) -> Reply:
-    """The reply to a think effect. Raises `PromptTooLong` for the loop, or a `ModelError` when all is lost."""
+    """The reply to a think effect.
+
+    Raises `PromptTooLong` or `Lacking` for the loop, or a `ModelError` when all is lost.
+    """
     for got, _ in past.got:
         if got.lost:
             phases.lost(think.phase, got.lost)
@@ -74,6 +94,9 @@ async def ask_model(
     failures = 0
     while True:
         model = phases.of(think.phase)
+        if think.tools and not model.abilities.tools:
+            # Found out by an attempt of this effect, in this process or in one that ended right behind it.
+            raise Lacking("tools", f"{model.spec} takes no native tools")
         request = model.encode(think)
         await log.append((Thinking(n, step, think.phase, model.spec, request.path, attempt), request.body))
         began = time.perf_counter()
@@ -97,7 +120,8 @@ async def ask_model(
                 raise PromptTooLong(str(why), why.tokens, why.room) from why
             if lost and getattr(model.abilities, lost, False):
                 phases.lost(think.phase, lost)
-                on_retry(f"{model.spec} does not take '{lost}': left out, asking again")
+                if lost != "tools":
+                    on_retry(f"{model.spec} does not take '{lost}': left out, asking again")
                 continue
             failures += 1
             if not why.retry or failures > retries:

@@ -24,6 +24,7 @@ from plait.core import (
     Crashed,
     Effect,
     Event,
+    Lacking,
     LimitNear,
     Loop,
     Note,
@@ -59,6 +60,7 @@ class Engine:
         self._tickets = Tickets(self.desk, self._perform, self._number)
         self._thinker = Thinker(self.desk, self._tickets.piece)
         self._actor = Actor(self.desk)
+        self._ended: dict[str, Any] | None = None
         self._next = 0
         self._notes = 0
 
@@ -80,6 +82,7 @@ class Engine:
             outcome = Cancelled()
         except Exception as why:
             outcome = self._ended_by(why)
+        self._ended = self.totals()
         if not self.job.replay:
             try:
                 await self._end(outcome)
@@ -94,7 +97,9 @@ class Engine:
         await self.desk.log.end(outcome.status, msgspec.to_builtins(outcome), self.totals())
 
     def totals(self) -> dict[str, Any]:
-        """What the run used so far."""
+        """What the run used so far; the same for ever once it has ended."""
+        if self._ended is not None:
+            return self._ended
         meter, usage = self.desk.meter, self.desk.meter.usage
         return {
             "steps": meter.steps,
@@ -131,7 +136,7 @@ class Engine:
                     self._note(effect)
                 else:
                     result = await self._perform(self._number(), effect)
-            except (LimitNear, PromptTooLong) as thrown:
+            except (LimitNear, PromptTooLong, Lacking) as thrown:
                 error = thrown
                 feed = lambda: loop.throw(error)  # noqa: E731, B023
             else:
@@ -158,6 +163,8 @@ class Engine:
                 return Stopped(why.limit, sentence(why.detail))
             case PromptTooLong():
                 return Stopped("context", f"The prompt does not fit the model's context: {why.detail}")
+            case Lacking():
+                return Crashed(sentence(why.detail), error="Lacking", hint="Choose another model, or another loop.")
             case ExceptionGroup():
                 return self._ended_by(why.exceptions[0])
             case PlaitError():
@@ -176,7 +183,7 @@ class Engine:
         self._next += 1
         return n
 
-    async def _perform(self, n: int, effect: Effect) -> Any:
+    async def _perform(self, n: int, effect: Effect, started: bool = False) -> Any:
         past = self.job.past.effect(n)
         if self.job.replay and not past.recorded:
             raise RecordEnds
@@ -184,7 +191,7 @@ class Engine:
             raise differs(n, self.desk.meter.steps, f"effect {past.kind}", f"effect {type(effect).__name__}")
         match effect:
             case Think():
-                return await self._thinker.perform(n, effect, past)
+                return await self._thinker.perform(n, effect, past, started=started)
             case Act():
                 return await self._actor.perform(n, effect, past)
             case Ask():
@@ -199,7 +206,7 @@ class Engine:
         if told is None:
             if self.desk.job.replay:
                 raise RecordEnds
-            told = await self.desk.wait(n, self.desk.meter.steps, -1, "question", effect.question, past)
+            told = await self.desk.wait(n, self.desk.meter.steps, -1, effect.kind, effect.question, past)
         return told.text
 
     def _note(self, effect: Note) -> None:

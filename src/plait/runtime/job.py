@@ -22,14 +22,17 @@ from plait.runtime.limits import Limits, Meter
 from plait.runtime.past import Past, PastEffect
 from plait.tools import Toolset
 
-Approve: TypeAlias = Literal["never", "effects", "always"] | Callable[[Call], bool]
-"""Which calls need a person's leave: none, those of tools with effects, all, or those a function picks."""
+Approve: TypeAlias = Literal["never", "effects", "always", "plan"] | Callable[[Call], bool]
+"""What needs a person's leave: no call, those of tools with effects, all, those a function picks; or the plan."""
 
 InDoubt: TypeAlias = Literal["skip", "repeat"]
 """What a resumed run does with a call that may or may not have happened, of a tool that is not repeatable."""
 
 Person: TypeAlias = Callable[[Waiting], Awaitable[str | None]]
 """Answers for the person while a run goes on; None leaves the run waiting."""
+
+
+WaitKind: TypeAlias = Literal["question", "approval", "plan"]
 
 
 class Suspend(Exception):
@@ -88,9 +91,7 @@ class Desk:
         self.log.buffer((NoteRecord(-1, step, kind, text), None))
         self.say(ev.Noted(step, kind, text))
 
-    async def wait(
-        self, n: int, step: int, i: int, kind: Literal["question", "approval"], text: str, past: PastEffect
-    ) -> Told:
+    async def wait(self, n: int, step: int, i: int, kind: WaitKind, text: str, past: PastEffect) -> Told:
         """What the person says; raises `Suspend` when nobody is there to say it."""
         if i not in past.waits:
             await self.log.append((Waits(n, step, kind, text, i), None))
@@ -119,8 +120,9 @@ class Desk:
 
 
 def told_by(answer: str, n: int, i: int, kind: str) -> Told:
-    """A person's words as a record. For an approval: yes, ok, approve; anything else refuses and is the reason."""
-    if kind == "question":
+    """A person's words as a record: as they are, but for an approval, where yes, ok and approve give leave and
+    anything else refuses and is the reason."""
+    if kind != "approval":
         return Told(n, answer, i)
     yes = answer.strip().lower() in {"yes", "y", "ok", "approve", "approved"}
     plain_no = answer.strip().lower() in {"", "no", "n", "refuse", "refused"}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from msgspec import Struct
 
@@ -56,6 +57,7 @@ class Meter:
         self._clock = clock
         self._began = clock()
         self._before = 0.0
+        self._under_way = 0
 
     @property
     def seconds(self) -> float:
@@ -78,12 +80,24 @@ class Meter:
         self.costs.append(reply.cost)
         self._last = reply
 
-    def before_think(self, *, repair: bool) -> LimitNear | None:
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """A model call is under way: others that begin meanwhile count it."""
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+
+    def before_think(self, *, repair: bool, started: bool = False) -> LimitNear | None:
         """What to throw into the loop in place of the model call it wants, if anything.
 
-        Raises `LimitReached` when the call in reserve was used already.
+        A call that is `started` beside others never gets the one in reserve. Raises `LimitReached` when that
+        was used already.
         """
         if self.near is not None:
+            if started:
+                return self.near
             if not self._reserve:
                 raise LimitReached(self.near.limit, self.near.detail)
             self._reserve = False
@@ -92,6 +106,10 @@ class Meter:
         if near:
             self.near = near
         return near
+
+    def not_asked(self) -> None:
+        """The model call that was let through was not made: if it was the one in reserve, it is there again."""
+        self._reserve = True
 
     def before_act(self) -> None:
         """Raises `LimitReached` when a loop that was told to conclude wants to act once more."""
@@ -111,7 +129,7 @@ class Meter:
         limits, last = self.limits, self._last
         if limits.steps is not None and not repair and self.steps >= limits.steps:
             return LimitNear("steps", f"the limit of {limits.steps} step{'s' * (limits.steps != 1)} is reached")
-        if limits.calls is not None and self.calls + 1 >= limits.calls:
+        if limits.calls is not None and self.calls + self._under_way + 1 >= limits.calls:
             return LimitNear("calls", f"one of {limits.calls} model calls is left")
         if last is None:
             return None

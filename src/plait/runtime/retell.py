@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from plait.core import Call, Event, Strategy
+from plait.core import Call, Event, Reply, Strategy
 from plait.core import events as ev
 from plait.journal.records import (
     Acting,
@@ -19,6 +19,7 @@ from plait.journal.records import (
     Told,
     Waits,
 )
+from plait.strategies import splitter_of
 
 
 def retell(rows: Iterable[Row], strategy: Strategy | None) -> list[Event]:
@@ -38,7 +39,7 @@ def retell(rows: Iterable[Row], strategy: Strategy | None) -> list[Event]:
                 events.append(ev.Noted(step, "error", error))
             case Thought(n=n, reply=reply):
                 intent = asked[n]
-                events.extend(_pieces(intent, reply.text, strategy))
+                events.extend(_pieces(intent, reply, strategy))
                 events.append(
                     ev.Replied(
                         intent.step,
@@ -61,6 +62,8 @@ def retell(rows: Iterable[Row], strategy: Strategy | None) -> list[Event]:
                 events.append(ev.Observed(step, made[i], observation))
             case NoteRecord(step=step, kind=kind, text=text):
                 events.append(ev.Noted(step, kind, text))
+            case Thrown(kind="Lacking"):
+                pass  # The loop says itself what it makes of it.
             case Thrown(step=step, detail=detail):
                 events.append(ev.Noted(step, "limit", detail))
             case Waits(step=step, kind=kind, text=text):
@@ -73,12 +76,12 @@ def retell(rows: Iterable[Row], strategy: Strategy | None) -> list[Event]:
     return events
 
 
-def _pieces(intent: Thinking, text: str, strategy: Strategy | None) -> list[Event]:
+def _pieces(intent: Thinking, reply: Reply, strategy: Strategy | None) -> list[Event]:
     if strategy is None:
-        return [ev.Thought(intent.step, text)]
-    splitter = strategy.splitter(intent.phase)
+        return [ev.Thought(intent.step, reply.text)]
+    splitter = splitter_of(strategy, intent.phase)
     joined: list[tuple[str, str]] = []
-    for piece in (*splitter.feed(text), *splitter.close()):
+    for piece in (*splitter.feed(reply.text), *splitter.close(bool(reply.calls))):
         if joined and joined[-1][0] == piece.kind:
             joined[-1] = (piece.kind, joined[-1][1] + piece.text)
         else:

@@ -8,8 +8,10 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core import Event, Outcome, Status, Strategy, Usage
+from plait.core.errors import JournalError
 from plait.journal.records import Row
 from plait.runtime.retell import retell
+from plait.runtime.spending import PhaseSpending, spending
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -64,8 +66,22 @@ class Run(Struct, frozen=True, kw_only=True):
         """What happened, as the events one would have seen, each text in one piece."""
         return retell(self.record, self.loop)
 
+    @property
+    def phases(self) -> tuple[PhaseSpending, ...]:
+        """What each phase spent on each model, tool calls included, in the order of their first use.
+
+        The rows' usage, USD and model calls add up to the run's exactly. Read off the record as it is now, as
+        `record` is: when the run was resumed since, take those of the `Run` that came of it. Raises `JournalError`
+        where the record can't be read.
+        """
+        return spending(self.rows())
+
     def json(self) -> dict[str, Any]:
-        """The run as `plait run --json` prints it."""
+        """The run as `plait run --json` prints it; `phases` is None where the record can't be read."""
+        try:
+            phases = [row.json() for row in self.phases]
+        except JournalError:  # the run's end must be told whatever became of its record
+            phases = None
         return {
             "run": self.run,
             "status": self.status,
@@ -83,6 +99,7 @@ class Run(Struct, frozen=True, kw_only=True):
             "cost_usd": self.cost_usd,
             "seconds": self.seconds,
             "models": self.models,
+            "phases": phases,
         }
 
 

@@ -15,7 +15,19 @@ from plait.core.errors import JournalError, ReplayDiffers, UsageError
 from plait.journal.log import AnyLog, Entry
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import new_run_id, owner_of_this_process
-from plait.journal.records import Resumed, Row, RunHead, RunRow
+from plait.journal.records import (
+    Acting,
+    NoteRecord,
+    Resumed,
+    Row,
+    RunHead,
+    RunRow,
+    StartRecord,
+    Thinking,
+    Thrown,
+    TookRecord,
+    Waits,
+)
 from plait.journal.store import Journal
 from plait.runtime.engine import Engine
 from plait.runtime.job import Job, RecordEnds, told_by
@@ -155,19 +167,33 @@ def _changed(job: Job, **changes: Any) -> Job:
 
 def _before(rows: Sequence[Row], at: int) -> tuple[list[Row], int]:
     """The rows of the steps below `at`, and the number of the last step there is."""
-    steps: dict[int, int] = {}
-    last = 0
+    steps = _steps(rows)
     kept = []
     for row in rows:
         record = row.record
-        n = getattr(record, "n", -1)
-        step = getattr(record, "step", None)
-        if step is not None and n >= 0:
-            steps.setdefault(n, step)
-            last = max(last, step)
-        if n >= 0 and steps.get(n, 0) < at and not isinstance(record, Resumed):
+        if isinstance(record, NoteRecord):
+            if record.n >= 0 and record.step < at:
+                kept.append(row)
+        elif not isinstance(record, Resumed) and steps.get(record.n, 0) < at:
             kept.append(row)
-    return kept, last
+    return kept, max(steps.values(), default=0)
+
+
+def _steps(rows: Sequence[Row]) -> dict[int, int]:
+    """The step of each effect. A start belongs to the first step it started, a take to the last one begun."""
+    steps: dict[int, int] = {}
+    for row in rows:
+        record = row.record
+        if isinstance(record, Thinking | Acting | Waits | Thrown):
+            steps.setdefault(record.n, record.step)
+    begun = dict(steps)
+    for row in rows:
+        record = row.record
+        if isinstance(record, StartRecord | TookRecord):
+            before = max((step for n, step in begun.items() if n < record.n), default=0)
+            started = record.tickets if isinstance(record, StartRecord) else ()
+            steps[record.n] = min((begun[n] for n in started if n in begun), default=before)
+    return steps
 
 
 async def _perform(

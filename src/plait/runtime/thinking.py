@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
-from plait.core import LimitNear, Piece, PromptTooLong, Reply, Splitter, Taken, Think
+from plait.core import Lacking, LimitNear, Piece, PromptTooLong, Reply, Splitter, Taken, Think
 from plait.core import events as ev
 from plait.journal.records import Thrown
 from plait.runtime.asking import ask_model
 from plait.runtime.job import Desk, RecordEnds, differs, sentence, text_of
 from plait.runtime.past import PastEffect
+from plait.strategies import splitter_of
 
 
 class Thinker:
@@ -19,29 +21,59 @@ class Thinker:
         self.desk = desk
         self._on_piece = on_piece
 
-    async def perform(self, n: int, effect: Think, past: PastEffect) -> Reply:
+    async def perform(self, n: int, effect: Think, past: PastEffect, *, started: bool = False) -> Reply:
+        """The reply. A `started` one goes on beside others and never uses the call in reserve."""
         meter = self.desk.meter
         step = meter.steps + (0 if effect.repair else 1)
-        if past.thrown is not None:
-            self._rethrow(past.thrown, effect, step, past)
-        elif not past.thinking:
-            near = meter.before_think(repair=effect.repair)
-            if near is not None:
-                await self.desk.log.append((Thrown(n, step, "LimitNear", near.limit, near.detail), None))
-                self.desk.say(ev.Noted(step, "limit", sentence(near.detail)))
-                raise near
-        if not effect.repair and meter.near is None:
-            meter.steps += 1
+        if past.thrown is None and not past.thinking:
+            await self._may_begin(n, effect, step, started)
+        elif past.thrown is not None and not past.thinking:
+            self._rethrow(past.thrown)
+        counts = not effect.repair and meter.near is None
+        meter.steps += counts
+        try:
+            return await self._go_on(n, effect, past, step)
+        except Lacking:
+            meter.steps -= counts  # The turn is still to come, in another form.
+            raise
+
+    async def _go_on(self, n: int, effect: Think, past: PastEffect, step: int) -> Reply:
+        """The reply, from the record as far as it goes."""
+        meter = self.desk.meter
         if past.thinking:
             self._same_request(n, effect, past, step)
+        if past.thrown is not None:
+            self._rethrow(past.thrown)
         if past.reply is not None:
             meter.asked(past.reply)
             return past.reply
         if self.desk.job.replay:
             raise RecordEnds
+        with meter.asking():
+            return await self._ask(n, effect, past, step)
+
+    async def _may_begin(self, n: int, effect: Think, step: int, started: bool) -> None:
+        """Raises, and records, what keeps a fresh effect from being performed: a limit, or a missing ability."""
+        near = self.desk.meter.before_think(repair=effect.repair, started=started)
+        if near is not None:
+            await self.desk.log.append((Thrown(n, step, "LimitNear", near.limit, near.detail), None))
+            self.desk.say(ev.Noted(step, "limit", sentence(near.detail)))
+            raise near
+        model = self.desk.job.phases.of(effect.phase)
+        if effect.tools and not model.abilities.tools:
+            await self._lacks(n, step, "tools", f"{model.spec} takes no native tools")
+
+    async def _lacks(self, n: int, step: int, ability: str, detail: str) -> NoReturn:
+        await self.desk.log.append((Thrown(n, step, "Lacking", ability, detail), None))
+        self.desk.meter.not_asked()
+        raise Lacking(ability, detail)
+
+    async def _ask(self, n: int, effect: Think, past: PastEffect, step: int) -> Reply:
+        meter = self.desk.meter
         model = self.desk.job.phases.of(effect.phase)
         self.desk.say(ev.Asked(step, effect.phase, model.spec))
-        listener = self._listener(n, effect, step)
+        # Of an attempt that another process made, pieces may have been taken: the reply begins anew.
+        listener = self._listener(n, effect, step, again=bool(past.thinking))
 
         def retry(text: str) -> None:
             if listener is not None:
@@ -66,17 +98,20 @@ class Thinker:
             )
             self.desk.say(ev.Noted(step, "limit", "The prompt is too long for the model; showing it less."))
             raise
-        if listener is not None:
-            listener.close()
+        except Lacking as why:
+            await self._lacks(n, step, why.ability, why.detail)
         meter.asked(reply)
+        if listener is not None:
+            listener.close(reply)
         self.desk.say(ev.Replied(step, effect.phase, model.spec, reply.text, reply.usage, reply.seconds, reply.cost))
         return reply
 
-    def _rethrow(self, thrown: Thrown, effect: Think, step: int, past: PastEffect) -> None:
+    def _rethrow(self, thrown: Thrown) -> NoReturn:
         if thrown.kind == "LimitNear":
             self.desk.meter.was_near(thrown.limit, thrown.detail)
             raise LimitNear(thrown.limit, thrown.detail)
-        self._same_request(thrown.n, effect, past, step)
+        if thrown.kind == "Lacking":
+            raise Lacking(thrown.limit, thrown.detail)
         raise PromptTooLong(thrown.detail, thrown.tokens, thrown.room)
 
     def _same_request(self, n: int, effect: Think, past: PastEffect, step: int) -> None:
@@ -94,12 +129,12 @@ class Thinker:
             if thinking.attempt in lost:
                 self.desk.job.phases.lost(effect.phase, lost[thinking.attempt])
 
-    def _listener(self, n: int, effect: Think, step: int) -> _Listener | None:
+    def _listener(self, n: int, effect: Think, step: int, *, again: bool) -> _Listener | None:
         """What to do with text as it is written, if anybody wants it before the reply is whole."""
         strategy = self.desk.job.strategy
-        split = (lambda: strategy.splitter(effect.phase)) if self.desk.emit is not None else None
+        split = (lambda: splitter_of(strategy, effect.phase)) if self.desk.emit is not None else None
         on_piece = self._on_piece if effect.watch else None
-        return _Listener(n, step, split, self.desk.say, on_piece) if split or on_piece else None
+        return _Listener(n, step, split, self.desk.say, on_piece, again) if split or on_piece else None
 
 
 class _Listener:
@@ -112,11 +147,13 @@ class _Listener:
         split: Callable[[], Splitter] | None,
         say: Callable[[ev.Event], None],
         on_piece: Callable[[Taken], None] | None,
+        again: bool = False,
     ) -> None:
         self._n, self._step, self._split, self._say, self._on_piece = n, step, split, say, on_piece
         self._splitter = split() if split is not None else None
-        self._again = False
+        self._again = again
         self._fed = False
+        self._line = ""
 
     def feed(self, text: str) -> None:
         """Some more of the reply."""
@@ -124,19 +161,21 @@ class _Listener:
         if self._splitter is not None:
             self._show(self._splitter.feed(text))
         if self._on_piece is not None:
-            self._on_piece(Taken(self._n, done=False, piece=text, again=self._again))
-            self._again = False
+            whole, newline, self._line = (self._line + text).rpartition("\n")
+            if newline:
+                self._on_piece(Taken(self._n, done=False, piece=whole + newline, again=self._again))
+                self._again = False
 
     def again(self) -> None:
         """The attempt failed: what was written of it is not the reply, which begins anew."""
         if self._fed:
             self._splitter = self._split() if self._split is not None else None
-            self._again, self._fed = True, False
+            self._again, self._fed, self._line = True, False, ""
 
-    def close(self) -> None:
+    def close(self, reply: Reply) -> None:
         """The reply is whole."""
         if self._splitter is not None:
-            self._show(self._splitter.close())
+            self._show(self._splitter.close(bool(reply.calls)))
 
     def _show(self, pieces: Sequence[Piece]) -> None:
         for piece in pieces:

@@ -7,22 +7,26 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
 
-from plait.core import Effect, Observation, Reply, Start, Take, Taken
+from plait.core import Effect, Observation, PromptTooLong, Reply, Start, Take, Taken
 from plait.journal.records import StartRecord, TookRecord
-from plait.runtime.job import Desk, RecordEnds
+from plait.runtime.job import Desk, RecordEnds, Suspend
 from plait.runtime.past import PastEffect
 
 
 class Tickets:
     """The open tickets of one run. `perform` performs a started effect, `number` gives it its number."""
 
-    def __init__(self, desk: Desk, perform: Callable[[int, Effect], Awaitable[Any]], number: Callable[[], int]) -> None:
+    def __init__(
+        self, desk: Desk, perform: Callable[[int, Effect, bool], Awaitable[Any]], number: Callable[[], int]
+    ) -> None:
         self.desk = desk
         self._perform = perform
         self._number = number
         self._open: dict[int, asyncio.Future[Any]] = {}
         self._ready: list[Taken] = []
         """Pieces and finished tickets, in the order they came, until somebody takes them."""
+        self._parked: dict[int, Suspend] = {}
+        """Tickets that wait for a person: the others go on, and the run waits when these alone are left."""
         self._news = asyncio.Event()
 
     async def start(self, effect: Start, past: PastEffect, n: int) -> tuple[int, ...]:
@@ -30,7 +34,7 @@ class Tickets:
         if past.started is None:
             self.desk.log.buffer((StartRecord(n, tickets), None))
         for ticket, started in zip(tickets, effect.effects, strict=True):
-            self._open[ticket] = task = asyncio.ensure_future(self._perform(ticket, started))
+            self._open[ticket] = task = asyncio.ensure_future(self._perform(ticket, started, True))
             task.add_done_callback(partial(self._done, ticket))
         # They begin here and now, in order: what they count is then the same each time the run is walked.
         await asyncio.sleep(0)
@@ -55,11 +59,17 @@ class Tickets:
                 self._ready.remove(came)
                 self.desk.log.buffer((TookRecord(n, came), None))
                 return await self._finish(came.ticket) if came.done else came
+            if waiting_for <= set(self._parked):
+                raise self._parked[min(waiting_for)]
             self._news.clear()
             await self._news.wait()
 
-    def _done(self, ticket: int, _: asyncio.Future[Any]) -> None:
-        self._came(Taken(ticket))
+    def _done(self, ticket: int, task: asyncio.Future[Any]) -> None:
+        if not task.cancelled() and isinstance(why := task.exception(), Suspend):
+            self._parked[ticket] = why
+            self._news.set()
+        else:
+            self._came(Taken(ticket))
 
     def _came(self, taken: Taken) -> None:
         self._ready.append(taken)
@@ -67,7 +77,11 @@ class Tickets:
 
     async def _finish(self, ticket: int) -> Taken:
         task = self._open.pop(ticket)
-        result = await task
+        try:
+            result = await task
+        except PromptTooLong as why:
+            why.ticket = ticket
+            raise
         self._ready = [each for each in self._ready if each.ticket != ticket]
         if isinstance(result, Reply):
             return Taken(ticket, reply=result)

@@ -34,7 +34,7 @@ from plait.core import (
     user,
 )
 from plait.formats import JsonTurn, Turn, Unreadable
-from plait.strategies.transcripts import ObjectChat, ObjectLog
+from plait.strategies.transcripts import ObjectChat, ObjectLog, earlier
 from plait.strategies.turns import Bad, fitting, read_turn
 
 
@@ -109,7 +109,8 @@ class JsonReact:
                 names=", ".join(tool.name for tool in tools),
                 can_ask=kit.can_ask,
             )
-        head = (system(rules), user(kit.prompt("task", question=task.question)))
+        history = earlier(task, self._format)
+        head = (system(rules), user(kit.prompt("task", question=task.question, history=history)))
         return ObjectChat(head, kit, self._format, tools)
 
     def _tools(self, kit: Kit) -> tuple[ToolSpec, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-from plait.core import Kit, Message, Observation, Task, Think, ToolSpec, assistant, system, user
+from plait.core import Exchange, Kit, Message, Observation, Task, Think, ToolSpec, assistant, system, user
 from plait.formats import Format, JsonTurn, Turn, shorten
 from plait.strategies.scratchpad import Scratchpad
 
@@ -28,11 +28,9 @@ class Transcript:
         self._kind = kind
         self._format = format
         self._kit = kit
-        self._question = task.question
+        self._task = {"question": task.question, "history": earlier(task, format)}
         self._rules = kit.system if kit.system is not None else kit.prompt("system", **words)
-        self._head = (
-            (system(self._rules), user(kit.prompt("question", question=task.question))) if kind == "chat" else ()
-        )
+        self._head = (system(self._rules), user(kit.prompt("question", **self._task))) if kind == "chat" else ()
         self._chat: dict[int, list[Message]] = {}
         self._text: dict[int, list[str]] = {}
 
@@ -42,7 +40,7 @@ class Transcript:
         shown with at most `chars` characters."""
         if self._kind == "chat":
             return Think(phase, (*self._head, *self._messages(log, chars), *tail))
-        values = {"question": self._question, "log": self._raw(log, chars), "opening": "" if tail else opening}
+        values = {**self._task, "log": self._raw(log, chars), "opening": "" if tail else opening}
         if self._kind == "user":
             return Think(phase, (system(self._rules), user(self._kit.prompt("earlier", **values)), *tail))
         text = self._kit.prompt("completion", system=self._rules, **values)
@@ -94,6 +92,11 @@ class ObjectChat:
         assert turn.call is not None
         text = seen.text if not seen.note else f"{seen.text}\n({seen.note})"
         return self._kit.prompt("result", tool=turn.call.tool, text=self._format.escape(shorten(text, chars)[0]))
+
+
+def earlier(task: Task, format: Format) -> tuple[Exchange, ...]:
+    """The turns before this one, made harmless: nothing in them reads as the format's protocol."""
+    return tuple(Exchange(format.escape(turn.question), format.escape(turn.answer)) for turn in task.history)
 
 
 def with_repair(bad: str, request: str) -> tuple[Message, ...]:

@@ -6,14 +6,26 @@ shown to the model once, for the repair, and then leave the prompt; the record k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import Any
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Protocol, TypeVar
 
 from plait.core import Effect, Failed, PromptTooLong, Reply, note
-from plait.formats import Turn, Unreadable
+from plait.formats import Remark, Unreadable
 
 Bad = tuple[str, str]
 """A reply that could not be read, and what is wrong with it."""
+
+
+class Read(Protocol):
+    """What a reader made of a reply: a turn, a plan."""
+
+    @property
+    def remarks(self) -> Sequence[Remark]:
+        """What was repaired or cut."""
+        ...
+
+
+R = TypeVar("R", bound=Read)
 
 SMALLEST_OBSERVATION = 500
 """Characters: when the prompt is still too long with observations of this size, it does not fit."""
@@ -21,10 +33,11 @@ SMALLEST_OBSERVATION = 500
 
 def read_turn(
     ask: Callable[[Bad | None], Generator[Effect, Any, Reply]],
-    read: Callable[[str], Turn],
+    read: Callable[[str], R],
     misses: int,
-) -> Generator[Effect, Any, Turn | Failed]:
-    """The model's next turn. `ask` makes the model call, given a bad reply to repair or None.
+) -> Generator[Effect, Any, R | Failed]:
+    """The model's next turn, or plan: whatever `read` makes of a reply. `ask` makes the model call, given a bad reply
+    to repair or None.
 
     After `misses` unreadable replies in a row: `Failed`. What the reader repaired or cut is noted.
     """

@@ -44,8 +44,8 @@ class Passages(Struct, frozen=True, dict=True):
                 where.setdefault(word, []).append((i, count))
         return where, lengths
 
-    def find(self, query: str) -> str:
-        """The best passages as text, at most three, each below its file's name. `ToolError` for none."""
+    def scores(self, query: str) -> dict[int, float]:
+        """How well passages fit, by their index; those that share no word with the query are left out."""
         where, lengths = self._index
         mean = sum(lengths) / len(lengths)
         scores: dict[int, float] = {}
@@ -55,6 +55,11 @@ class Passages(Struct, frozen=True, dict=True):
             for i, count in found:
                 weight = count * (_K1 + 1) / (count + _K1 * (1 - _B + _B * lengths[i] / mean))
                 scores[i] = scores.get(i, 0.0) + rarity * weight
+        return scores
+
+    def find(self, query: str) -> str:
+        """The best passages as text, at most three, each below its file's name. `ToolError` for none."""
+        scores = self.scores(query)
         if not scores:
             shown = query if len(query) <= 80 else query[:77] + "..."
             files = f"The texts are: {', '.join(self.files)}." if len(self.files) <= 12 else "Try other words."

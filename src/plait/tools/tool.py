@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from inspect import iscoroutinefunction, isroutine
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
@@ -39,7 +39,8 @@ class Tool(Struct, frozen=True, dict=True):
 
     `inline` marks a quick, pure, sync function that may run on the event loop, without a thread. `timeout` is
     its own time limit in seconds, None for the run's. `source` is the word it was loaded by, "" for one given
-    in Python. `description` and `returns` are "" where the docstring and the hints are to say it.
+    in Python. `excludes` names tools that do the same job. `description` and `returns` are "" where the docstring
+    and the hints are to say it.
     """
 
     function: Callable[..., Any]
@@ -52,6 +53,7 @@ class Tool(Struct, frozen=True, dict=True):
     timeout: float | None = None
     inline: bool = False
     source: str = ""
+    excludes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not re.fullmatch(_NAME, self.name):
@@ -63,6 +65,8 @@ class Tool(Struct, frozen=True, dict=True):
             raise UsageError(f"The tool {self.name} can't be both read_only and destructive.", hint="Drop one.")
         if self.timeout is not None and not self.timeout > 0:
             raise UsageError(f"The tool {self.name} has a timeout of {self.timeout}.", hint="Give seconds above 0.")
+        if self.name in self.excludes:
+            raise UsageError(f"The tool {self.name} can't exclude itself.", hint="Name the other tool.")
 
     @cached_property
     def signature(self) -> Signature:
@@ -82,6 +86,7 @@ class Tool(Struct, frozen=True, dict=True):
             self.read_only,
             self.idempotent,
             self.destructive,
+            self.excludes,
         )
 
     @cached_property
@@ -139,6 +144,7 @@ def tool(
     destructive: bool = False,
     timeout: float | None = None,
     inline: bool = False,
+    excludes: Iterable[str] = (),
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
@@ -154,6 +160,7 @@ def tool(
     destructive: bool = False,
     timeout: float | None = None,
     inline: bool = False,
+    excludes: Iterable[str] = (),
 ) -> Any:
     """Make a tool of a typed function, sync or async; used bare or with options.
 
@@ -161,7 +168,8 @@ def tool(
     hints with the docstring's word on each; `name`, `description` and `returns` say them otherwise. Marks:
     `read_only` changes nothing outside, `idempotent` may be called twice with the effect of once,
     `destructive` may destroy something. With no mark a tool is taken to have effects that must not happen
-    twice. `timeout` is in seconds. `inline` promises a quick, pure, sync function, run without a thread.
+    twice. `timeout` is in seconds. `inline` promises a quick, pure, sync function, run without a thread. `excludes`
+    names tools that do the same job: of two that exclude each other, a loop that calls several at once calls one.
 
     Raises `UsageError` for a name, mark or timeout that can't be; type hints are read when first needed.
     """
@@ -179,6 +187,7 @@ def tool(
             destructive,
             timeout,
             inline,
+            excludes=(excludes,) if isinstance(excludes, str) else tuple(excludes),
         )
 
     return wrap if function is None else wrap(function)

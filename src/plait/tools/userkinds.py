@@ -111,6 +111,8 @@ def _by_msgspec(name: str, hint: Any) -> tuple[Kind, dict[str, Any]]:
 
 def _kind(hint: Any, schema: dict[str, Any], types: set[str], convert: Any) -> Kind:
     name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
+    if "Annotated[" in name:  # its parts are for machines
+        name = _said(schema) or name
     return Kind(
         schema,
         f"a {name}",
@@ -121,6 +123,20 @@ def _kind(hint: Any, schema: dict[str, Any], types: set[str], convert: Any) -> K
         objects=not types or "object" in types,
         nothing=not types or "null" in types,
     )
+
+
+def _said(schema: dict[str, Any]) -> str:
+    """A schema of plain types in words, with its longest text; "" for any other."""
+    if "anyOf" in schema:
+        parts = [_said(part) for part in schema["anyOf"]]
+        return " or ".join(parts) if all(parts) else ""
+    kind = schema.get("type")
+    if kind == "array":
+        item = _said(schema.get("items", {}))
+        return f"list with a {item} each" if item else "list"
+    if kind == "string" and "maxLength" in schema:
+        return f"string of at most {schema['maxLength']} characters"
+    return kind if kind in ("string", "number", "boolean", "null") else "whole number" if kind == "integer" else ""
 
 
 def _types(schema: dict[str, Any], shared: dict[str, Any], depth: int = 0) -> set[str]:

@@ -1,0 +1,69 @@
+"""A plan as a value: steps that name each other's results, so that it can be printed, priced, edited and run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from graphlib import CycleError, TopologicalSorter
+
+from msgspec import Struct
+
+from plait.core.messages import JSON
+
+
+class Step(Struct, frozen=True, omit_defaults=True):
+    """One step of a plan.
+
+    `id` is what other steps call its result by ("E1", "2"). `tool` is "" for a step that is only a thought.
+    `input` is any JSON value, with references to other results still in it; `needs` are the ids it refers to.
+    `why` says what the step is for.
+    """
+
+    id: str
+    tool: str = ""
+    input: JSON = None
+    why: str = ""
+    needs: tuple[str, ...] = ()
+
+
+class Plan(Struct, frozen=True, omit_defaults=True):
+    """Steps in the order they were planned. `evidence` maps the ids of steps that need not run to what they gave."""
+
+    steps: tuple[Step, ...] = ()
+    evidence: dict[str, str] = {}
+
+    @property
+    def calls(self) -> tuple[Step, ...]:
+        """The steps that call something."""
+        return tuple(step for step in self.steps if step.tool)
+
+    def problems(self, tools: Iterable[str]) -> list[str]:
+        """What keeps this plan from being run, each in words for whoever wrote it; nothing when it can be run."""
+        known = set(tools)
+        ids = [step.id for step in self.calls]
+        times = Counter(ids)
+        found = [f"Step {id} is given twice." for id, count in times.items() if count > 1]
+        if not found and (ring := self._cycle()):
+            found.append("These steps wait for each other: " + " -> ".join(ring) + ".")
+        before: set[str] = set()
+        for step in self.calls:
+            if step.tool not in known:
+                found.append(
+                    f"Step {step.id} uses '{step.tool}', which is no tool. There are: {', '.join(sorted(known))}."
+                )
+            for need in step.needs:
+                if need not in times:
+                    found.append(f"Step {step.id} names {need}, which no step gives.")
+                elif need not in before:
+                    found.append(f"Step {step.id} names {need}, which comes only later.")
+            before.add(step.id)
+        found += [f"Evidence is given for {id}, which is no step." for id in self.evidence if id not in times]
+        return found
+
+    def _cycle(self) -> list[str]:
+        """Ids that wait for each other, the first one again at the end; empty when there are none."""
+        try:
+            TopologicalSorter({step.id: step.needs for step in self.calls}).prepare()
+        except CycleError as why:
+            return list(reversed(why.args[1]))
+        return []

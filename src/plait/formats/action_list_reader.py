@@ -1,0 +1,226 @@
+"""Reading a list of actions as models write it: where it stands in a reply, and what each entry says."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from msgspec import structs
+
+from plait.core import JSON, Step, ToolSpec
+from plait.formats.base import Remark, Unreadable
+from plait.formats.describe import arguments
+from plait.formats.loose_json import Found, NotJson, read_value, without_halves
+from plait.formats.objects import text_key
+from plait.formats.references import RESULTS
+from plait.formats.scan import cut, repaired, tool_name
+
+BASIC = "Basic"
+"""The action for "nothing needed"."""
+
+SHAPE = 'Reply with a JSON list and nothing else: [{"ACTION": name, "ARGUMENTS": [...], "EXPLANATION": text}].'
+
+
+def _spelt(*words: str) -> tuple[str, ...]:
+    """The words as models write keys: in capitals, small, with a capital."""
+    return tuple(dict.fromkeys(form for word in words for form in (word, word.lower(), word.title())))
+
+
+NAME_KEYS = _spelt("ACTION", "TOOL", "TOOL_NAME")
+_GIVEN = _spelt("ARGUMENTS", "ARGUMENT", "ARGS", "PARAMETERS", "INPUT", "ACTION_INPUT", "TOOL_INPUT")
+_WHY = _spelt("EXPLANATION", "EXPLAINATION", "REASON", "WHY", "THOUGHT")
+_SIMPLE = ("string", "integer", "number", "boolean")
+
+# Where a list of objects, an empty list or an object may begin.
+_OPEN = re.compile(r"""\[(?=\s*+[{\]])|\{(?=\s*+(?:["'‘’“”„}/#]|[A-Za-z_]\w*+\s*+:))""")
+_LOOKS, _TRIES = 8, 300  # how far a search through prose goes, as in loose_json
+
+
+def steps_in(text: str, tools: Sequence[ToolSpec], most: int) -> tuple[tuple[Step, ...], str, list[Remark]]:
+    """The actions in a reply, `Basic` among them, the list as it stands there, and what was repaired or cut.
+
+    Raises `Unreadable`.
+    """
+    text, halved = without_halves(text)
+    notes = [repaired("a broken character was replaced")] if halved else []
+    found = _find(text, notes)
+    notes += [repaired(f"the JSON had {what}") for what in found.repairs]
+    entries = found.value
+    if len(entries) > most:
+        notes.append(cut(f"{len(entries) - most} of {len(entries)} actions: {most} count"))
+    named = [_step(entry, place, tools, notes) for place, entry in enumerate(entries[:most], 1)]
+    doing = [step for step in named if not is_basic(step, tools)]
+    steps = tuple(_needing(step, doing) for step in named)
+    _check_order(steps)
+    return steps, text[found.start : found.end], notes
+
+
+# -- finding the list
+
+
+def _find(text: str, notes: list[Remark]) -> Found:
+    """The list of entries in a reply that may hold other things, and its place."""
+    empty: Found | None = None
+    loose: list[Found] = []
+    broken: NotJson | None = None
+    trouble: NotJson | None = None
+    other: Found | None = None
+    for begin, found in _values(text):
+        if isinstance(found, NotJson):
+            if text[begin] == "[":
+                broken = broken or found
+            trouble = trouble or found
+            continue
+        entries = _entries(found.value)
+        if entries is not None:
+            if not isinstance(found.value, list):
+                notes.append(repaired("an object around the list was dropped"))
+            return _around(text, found, entries, notes)
+        if isinstance(found.value, Mapping) and text_key(found.value, NAME_KEYS):
+            loose.append(found)
+        elif found.value == []:
+            empty = empty or found
+        else:
+            other = other or found
+    # Where a list can't be read, its actions are not taken one by one: half of them would run.
+    if loose and broken is None:
+        what = "an action without" if len(loose) == 1 else f"{len(loose)} actions without"
+        notes.append(repaired(f"{what} a list around"))
+        repairs = tuple(dict.fromkeys(repair for found in loose for repair in found.repairs))
+        whole = Found([found.value for found in loose], loose[0].start, loose[-1].end, repairs)
+        return _around(text, whole, whole.value, notes)
+    if empty is not None and broken is None:
+        return _around(text, empty, [], notes)
+    raise Unreadable(_complaint(text, broken or trouble, other))
+
+
+def _values(text: str) -> Iterator[tuple[int, Found | NotJson]]:
+    """Where a list of objects or an object begins, and what it is, or why it can't be read; none inside another."""
+    budget, tries, at = _LOOKS * (len(text) + 64), _TRIES, 0
+    while budget > 0 and tries > 0 and (opening := _OPEN.search(text, at)) is not None:
+        at = opening.start()
+        try:
+            found = read_value(text, at)
+        except NotJson as error:
+            budget -= max(error.reach - at, 1)
+            tries -= 1
+            yield at, error
+            at += 1
+            continue
+        yield at, found
+        at = found.end
+
+
+def _entries(value: Any) -> list[Any] | None:
+    """The entries in a list of actions, or in an object that holds one and names no action itself."""
+    if isinstance(value, list):
+        names = any(isinstance(entry, Mapping) and text_key(entry, NAME_KEYS) for entry in value)
+        return value if names else None
+    if isinstance(value, Mapping) and not text_key(value, NAME_KEYS):
+        return next(
+            (entries for held in value.values() if isinstance(held, list) and (entries := _entries(held))), None
+        )
+    return None
+
+
+def _around(text: str, found: Found, entries: list[Any], notes: list[Remark]) -> Found:
+    """The found list, with a word on what stands around it."""
+    before, after = text[: found.start].strip(), text[found.end :].strip()
+    if before.endswith(("```", "```json")) or after.startswith("```"):
+        notes.append(repaired("a code fence around the list was dropped"))
+        before = before.removesuffix("json").removesuffix("```").strip()
+        after = after.removeprefix("```").strip()
+    if before:
+        notes.append(repaired(f"{len(before)} characters of text before the list were dropped"))
+    if after:
+        notes.append(cut(f"{len(after)} characters after the list"))
+    return Found(entries, found.start, found.end, found.repairs)
+
+
+def _complaint(text: str, trouble: NotJson | None, other: Found | None) -> str:
+    if trouble is not None:
+        return f"Your JSON can't be read: {trouble.what} ({trouble.where(text)}). {SHAPE}"
+    if other is not None:
+        return f'Your JSON has no key "ACTION" with the name of an action. {SHAPE}'
+    return f"{'There is no JSON list in your reply' if text.strip() else 'Your reply is empty'}. {SHAPE}"
+
+
+# -- one entry
+
+
+def _step(entry: Any, place: int, tools: Sequence[ToolSpec], notes: list[Remark]) -> Step:
+    key = text_key(entry, NAME_KEYS) if isinstance(entry, Mapping) else None
+    if key is None:
+        raise Unreadable(f'Entry {place} of your list has no "ACTION" with the name of an action. {SHAPE}')
+    name = tool_name(entry[key], tools, notes)
+    tool = next((tool for tool in tools if tool.name == name), None)
+    given = next((one for one in _GIVEN if one in entry), None)
+    why = next((one for one in _WHY if one in entry), None)
+    rest = {word: value for word, value in entry.items() if word not in (key, given, why)}
+    for used, wanted in ((key, "ACTION"), (given, "ARGUMENTS"), (why, "EXPLANATION")):
+        if used is None:
+            notes.append(repaired(f"{wanted} is missing"))
+        elif used != wanted:
+            notes.append(repaired(f"{wanted} was taken from the key {used!r}"))
+    if given is None and rest and tool is not None and rest.keys() <= arguments(tool).keys():
+        notes.append(repaired("the keys beside ACTION were taken for its arguments"))
+        value: JSON = rest
+    else:
+        if rest:
+            notes.append(cut(f"the keys {', '.join(sorted(rest))[:80]}, which an action does not have"))
+        value = _input(entry[given] if given is not None else None, tool, notes)
+    words = entry[why] if why is not None else ""
+    if not isinstance(words, str):
+        notes.append(repaired("an EXPLANATION was not text"))
+        words = "" if words is None else json.dumps(words, ensure_ascii=False)
+    return Step(str(place), name, value or None, words)
+
+
+def _input(value: JSON, tool: ToolSpec | None, notes: list[Remark]) -> JSON:
+    """The arguments as None, a list or an object."""
+    if value is None or isinstance(value, Mapping):
+        return value
+    if not isinstance(value, list):
+        read = _json_inside(value)
+        notes.append(repaired("ARGUMENTS was one value and no list"))
+        return [value] if read is None else read
+    only = value[0] if len(value) == 1 else None
+    if isinstance(only, Mapping) and only and tool is not None and only.keys() <= arguments(tool).keys():
+        first = next(iter(tool.parameters["properties"].values()))
+        if first.get("type") in _SIMPLE:  # which no object can be: these are arguments by name
+            notes.append(repaired("the object in ARGUMENTS was taken for arguments by name"))
+            return only
+    return value
+
+
+def _json_inside(value: JSON) -> JSON:
+    """The list or object that a text is, else None."""
+    if not isinstance(value, str) or value.strip()[:1] not in ("[", "{"):
+        return None
+    try:
+        found = read_value(value)
+    except NotJson:
+        return None
+    return found.value if not value[found.end :].strip() and isinstance(found.value, list | dict) else None
+
+
+def is_basic(step: Step, tools: Sequence[ToolSpec]) -> bool:
+    """The step stands for "nothing needed"."""
+    return step.tool.lower() == BASIC.lower() and all(tool.name != step.tool for tool in tools)
+
+
+def _needing(step: Step, steps: Sequence[Step]) -> Step:
+    """The step with the others that it names. `$7` in a list of two is an amount, and so is its own number."""
+    others = {other.id for other in steps if other is not step}
+    return structs.replace(step, needs=tuple(id for id in RESULTS.named(step.input) if id in others))
+
+
+def _check_order(steps: Sequence[Step]) -> None:
+    try:
+        TopologicalSorter({step.id: step.needs for step in steps}).prepare()
+    except CycleError as why:
+        ring = " -> ".join(f"${id}" for id in reversed(why.args[1]))
+        raise Unreadable(f"These actions wait for each other's results: {ring}. {SHAPE}") from None

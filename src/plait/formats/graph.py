@@ -1,0 +1,168 @@
+"""Pictures of a plan's graph as text and as Mermaid; `graph_svg` has the one to look at.
+
+All of them show the steps that call something, what each needs, and the answer, which hangs on the steps that no other
+step needs. A step whose evidence is there already is drawn open. A need that no earlier step gives is left out, so that
+a plan that can't be run can still be drawn.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from plait.core import JSON, Plan, Step
+
+ANSWER = "answer"
+_PLAIN = str.maketrans("●○│─┤├┼┘└┴", "*o|-+++''+")
+# What XML and terminals can't hold, and half surrogate pairs.
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff\ud800-\udfff]+")
+
+
+class Graph(Struct, frozen=True):
+    """A plan as a graph. `steps` in order; `needs` maps a step's id to the ids of earlier steps whose result it names,
+    and `ANSWER` to those that no step needs; `layer` counts what must come before: 0 for a step that starts at once."""
+
+    steps: tuple[Step, ...]
+    needs: Mapping[str, tuple[str, ...]]
+    layer: Mapping[str, int]
+
+    @property
+    def longest(self) -> tuple[str, ...]:
+        """The ids of a longest chain of steps that need each other."""
+        chain: list[str] = []
+        at = ANSWER
+        while at in self.needs and (before := self.needs[at]):
+            at = max(before, key=lambda id: self.layer[id])
+            chain.append(at)
+        return tuple(reversed(chain))
+
+
+def graph_of(plan: Plan) -> Graph:
+    """The graph of a plan's calls. Of two steps with one id the first counts."""
+    needs: dict[str, tuple[str, ...]] = {}
+    layer: dict[str, int] = {}
+    steps: list[Step] = []
+    needed: set[str] = set()
+    for step in plan.calls:
+        if step.id in needs or step.id == ANSWER:
+            continue
+        steps.append(step)
+        needs[step.id] = tuple(need for need in dict.fromkeys(step.needs) if need in layer)
+        layer[step.id] = max((layer[need] + 1 for need in needs[step.id]), default=0)
+        needed.update(needs[step.id])
+    needs[ANSWER] = tuple(step.id for step in steps if step.id not in needed)
+    layer[ANSWER] = max(layer.values(), default=-1) + 1
+    return Graph(tuple(steps), needs, layer)
+
+
+def as_text(plan: Plan, width: int = 100, *, ascii: bool = False) -> str:
+    """The graph in lanes, a line a step: a dot is a step, and the lines that reach it from above are what it needs.
+
+        ●      E1  lookup  Lyon
+        │ ●    E2  lookup  Nice
+        ●─┘    E3  calculator  #E1 - #E2
+        ●      answer
+
+    Inputs are cut so that a line has at most `width` characters where that is possible; `ascii` draws with letters and
+    signs of ASCII alone. Every line stands for itself: nothing in it reads as a step of a plan.
+    """
+    graph = graph_of(plan)
+    drawn = _lanes(graph)
+    lane_width = max(len(lanes) for lanes in drawn)
+    ids = max((len(step.id) for step in graph.steps), default=0)
+    lines = []
+    for step, lanes in zip(graph.steps, drawn, strict=False):
+        dot = lanes.replace("●", "○") if step.id in plan.evidence else lanes
+        head = f"{dot.ljust(lane_width)}  {step.id.ljust(ids)}  {seen(step.tool)}  "
+        said = input_words(step.input, max(16, width - len(head)))
+        lines.append((head + said).rstrip())
+    lines.append(f"{drawn[-1].ljust(lane_width)}  {ANSWER}")
+    text = "\n".join(lines)
+    return "\n".join(_in_ascii(line, lane_width) for line in lines) if ascii else text
+
+
+def as_mermaid(plan: Plan) -> str:
+    """The graph as a Mermaid flowchart, from top to bottom. Labels are escaped."""
+    graph = graph_of(plan)
+    names = {step.id: f"s{number}" for number, step in enumerate(graph.steps, 1)}
+    lines = ["flowchart TD"]
+    for step in graph.steps:
+        label = f"{_entities(step.id)} {_entities(seen(step.tool))}<br/>{_entities(input_words(step.input, 60))}"
+        kept = ":::kept" if step.id in plan.evidence else ""
+        lines.append(f'  {names[step.id]}["{label.removesuffix("<br/>")}"]{kept}')
+    lines.append(f"  a([{ANSWER}])")
+    lines += [f"  {names[need]} --> {names[step.id]}" for step in graph.steps for need in graph.needs[step.id]]
+    lines += [f"  {names[need]} --> a" for need in graph.needs[ANSWER]]
+    if any(step.id in plan.evidence for step in graph.steps):
+        lines.append("  classDef kept stroke-dasharray: 5 4")
+    return "\n".join(lines)
+
+
+def input_words(given: JSON, most: int) -> str:
+    """A step's input on one line of at most `most` characters: text as it is, "" for none, all else as JSON."""
+    if given is None:
+        return ""
+    text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
+    flat = seen(text)
+    return flat if len(flat) <= most else flat[: max(1, most - 1)].rstrip() + "…"
+
+
+def seen(text: str) -> str:
+    """A text on one line, without what can't be drawn."""
+    return " ".join(_UNSEEN.sub(" ", text).split())
+
+
+def _lanes(graph: Graph) -> list[str]:
+    """The lanes left of each step, and of the answer. A result's lane goes down from its step to the last need of it.
+
+    A step stands in the lane of the leftmost need that ends with it, else in the first free one. So whatever stands
+    right below a step in its lane hangs on it.
+    """
+    rows = [*(step.id for step in graph.steps), ANSWER]
+    last = {need: row for row, id in enumerate(rows) for need in graph.needs[id]}
+    lanes: list[str | None] = []
+    drawn = []
+    for row, id in enumerate(rows):
+        needs = set(graph.needs[id])
+        ending = {need for need in needs if last[need] == row}
+        own = next((i for i, held in enumerate(lanes) if held in ending), None)
+        if own is None:
+            own = next((i for i, held in enumerate(lanes) if held is None), len(lanes))
+        if own == len(lanes):
+            lanes.append(None)
+        joined = [i for i, held in enumerate(lanes) if held in needs]
+        first, final = min([own, *joined]), max([own, *joined])
+        signs = []
+        for i, held in enumerate(lanes):
+            if i == own:
+                sign = "●"
+            elif held in needs:
+                sign = _join(goes_on=held not in ending, left=i == first, right=i == final)
+            else:
+                # A lane that the line to a step only passes under stays whole.
+                sign = "│" if held is not None else "─" if first < i < final else " "
+            signs.append(sign + ("─" if first <= i < final else " "))
+        drawn.append("".join(signs).rstrip())
+        lanes = [None if held in ending else held for held in lanes]
+        if id != ANSWER:
+            lanes[own] = id
+    return drawn
+
+
+def _join(*, goes_on: bool, left: bool, right: bool) -> str:
+    if goes_on:
+        return "├" if left else "┤" if right else "┼"
+    return "└" if left else "┘" if right else "┴"
+
+
+def _in_ascii(line: str, lane_width: int) -> str:
+    lanes, rest = line[:lane_width].translate(_PLAIN), line[lane_width:]
+    return lanes + rest.replace("…", "...").encode("ascii", "backslashreplace").decode()
+
+
+def _entities(text: str) -> str:
+    """A text in a Mermaid label, where `#name;` is a character: whatever could mean something is written so."""
+    return re.sub(r"[^\w ,.'?!:+=/%-]", lambda match: f"#{ord(match[0])};", text)

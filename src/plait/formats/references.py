@@ -1,0 +1,79 @@
+"""Names of results inside the inputs of later steps (`#E1`, `$1`): found, and filled in.
+
+A name counts as a whole token: `#E1` is not the head of `#E10`. Filling is one pass over the input as it was
+written, so a result that itself contains `#E2` stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from plait.core import JSON, Observation
+
+
+class References(Struct, frozen=True):
+    """One way to write references. `pattern` matches one; its first group that has text, behind `prefix`, is the id."""
+
+    pattern: str
+    prefix: str = ""
+
+    def named(self, value: JSON) -> tuple[str, ...]:
+        """The ids that stand in a value, at any depth, each once, in order."""
+        return tuple(dict.fromkeys(self._id(match) for text in _texts(value) for match in self._find(text)))
+
+    def filled(self, value: JSON, results: Mapping[str, Observation]) -> JSON:
+        """The value with each reference replaced by its result.
+
+        A text that is one reference and nothing else becomes the result's own value where that is a list or an
+        object; everywhere else the result's text stands in. References without a result stay.
+        """
+
+        def fill(text: str) -> JSON:
+            whole = re.fullmatch(self.pattern, text.strip(), re.A)
+            if whole and (alone := results.get(self._id(whole))) and isinstance(alone.value, list | dict):
+                return alone.value
+            return re.sub(self.pattern, put, text, flags=re.A)
+
+        def put(match: re.Match[str]) -> str:
+            found = results.get(self._id(match))
+            return found.text if found is not None else match[0]
+
+        return _mapped(value, fill)
+
+    def _find(self, text: str) -> Iterator[re.Match[str]]:
+        return re.finditer(self.pattern, text, re.A)
+
+    def _id(self, match: re.Match[str]) -> str:
+        return self.prefix + str(int(next(group for group in match.groups() if group)))
+
+
+EVIDENCE = References(r"#E(\d{1,6})(?!\w)", "E")
+"""`#E1`: the evidence of ReWOO."""
+
+RESULTS = References(r"\$\{(\d{1,6})\}|\$(\d{1,6})(?![\w.,]*\d)")
+"""`$1` or `${1}`: the results of numbered calls. An amount such as $1,200 or $1.50 is none."""
+
+
+def _texts(value: JSON) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+
+
+def _mapped(value: JSON, change: Callable[[str], JSON]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: _mapped(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mapped(item, change) for item in value]
+    return value

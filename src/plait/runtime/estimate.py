@@ -1,0 +1,180 @@
+"""What carrying out a plan will take, told before anything runs: calls, tokens, USD.
+
+Theory of operation. The prompts are rendered by the loop itself, with placeholders where evidence is not there yet; so
+all that is known of a request is in the number. How long results and replies will be is not known: they are taken to be
+as in the last runs of the journal, by tool and by phase and model (`seen.py`); what those have not seen is assumed.
+Characters become tokens as they did there, else at the rate of the planner's own call, which is on record by then, else
+at `TOKENS_A_CHAR`. The range is no bound: a step may fail, or return what none has before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct, structs
+
+from plait.core import Kit, Message, Observation, Plan, Task, Usage
+from plait.journal.records import Row, Thinking, Thought
+from plait.models.prices import total
+from plait.runtime.asking import Phases
+from plait.runtime.seen import HIGH, LOW, USUAL, Guess, Seen
+from plait.runtime.spending import PhaseSpending, in_all, spending
+from plait.strategies.rewoo import Rewoo
+from plait.strategies.rewoo_pages import by_model
+
+TOKENS_A_CHAR = 0.25
+"""Tokens of a character where the planner was not asked or its endpoint reports none: English text, roughly."""
+
+
+class Amount(Struct, frozen=True):
+    """Tokens and USD. `usd` is None where a price is not known."""
+
+    input_tokens: int
+    output_tokens: int
+    usd: float | None
+
+
+class PhaseExpected(Struct, frozen=True):
+    """What is expected of one phase: its model calls, and what they take, usually and in the range."""
+
+    phase: str
+    model: str
+    calls: int
+    usual: Amount
+    low: Amount
+    high: Amount
+
+
+class Expected(Struct, frozen=True):
+    """What is expected of a plan from here on, beside what was `spent` to make it (None: nothing, or not known).
+
+    `tool_calls` count the plan's calls of tools; what tools cost is not known here. `results` has the characters that a
+    result of each of its tools is taken to have, and in how many earlier calls that was seen (0: it is assumed).
+    """
+
+    phases: tuple[PhaseExpected, ...]
+    tool_calls: int
+    results: dict[str, tuple[int, int]]
+    spent: PhaseSpending | None = None
+
+    @property
+    def calls(self) -> int:
+        """Model calls."""
+        return sum(each.calls for each in self.phases)
+
+    @property
+    def usual(self) -> Amount:
+        """In all, as assumed to be usual."""
+        return _sum([each.usual for each in self.phases])
+
+    @property
+    def low(self) -> Amount:
+        """In all, when results and replies are short."""
+        return _sum([each.low for each in self.phases])
+
+    @property
+    def high(self) -> Amount:
+        """In all, when they are long."""
+        return _sum([each.high for each in self.phases])
+
+    def json(self) -> dict[str, Any]:
+        """As `plait plan --json` prints it."""
+        return {
+            "calls": self.calls,
+            "tool_calls": self.tool_calls,
+            **_json(self.usual),
+            "low": _json(self.low),
+            "high": _json(self.high),
+            "phases": [
+                {"phase": each.phase, "model": each.model, "calls": each.calls, **_json(each.usual)}
+                for each in self.phases
+            ],
+            "results": {tool: {"characters": size, "seen": count} for tool, (size, count) in self.results.items()},
+            "spent": self.spent.json() if self.spent is not None else None,
+        }
+
+
+def expected(
+    loop: Rewoo, kit: Kit, task: Task, plan: Plan, phases: Phases, rows: Iterable[Row] = (), seen: Seen | None = None
+) -> Expected:
+    """What the plan's steps and the answer will take.
+
+    `rows` are the record of the run that made the plan, if any; `seen` is what earlier runs had.
+    """
+    rows, seen = list(rows), seen or Seen()
+    pace = _Pace(loop, kit, task, phases, rows, seen)
+    still = [step for step in plan.calls if step.id not in plan.evidence]
+    asking = [step for step in still if by_model(kit, step)]
+    by_tool = [step for step in still if step not in asking]
+    worker, solver = (phases.of(phase).spec for phase in ("work", "solve"))
+
+    def amounts(phase: str, guess: Guess) -> Amount:
+        said = seen.reply("work", worker, guess)
+        sizes = {step.id: seen.result(step.tool, guess) for step in by_tool}
+        sizes |= {step.id: round(said / pace.tokens_a_char) for step in asking}
+        results = {id: Observation(("evidence " * (size // 9 + 1))[:size]) for id, size in sizes.items()}
+        results |= {id: Observation(text) for id, text in plan.evidence.items()}
+        if phase == "work":
+            return pace.amount(phase, [loop.work_messages(kit, task, step, results) for step in asking], guess)
+        asked = loop.solve_messages(kit, task, plan, results, kit.observation_chars)
+        return pace.amount(phase, [asked], guess)
+
+    found = [
+        PhaseExpected(phase, model, calls, *(amounts(phase, guess) for guess in (USUAL, LOW, HIGH)))
+        for phase, model, calls in (("work", worker, len(asking)), ("solve", solver, 1))
+        if calls
+    ]
+    spent = [each for each in spending(rows) if each.phase == "plan"]
+    return Expected(
+        tuple(found),
+        len(by_tool),
+        {step.tool: (seen.result(step.tool, USUAL), len(seen.results.get(step.tool, ()))) for step in by_tool},
+        structs.replace(in_all(spent), phase="plan") if spent else None,
+    )
+
+
+class _Pace:
+    """Tokens of a character, and seconds of a token as the planner's own call had them."""
+
+    def __init__(self, loop: Rewoo, kit: Kit, task: Task, phases: Phases, rows: Sequence[Row], seen: Seen) -> None:
+        self._phases, self._seen = phases, seen
+        self.tokens_a_char, self._seconds_a_token, self._timed = TOKENS_A_CHAR, 0.0, ""
+        first = next((row.record for row in rows if isinstance(row.record, Thinking)), None)
+        reply = next((row.record.reply for row in rows if isinstance(row.record, Thought)), None)
+        if first is None or reply is None or first.phase != "plan":
+            return
+        if reply.usage.input_tokens and not reply.usage.estimated:
+            self.tokens_a_char = reply.usage.input_tokens / _chars(loop.plan_messages(kit, task))
+        if reply.usage.tokens:
+            self._seconds_a_token, self._timed = reply.seconds / reply.usage.tokens, first.model
+
+    def amount(self, phase: str, requests: Sequence[Sequence[Message]], guess: Guess) -> Amount:
+        """What these requests take, with replies as long as is taken to be so."""
+        model = self._phases.of(phase)
+        output = self._seen.reply(phase, model.spec, guess)
+        rate = self._seen.tokens_a_char(phase, model.spec, guess) or self.tokens_a_char
+        usages = [Usage(math.ceil(_chars(messages) * rate), output, estimated=True) for messages in requests]
+        costs = []
+        for usage in usages:
+            timed = model.rate.kind != "watts" or model.spec == self._timed
+            costs.append(model.rate.cost(usage, usage.tokens * self._seconds_a_token) if timed else None)
+        whole = sum(usages, Usage())
+        return Amount(whole.input_tokens, whole.output_tokens, total(costs))
+
+
+def _chars(messages: Iterable[Message]) -> int:
+    return max(1, sum(len(message.content) for message in messages))
+
+
+def _sum(amounts: Sequence[Amount]) -> Amount:
+    return Amount(
+        sum(each.input_tokens for each in amounts),
+        sum(each.output_tokens for each in amounts),
+        total(each.usd for each in amounts),
+    )
+
+
+def _json(amount: Amount) -> dict[str, Any]:
+    return {"input_tokens": amount.input_tokens, "output_tokens": amount.output_tokens, "cost_usd": amount.usd}

@@ -1,0 +1,234 @@
+"""Plans of runs: read off a record with the evidence that was found, and kept from one run to the next."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, structs
+
+from plait.core import Call, Kit, Observation, Plan, Step, Strategy, Task, ToolSpec
+from plait.core.errors import UsageError
+from plait.formats import Unreadable
+from plait.formats.plan import checked, plan_of_text, read_plan, reads_as_plan, write_plan
+from plait.formats.references import EVIDENCE, RESULTS
+from plait.journal.records import Acting, ObservedRecord, Row, RunHead, Thinking, Thought, Told, Waits
+from plait.prompts import PromptBook
+from plait.runtime.estimate import Expected
+from plait.runtime.limits import Limits
+from plait.runtime.run import Run
+from plait.runtime.seen import texts_in
+from plait.strategies import make
+from plait.strategies.compiler import FORM, Compiler
+from plait.strategies.rewoo import Rewoo
+from plait.strategies.rewoo_pages import by_model
+from plait.strategies.written import Written
+
+
+class Planned(Struct, frozen=True):
+    """A plan that was made and not carried out. `run` is the run that asked the planner.
+
+    `plan` and `expected` are None where no plan could be made; `run.reason` then says why.
+    """
+
+    plan: Plan | None
+    expected: Expected | None
+    run: Run
+
+
+def planning(loop: Strategy) -> Rewoo:
+    """The loop, where its plans can be held: printed, priced, edited and run. Raises `UsageError` for any other."""
+    if not isinstance(loop, Rewoo):
+        raise UsageError(
+            f"The loop '{loop.name}' makes no plan that can be held before it is carried out.", hint="Choose 'rewoo'."
+        )
+    return loop
+
+
+def plan_of(given: Plan | str, tools: Iterable[ToolSpec]) -> Plan:
+    """A plan as given, in the text that is printed, or in JSON, checked against the tools. Raises `UsageError`."""
+    try:
+        if not isinstance(given, str):
+            return checked(given, tools)
+        if given.lstrip().startswith("{"):
+            # What is repaired in a model's JSON would be lost from a person's: half a file is no shorter plan.
+            json.loads(given)
+        return plan_of_text(given, tools)
+    except RecursionError:
+        raise UsageError(
+            "The plan's JSON is nested too deep.", hint="A plan is an object with a list of steps."
+        ) from None
+    except json.JSONDecodeError as why:
+        raise UsageError(
+            f"The plan's JSON can't be read: {why.msg} (line {why.lineno}, column {why.colno}).", hint="Mend it there."
+        ) from None
+    except Unreadable as why:
+        raise UsageError(
+            f"The plan can't be carried out. {why}", hint="Mend it, or have one written with `plait plan QUESTION`."
+        ) from why
+
+
+def recorded_plan(head: RunHead, rows: Iterable[Row]) -> Plan:
+    """The plan that a recorded run carried out, or was about to, with the evidence found for its steps.
+
+    Steps that failed, or were not run, have none. Raises `UsageError` where the run has no plan.
+    """
+    rows = list(rows)
+    kit, loop = kit_of(head), make(head.strategy["name"], head.strategy["options"])
+    if isinstance(loop, Compiler):
+        plan: Plan | None = _numbered_plan(rows, kit)
+    else:
+        plan = _last_plan(planning(loop), rows, kit)
+    if plan is None:
+        raise UsageError(f"Run {head.run} has no plan that could be read.", hint=f"`plait show {head.run}` tells why.")
+    if isinstance(loop, Rewoo):
+        plan = _with_found(loop, kit, Task(head.question, head.history), plan, rows)
+    return plan
+
+
+def written(plan: Plan) -> str:
+    """A plan as the loop that makes such plans writes it: with evidence by name (`#E1`), or numbered."""
+    numbered = bool(plan.calls) and all(step.id.isdecimal() for step in plan.calls)
+    return FORM.show(plan) if numbered else write_plan(plan)
+
+
+def with_kept(plan: Plan, before: Plan) -> Plan:
+    """The plan with the evidence of an earlier one, for each step that is as it was there, and all that it needs.
+
+    Evidence that the plan brings itself stays.
+    """
+    old = {step.id: step for step in before.calls}
+    kept: dict[str, str] = {}
+    for step in plan.calls:
+        if step.id in plan.evidence:
+            continue
+        as_it_was = step.id in old and (step.tool, step.input) == (old[step.id].tool, old[step.id].input)
+        if as_it_was and step.id in before.evidence and all(need in kept for need in step.needs):
+            kept[step.id] = before.evidence[step.id]
+    return structs.replace(plan, evidence={**kept, **plan.evidence})
+
+
+def kit_of(head: RunHead) -> Kit:
+    """What the run's loop worked with, from its record alone."""
+    folder = head.settings.get("prompts")
+    book = PromptBook(head.strategy["name"], Path(folder) if folder and Path(folder).is_dir() else None)
+    limits = msgspec.convert(head.settings.get("limits", {}), Limits)
+    tools = msgspec.convert(head.tools, tuple[ToolSpec, ...])
+    return Kit(tools, book, head.settings.get("system"), limits.observation_chars)
+
+
+def _last_plan(loop: Rewoo, rows: Iterable[Row], kit: Kit) -> Plan | None:
+    """The plan given to the loop, the planner's, or the person's: whichever came last."""
+    plan = loop.plan
+    phase: dict[int, str] = {}
+    asked: set[int] = set()
+    for row in rows:
+        record = row.record
+        try:
+            match record:
+                case Thinking():
+                    phase[record.n] = record.phase
+                case Thought() if phase.get(record.n) == "plan":
+                    plan = read_plan(record.reply.text, kit.tools, loop.max_steps).plan
+                case Waits(kind="plan"):
+                    asked.add(record.n)
+                case Told() if record.n in asked and reads_as_plan(record.text):
+                    plan = plan_of_text(record.text, kit.tools)
+        except Unreadable:
+            continue
+    return plan
+
+
+def _with_found(loop: Rewoo, kit: Kit, task: Task, plan: Plan, rows: Sequence[Row]) -> Plan:
+    """The plan with the evidence that is on record, of steps whose needs are there."""
+    made, said = _calls_made(rows), _replies(rows)
+    results = {id: Observation(text) for id, text in plan.evidence.items()}
+    for step in plan.calls:
+        if step.id not in results and all(need in results for need in step.needs):
+            found = _result(loop, kit, task, step, results, made, said)
+            if found is not None and found.ok:
+                results[step.id] = found
+    return structs.replace(plan, evidence={id: seen.text for id, seen in results.items()})
+
+
+def _numbered_plan(rows: Iterable[Row], kit: Kit) -> Plan | None:
+    """The calls of all plans of a run of `compiler`, under the numbers that they were made by, with their results."""
+    rows = list(rows)
+    made = _calls_made(rows)
+    steps: dict[str, Step] = {}
+    results: dict[str, Observation] = {}
+    plan: Plan | None = None
+    phase: dict[int, str] = {}
+    asked: set[int] = set()
+
+    def carried_out(plan: Plan | None) -> None:
+        for step in plan.calls if plan is not None else ():
+            steps[step.id] = step
+            call = Call(step.tool, RESULTS.filled(step.input, results))
+            found = next((observation for each, observation in made if each == call), None)
+            results[step.id] = found if found is not None else Observation("It was not made.", "cancelled")
+
+    for row in rows:
+        record = row.record
+        match record:
+            case Thinking():
+                phase[record.n] = record.phase
+                if record.phase == "join":
+                    carried_out(plan)
+                    plan = None
+            case Thought() if phase.get(record.n) == "plan":
+                reader = Written(kit.tools, steps, results, held=True)
+                for _ in reader.whole(record.reply.text):
+                    pass
+                plan = reader.plan if reader.plan.calls else plan
+            case Waits(kind="plan"):
+                asked.add(record.n)
+            case Told() if record.n in asked:
+                with suppress(Unreadable):
+                    plan = FORM.read(record.text, kit.tools)[0]
+    carried_out(plan)
+    found = {id: seen.text for id, seen in results.items() if seen.ok}
+    return Plan(tuple(steps.values()), found) if steps else None
+
+
+def _result(
+    loop: Rewoo,
+    kit: Kit,
+    task: Task,
+    step: Step,
+    results: Mapping[str, Observation],
+    made: list[tuple[Call, Observation]],
+    said: list[tuple[str, str]],
+) -> Observation | None:
+    """What came of a step: found by its request, which is the same whenever its needs gave the same."""
+    if by_model(kit, step):
+        asked = loop.work_messages(kit, task, step, results)[-1].content
+        return next((Observation(reply) for request, reply in said if request == asked), None)
+    call = Call(step.tool, EVIDENCE.filled(step.input, results))
+    return next((observation for each, observation in made if each == call), None)
+
+
+def _calls_made(rows: Iterable[Row]) -> list[tuple[Call, Observation]]:
+    calls: dict[int, tuple[Call, ...]] = {}
+    found = []
+    for row in rows:
+        if isinstance(row.record, Acting):
+            calls[row.record.n] = row.record.calls
+        elif isinstance(row.record, ObservedRecord):
+            found.append((calls[row.record.n][row.record.i], row.record.observation))
+    return found
+
+
+def _replies(rows: Iterable[Row]) -> list[tuple[str, str]]:
+    """Each request of the workers, its last message's text, with the reply."""
+    asked: dict[int, str] = {}
+    found = []
+    for row in rows:
+        if isinstance(row.record, Thinking) and row.record.phase == "work":
+            asked[row.record.n] = (texts_in(row.body) or [""])[-1]
+        elif isinstance(row.record, Thought) and row.record.n in asked:
+            found.append((asked[row.record.n], row.record.reply.text.strip()))
+    return found

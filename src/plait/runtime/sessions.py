@@ -1,0 +1,119 @@
+"""Conversations: which earlier turns a run is shown, and the tool with which it searches all of them.
+
+Theory of operation. A session is a name, and its turns are the runs on record that bear it. When a run begins, the
+last turns that fit the window are taken from the journal, given to the loop and kept in the run's head: whoever
+resumes, replays or forks it takes them from there, whatever was said since. All that was said before the run
+can be searched by the tool `chat_history`, which reads nothing until it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct, structs, to_builtins
+
+from plait.core import Exchange, ToolSpec
+from plait.core.errors import UsageError
+from plait.formats import shorten
+from plait.journal.owner import new_run_id
+from plait.journal.records import RunHead, SessionTurn
+from plait.journal.store import Journal
+from plait.tools import Tool
+
+if TYPE_CHECKING:
+    from plait.search import Embedder as Measure
+
+SESSION = "(session)"
+"""Stands among a run's `sources` for the tool that comes with a session; no word can be it."""
+
+LONGEST_NAME = 200
+
+Embedder: TypeAlias = "str | Callable[[list[str]], Any] | Measure"
+"""What measures meaning: "local", "openai:NAME", a function from texts to vectors, or an object of one's own."""
+
+
+class Window(Struct, frozen=True):
+    """How much of a conversation a run is shown: at most so many turns, and characters in all.
+
+    The newest turns come first; a question or answer takes at most a quarter of the characters, longer ones
+    are shortened in their middle. Raises `UsageError` for a number below 0.
+    """
+
+    turns: int = 6
+    chars: int = 6000
+
+    def __post_init__(self) -> None:
+        if self.turns < 0 or self.chars < 0:
+            raise UsageError(
+                f"A window of {self.turns} turns and {self.chars} characters can't be.", hint="Give 0 or more."
+            )
+
+    def of(self, turns: Iterable[SessionTurn]) -> tuple[Exchange, ...]:
+        """The part of a conversation that is shown, oldest first. Turns without an answer are left out."""
+        shown: list[Exchange] = []
+        room, most = self.chars, self.chars // 4
+        for turn in sorted(turns, key=lambda each: -each.number):
+            if turn.answer is None:
+                continue
+            exchange = Exchange(shorten(turn.question, most)[0], shorten(turn.answer, most)[0])
+            room -= len(exchange.question) + len(exchange.answer)
+            if len(shown) == self.turns or room < 0:
+                break
+            shown.append(exchange)
+        return tuple(reversed(shown))
+
+
+class Seat(Struct, frozen=True):
+    """A run's place in a conversation: the session, the run's own id, and the turns it is shown."""
+
+    session: str
+    run: str
+    history: tuple[Exchange, ...] = ()
+
+    def tool(self, journal: Journal, embedder: Embedder) -> Tool:
+        """The tool that searches what was said before this run."""
+        from plait.toolkits.chat_history import chat_history
+
+        found = chat_history(lambda: journal.turns(self.session, before=self.run), embedder)
+        return structs.replace(found, source=SESSION)
+
+    def taken_by(self, head: RunHead, spec: ToolSpec, window: Window, embedder: Embedder) -> RunHead:
+        """The run's head with all that going on with it needs; `spec` is of the tool."""
+        told = {"window": to_builtins(window), "embedder": embedder if isinstance(embedder, str) else "local"}
+        return structs.replace(
+            head,
+            run=self.run,
+            session=self.session,
+            history=self.history,
+            tools=(*head.tools, to_builtins(spec)),
+            sources=(*head.sources, SESSION),
+            settings={**head.settings, **told},
+        )
+
+
+def take_seat(session: str, journal: Journal, window: Window) -> Seat:
+    """The place of a run that begins now. Raises `UsageError` for a name that can't be, `JournalError`."""
+    # A few more than are shown, for those without an answer.
+    turns = journal.turns(named(session), limit=4 * window.turns)
+    return Seat(session, new_run_id(), window.of(turns))
+
+
+def seat_of(head: RunHead, run: str = "") -> Seat | None:
+    """The place that a recorded run has, for itself or for the `run` that is forked from it; None for one that is
+    no turn of a conversation."""
+    return Seat(head.session, run or head.run, head.history) if head.session else None
+
+
+def named(session: str) -> str:
+    """The session's name as it is. Raises `UsageError` when it can't be one."""
+    if not isinstance(session, str) or not session.strip() or not session.isprintable():
+        raise UsageError(f"{session!r} can't be a session's name.", hint="Give it a word or two, such as 'trip'.")
+    if len(session) > LONGEST_NAME:
+        raise UsageError(f"A session's name has at most {LONGEST_NAME} characters, this has {len(session)}.")
+    return session
+
+
+def fresh_name() -> str:
+    """A name for a session that was given none."""
+    return f"chat-{new_run_id().rpartition('-')[2]}"

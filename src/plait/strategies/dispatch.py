@@ -1,0 +1,73 @@
+"""Carries out the steps of a plan: each starts the moment what it names is there.
+
+Not level by level: a step waits for the results it names and for nothing else, so that the whole takes as long
+as the longest chain of steps that need each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from plait.core import Act, Effect, Observation, Step, Taken, Think, start, take
+
+Results: TypeAlias = Mapping[str, Observation]
+Begin: TypeAlias = Callable[[Step, Results], Think | Act | Observation]
+"""Makes a step's effect, given the results so far; an observation for a step that need not, or can't, be performed."""
+
+
+class Dispatch:
+    """Steps under way in one run. `results` maps the id of each step that ended to what came of it."""
+
+    def __init__(self, begin: Begin, results: Results | None = None) -> None:
+        self.results: dict[str, Observation] = dict(results or {})
+        self._begin = begin
+        self._waiting: list[Step] = []
+        self._open: dict[int, Step] = {}
+
+    def add(self, *steps: Step) -> Generator[Effect, Any, None]:
+        """Take on further steps, and start those that can."""
+        self._waiting += [step for step in steps if step.id not in self.results]
+        yield from self._start()
+
+    def mine(self, taken: Taken) -> bool:
+        """What was taken is a step's result."""
+        return taken.ticket in self._open
+
+    @property
+    def open(self) -> Mapping[int, Step]:
+        """The steps under way, by ticket."""
+        return self._open
+
+    def took(self, taken: Taken) -> Generator[Effect, Any, Step]:
+        """A step ended: keep its result, and start what waited for it."""
+        reply = taken.reply
+        seen = taken.observations[0] if reply is None else Observation(reply.text.strip())
+        return (yield from self.ended(taken.ticket, seen))
+
+    def ended(self, ticket: int, result: Observation) -> Generator[Effect, Any, Step]:
+        """The same, for a result that was come by in another way."""
+        step = self._open.pop(ticket)
+        self.results[step.id] = result
+        yield from self._start()
+        return step
+
+    def finish(self) -> Generator[Effect, Any, None]:
+        """Wait for all steps that are under way, and for those that wait for them."""
+        while self._open:
+            yield from self.took((yield from take(*self._open)))
+
+    def _start(self) -> Generator[Effect, Any, None]:
+        while ready := [step for step in self._waiting if all(need in self.results for need in step.needs)]:
+            self._waiting = [step for step in self._waiting if step not in ready]
+            begun = [(step, self._begin(step, self.results)) for step in ready]
+            self.results.update((step.id, made) for step, made in begun if isinstance(made, Observation))
+            to_do = [(step, made) for step, made in begun if not isinstance(made, Observation)]
+            if to_do:
+                tickets = yield from start(*(made for _, made in to_do))
+                self._open.update(zip(tickets, (step for step, _ in to_do), strict=True))
+
+
+def troubled(step: Step, results: Results) -> Iterable[str]:
+    """The ids that a step needs and that gave no result."""
+    return (need for need in step.needs if not results[need].ok)

@@ -1,0 +1,190 @@
+"""Reason, react, act, reply: four phases, three of them asked of a model, each of a model of its own if one likes.
+
+*Reason* says in words what is to be done; *react* chooses actions, as a JSON list; *act* carries them out, side by side
+unless one needs another's result; *reply* is the only text the person sees. One chat runs through all of them: the
+identity as system message, each phase's prompt as the user's, what its model wrote as the assistant's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from plait.core import (
+    Act,
+    Answered,
+    Call,
+    Effect,
+    Failed,
+    Kit,
+    LimitNear,
+    Loop,
+    Message,
+    Observation,
+    OneKind,
+    Splitter,
+    Step,
+    Stopped,
+    Task,
+    going_round,
+    note,
+    think,
+    user,
+)
+from plait.formats import Unreadable, action_list
+from plait.formats.references import RESULTS
+from plait.strategies.dispatch import Dispatch, Results, troubled
+from plait.strategies.phased_log import MEMORY, Log, Prompt
+from plait.strategies.transcripts import with_repair
+from plait.strategies.turns import Bad, fitting
+
+# Scripts without blanks count each sign as a word.
+_WORD = re.compile(r"[\u2e80-\uffff]|(?:(?![\u2e80-\uffff])\w)+")
+
+
+@dataclass(frozen=True)
+class Phased:
+    """Reason, react, act, reply.
+
+    `rounds`: how often to reason, react and act at most; with more than one the model says when all is done. `most`:
+    actions of one list that count. `constrain`: hand the endpoint the JSON schema of the list. `misses`: replies
+    without a readable list before the last one is taken as words for the reply phase. `max_tokens`: of one reply.
+    """
+
+    rounds: int = 1
+    most: int = action_list.MOST
+    constrain: bool = False
+    misses: int = 2
+    max_tokens: int | None = None
+
+    name: ClassVar[str] = "phased"
+    phases: ClassVar[tuple[str, ...]] = ("reason", "react", "reply")
+
+    def run(self, task: Task, kit: Kit) -> Loop:
+        """The loop."""
+        log = Log(task, kit)
+        try:
+            for done in range(max(1, self.rounds)):
+                thought = yield from self._say(log, "reason", "again" if done else "reason")
+                if not kit.tools or (done and action_list.says_done(thought)):
+                    break
+                steps = yield from self._react(log)
+                if not steps:
+                    break
+                yield from self._act(log, steps)
+            answer = yield from self._say(log, "reply", "reply")
+            return Answered(answer) if answer else Failed("The reply is empty.", kind="format")
+        except LimitNear as limit:
+            answer = yield from self._say(log, "reply", "conclude", reason=limit.detail)
+            return Stopped(limit.limit, limit.detail, answer or None)
+
+    def splitter(self, phase: str) -> Splitter:
+        """Tells the parts of a reply apart."""
+        return action_list.splitter() if phase == "react" else OneKind("thought" if phase == "reason" else "answer")
+
+    def _say(self, log: Log, phase: str, name: str, **values: Any) -> Generator[Effect, Any, str]:
+        """One phase's words, put into the log."""
+        prompt = log.prompt(name, **values)
+        text = yield from self._think(log, phase, prompt, repair=bool(values))
+        log.add(prompt, text)
+        return text
+
+    def _think(
+        self, log: Log, phase: str, prompt: Prompt, tail: tuple[Message, ...] = (), **options: Any
+    ) -> Generator[Effect, Any, str]:
+        """One model call over the log and a prompt that follows it; results are shortened as far as they have to be."""
+
+        def attempt(chars: int) -> Generator[Effect, Any, Any]:
+            messages = (*log.messages(chars), user(prompt(chars)), *tail)
+            size = self.max_tokens or (action_list.CHUNK if phase == "react" else None)
+            return think(phase, messages, max_tokens=size, **options)
+
+        reply, log.chars = yield from fitting(attempt, log.chars)
+        text = str(reply.text).strip()
+        return action_list.whole(text) if phase == "react" and reply.finish == "length" else text
+
+    def _listed(self, text: str) -> bool:
+        """A list that was broken off need not be continued: it has all the actions that count, or goes round."""
+        return action_list.entries(text) >= self.most or going_round(text)
+
+    # -- react
+
+    def _react(self, log: Log) -> Generator[Effect, Any, tuple[Step, ...]]:
+        """The actions to take; none where the model wants none, or talks."""
+        prompt, tools = log.prompt("react"), log.kit.tools
+        bad: Bad | None = None
+        misses, warned = 0, False
+        while True:
+            tail = with_repair(bad[0], log.repair(bad[1])) if bad else ()
+            schema = action_list.schema(tools, self.most) if self.constrain else None
+            text = yield from self._think(
+                log, "react", prompt, tail, repair=bool(bad), schema=schema, enough=self._listed
+            )
+            try:
+                read = action_list.read(text, tools, self.most)
+            except Unreadable as why:
+                misses += 1
+                if misses >= self.misses:
+                    yield from note("repaired", "no list of actions came: the text is taken for the reply phase")
+                    log.add(prompt, text)
+                    return ()
+                bad = (text, str(why))
+            else:
+                raw = next((step.tool for step in read.steps if whole_question(step, log.task.question)), "")
+                if not raw or warned:
+                    break
+                warned = True
+                bad = (text, f"{raw} was given the user's whole question. Give it just what it takes.")
+            yield from note("unreadable", f"the list of actions can't be taken: {bad[1]}")
+        for remark in read.remarks:
+            yield from note(remark.kind, remark.text)
+        log.add(prompt, read.kept)
+        return read.steps
+
+    # -- act
+
+    def _act(self, log: Log, steps: Sequence[Step]) -> Generator[Effect, Any, None]:
+        """Carry out the actions; what is left out has its reason for a result."""
+        left_out = {id: Observation(f"It was left out: {why}.", "cancelled") for id, why in _left_out(log, steps)}
+        for id, seen in left_out.items():
+            yield from note("cut", f"action {id} of the list: {seen.text}")
+        work = Dispatch(_begin, left_out)
+        log.fresh = (steps, work.results)
+        yield from work.add(*steps)
+        yield from work.finish()
+        for step in steps:
+            if step.id not in left_out and any(troubled(step, work.results)):
+                yield from note("skipped", f"action {step.id} of the list: {work.results[step.id].text}")
+
+
+def _begin(step: Step, results: Results) -> Act | Observation:
+    """An action's call, its references filled in; or why it is not made."""
+    if missing := list(troubled(step, results)):
+        # A tool is not called with words that stand for nothing: it may act on them.
+        return Observation(f"It needs the result of action {', '.join(missing)}, which gave none.", "cancelled")
+    return Act((Call(step.tool, RESULTS.filled(step.input, results)),))
+
+
+def _left_out(log: Log, steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
+    """The actions that are not carried out, by id, and why: given the raw question, or shut out by an earlier one."""
+    kept: list[Step] = []
+    for step in steps:
+        rivals = [other.tool for other in kept if action_list.excluded(log.kit.tools, step.tool, other.tool)]
+        # A search by meaning finds by a whole question, too, if not as well.
+        if step.tool != MEMORY and whole_question(step, log.task.question):
+            yield step.id, "its argument is the whole question"
+        elif rivals:
+            yield step.id, f"{rivals[0]} does the same job"
+        else:
+            kept.append(step)
+
+
+def whole_question(step: Step, question: str) -> bool:
+    """An argument says what the question says, word for word. One or two words (`Lyon?`, `2+2`) are no question."""
+    asked = _WORD.findall(question.casefold())
+    if sum(any(map(str.isalpha, word)) for word in asked) < 3:
+        return False
+    given = step.input.values() if isinstance(step.input, dict) else step.input or ()
+    return any(isinstance(value, str) and _WORD.findall(value.casefold()) == asked for value in given)

@@ -1,0 +1,204 @@
+"""ReWOO: plan without observation, then work, then solve.
+
+After Xu et al. 2023 (arXiv:2305.18323): a planner writes all steps at once, each naming the evidence it needs; workers
+fill in the evidence, a tool or the model itself; a solver answers from plans and evidence. Two model calls, and one
+for each step that asks the model. Here the steps are a graph: each starts the moment its evidence is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from plait.core import (
+    Act,
+    Answered,
+    Call,
+    Effect,
+    Failed,
+    Kit,
+    LimitNear,
+    Loop,
+    Message,
+    Observation,
+    OneKind,
+    Outcome,
+    Plan,
+    PromptTooLong,
+    Splitter,
+    Step,
+    Stopped,
+    Task,
+    Think,
+    assistant,
+    note,
+    take,
+    think,
+    user,
+)
+from plait.formats import Unreadable
+from plait.formats import plan as planned
+from plait.formats.references import EVIDENCE
+from plait.formats.split_plan import PlanSplitter
+from plait.strategies.approval import with_leave
+from plait.strategies.dispatch import Dispatch, Results, troubled
+from plait.strategies.fallback import fall_back
+from plait.strategies.rewoo_pages import by_model, plan_page, solve_page, work_page
+from plait.strategies.transcripts import with_repair
+from plait.strategies.turns import SMALLEST_OBSERVATION, Bad, fitting, read_turn
+
+
+@dataclass(frozen=True)
+class Rewoo:
+    """ReWOO.
+
+    `fallback`: the loop to go on with when no plan can be made; "" fails instead. `on_failure`: after a step that
+    failed go on (what calls a tool with its evidence is left out, what asks the model is told "no evidence"), or stop.
+    `constrain`: hand the endpoint the grammar of a plan. `max_tokens`: of one reply. `plan`: a plan to carry out
+    without asking the planner; steps whose evidence it holds are not run. `only_plan`: answer with the plan.
+    `max_steps`: a planner's plan of more calls is refused (a small model may go on for ever).
+    """
+
+    fallback: str = "react"
+    on_failure: Literal["go_on", "stop"] = "go_on"
+    constrain: bool = False
+    max_tokens: int | None = None
+    plan: Plan | None = None
+    only_plan: bool = False
+    max_steps: int = 20
+
+    name: ClassVar[str] = "rewoo"
+    phases: ClassVar[tuple[str, ...]] = ("plan", "work", "solve")
+
+    plan_messages = staticmethod(plan_page)
+    work_messages = staticmethod(work_page)
+    solve_messages = staticmethod(solve_page)
+
+    def run(self, task: Task, kit: Kit) -> Loop:
+        """The loop."""
+        work = Dispatch(partial(self._begin, kit, task))
+        plan, chars = Plan(), kit.observation_chars
+        try:
+            made = yield from self._plan(task, kit)
+            if not isinstance(made, Plan):
+                return made
+            plan = made
+            if self.only_plan:
+                return Answered(msgspec.json.decode(msgspec.json.encode(plan)))
+            work.results.update((id, Observation(text)) for id, text in plan.evidence.items())
+            if failed := (yield from self._work(kit, task, plan, work)):
+                return failed
+            answer, chars = yield from fitting(partial(self._solve, kit, task, plan, work.results), chars)
+            return Answered(answer) if answer else Failed("The solver's reply is empty.", kind="format")
+        except LimitNear as limit:
+            if self.only_plan:
+                raise
+            answer = yield from self._solve(kit, task, plan, work.results, chars, limit.detail)
+            return Stopped(limit.limit, limit.detail, answer or None)
+
+    def splitter(self, phase: str) -> Splitter:
+        """Tells the parts of a reply apart."""
+        if phase == "plan":
+            return PlanSplitter()
+        return OneKind("answer" if phase == "solve" else "thought")
+
+    # -- plan
+
+    def _plan(self, task: Task, kit: Kit) -> Generator[Effect, Any, Plan | Outcome]:
+        """The plan that is given, or the planner's, as the person wants it."""
+        made: Plan | Outcome
+        if self.plan is None:
+            made = yield from self._planner(task, kit)
+        else:
+            try:
+                made = planned.checked(self.plan, kit.tools)
+            except Unreadable as why:
+                made = Failed(f"The plan that was given can't be carried out: {why}", kind="format")
+        if self.only_plan or not kit.approve_plan or not isinstance(made, Plan):
+            return made
+        said: list[Message] = []
+
+        def again(plan: Plan, words: str) -> Generator[Effect, Any, Plan | Outcome]:
+            said.extend((assistant(planned.write_plan(plan)), user(kit.prompt("feedback", words=words))))
+            return (yield from self._planner(task, kit, tuple(said)))
+
+        read = partial(planned.plan_of_text, tools=kit.tools)
+        return (yield from with_leave(made, planned.write_plan, planned.reads_as_plan, read, again))
+
+    def _planner(self, task: Task, kit: Kit, said: tuple[Message, ...] = ()) -> Generator[Effect, Any, Plan | Outcome]:
+        """One model call, and a second one when its plan can't be run; then the loop to fall back to."""
+        head = (*self.plan_messages(kit, task), *said)
+        grammar = planned.grammar(kit.tools, self.max_steps) if self.constrain else None
+
+        def ask(bad: Bad | None) -> Generator[Effect, Any, Any]:
+            tail = with_repair(bad[0], kit.prompt("repair", complaint=bad[1])) if bad else ()
+            return think(
+                "plan",
+                (*head, *tail),
+                stop=(f"#E{self.max_steps + 2}",),
+                grammar=grammar,
+                max_tokens=self.max_tokens,
+                repair=bool(bad),
+            )
+
+        read = yield from read_turn(ask, partial(planned.read_plan, tools=kit.tools, most=self.max_steps), 2)
+        if not isinstance(read, Failed):
+            return read.plan
+        if not self.fallback or self.only_plan:
+            return read
+        return (yield from fall_back(self.fallback, task, kit, f"There is no plan to carry out. {read.reason}"))
+
+    # -- work
+
+    def _work(self, kit: Kit, task: Task, plan: Plan, work: Dispatch) -> Generator[Effect, Any, Failed | None]:
+        """Carry out the plan's calls; `Failed` when one did and that is to stop the run."""
+        yield from work.add(*plan.calls)
+        while work.open:
+            try:
+                step = yield from work.took((yield from take(*work.open)))
+            except PromptTooLong as why:
+                step = yield from self._less(kit, task, work, why)
+            seen = work.results[step.id]
+            if not seen.ok and self.on_failure == "stop":
+                return Failed(f"Step {step.id} ({step.tool}) gave no evidence: {seen.text}")
+        for step in plan.calls:
+            if step.id not in plan.evidence and not by_model(kit, step) and any(troubled(step, work.results)):
+                yield from note("skipped", f"Step {step.id} was not run. {work.results[step.id].text}")
+        return None
+
+    def _begin(self, kit: Kit, task: Task, step: Step, results: Results) -> Think | Act | Observation:
+        """A step's call, its references filled in; or why it is not made."""
+        if by_model(kit, step):
+            return Think("work", self.work_messages(kit, task, step, results), max_tokens=self.max_tokens)
+        if missing := list(troubled(step, results)):
+            # A tool is not called with words that stand for nothing: it may act on them.
+            return Observation(f"It needs the evidence of {', '.join(missing)}, which gave none.", "cancelled")
+        return Act((Call(step.tool, EVIDENCE.filled(step.input, results)),))
+
+    def _less(self, kit: Kit, task: Task, work: Dispatch, why: PromptTooLong) -> Generator[Effect, Any, Step]:
+        """A step of the model's whose prompt was too long: asked again with less of its evidence."""
+        assert why.ticket is not None
+        step = work.open[why.ticket]
+
+        def again(size: int) -> Generator[Effect, Any, Any]:
+            return think("work", self.work_messages(kit, task, step, work.results, size), repair=True)
+
+        try:
+            reply, _ = yield from fitting(again, max(SMALLEST_OBSERVATION, kit.observation_chars // 4))
+            seen = Observation(reply.text.strip())
+        except PromptTooLong as still:
+            seen = Observation(f"Error: {still.detail}", "raised")
+        return (yield from work.ended(why.ticket, seen))
+
+    # -- solve
+
+    def _solve(
+        self, kit: Kit, task: Task, plan: Plan, results: Results, chars: int, reason: str = ""
+    ) -> Generator[Effect, Any, str]:
+        messages = self.solve_messages(kit, task, plan, results, chars, reason)
+        reply = yield from think("solve", messages, max_tokens=self.max_tokens, repair=bool(reason))
+        return reply.text.strip()

@@ -1,0 +1,275 @@
+"""`plait chat`: a turn a line, in a session that is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli_support import Shell, action, final, interrupt, turn, until
+
+
+@pytest.fixture
+def plait(tmp_path: Path) -> Shell:
+    shell = Shell(tmp_path)
+    shell.env["PLAIT_STRATEGY"] = "react"
+    shell.env["PLAIT_CACHE"] = str(tmp_path / "cache")
+    return shell
+
+
+def script(plait: Shell, *replies: Any, **options: Any) -> str:
+    """A model that gives these replies one after another, whichever turn they are asked for in."""
+    text = json.dumps({"replies": replies, "by_turn": False, **options})
+    (plait.folder / "talk.json").write_text(text)
+    return "scripted:talk.json"
+
+
+class Terminal:
+    """A chat at a terminal: stdin, stdout and stderr are one."""
+
+    def __init__(self, plait: Shell, *args: str) -> None:
+        self.master, slave = pty.openpty()
+        ends = {"stdin": slave, "stdout": slave, "stderr": slave}
+        self.process = plait.start("chat", *args, **ends, env={"TERM": "xterm-256color"})
+        os.close(slave)
+        self.seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+    def until(self, *words: str, seconds: float = 60) -> str:
+        """What is drawn until all the words were, one after the other."""
+        end = time.monotonic() + seconds
+        drawn = ""
+        pattern = re.compile(".*?".join(map(re.escape, words)), re.S)
+        while not (found := pattern.search(self.seen)):
+            assert time.monotonic() < end, f"{words} never came:\n{self.seen!r}"
+            if select.select([self.master], [], [], 0.2)[0]:
+                try:
+                    self.seen += os.read(self.master, 65536).decode(errors="replace")
+                except OSError:
+                    assert pattern.search(self.seen), f"{words} never came:\n{self.seen!r}"
+        drawn, self.seen = self.seen[: found.end()], self.seen[found.end() :]
+        return drawn
+
+    def close(self) -> int:
+        """The exit code, within a while."""
+        code = self.process.wait(30)
+        os.close(self.master)
+        return code
+
+
+@pytest.fixture
+def terminals(plait: Shell) -> Iterator[Any]:
+    made: list[Terminal] = []
+
+    def terminal(*args: str) -> Terminal:
+        made.append(Terminal(plait, *args))
+        return made[-1]
+
+    yield terminal
+    for each in made:
+        if each.process.poll() is None:
+            each.process.kill()
+            each.process.wait()
+
+
+def runs(plait: Shell, *args: str) -> list[dict[str, Any]]:
+    """The runs on record, oldest first."""
+    listed: list[dict[str, Any]] = json.loads(plait("runs", "--json", *args).out)
+    return listed[::-1]
+
+
+# --- from a pipe
+
+
+def test_each_line_is_a_turn_and_only_replies_are_on_stdout(plait: Shell) -> None:
+    model = script(plait, final("Hello Mira."), action("hostile"), final("You are Mira."))
+    done = plait("chat", "--model", model, "--tools", "tools.py", given="I am Mira.\n\n  \nWho am I?")
+    assert (done.code, done.out) == (0, "Hello Mira.\nYou are Mira.\n")
+    found = re.fullmatch(r"Go on with: plait chat --session (chat-[a-z0-9]{6})\n", done.err)
+    assert found, done.err
+    assert [(run["question"], run["session"]) for run in runs(plait)] == [
+        ("I am Mira.", found[1]),
+        ("Who am I?", found[1]),
+    ]
+
+
+def test_a_session_is_gone_on_with_by_its_name_also_by_plait_run(plait: Shell) -> None:
+    first = plait("chat", "--session", "our trip", "--model", script(plait, final("Hello Mira.")), given="I am Mira.\n")
+    assert (first.code, first.err) == (0, "")
+    plait("chat", "--model", script(plait, final("Nobody.")), given="Who am I?\n")
+    plait("run", "Who am I?", "--session", "our trip", "--model", script(plait, final("Mira.")))
+    request = json.loads(plait("show", "last", "--wire", "--json").out.splitlines()[0])
+    assert "The user: I am Mira.\\nYou: Hello Mira.\\n\\nQuestion: Who am I?" in request["body"]
+    assert "Nobody" not in request["body"]
+    assert [run["question"] for run in runs(plait, "--session", "our trip")] == ["I am Mira.", "Who am I?"]
+    assert "· session our trip\n" in plait("show", "last").out
+    assert plait("runs", "--session", "none").err.startswith("No runs of the session none in ")
+    assert plait("replay", "last").code == 0
+
+
+def test_watch_shows_the_strands_on_stderr(plait: Shell) -> None:
+    model = script(plait, action("hostile", None, "I look."), final("ok"))
+    done = plait("chat", "--session", "s", "--watch", "--model", model, "--tools", "tools.py", given="q\n")
+    assert (done.code, done.out) == (0, "ok\n")
+    for part in ("Thought: I look.\n", "Action: hostile\n", "Observation: ", "answered · 2 steps"):
+        assert part in done.err
+
+
+def test_what_keeps_a_turn_from_its_reply_is_told_and_the_chat_goes_on(plait: Shell) -> None:
+    model = script(plait, "?", "?", "?", {"error": "BadRequest", "message": "too odd"}, final("fine"))
+    done = plait("chat", "--session", "s", "--model", model, given="one\ntwo\nthree\n")
+    assert (done.code, done.out) == (1, "fine\n")
+    assert re.fullmatch(
+        r"failed: 3 replies in a row .*\ncrashed: too odd.*\nGo on when that is mended: plait resume .*\n",
+        done.err,
+        re.S,
+    )
+    assert [run["status"] for run in runs(plait)] == ["failed", "crashed", "answered"]
+
+
+def test_a_question_to_the_person_waits_where_nobody_sits(plait: Shell) -> None:
+    model = script(plait, turn("ask_user", "Which city?"), turn("final_answer", "ok"))
+    done = plait("chat", "--session", "s", "--strategy", "json", "--model", model, given="one\ntwo\n")
+    assert (done.code, done.out) == (0, "ok\n")
+    assert "waiting: Which city?" in done.err and "Answer with: plait resume " in done.err
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--session", ""], "'' can't be a session's name"),
+        (["--model", "opnai:x"], "Did you mean openai"),
+        (["--strategy", "reakt"], "Did you mean react"),
+        (["--no-journal"], "No such option '--no-journal'"),
+    ],
+)
+def test_wrong_usage_ends_the_chat_with_2(plait: Shell, args: list[str], said: str) -> None:
+    done = plait("chat", *args, given="one\ntwo\n")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.count(said) == 1
+    assert not (plait.folder / "journal.db").exists()
+
+
+def test_no_line_is_no_turn(plait: Shell) -> None:
+    done = plait("chat", "--model", script(plait), given="\n\n")
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+def test_the_loop_is_phased_unless_something_says_otherwise(plait: Shell) -> None:
+    del plait.env["PLAIT_STRATEGY"]
+    assert "phased" in plait("chat", "--help").out
+    (plait.folder / "plait.toml").write_text('[run]\nset = { dialect = "lines" }\n')  # of react, the loop of `run`
+    plait("chat", "--model", script(plait, "Just talk.", "Still talk.", "The reply."), given="Hello\n")
+    assert [run["strategy"] for run in runs(plait)] == ["phased"]
+    (plait.folder / "plait.toml").write_text('[run]\nstrategy = "json"\n')
+    plait("chat", "--model", script(plait, turn("final_answer", "ok")), given="Hello\n")
+    assert [run["strategy"] for run in runs(plait)] == ["phased", "json"]
+
+
+# --- signals
+
+
+def test_ctrl_c_cancels_the_turn_and_the_chat_goes_on(plait: Shell) -> None:
+    model = script(plait, action("hang", 30), final("still here"))
+    given = ("chat", "--session", "s", "--model", model, "--tools", "tools.py")
+    process = plait.start(*given, stdin=subprocess.PIPE)
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write("one\n")
+    process.stdin.flush()
+    until(plait.folder / "begun.txt")
+    process.send_signal(signal.SIGINT)
+    process.stdin.write("two\n")
+    process.stdin.close()
+    assert process.stdout.read() == "still here\n"
+    assert process.stderr is not None and "cancelled" in process.stderr.read()
+    assert process.wait(30) == 0
+    process.stdout.close()
+    process.stderr.close()
+    assert [run["status"] for run in runs(plait)] == ["cancelled", "answered"]
+
+
+def test_sigterm_ends_the_chat_with_its_turn_on_record(plait: Shell) -> None:
+    model = script(plait, action("hang", 30), final("never"))
+    process = plait.start("chat", "--session", "s", "--model", model, "--tools", "tools.py", stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write("one\ntwo\n")
+    process.stdin.flush()
+    until(plait.folder / "begun.txt")
+    done = interrupt(process, signal.SIGTERM)
+    assert (done.code, done.out) == (130, "")
+    assert [run["status"] for run in runs(plait)] == ["cancelled"]
+
+
+# --- at a terminal
+
+
+def test_at_a_terminal_lines_are_asked_for_and_ctrl_d_ends(plait: Shell, terminals: Any) -> None:
+    at = terminals("--model", script(plait, final("Hello Mira."), final("Mira.")))
+    at.until("Session chat-", "Ctrl-D ends it.", "> ")
+    at.type("I am Mira.\n")
+    at.until("Hello Mira.", "> ")
+    at.type("\x1b[A\n")  # the line before, called up again
+    at.until("I am Mira.", "Mira.", "> ")
+    at.type("\x04")
+    at.until("Go on with: plait chat --session chat-")
+    assert at.close() == 0
+    assert [run["question"] for run in runs(plait)] == ["I am Mira."] * 2
+    name = runs(plait)[0]["session"]
+    again = terminals("--session", name, "--model", script(plait, final("And again.")))
+    again.until(f"Session {name}, 2 turns so far.", "> ")
+    again.type("\x1b[A\n")  # what was asked in the session before
+    again.until("And again.", "> ")
+    again.type("\x04")
+    assert again.close() == 0
+    assert [run["question"] for run in runs(plait)] == ["I am Mira."] * 3
+
+
+def test_at_a_terminal_ctrl_c_drops_a_line_and_cancels_a_turn(plait: Shell, terminals: Any) -> None:
+    at = terminals("--model", script(plait, action("hang", 30), final("still here")), "--tools", "tools.py")
+    at.until("> ")
+    at.type("half a li")
+    at.until("half a li")
+    for _ in range(60):
+        # Again if need be: one that comes while readline still draws is heeded at the next key only.
+        at.process.send_signal(signal.SIGINT)
+        with contextlib.suppress(AssertionError):
+            at.until("> ", seconds=1)
+            break
+    at.type("one\n")
+    until(plait.folder / "begun.txt")
+    at.process.send_signal(signal.SIGINT)
+    at.until("cancelled", "> ")
+    at.type("two\n")
+    at.until("still here", "> ")
+    at.type("\x04")
+    assert at.close() == 0
+    assert [(run["question"], run["status"]) for run in runs(plait)] == [("one", "cancelled"), ("two", "answered")]
+
+
+def test_at_a_terminal_the_person_is_asked_for_leave_and_for_answers(plait: Shell, terminals: Any) -> None:
+    replies = [turn("send", "hello"), turn("ask_user", "To whom?"), turn("final_answer", "Sent to Mira.")]
+    model = script(plait, *replies)
+    at = terminals("--strategy", "json", "--model", model, "--tools", "tools.py", "--approve", "effects")
+    at.until("> ")
+    at.type("Say hello.\n")
+    at.until("May 'send' be called", "the run waits)")
+    at.type("yes\n")
+    at.until("To whom?", "the run waits)")
+    at.type("Mira\n")
+    at.until("Sent to Mira.", "> ")
+    at.type("\x04")
+    assert at.close() == 0
+    assert (plait.folder / "sent.txt").read_text() == "hello\n"

@@ -1,0 +1,530 @@
+"""Plans of numbered calls, and the joiner's decisions: read whole or in pieces, and never read out of data."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plait.core import Plan, Step, ToolSpec
+from plait.formats import Unreadable
+from plait.formats.joiner import Joiner, Verdict
+from plait.formats.numbered_calls import NumberedCalls
+from plait.formats.references import RESULTS
+
+FORM, JOINER = NumberedCalls(), Joiner()
+
+
+def spec(name: str, *, required: int | None = None, **parameters: str) -> ToolSpec:
+    return ToolSpec(
+        name,
+        f"Does {name}.",
+        {
+            "type": "object",
+            "properties": {key: {"type": kind} for key, kind in parameters.items()},
+            "required": list(parameters)[:required],
+        },
+    )
+
+
+TOOLS = (
+    spec("lookup", key="string"),
+    spec("calculator", expression="string"),
+    spec("send", to="string", text="string", copies="integer", required=2),
+    spec("total", numbers="array"),
+    spec("now"),
+)
+
+
+def read(text: str) -> list[tuple[str, str, object]]:
+    plan, _ = FORM.read(text, TOOLS)
+    return [(step.id, step.tool, step.input) for step in plan.steps]
+
+
+def first(text: str) -> object:
+    return read(text)[0][2]
+
+
+# ---- what is read
+
+
+def test_the_form_of_the_paper() -> None:
+    plan, remarks = FORM.read(
+        'Thought: Both, then the difference.\n1. lookup("Lyon")\n2. lookup("Nice")\n'
+        'Thought: Subtract.\n3. calculator("$1 - ${2}")\n4. join()',
+        TOOLS,
+    )
+    assert plan.steps == (
+        Step("1", "lookup", "Lyon", "Both, then the difference."),
+        Step("2", "lookup", "Nice"),
+        Step("3", "calculator", "$1 - ${2}", "Subtract.", ("1", "2")),
+    )
+    assert remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("written", "given"),
+    [
+        ("lookup('Lyon')", "Lyon"),
+        ("lookup(“Lyon”)", "Lyon"),
+        ("lookup(Lyon)", "Lyon"),
+        ("lookup(Lyon, France)", "Lyon, France"),
+        ('lookup(key="Lyon")', {"key": "Lyon"}),
+        ("lookup(key=Lyon)", "Lyon"),
+        ('lookup(city="Lyon")', "Lyon"),
+        ('lookup("it\'s")', "it's"),
+        ("lookup('it's')", "it's"),
+        ("lookup(Ana's age)", "Ana's age"),
+        ('lookup("the "big" one")', 'the "big" one'),
+        ('lookup("""Lyon""")', "Lyon"),
+        ('lookup("a) b ( [c")', "a) b ( [c"),
+        ('lookup("a\\"b")', 'a"b'),
+        ("lookup($1)", "$1"),
+        ("lookup(${1})", "${1}"),
+        ("lookup()", None),
+        ("lookup(12)", 12),
+        ("lookup(None)", {"key": None}),
+        ("calculator($1 - $2)", "$1 - $2"),
+        ("calculator(max(1, 2) * (3 + 4))", "max(1, 2) * (3 + 4)"),
+        ("calculator(1,200 * 3)", "1,200 * 3"),
+        ('send("a", "b")', {"to": "a", "text": "b"}),
+        ('send("a", text="b", copies=2)', {"to": "a", "text": "b", "copies": 2}),
+        ('send(\n  "a",\n  text="b",\n)', {"to": "a", "text": "b"}),
+        ('send("a,b", $1)', {"to": "a,b", "text": "$1"}),
+        ('send("a", true)', {"to": "a", "text": True}),
+        ('send({"to": "a", "text": "b"})', {"to": "a", "text": "b"}),
+        ('send("a", "b", 2, 3)', ["a", "b", 2, 3]),
+        ("total([1, $1, {'a': None}])", {"numbers": [1, "$1", {"a": None}]}),
+        ("total(1, $1)", {"numbers": [1, "$1"]}),
+        ("now()", None),
+        ('unknown("a", 2)', ["a", 2]),
+        ("LOOKUP('Lyon')", "Lyon"),
+        ("functions.lookup('Lyon')", "Lyon"),
+        ("`lookup`('Lyon')", "Lyon"),
+    ],
+)
+def test_arguments(written: str, given: object) -> None:
+    assert first(f"1. {written}\n2. join()") == given
+
+
+@pytest.mark.parametrize(
+    "head", ["1. ", "1) ", "1: ", "$1 = ", "${1}: ", "Step 1: ", "- 1. ", "**1.** ", "  1.", "[1] = "]
+)
+def test_ways_to_number(head: str) -> None:
+    assert read(f'{head}lookup("Lyon")') == [("1", "lookup", "Lyon")]
+
+
+def test_several_calls_on_a_line_and_calls_without_a_number() -> None:
+    assert [step[0] for step in read('1. lookup("a"), 2. lookup("b"); 3. join()')] == ["1", "2"]
+    assert read('```\nlookup("a")\nAction: lookup("b")\n```') == [("1", "lookup", "a"), ("2", "lookup", "b")]
+
+
+def test_a_call_that_is_never_closed_does_not_swallow_the_next_one() -> None:
+    for broken in ('1. lookup("Lyon)', '1. lookup("Lyon"', "1. lookup(Lyon"):
+        assert read(f'{broken}\n2. lookup("Nice")\n3. join()') == [("1", "lookup", "Lyon"), ("2", "lookup", "Nice")]
+    # What it should have held is not known here: it is not made.
+    for broken in ("1. calculator((1 + 2", '1. send("a", "b'):
+        plan, remarks = FORM.read(f'{broken}\n2. lookup("Nice")', TOOLS)
+        assert [step.id for step in plan.steps] == ["2"]
+        assert "never closed" in remarks[-1].text
+
+
+def test_half_a_call_at_the_end_is_no_call() -> None:
+    for end in ('2. lookup("Ni', "2. calculator((1 + 2) * ", '2. lookup("Nice"', "2. lookup(Nice", "2. look", "2."):
+        assert read(f'1. lookup("Lyon")\n{end}') == [("1", "lookup", "Lyon")], end
+
+
+def test_what_follows_join_is_cut() -> None:
+    plan, remarks = FORM.read('1. lookup("a")\n2. join()\nObservation: 5\n3. lookup("b")', TOOLS)
+    assert len(plan.steps) == 1
+    assert [remark.kind for remark in remarks] == ["cut"]
+    reader = FORM.reader(TOOLS)
+    reader.feed('1. lookup("a")\n2. join() Then more.')
+    assert reader.kept == '1. lookup("a")\n2. join()'
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Lyon has 5 people.", "1. Lyon\n2. Nice", "Thought: (none)", "I call lookup(Lyon)."]
+)
+def test_no_plan_is_unreadable(text: str) -> None:
+    with pytest.raises(Unreadable, match="no call"):
+        FORM.read(text, TOOLS)
+
+
+@pytest.mark.parametrize("text", ["join()", "Thought: none is needed.\n1. join()", "join", "**1. join()**"])
+def test_a_plan_without_calls(text: str) -> None:
+    assert FORM.read(text, TOOLS)[0] == Plan()
+
+
+def test_an_amount_of_money_is_no_reference() -> None:
+    plan, _ = FORM.read('1. calculator("$1,200 + $2.50")', TOOLS)
+    assert plan.steps[0].needs == ()
+
+
+# ---- reader and writer
+
+WORDS = [
+    *(
+        "1. ",
+        "2. lookup(",
+        "join()",
+        "3. join()",
+        "lookup(",
+        ")",
+        "(",
+        "[",
+        "]",
+        "{",
+        "}",
+        '"',
+        "'",
+        "“",
+        "”",
+        ",",
+        "=",
+    ),
+    *(
+        "\n",
+        "\r\n",
+        " ",
+        "\t",
+        "\\",
+        "\\n",
+        "$1",
+        "${2}",
+        "$10",
+        "Thought:",
+        "Finish:",
+        "Replan: ",
+        "Action: Finish(x)",
+    ),
+    *(
+        "Finish[",
+        "Final Answer:",
+        "Result 2: ",
+        "Replan",
+        "key=",
+        "send(",
+        "None",
+        "true",
+        "1.5",
+        "-",
+        "**",
+        "`",
+        "```\n",
+    ),
+    *("Step 4: ", "$5 = ", "#", "Lyon", "it's", "ſ", "：", "Result of $2:", "now()", '""', ")\n", "zzz("),
+]
+words = st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=6)), max_size=9).map("".join)
+scalars = st.one_of(st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), words)
+values = st.recursive(
+    st.none() | scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=6,
+)
+inputs = st.one_of(
+    st.tuples(st.sampled_from(["lookup", "calculator", "total"]), st.none() | scalars),
+    st.tuples(st.sampled_from(["lookup", "zzz"]), st.fixed_dictionaries({"key": values})),
+    st.tuples(st.just("now"), st.none()),
+    st.tuples(
+        st.just("send"),
+        st.fixed_dictionaries({"to": values}, optional={"text": values, "copies": values, "ünter_1": values}),
+    ),
+)
+steps = st.builds(
+    lambda given, why: Step("0", given[0], given[1], " ".join(why.split()), RESULTS.named(given[1])), inputs, words
+)
+plans = st.lists(steps, max_size=5).map(
+    lambda made: Plan(tuple(Step(str(n), s.tool, s.input, s.why, s.needs) for n, s in enumerate(made, 1)))
+)
+
+
+@given(plans)
+@settings(max_examples=500, deadline=None)
+def test_every_plan_that_is_written_reads_back(plan: Plan) -> None:
+    text = FORM.write(plan)
+    back, remarks = FORM.read(text, TOOLS)
+    assert back == plan, text
+    assert remarks == ()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Step("1", "lookup", ["a"]),
+        Step("1", "lookup", {}),
+        Step("1", "lookup", {"a b": 1}),
+        Step("1", "lookup", float("nan")),
+        Step("1", "join", "a"),
+        Step("1", "Log In", "a"),
+        Step("E1", "lookup", "a"),
+        Step("0", "lookup", "a"),
+    ],
+)
+def test_what_can_not_be_written(step: Step) -> None:
+    with pytest.raises(ValueError, match=r"can't be written|no number"):
+        FORM.write(Plan((step,)))
+    assert FORM.line(step)  # for a prompt there is always something
+
+
+def in_pieces(text: str, cuts: list[int]) -> tuple[object, ...]:
+    reader = FORM.reader(TOOLS)
+    calls = []
+    start = 0
+    for end in [*sorted(cuts), len(text)]:
+        calls += reader.feed(text[start:end])
+        start = end
+    calls += reader.close()
+    return calls, reader.ended, reader.remarks, reader.kept, reader.thought
+
+
+plan_texts = (
+    words
+    | plans.map(FORM.write)
+    | st.tuples(plans.map(FORM.write), words, st.integers(0, 200)).map(
+        lambda parts: parts[0][: parts[2]] + parts[1] + parts[0][parts[2] :]
+    )
+)
+
+
+@given(plan_texts, st.data())
+@settings(max_examples=600, deadline=None)
+def test_however_a_plan_is_cut_the_same_calls_are_read(text: str, data: st.DataObject) -> None:
+    whole = in_pieces(text, [])
+    assert in_pieces(text, data.draw(st.lists(st.integers(0, len(text)), max_size=8))) == whole
+    assert in_pieces(text, list(range(len(text)))) == whole
+
+
+@given(plans.filter(lambda plan: bool(plan.steps)))
+@settings(max_examples=200, deadline=None)
+def test_a_call_is_given_with_its_closing_parenthesis(plan: Plan) -> None:
+    reader = FORM.reader(TOOLS)
+    for step in plan.steps:
+        *line, last = FORM.call(step)
+        assert reader.feed("".join(line)) == []
+        assert [call.step.id for call in reader.feed(last)] == [step.id]
+        reader.feed("\n")
+
+
+@given(plan_texts, st.data())
+@settings(max_examples=300, deadline=None)
+def test_a_splitter_gives_the_same_for_any_chunking(text: str, data: st.DataObject) -> None:
+    def by_kind(splitter: object, cuts: list[int]) -> dict[str, str]:
+        pieces, start = [], 0
+        for end in [*sorted(cuts), len(text)]:
+            pieces += splitter.feed(text[start:end])  # type: ignore[attr-defined]
+            start = end
+        pieces += splitter.close()  # type: ignore[attr-defined]
+        return {
+            kind: "".join(each.text for each in pieces if each.kind == kind) for kind in ("thought", "action", "answer")
+        }
+
+    cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=8))
+    for form in (FORM, JOINER):
+        assert by_kind(form.splitter(), cuts) == by_kind(form.splitter(), [])
+
+
+def test_a_splitter_tells_calls_and_answers_from_thoughts() -> None:
+    splitter = FORM.splitter()
+    pieces = [
+        *splitter.feed('Thought: Go.\n1. lookup("a")\n2. lo'),
+        *splitter.feed('okup("b")\nThought: On'),
+        *splitter.close(),
+    ]
+    assert [(each.kind, each.text.strip()) for each in pieces] == [
+        ("thought", "Go."),
+        ("action", '1. lookup("a")'),
+        ("action", '2. lookup("b")'),
+        ("thought", "On"),
+    ]
+    splitter = JOINER.splitter()
+    pieces = [*splitter.feed("Thought: I see.\nFin"), *splitter.feed("ish: 5\nand 6"), *splitter.close()]
+    assert [(each.kind, each.text) for each in pieces] == [
+        ("thought", "I see."),
+        ("answer", "5"),
+        ("answer", "\nand 6"),
+    ]
+
+
+# ---- the joiner
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        ("Thought: so.\nFinish: 5 m", "finish", "5 m"),
+        ("Thought: so.\nReplan: the age of Ana", "replan", "the age of Ana"),
+        ("Finish: a\nb", "finish", "a\nb"),
+        ("Action: Finish(5 (m))", "finish", "5 (m)"),
+        ("**Finish**[5]", "finish", "5"),
+        ('Action: Replan("the age")', "replan", "the age"),
+        ("Final Answer: 5", "finish", "5"),
+        ("Answer: 5", "finish", "5"),
+        ("5 m", "finish", "5 m"),
+        ("Replan: none\nFinish: 5", "finish", "5"),
+        ("Finish: N/A\nReplan: the age", "replan", "the age"),
+        ("Finish: 5\nReplan: none", "finish", "5"),
+        ("Finish: no", "finish", "no"),
+        ("Finish: Replan: the age", "replan", "the age"),
+        ("Thought: the age is missing\nReplan", "replan", "the age is missing"),
+    ],
+)
+def test_the_joiners_decisions(text: str, kind: str, said: str) -> None:
+    verdict = JOINER.read(text)
+    assert (verdict.kind, verdict.text) == (kind, said)
+    canonical = text.startswith(("Thought: so.", "Finish: a", "Finish: no"))
+    assert (verdict.remarks == ()) == (canonical or text.startswith(("Replan: none", "Finish: N")))
+
+
+@pytest.mark.parametrize("text", ["", " \n", "Thought: it is 5", "Replan: none", "Finish:", "Action: lookup(x)"])
+def test_a_reply_that_decides_nothing_is_unreadable(text: str) -> None:
+    with pytest.raises(Unreadable, match="Finish"):
+        JOINER.read(text)
+
+
+@given(st.sampled_from(["finish", "replan"]), words.map(str.strip), words.map(str.strip))
+@settings(max_examples=500, deadline=None)
+def test_every_decision_that_is_written_reads_back(kind: str, text: str, thought: str) -> None:
+    try:
+        written = JOINER.write(Verdict(kind, text, thought))  # type: ignore[arg-type]
+    except ValueError:
+        assert len(text) < 20
+        return
+    assert JOINER.read(written) == Verdict(kind, text, thought), written  # type: ignore[arg-type]
+
+
+# ---- data
+
+
+@given(words)
+@settings(max_examples=800, deadline=None)
+def test_escaped_data_holds_no_call_and_no_decision(data: str) -> None:
+    escaped = FORM.escape(data)
+    for tools in (TOOLS, ()):
+        with pytest.raises(Unreadable):
+            FORM.read(escaped, tools)
+    if escaped.strip():
+        verdict = JOINER.read(escaped)
+        assert verdict.remarks[-1].text == "text without a label was taken for the answer"
+    assert FORM.escape(escaped) == escaped
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="([:：")).filter(lambda text: "\n" not in text))
+def test_plain_data_is_left_as_it_is(data: str) -> None:
+    if data.strip(" \t>*_#`.,;$-").lower() not in ("join", "finish", "replan"):
+        assert FORM.escape(data) == data
+
+
+# ---- whatever comes
+
+
+def mutated(chance: random.Random, text: str) -> str:
+    for _ in range(chance.randint(1, 6)):
+        at, length = chance.randrange(len(text) + 1), chance.randrange(6)
+        text = text[:at] + chance.choice([chance.choice(WORDS), text[at : at + length] * 2, ""]) + text[at + length :]
+    return text
+
+
+def test_random_and_mutated_replies_raise_nothing_but_unreadable() -> None:
+    """20,000 plans and as many decisions."""
+    chance = random.Random(20261121)
+    plan = 'Thought: both\n1. lookup("Lyon")\n2. send(to="a", text=$1)\n3. calculator($1 - (2 * $2))\n4. join()\n'
+    calls = decisions = 0
+    for count in range(20_000):
+        if count % 4 == 0:
+            text = "".join(chance.choices(WORDS, k=chance.randint(0, 25)))
+        elif count % 40 == 1:
+            text = "".join(chr(chance.randrange(0xFFFF)) for _ in range(40))  # surrogates as well
+        else:
+            text = mutated(chance, plan if count % 2 else "Thought: I see\nFinish: 5\nReplan: none")
+        try:
+            read, _ = FORM.read(text, TOOLS if count % 3 else ())
+            calls += len(read.steps)
+            assert all(1 <= len(step.id) <= 6 and step.tool for step in read.steps)
+            assert FORM.show(read)
+        except Unreadable as error:
+            assert len(str(error)) > 40
+        try:
+            decisions += bool(JOINER.read(text).text)
+        except Unreadable as error:
+            assert len(str(error)) > 40
+    assert calls > 10_000 and decisions > 10_000  # they refuse not everything
+
+
+HOSTILE = {
+    "openings": "1. lookup(\n",
+    "openings on a line": "1. lookup(",
+    "unknown openings": "1. zzz(\n",
+    "calls": "1. lookup()\n",
+    "quotes": '"',
+    "single quotes": "'",
+    "quotes and blanks": '" ' + " " * 40,
+    "brackets": "[",
+    "parentheses": "(",
+    "commas": ",",
+    "escaped quotes": '\\"',
+    "backslashes": "\\",
+    "line breaks": "\n",
+    "blanks": " \t",
+    "decoration": "***```---",
+    "digits": "1",
+    "references": "$1",
+    "labels": "Thought: ",
+    "decisions": "Finish: ",
+    "lines of decisions": "Replan:\n",
+    "keywords": "key=",
+    "true calls": '1. lookup("a")',
+    "joins": "join",
+}
+
+
+@pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("head", ["", "1. lookup(", '1. send("a", ', '1. lookup("'])
+def test_hostile_text_takes_no_more_than_linear_time(unit: str, head: str) -> None:
+    """An eighth of a megabyte, read in lines, escaped and split: within two seconds of CPU (it takes a tenth)."""
+    text = head + unit * ((1 << 17) // len(unit))
+    began = time.process_time()
+    reader = FORM.reader(TOOLS)
+    for line in text.splitlines(keepends=True):
+        reader.feed(line)
+    reader.close()
+    FORM.escape(text)
+    for form in (FORM, JOINER):
+        splitter = form.splitter()
+        splitter.feed(text)
+        splitter.close()
+    try:
+        JOINER.read(text)
+    except Unreadable as error:
+        assert len(str(error)) < 1000
+    assert time.process_time() - began < 2.0
+
+
+# ---- prompt and grammar
+
+
+def test_tools_are_told_with_their_parameters() -> None:
+    tool = ToolSpec(
+        "send",
+        "Sends a text",
+        {
+            "type": "object",
+            "properties": {"to": {"type": "string", "description": "who gets it"}, "copies": {"type": "integer"}},
+            "required": ["to"],
+        },
+        returns="a receipt",
+    )
+    assert FORM.describe([tool]) == (
+        "send(to: string, copies: integer (optional)): Sends a text. to: who gets it. Returns: a receipt."
+    )
+
+
+def test_the_grammar_has_a_rule_for_each_tool_and_names_every_rule_once() -> None:
+    grammar = FORM.grammar(TOOLS)
+    rules = [line.split(" ::=")[0] for line in grammar.splitlines()]
+    assert len(rules) == len(set(rules))
+    assert all(f'"{tool.name}(' in grammar for tool in TOOLS)
+    assert FORM.grammar([]).startswith('root ::= id "join()"')
