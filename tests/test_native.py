@@ -340,7 +340,7 @@ def test_calls_cut_by_the_token_limit_are_asked_for_again_and_not_continued() ->
 
 NO_TOOLS = ABILITIES.without("tools")
 LOOK = '{"name": "people", "arguments": {"city": "Lyon"}}'
-GO_ON = "\n\n" + PromptBook("native").source("go_on").strip()
+GO_ON = "\n\n" + PromptBook("native").render("go_on", {"question": "How many?"}).strip()
 LOOK_NICE = '{"name": "people", "arguments": {"city": "Nice"}}'
 
 
