@@ -224,6 +224,28 @@ def test_of_two_actions_that_exclude_each_other_the_later_is_left_out(journal: P
     assert "Never together with search_news." in requests(run)[0][1][1]["content"]
 
 
+def test_the_same_question_many_times_is_one_call_and_what_names_any_of_them_gets_its_result(journal: Path) -> None:
+    chosen = actions(*[("height", "Garnet")] * 6, ("less", "$5", "1"))
+    run = agent(["Think.", chosen, "So."], journal).run(QUESTION)
+    assert run.status == "answered"
+    assert called(run) == [("height", ["Garnet"]), ("less", ["243", "1"])]
+    assert last_prompt(run).count("243") == 2
+    assert notes(run)[0] == ("cut", "action 2 of the list is the same as action 1: one call is made")
+
+
+def test_the_same_effect_twice_happens_twice(journal: Path) -> None:
+    sent = []
+
+    @plait.tool
+    def send(text: str) -> str:
+        """Sends."""
+        sent.append(text)
+        return "sent"
+
+    agent(["Think.", actions(("send", "a"), ("send", "a")), "So."], journal, tools=[send]).run("Send a twice, please.")
+    assert sent == ["a", "a"]
+
+
 def test_a_tool_cannot_exclude_itself() -> None:
     with pytest.raises(plait.PlaitError, match="can't exclude itself"):
         plait.tool(name="x", excludes=("x",))(lambda: None)
@@ -523,7 +545,7 @@ def test_an_action_shows_what_it_was_called_with() -> None:
 
 def test_a_model_that_lists_for_ever_is_cut_and_not_asked_to_go_on(journal: Path) -> None:
     entries = ", ".join(
-        json.dumps({"ACTION": "height", "ARGUMENTS": ["Garnet"], "EXPLANATION": str(n)}) for n in range(9)
+        json.dumps({"ACTION": "height", "ARGUMENTS": [f"Tower {n}"], "EXPLANATION": str(n)}) for n in range(9)
     )
     endless = plait.core.Reply("[" + entries[:-5], "length")
     run = agent(plait.Scripted(["Look.", endless, "243"], by_turn=False), journal, most=3).run(QUESTION)

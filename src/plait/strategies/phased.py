@@ -7,10 +7,14 @@ identity as system message, each phase's prompt as the user's, what its model wr
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
+
+from msgspec import structs
 
 from plait.core import (
     Act,
@@ -150,21 +154,39 @@ class Phased:
         left_out = {id: Observation(f"It was left out: {why}.", "cancelled") for id, why in _left_out(log, steps)}
         for id, seen in left_out.items():
             yield from note("cut", f"action {id} of the list: {seen.text}")
-        work = Dispatch(_begin, left_out)
-        log.fresh = (steps, work.results)
-        yield from work.add(*steps)
+        same = _same(log.kit, [step for step in steps if step.id not in left_out])
+        for id, first in same.items():
+            yield from note("cut", f"action {id} of the list is the same as action {first}: one call is made")
+        work = Dispatch(partial(_begin, same), left_out)
+        log.fresh = ([step for step in steps if step.id not in same], work.results)
+        yield from work.add(*(structs.replace(s, needs=(same[s.id],)) if s.id in same else s for s in steps))
         yield from work.finish()
-        for step in steps:
+        for step in log.fresh[0]:
             if step.id not in left_out and any(troubled(step, work.results)):
                 yield from note("skipped", f"action {step.id} of the list: {work.results[step.id].text}")
 
 
-def _begin(step: Step, results: Results) -> Act | Observation:
-    """An action's call, its references filled in; or why it is not made."""
+def _begin(same: Mapping[str, str], step: Step, results: Results) -> Act | Observation:
+    """An action's call, its references filled in; or what came of it already, or why it is not made."""
+    if step.id in same:
+        return results[same[step.id]]
     if missing := list(troubled(step, results)):
         # A tool is not called with words that stand for nothing: it may act on them.
         return Observation(f"It needs the result of action {', '.join(missing)}, which gave none.", "cancelled")
     return Act((Call(step.tool, RESULTS.filled(step.input, results)),))
+
+
+def _same(kit: Kit, steps: Sequence[Step]) -> dict[str, str]:
+    """Actions that say what an earlier one says, by id, with that one's id. Twice the same effect may be meant; twice
+    the same question is not, and so many of them would look like a loop."""
+    first: dict[str, str] = {}
+    same: dict[str, str] = {}
+    for step in steps:
+        tool = kit.tool(step.tool)
+        if tool is None or tool.repeatable:
+            before = first.setdefault(json.dumps([step.tool, step.input], sort_keys=True), step.id)
+            same |= {step.id: before} if before != step.id else {}
+    return same
 
 
 def _left_out(log: Log, steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
