@@ -165,7 +165,7 @@ def told_clearly(done: Ended, code: int, *words: str) -> None:
     assert (done.code, done.out) == (code, ""), (done.code, done.out, done.err)
     lines = [line for line in done.err.splitlines() if all(word in line for word in words)]
     assert lines, (words, done.err)
-    assert all(len(line) < 1200 for line in done.err.splitlines())
+    assert all(len(line) < 1200 for line in lines)
 
 
 @pytest.fixture
