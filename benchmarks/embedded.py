@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import plait
-from plait.core.events import Noted
 
 HERE = Path(__file__).parent / "tasks"
 HEAD = """\
@@ -78,7 +77,7 @@ def measured(loop: str, model: str, task: dict[str, Any], options: argparse.Name
         "answer": run.answer,
         "right": run.status == "answered" and holds,
         "right_when_stopped": run.status == "stopped" and holds,
-        "fell_back": any(isinstance(event, Noted) and event.kind == "fallback" for event in run.events),
+        "fell_back": any("." in spent.phase for spent in run.phases),
         "calls": run.calls,
         "tokens": run.usage.tokens,
         "cached": run.usage.cached_tokens,

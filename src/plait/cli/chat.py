@@ -32,13 +32,7 @@ turn crashed, 2 for wrong usage. What flags leave open is found as for `plait ru
 @click.command(epilog=EPILOG, short_help="Talk, turn by turn.")
 @options.session
 @options.embedder
-@options.strategy
-@options.settings
-@options.models
-@options.tools
-@options.limits
-@options.prompts
-@options.system
+@options.agent
 @options.approve
 @options.no_ask
 @options.journal

@@ -94,6 +94,8 @@ approve = click.option(
     help="Which tool calls need a person's leave (default never), or the plan as a whole.",
 )
 system = click.option("--system", metavar="FILE", help="A system prompt in place of ours, sent byte for byte.")
+agent = combine(strategy, settings, models, tools, limits, prompts, system)
+"""What describes an agent, in the order in which the help shows it."""
 session = click.option(
     "--session", metavar="NAME", help="The conversation this is a turn of: a new one, or one to go on with."
 )

@@ -41,13 +41,7 @@ The plan goes to stdout, all else to stderr. Exit codes are those of `plait run`
     help="How the plan is printed (default text, or as FILE's name ends).",
 )
 @click.option("-o", "--output", metavar="FILE", help="Write the plan there instead.")
-@options.strategy
-@options.settings
-@options.models
-@options.tools
-@options.limits
-@options.prompts
-@options.system
+@options.agent
 @options.journal
 @options.config
 @options.as_object

@@ -31,13 +31,7 @@ PLAIT_STRATEGY, PLAIT_JOURNAL), the environment over plait.toml.
 
 @click.command(epilog=EPILOG, short_help="Answer a question.")
 @click.argument("question")
-@options.strategy
-@options.settings
-@options.models
-@options.tools
-@options.limits
-@options.prompts
-@options.system
+@options.agent
 @options.approve
 @options.plan
 @options.evidence
