@@ -1,9 +1,12 @@
 """The values every other room speaks in: effects, messages, calls, outcomes, usage. No I/O, no clock."""
 
+from plait.core.code import CodeError, CodeLimits, Ran
 from plait.core.effects import (
     Act,
     Ask,
+    Continue,
     Effect,
+    Execute,
     Note,
     Start,
     Take,
@@ -11,6 +14,8 @@ from plait.core.effects import (
     Think,
     act,
     ask,
+    execute,
+    go_on,
     going_round,
     note,
     start,
@@ -33,6 +38,7 @@ from plait.core.outcomes import (
 from plait.core.plans import Plan, Step
 from plait.core.replies import Reply, Usage
 from plait.core.strategy import Kit, Loop, OneKind, Piece, PieceKind, Prompts, Splitter, Strategy, Task
+from plait.core.things import Handle, Thing
 from plait.core.tools import Call, Observation, ToolSpec
 
 __all__ = [
@@ -42,11 +48,16 @@ __all__ = [
     "Ask",
     "Call",
     "Cancelled",
+    "CodeError",
+    "CodeLimits",
+    "Continue",
     "Crashed",
     "Effect",
     "Event",
     "Exchange",
+    "Execute",
     "Failed",
+    "Handle",
     "Kit",
     "Lacking",
     "LimitNear",
@@ -62,6 +73,7 @@ __all__ = [
     "Plan",
     "PromptTooLong",
     "Prompts",
+    "Ran",
     "Reply",
     "Splitter",
     "Start",
@@ -72,6 +84,7 @@ __all__ = [
     "Take",
     "Taken",
     "Task",
+    "Thing",
     "Think",
     "ToolSpec",
     "Usage",
@@ -79,6 +92,8 @@ __all__ = [
     "act",
     "ask",
     "assistant",
+    "execute",
+    "go_on",
     "going_round",
     "note",
     "start",

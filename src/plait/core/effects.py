@@ -10,6 +10,9 @@ Three things can come back instead of a result, each thrown into the generator a
 refused the prompt for its length: show less) and `Lacking` (the endpoint has no native tools: say it in
 text). A strategy that lets the first two pass ends the run as stopped, the third as crashed.
 
+`Execute` and `Continue` are for loops whose action is code: a piece of code runs in the run's Python session until
+it ends or comes to calls out of it. These the loop makes as any other (`Act`) and continues the code with what came.
+
 `Start` and `Take` are for loops that run ahead of their results: start some effects, get a ticket for
 each, take results in the order they finish. The order of taking is recorded, so replay holds.
 """
@@ -21,6 +24,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct, structs
 
+from plait.core.code import Ran
 from plait.core.messages import Message
 from plait.core.replies import Reply
 from plait.core.tools import Call, Observation, ToolSpec
@@ -73,6 +77,24 @@ class Note(Struct, frozen=True, omit_defaults=True, tag="note"):
     text: str
 
 
+class Execute(Struct, frozen=True, tag="execute"):
+    """Run a piece of Python in the run's session, whose names are kept from piece to piece. Its result is a `Ran`.
+
+    A piece that waits for calls and is not continued is given up: its session goes on with the next piece.
+    """
+
+    code: str
+
+
+class Continue(Struct, frozen=True, tag="continue"):
+    """Go on with the code that waits: one observation for each of its calls, in order. Its result is a `Ran`.
+
+    An observation with trouble is raised in the code as an exception.
+    """
+
+    observations: tuple[Observation, ...]
+
+
 class Start(Struct, frozen=True, tag="start"):
     """Effects to begin now, without waiting. Its result is a tuple of tickets, one an effect."""
 
@@ -100,7 +122,7 @@ class Taken(Struct, frozen=True, omit_defaults=True):
     observations: tuple[Observation, ...] = ()
 
 
-Effect: TypeAlias = Think | Act | Ask | Note | Start | Take
+Effect: TypeAlias = Think | Act | Ask | Note | Execute | Continue | Start | Take
 
 MAX_CONTINUATIONS = 2
 
@@ -147,6 +169,16 @@ def ask(question: str, kind: Literal["question", "plan"] = "question") -> Genera
 def note(kind: str, text: str) -> Generator[Effect, Any, None]:
     """Put a remark on the record."""
     yield Note(kind, text)
+
+
+def execute(code: str) -> Generator[Effect, Any, Ran]:
+    """Run a piece of code until it ends or waits for calls."""
+    return cast(Ran, (yield Execute(code)))
+
+
+def go_on(*observations: Observation) -> Generator[Effect, Any, Ran]:
+    """Go on with the code that waits, given what its calls gave."""
+    return cast(Ran, (yield Continue(observations)))
 
 
 def start(*effects: Think | Act) -> Generator[Effect, Any, tuple[int, ...]]:

@@ -75,7 +75,8 @@ class Kit(Struct, frozen=True):
     `system`, when given, is the user's own system prompt: it is sent byte for byte in place of the
     loop's. `observation_chars` is the most characters of one observation put in a prompt.
     `can_ask` says whether the person may be asked; `approve_plan` that they are shown a plan before it is
-    carried out.
+    carried out. `tools` are those that the model is shown, `others` may be called as well; `search` is the name of the
+    tool that finds them, "" where there is none.
     """
 
     tools: tuple[ToolSpec, ...]
@@ -84,6 +85,8 @@ class Kit(Struct, frozen=True):
     observation_chars: int = 8000
     can_ask: bool = True
     approve_plan: bool = False
+    others: tuple[ToolSpec, ...] = ()
+    search: str = ""
 
     def prompt(self, name: str, **values: Any) -> str:
         """The template `name`, filled; `tools` is always there."""
@@ -91,7 +94,7 @@ class Kit(Struct, frozen=True):
 
     def tool(self, name: str) -> ToolSpec | None:
         """The tool of that name, if there is one."""
-        return next((tool for tool in self.tools if tool.name == name), None)
+        return next((tool for tool in (*self.tools, *self.others) if tool.name == name), None)
 
     def of(self, strategy: str) -> Kit:
         """The kit of a loop that this one falls back to: its own prompts, and no system prompt of the user's,
