@@ -38,6 +38,8 @@ LOOPS = {
     "phased": plait.Phased(),
     "phased 3 rounds": plait.Phased(rounds=3),
     "native": plait.Native(),
+    "codeact": plait.CodeAct(),
+    "codeact told": plait.CodeAct(),  # of all its tools at once, where it would else search
 }
 
 
@@ -62,6 +64,7 @@ def measured(loop: str, model: str, task: dict[str, Any], options: argparse.Name
         can_ask=False,
         journal=options.journal,
         prompts=options.prompts,
+        show_tools=9 if loop == "codeact told" else None,
     )
     run = agent.run(task["question"])
     holds = run.answer is not None and correct(run.answer, task["answer"])

@@ -115,6 +115,30 @@ ACTIONS = json.dumps(
     ]
 )
 
+CODE = """\
+ACTION 2:
+```python
+done = []
+a = fetch("a")
+for text in ["one", f"two {a}"]:
+    try:
+        done.append(send(text))
+    except Exception as why:
+        print("not sent:", why)
+print(len(done))
+```"""
+
+AWAITED = """\
+ACTION 3:
+```python
+try:
+    print(await asyncio.gather(fetch("b"), send(f"three {a}")))
+except Exception as why:
+    print("not sent:", why)
+```"""
+
+STOP = 'Done.\nACTION 4:\n```python\nstop("all is sent")\n```'
+
 SCRIPTS: dict[str, Any] = {
     "react": [
         action("fetch", "a"),
@@ -135,6 +159,11 @@ SCRIPTS: dict[str, Any] = {
     "rewoo": {"plan": [PLAN], "work": ["it is b"], "solve": ["all is sent"]},
     "compiler": {"plan": [NUMBERED], "join": ["Thought: done.\nFinish: all is sent"]},
     "phased": {"reason": ["Fetch and send."], "react": [ACTIONS], "reply": ["all is sent"]},
+    "codeact": {
+        "decompose": ["1. Fetch a value\n2. Send it"],
+        # The first turn is made by the loop: its reply is that of the other phase.
+        "act": ["", "I send.\n" + CODE, "And the rest.\n" + AWAITED, STOP],
+    },
     "native": [
         calls(("fetch", "a"), ("send", "one")),
         calls(("send", "two"), ("fetch", "b"), ("send", "three")),

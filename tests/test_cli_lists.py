@@ -52,7 +52,10 @@ def test_a_prompt_that_is_no_template_crashes_with_its_line(plait: Shell) -> Non
 
 
 def test_tools_list_names_the_toolkits_and_tells_of_each_tool(plait: Shell) -> None:
-    assert [line.split()[0] for line in plait("tools", "list").out.splitlines()] == ["calculator", "lookup"]
+    listed = dict(line.split(maxsplit=1) for line in plait("tools", "list").out.splitlines())
+    assert {"calculator", "lookup", "weather", "slack", "world", "all"} <= set(listed)
+    assert "get_current_weather, " in listed["weather"]
+    assert listed["calculator"].startswith("Computes")
     told = plait("tools", "list", "calculator", "tools.py").out
     assert told.startswith('calculator {"expression": string}  [read_only')
     assert 'send {"text": string}\n  Sends a text.' in told

@@ -236,6 +236,10 @@ def test_a_bad_plan_is_said_in_one_line_before_anything_runs(
         (("plan", QUESTION, "--of", "last"), "--of stands alone"),
         (("plan", QUESTION, "--strategy", "react"), "'react' makes no plan"),
         (("plan", QUESTION, "--format", "png"), "'png' is not one of"),
+        (("plan", QUESTION, "-o", "plan.png"), "A plan has no form '.png' (plan.png). There are .txt, .json"),
+        (("plan", QUESTION, "-o", "absent/plan.svg"), "There is no folder absent to write plan.svg into."),
+        (("plan", QUESTION, "-o", "."), ". is a folder. Name a file in it"),
+        (("run", QUESTION, "--plan", "."), ". is a folder. Name a file in it"),
         (("run", QUESTION, "--approve", "plan"), "'react' makes no plan that could be approved"),
         (("run", QUESTION, "--approve", "plan", "--strategy", "json"), "'json' makes no plan"),
     ],
@@ -244,6 +248,18 @@ def test_wrong_usage_exits_with_2(plait: Desk, args: tuple[str, ...], said: str)
     done = plait(*args, "--model", "scripted:rewoo.json")
     assert (done.code, done.out) == (2, "")
     assert said in done.err
+    assert not (plait.folder / "journal.db").exists()  # nothing was asked
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_plan_that_cannot_be_written_is_on_record(plait: Desk) -> None:
+    (plait.folder / "plan.txt").symlink_to("/dev/full")
+    done = plait("plan", QUESTION, *plait.flags, "-o", "plan.txt", "--quiet")
+    assert done.code == 1
+    run = plait.last["run"]
+    assert done.err.startswith("Error: plan.txt can't be written: No space left on device. The plan is on record: ")
+    assert done.err.endswith(f": plait plan --of {run}\n")
+    assert PLAN in plait("plan", "--of", run).out
 
 
 def test_a_plan_is_checked_drawn_and_priced_without_a_run(plait: Desk) -> None:
@@ -411,6 +427,19 @@ def test_a_plan_is_no_answer_where_it_cannot_be_one(plait: Desk) -> None:
     over = plait("resume", run, "--plan", "plan.txt")
     assert over.code == 2
     assert "does not wait with a plan" in over.err
+
+
+def test_a_plan_of_the_other_loop_is_no_answer_to_compiler(plait: Desk) -> None:
+    plait.said(plan=['1. lookup("Lyon")\n2. join()'], join=["Finish: 522,250"])
+    plait("run", QUESTION, *plait.flags, "--strategy", "compiler", "--approve", "plan")
+    plait.file(PLAN)
+    wrong = plait("resume", "last", "--plan", "plan.txt")
+    assert wrong.code == 2
+    assert wrong.err.startswith("Error: The plan can't be carried out.")
+    assert plait.last["status"] == "waiting"
+    plait.file('1. lookup("Lille")\n2. join()\n')
+    assert plait("resume", "last", "--plan", "plan.txt").out == "522,250\n"
+    assert plait.calls() == [("lookup", "Lille")]
 
 
 def at_terminal(plait: Desk, *answers: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:

@@ -56,7 +56,7 @@ def test_a_run_is_found_by_its_id_by_its_beginning_or_as_last(plait: Shell) -> N
     shown = {plait("show", word).out for word in (run, run[:-1], "last")}
     assert len(shown) == 1
     unknown = plait("show", "zzz")
-    assert (unknown.code, unknown.out) == (1, "")
+    assert (unknown.code, unknown.out) == (2, "")
     assert "no run 'zzz'" in unknown.err and run in unknown.err
 
 
@@ -177,7 +177,7 @@ def test_resume_of_a_run_that_does_not_wait_or_has_ended(plait: Shell) -> None:
     assert (again.code, again.out) == (0, "It is 42.\n")
     assert len(plait("runs").out.splitlines()) == 2
     missing = plait("resume", "absent")
-    assert missing.code == 1 and "no run 'absent'" in missing.err
+    assert missing.code == 2 and "no run 'absent'" in missing.err
 
 
 def test_resume_with_an_answer_nobody_waits_for_is_wrong_usage(plait: Shell) -> None:

@@ -117,6 +117,10 @@ def test_each_outcome_has_its_exit_code(
         (["q", "--config", "absent.toml"], "no configuration file absent.toml"),
         (["q", "--approve", "maybe"], "'maybe' is not one of"),
         (["q", "--journal", "j.db", "--no-journal"], "contradict"),
+        (["q", "--session", "s", "--no-journal"], "A session is kept in the journal. Leave out --no-journal"),
+        (["q", "--session", "s", "--embedder", "opnai:x"], "'opnai:x' is no embedder. There are: local, openai:NAME"),
+        (["q", "--session", "s", "--embedder", "openai:x"], "OPENAI_API_KEY is not set"),
+        (["q", "--strategy", "rewoo", "--model", "json.act=local"], "has no phase 'json.act'"),
         (["q", "--modle", "x"], "No such option '--modle'. Did you mean '--model'"),
     ],
 )
@@ -164,7 +168,21 @@ def test_flags_win_over_environment_over_file(plait: Shell) -> None:
     other.write_text("[run]\nmodle = 1\n")
     wrong = plait("run", "q", "--config", "other.toml")
     assert wrong.code == 2
-    assert "other.toml" in wrong.err and "modle" in wrong.err
+    assert "other.toml, table [run]: there is no setting 'modle'. Did you mean model?" in wrong.err
+    other.write_text("[electricity]\nwatts = 3\n")
+    assert "other.toml: electricity has the keys watts." in plait("run", "q", "--config", "other.toml").err
+    other.write_text(f'[run]\nmodel = "{names["env"]}"\nembedder = "nonesuch"\n')
+    assert "'nonesuch' is no embedder" in plait("run", "q", "--config", "other.toml").err
+    assert plait("run", "q", "--config", "other.toml", "--embedder", "local").out == "env\n"
+
+
+def test_the_loop_that_is_fallen_back_to_may_have_a_model_of_its_own(plait: Shell) -> None:
+    (plait.folder / "plans.json").write_text(json.dumps({"replies": {"plan": ["No.", "No."]}}))
+    (plait.folder / "acts.json").write_text(json.dumps({"replies": {"react.act": [final("done")]}}))
+    words = ("--model", "plan=scripted:plans.json", "--model", "react.act=scripted:acts.json", "--model", "local")
+    done = plait("run", "q", "--strategy", "rewoo", *words, "--json")
+    asked = [(row["phase"], row["model"]) for row in json.loads(done.out)["phases"]]
+    assert asked == [("plan", "scripted:plans.json"), ("react.act", "scripted:acts.json")]
 
 
 def test_a_users_system_prompt_is_sent_byte_for_byte(plait: Shell) -> None:

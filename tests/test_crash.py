@@ -18,7 +18,7 @@ SCRIPT = Path(__file__).with_name("crash_script.py")
 
 
 # Points passed by each loop: model calls and tool calls, each with its writes.
-POINTS = {"react": 40, "json": 40, "rewoo": 20, "compiler": 20, "phased": 20, "native": 20}
+POINTS = {"react": 40, "json": 40, "rewoo": 20, "compiler": 20, "phased": 20, "codeact": 20, "native": 20}
 
 
 def script(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -331,6 +331,23 @@ def test_a_loop_without_a_fallback_has_none() -> None:
 # -- by hand
 
 
+@pytest.mark.parametrize("loop", ["rewoo", "compiler"])
+def test_where_plans_need_leave_nothing_is_called_by_a_loop_that_shows_none(journal: Path, loop: str) -> None:
+    model = plait.Scripted({"plan": ["No.", "No."], "react.act": [ACTION, FINAL]})
+    asking = plait.Agent(loop, model=model, tools=[people], journal=journal, approve="plan")
+    run = asking.run("How many?")
+    assert (run.status, CALLS) == ("failed", [])
+    assert run.reason.endswith("The loop 'react' was not begun: it shows no plan, and a plan needs a person's leave.")
+    assert asking.replay(run.run).whole
+    assert asking.using(approve="never").run("How many?").answer == "522250"
+    # One that shows a plan is gone on with, and waits with it.
+    planner = plait.Scripted({"plan": ["No.", "No."], "rewoo.plan": ["#E1 = people[Lyon]"], "rewoo.solve": ["522250"]})
+    other = asking.using(strategy=plait.Compiler(fallback="rewoo"), model=planner)
+    waiting = other.run("How many?")
+    assert (waiting.status, waiting.reason) == ("waiting", "#E1 = people[Lyon]")
+    assert other.resume(waiting.run, "yes").answer == "522250"
+
+
 def test_the_conversation_is_handed_on_and_what_is_thrown_reaches_the_other_loop() -> None:
     seen: list[Any] = []
 

@@ -164,7 +164,10 @@ def test_what_is_not_known_says_what_to_write(spec, says):
         ({"endpoints": {"a": "http://gpu"}}, "should be a table"),
         ({"prices": {"x": {"input": 1}}}, r'prices\."x"'),
         ({"params": 3}, "params should be a table"),
-        ({"electricity": {"watts": 3}}, "electricity"),
+        ({"electricity": {"watts": 3}}, r"electricity has the keys watts\. Give watts and tariff"),
+        ({"electricity": {"input": 1, "output": 2}}, r"electricity has the keys input, output\. Give watts"),
+        ({"electricity": 3}, r"electricity has the keys \(none\)"),
+        ({"electricity": {"watts": -3, "tariff": 1}}, "watts should be a number of 0 or more"),
     ],
 )
 def test_a_wrong_setting_is_refused_with_its_place(settings, says):

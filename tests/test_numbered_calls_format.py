@@ -290,6 +290,40 @@ plan_texts = (
 )
 
 
+usual_lines = st.tuples(
+    st.sampled_from(["1. ", "2. ", "10. ", "02. ", "3.", "1) ", "٣. ", "  4. ", "Step 5. ", "1234567. ", ""]),
+    st.sampled_from(
+        ["lookup", "LOOKUP", "Lookup", "calculator", "now", "send", "join", "__lookup", "x.lookup", "nope"]
+    ),
+    st.sampled_from(['("', '( "', "('", "(", '(key="', '("""', ' ("']),
+    st.text("ab $1{}(),.:;\\'“”\"\t#E-", max_size=8) | st.sampled_from(["$1", "${2} - $1", "x\ty", "", "a\u2028b"]),
+    st.sampled_from(['")', '" )', '")  ', '"), lookup("b")', '") # so', '"', '"),', '").', ""]),
+    st.sampled_from(["\n", "\n", "\n\n", "\r\n", " ", ""]),
+).map("".join)
+
+
+@given(st.lists(usual_lines | st.just("Thought: next.\n"), max_size=6).map("".join))
+@settings(max_examples=1500, deadline=None)
+def test_the_short_way_for_usual_lines_reads_what_the_walk_reads(text: str) -> None:
+    short, walk = FORM.reader(TOOLS), FORM.reader(TOOLS)
+    walk._usual = frozenset()
+    assert [*short.feed(text), *short.close()] == [*walk.feed(text), *walk.close()]
+    assert (short.ended, short.remarks, short.kept, short.thought) == (
+        walk.ended,
+        walk.remarks,
+        walk.kept,
+        walk.thought,
+    )
+    assert short.written(last=True) == walk.written(last=True)
+
+
+def test_usual_lines_go_the_short_way() -> None:
+    reader = FORM.reader(TOOLS)
+    reader._scan = None  # type: ignore[assignment,method-assign]
+    given = [call.step.input for call in reader.feed('1. lookup("Lyon")\n2. calculator("$1 / 3")\n')]
+    assert given == ["Lyon", "$1 / 3"]
+
+
 @given(plan_texts, st.data())
 @settings(max_examples=600, deadline=None)
 def test_however_a_plan_is_cut_the_same_calls_are_read(text: str, data: st.DataObject) -> None:

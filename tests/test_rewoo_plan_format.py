@@ -214,6 +214,11 @@ def test_a_persons_plan_as_text_with_comments_or_as_json() -> None:
         ('{"steps": [{"id": "E1", "tool": "Search", "input": "#E2"}]} x', "After the plan's JSON stand 1 more"),
         ('{"steps": [{"id": "E1", "tool": "Nope", "input": "#E2"}], "evidence": {"E5": ""}}', "E5, which is no step"),
         ('{"evidence": {"E1": "x"}}', "no step that calls anything"),
+        ('{"stepz": []}', "would not count: 'stepz'. It is {"),
+        (
+            '{"steps": [{"id": "E1", "tool": "Search"}, {"id": "E2", "tol": "Search"}]}',
+            "would not count: 'tol' of step 2.",
+        ),
     ],
 )
 def test_a_persons_plan_with_an_error_is_refused(text: str, said: str) -> None:

@@ -18,20 +18,24 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from plait import toolkits
     from plait.agent import Agent
+    from plait.core.code import CodeLimits
     from plait.core.errors import PlaitError, ReplayDiffers, ToolError, UsageError
     from plait.core.plans import Plan, Step
+    from plait.core.things import Thing
     from plait.models.recorded import Recorded
     from plait.models.scripted import Scripted
     from plait.runtime.limits import Limits
     from plait.runtime.run import Run
     from plait.runtime.sessions import Window
-    from plait.strategies import Compiler, JsonReact, Native, Phased, React, Rewoo
+    from plait.strategies import CodeAct, Compiler, JsonReact, Native, Phased, React, Rewoo
     from plait.tools import Tool, tool
     from plait.tools.cancel import cancelled
 
 # Names are imported when they are first used, so that `import plait` costs next to nothing.
 _PLACES = {
     "Agent": "plait.agent",
+    "CodeAct": "plait.strategies",
+    "CodeLimits": "plait.core.code",
     "Compiler": "plait.strategies",
     "JsonReact": "plait.strategies",
     "Limits": "plait.runtime.limits",
@@ -46,6 +50,7 @@ _PLACES = {
     "Run": "plait.runtime.run",
     "Scripted": "plait.models.scripted",
     "Step": "plait.core.plans",
+    "Thing": "plait.core.things",
     "Tool": "plait.tools",
     "ToolError": "plait.core.errors",
     "UsageError": "plait.core.errors",
@@ -57,6 +62,8 @@ _PLACES = {
 
 __all__ = [
     "Agent",
+    "CodeAct",
+    "CodeLimits",
     "Compiler",
     "JsonReact",
     "Limits",
@@ -71,6 +78,7 @@ __all__ = [
     "Run",
     "Scripted",
     "Step",
+    "Thing",
     "Tool",
     "ToolError",
     "UsageError",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
 from plait import __version__, config, strategies
-from plait.core import Event, Kit, Plan, Strategy, Task, ToolSpec
+from plait.core import CodeLimits, Event, Kit, Plan, Strategy, Task, ToolSpec
 from plait.core.errors import UsageError
 from plait.journal.records import Row, RunHead
 from plait.journal.store import Journal
@@ -22,12 +23,16 @@ from plait.prompts import PromptBook
 from plait.runtime import runs
 from plait.runtime.asking import Phases, known_models
 from plait.runtime.background import run_blocking
+from plait.runtime.described import fields_in, settings_of
 from plait.runtime.faces import streamed, whole
 from plait.runtime.job import Approve, InDoubt, Job, Person
 from plait.runtime.limits import Limits
+from plait.runtime.provenance import Provenance
 from plait.runtime.run import Run
 from plait.runtime.runs import Replayed
-from plait.runtime.sessions import SESSION, Embedder, Seat, Window, seat_of, take_seat
+from plait.runtime.sessions import Embedder, Seat, Window, seat_of, session_spec, take_seat
+from plait.runtime.showing import Finder, narrowed, recorded_in, searchable, shown_by
+from plait.sandbox import BACKENDS, Sandbox, sandbox
 from plait.tools import Tool, Toolset, anchored, tools_from
 
 if TYPE_CHECKING:
@@ -47,7 +52,12 @@ class Agent:
     `approve`: which calls need a person's leave; "plan" shows the plan before it is carried out.
     `in_doubt`: what a resumed run does with a call that may have happened. `can_ask`: whether the model may ask the
     person. `window`: how much of a conversation a run in a session is shown; `embedder`: what searches all of
-    it by meaning, "local", "openai:NAME" or a function from a list of texts to their vectors.
+    it by meaning, "local", "openai:NAME" or a function from a list of texts to their vectors. `provenance`:
+    what is done about values that the model made up: "off", "note", "warn", "ask" or "refuse". `sandbox`: what
+    confines the code of a loop whose action is code, "monty", "process" or an object; `code_limits`: what one piece
+    of code may use up; `now`: the time it is told, in seconds since 1970, None for the machine's. `show_tools`: with
+    more tools than this the model is shown those that fit the task best, and a tool that finds the others; None
+    shows all, but to a loop that finds its tools by searching none.
     """
 
     strategy: str | Strategy = "react"
@@ -63,6 +73,11 @@ class Agent:
     can_ask: bool = field(default=True, kw_only=True)
     window: Window = field(default=Window(), kw_only=True)
     embedder: Embedder = field(default="local", kw_only=True)
+    provenance: Provenance = field(default="off", kw_only=True)
+    sandbox: str | Sandbox = field(default="monty", kw_only=True)
+    code_limits: CodeLimits = field(default=CodeLimits(), kw_only=True)
+    now: float | None = field(default=None, kw_only=True)
+    show_tools: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         strategy = strategies.make(self.strategy) if isinstance(self.strategy, str) else self.strategy
@@ -82,6 +97,14 @@ class Agent:
                     f"The loop '{strategy.name}' has no phase '{phase}'.",
                     hint=f"Its phases: {', '.join(phases)}.",
                 )
+        _one_of("provenance", self.provenance, get_args(Provenance))
+        _one_of("in_doubt", self.in_doubt, get_args(InDoubt))
+        if not callable(self.approve):
+            _one_of("approve", self.approve, ("never", "effects", "always", "plan"))
+        if isinstance(self.sandbox, str) and self.sandbox not in BACKENDS:
+            sandbox(self.sandbox)  # says what there is
+        if self.show_tools is not None and (type(self.show_tools) is not int or self.show_tools < 0):
+            raise UsageError(f"show_tools is {self.show_tools!r}.", hint="Give how many tools are shown, or None.")
         if self.approve == "plan" and "plan" not in strategy.phases:
             raise UsageError(
                 f"The loop '{strategy.name}' makes no plan that could be approved.",
@@ -158,8 +181,8 @@ class Agent:
         """
         from plait.runtime import estimate, plans, seen
 
-        job = self._job(question, None)
-        loop, checked = plans.planning(self._loop), plans.plan_of(plan, job.kit.tools)
+        job = self._job(question, None, shown=self._shown(question))
+        loop, checked = plans.planning(self._loop), plans.plan_of(plan, self.known_to(plan))
         return estimate.expected(loop, job.kit, job.task, checked, job.phases, record, seen.seen_in(self._store))
 
     def with_plan(self, plan: Plan | str) -> Agent:
@@ -170,13 +193,19 @@ class Agent:
         """
         from plait.runtime.plans import plan_of, planning
 
-        loop = replace(planning(self._loop), plan=plan_of(plan, self.specs))
+        loop = replace(planning(self._loop), plan=plan_of(plan, self.known_to(plan)))
         return self.using(strategy=loop, tools=tuple(self._toolset))
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as a model is told of them."""
         return self._toolset.specs
+
+    def known_to(self, plan: Plan | str) -> tuple[ToolSpec, ...]:
+        """The tools that a plan may name: the agent's, and where the plan uses it the one that comes with a session."""
+        history = session_spec()
+        uses = history.name in (plan if isinstance(plan, str) else {step.tool for step in plan.steps})
+        return (*self.specs, history) if uses else self.specs
 
     def using(self, **changes: Any) -> Agent:
         """The same agent with some fields changed."""
@@ -231,7 +260,8 @@ class Agent:
         journal = self._journal_needed()
         row = journal.run(run)
         seat = seat_of(row.head, runs.fresh_id())
-        job = self._job(row.head.question, person, seat=seat)
+        shown = await asyncio.to_thread(self._shown, row.head.question, row.head)
+        job = self._job(row.head.question, person, seat=seat, shown=shown)
         head = msgspec.structs.replace(self._head(row.head.question, job, seat), parent=row.head.run, fork_at=at)
         return await whole(runs.fork(job, head, journal.rows(row.head.run), at, journal, emit))
 
@@ -241,29 +271,8 @@ class Agent:
 
         Raises `UsageError` when its loop or tools were given in Python and have no word to find them by.
         """
-        for spec, source in zip(head.tools, head.sources, strict=False):
-            if not source and "tools" not in changes:
-                raise UsageError(
-                    f"The tool '{spec['name']}' of run {head.run} was given in Python.",
-                    hint="Name it with --tools file.py, or go on in Python: agent.resume(run).",
-                )
-        settings = head.settings
-        described: dict[str, Any] = {
-            "strategy": strategies.make(head.strategy["name"], head.strategy["options"]),
-            "model": str(head.models.get("", {}).get("spec", "local")),
-            "models": {phase: str(model["spec"]) for phase, model in head.models.items() if phase},
-            "tools": tuple(source for source in dict.fromkeys(head.sources) if source != SESSION),
-            "limits": msgspec.convert(settings.get("limits", {}), Limits),
-            "prompts": settings.get("prompts"),
-            "system": settings.get("system"),
-            "approve": settings.get("approve", "never"),
-            "in_doubt": settings.get("in_doubt", "skip"),
-            "can_ask": settings.get("can_ask", True),
-            "window": msgspec.convert(settings.get("window", {}), Window),
-            "embedder": settings.get("embedder", "local"),
-            "journal": journal,
-        }
-        return Agent(**{**described, **changes})
+        described = fields_in(head, tools_given="tools" in changes)
+        return Agent(**{**described, "journal": journal, **changes})
 
     # -- parts, made once
 
@@ -310,13 +319,37 @@ class Agent:
             )
         return self._store
 
+    @cached_property
+    def _finder(self) -> Finder:
+        return Finder(self._toolset, self.embedder)
+
+    def _shown(self, question: str, parent: RunHead | None = None) -> tuple[str, ...] | None:
+        """The names of the tools to show; None for all. May take a while."""
+        most = self._most_shown
+        return None if most is None else self._finder.chosen(question, most, parent)
+
+    @cached_property
+    def _most_shown(self) -> int | None:
+        """So many tools are shown. A loop that finds its tools by searching shows none where nothing is said."""
+        if self.show_tools is None and getattr(self._loop, "searches", False) and searchable(self.embedder):
+            return 0
+        return self.show_tools
+
     def _job(
-        self, question: str, person: Person | None, recorded: RunHead | None = None, seat: Seat | None = None
+        self,
+        question: str,
+        person: Person | None,
+        recorded: RunHead | None = None,
+        seat: Seat | None = None,
+        shown: tuple[str, ...] | None = None,
     ) -> Job:
+        shown = shown_by(recorded) if recorded is not None else shown
         seat = seat or (seat_of(recorded) if recorded is not None else None)
         tools = self._toolset
         if seat is not None:
             tools = Toolset((*tools, seat.tool(self._journal_needed(), self.embedder)))
+        if shown is not None:
+            tools = self._finder.among(tools)
         kit = Kit(
             tools=tools.specs,
             prompts=self._book,
@@ -325,6 +358,8 @@ class Agent:
             can_ask=self.can_ask,
             approve_plan=self.approve == "plan",
         )
+        if shown is not None:
+            kit = narrowed(kit, shown, (tool.name for tool in self._toolset), self._finder.tool.name)
         return Job(
             strategy=self._loop,
             task=Task(question, seat.history if seat is not None else ()),
@@ -335,6 +370,10 @@ class Agent:
             approve=self.approve,
             in_doubt=self.in_doubt,
             person=person,
+            provenance=self.provenance,
+            sandbox=self.sandbox,
+            code_limits=self.code_limits,
+            now=self.now,
         )
 
     def _head(self, question: str, job: Job, seat: Seat | None) -> RunHead:
@@ -348,6 +387,8 @@ class Agent:
             settings=self._settings,
             plait=__version__,
         )
+        if job.kit.search:
+            head = recorded_in(head, self._most_shown, job.kit, self.embedder)
         return head if seat is None else seat.taken_by(head, job.kit.tools[-1], self.window, self.embedder)
 
     @cached_property
@@ -364,14 +405,7 @@ class Agent:
 
     @cached_property
     def _settings(self) -> dict[str, Any]:
-        return {
-            "limits": msgspec.to_builtins(self.limits),
-            "prompts": str(Path(self.prompts).resolve()) if self.prompts is not None else None,
-            "system": self.system,
-            "approve": self.approve if isinstance(self.approve, str) else "never",
-            "in_doubt": self.in_doubt,
-            "can_ask": self.can_ask,
-        }
+        return settings_of(self)
 
     async def _begin(
         self, question: str, session: str | None, emit: Callable[[Event], None] | None, person: Person | None
@@ -379,8 +413,14 @@ class Agent:
         if not isinstance(question, str) or not question.strip():
             raise UsageError("The question is empty.", hint="Say what is to be done.")
         seat = take_seat(session, self._journal_needed(), self.window) if session is not None else None
-        job = self._job(question, person, seat=seat)
+        shown = await asyncio.to_thread(self._shown, question) if self._most_shown is not None else None
+        job = self._job(question, person, seat=seat, shown=shown)
         return await runs.begin(job, self._head(question, job, seat), self._store, emit)
+
+
+def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise UsageError(f"{name} is {value!r}.", hint=f"It is one of {', '.join(known)}.")
 
 
 def _book(loop: Strategy, folder: Path | None) -> PromptBook:

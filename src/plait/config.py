@@ -30,6 +30,11 @@ class RunDefaults(Struct, frozen=True, forbid_unknown_fields=True):
     prompts: str | None = None
     journal: str | None = None
     approve: str | None = None
+    embedder: str | None = None
+    provenance: str | None = None
+    sandbox: str | None = None
+    show_tools: int | None = None
+    code: dict[str, Any] = {}
     max_steps: int | None = None
     max_calls: int | None = None
     max_tokens: int | None = None
@@ -68,8 +73,19 @@ def load(path: Path | None = None) -> Config:
                 f"{place} has a table [{table}], which is not known.",
                 hint=f"Known are: {', '.join(sorted(TABLES))}.",
             )
+    return Config(_defaults(data.pop("run", {}), place), ModelConfig.from_mapping(data, place.name), place)
+
+
+def _defaults(table: Any, place: Path) -> RunDefaults:
+    import difflib
+
+    known = RunDefaults.__struct_fields__
+    for name in table if isinstance(table, dict) else ():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"Did you mean {near[0]}?" if near else f"It may have: {', '.join(known)}."
+            raise UsageError(f"{place}, table [run]: there is no setting '{name}'.", hint=hint)
     try:
-        defaults = msgspec.convert(data.pop("run", {}), RunDefaults)
+        return msgspec.convert(table, RunDefaults)
     except msgspec.ValidationError as why:
         raise UsageError(f"{place}, table [run]: {why}.") from why
-    return Config(defaults, ModelConfig.from_mapping(data), place)

@@ -49,7 +49,7 @@ class Desk:
         try:
             rows = Journal.at(journal).rows(self.run) if journal is not False and self.run else ()
             expected = self.agent.expected(self.question, text, rows)
-            page = as_page(plan_of(text, self.agent.specs))
+            page = as_page(plan_of(text, self.agent.known_to(text)))
         except PlaitError:  # a plan of another loop, or with a tool of its session: its text alone
             return clean(text)
         complaint = [line for line in text.split("\n") if line.startswith("# ")]

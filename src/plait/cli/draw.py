@@ -11,7 +11,7 @@ from rich.status import Status
 from rich.text import Text
 
 from plait.cli.text import SHOWN, brief_json, clean, cut
-from plait.cli.watch import said, spent
+from plait.cli.watch import said, spent, trouble_in
 from plait.core import Event
 from plait.core import events as ev
 
@@ -64,6 +64,17 @@ class Braid:
                 for note in (missing, observation.note):
                     if note:
                         self._dim(" " * LABEL + note)
+            case ev.Executing(code=code):
+                self._block("action", code)
+                self._spin("the code runs")
+            case ev.Executed(ran=ran):
+                text, missing = cut(ran.output, self._most)
+                if text:
+                    self._block("observation", text)
+                if missing:
+                    self._dim(" " * LABEL + missing)
+                if ran.error is not None:
+                    self._block("observation", trouble_in(ran), failed=True)
             case ev.Replied():
                 self._end()
                 self._dim(" " * LABEL + spent(event))

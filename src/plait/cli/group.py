@@ -29,7 +29,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "export": ("export", "export", "Write a run's record as lines of JSON."),
     "models": ("models", "models", "List and fetch the local models."),
     "prompts": ("prompts", "prompts", "List, show and copy the prompts of the loops."),
-    "tools": ("tools", "tools", "List the tools that ship, or those behind a word."),
+    "tools": ("tools", "tools", "List the tools that ship, or those behind a word; search them."),
+    "world": ("world", "world", "Tasks in an offline world, graded by what was sent."),
     "strategies": ("strategies", "strategies", "List the loops with their options and phases."),
 }
 

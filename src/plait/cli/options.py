@@ -67,6 +67,12 @@ tools = click.option(
     multiple=True,
     help="Tools: calculator, lookup:FILE, file.py, module:name. Can be repeated.",
 )
+show_tools = click.option(
+    "--show-tools",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Of more tools show the N that fit the task, and a search for the others.",
+)
 prompts = click.option("--prompts", metavar="DIR", help="Prompts that replace ours, file by file.")
 
 
@@ -94,7 +100,22 @@ approve = click.option(
     help="Which tool calls need a person's leave (default never), or the plan as a whole.",
 )
 system = click.option("--system", metavar="FILE", help="A system prompt in place of ours, sent byte for byte.")
-agent = combine(strategy, settings, models, tools, limits, prompts, system)
+provenance = click.option(
+    "--provenance",
+    type=click.Choice(["off", "note", "warn", "ask", "refuse"]),
+    help="What is done about arguments that the model made up (default off).",
+)
+code = combine(
+    click.option("--sandbox", metavar="NAME", help="What confines a loop's code: monty (default) or process."),
+    click.option(
+        "--code-limit",
+        "code_limit",
+        metavar="K=V",
+        multiple=True,
+        help="What one piece of code may use: seconds, memory_mb, recursion, output_chars, calls.",
+    ),
+)
+agent = combine(strategy, settings, models, tools, show_tools, limits, provenance, code, prompts, system)
 """What describes an agent, in the order in which the help shows it."""
 session = click.option(
     "--session", metavar="NAME", help="The conversation this is a turn of: a new one, or one to go on with."
@@ -114,6 +135,8 @@ def existing(name: str) -> Path:
     from plait.core.errors import UsageError
 
     path = Path(name).expanduser()
-    if not path.is_file():
+    if path.is_dir():
+        raise UsageError(f"{name} is a folder.", hint="Name a file in it.")
+    if not path.exists():
         raise UsageError(f"There is no file {name}.", hint=f"Looked for {path.absolute()}.")
     return path

@@ -62,7 +62,7 @@ def plan(
     With the plan comes what it is expected to take: model calls, tokens, USD. Text and JSON can be edited and carried
     out with `plait run --plan`.
     """
-    page = Page(form or _form_of(output), output, as_object=as_object, quiet=quiet)
+    page = Page(form or _form_of(output), _place(output), as_object=as_object, quiet=quiet)
     if of is not None:
         if question is not None or plan_ is not None or evidence is not None:
             raise click.UsageError("--of stands alone: it has the question and the evidence of its run.")
@@ -87,7 +87,8 @@ def carrying_out(name: str | None, evidence: str | None, *, strategy: str | None
     if strategy not in (None, "rewoo"):
         raise UsageError(f"The loop '{strategy}' takes no plan.", hint="--plan is for rewoo; leave --strategy out.")
     agent = agent_for(strategy="rewoo", **flags)
-    given = plan_of(plan_file(name), agent.specs)
+    text = plan_file(name)
+    given = plan_of(text, agent.known_to(text))
     if evidence is not None:
         given = with_kept(given, _plan_of_run(evidence, flags["journal"])[0])
     return agent.with_plan(given)
@@ -96,7 +97,7 @@ def carrying_out(name: str | None, evidence: str | None, *, strategy: str | None
 class Page:
     """How a plan is printed: the form, the file or stdout, and what stands beside it."""
 
-    def __init__(self, form: str, output: str | None, *, as_object: bool, quiet: bool) -> None:
+    def __init__(self, form: str, output: Path | None, *, as_object: bool, quiet: bool) -> None:
         self.form, self.output, self.as_object, self.quiet = form, output, as_object, quiet
 
     def show(self, plan: Plan | None, expected: Expected | None, run: Run | None = None) -> NoReturn:
@@ -117,7 +118,7 @@ class Page:
             plain = self.output is None and plain_terminal()
             text = in_form(plan, self.form, ascii=plain) + "\n"
         if self.output is not None and text:
-            Path(self.output).write_text(text, encoding="utf-8", errors="backslashreplace")
+            self.write(self.output, text, run)
         if self.as_object:
             told: dict[str, Any] = {}
             if run is not None:
@@ -128,6 +129,16 @@ class Page:
         elif self.output is None and text:
             click.echo(text, nl=False)
         leave(CODES[run.status] if run is not None else 0)
+
+    def write(self, path: Path, text: str, run: Run | None) -> None:
+        """Write the plan's file. Raises `PlaitError` that says where the plan is kept, for it may have cost money."""
+        from plait.core.errors import PlaitError
+
+        try:
+            path.write_text(text, encoding="utf-8", errors="backslashreplace")
+        except OSError as why:
+            kept = f"The plan is on record: plait plan --of {run.run}" if run is not None else ""
+            raise PlaitError(f"{path} can't be written: {why.strerror}.", hint=kept) from why
 
 
 def _asked(question: str, page: Page, flags: dict[str, Any]) -> NoReturn:
@@ -201,10 +212,32 @@ def _question(given: str | None, plan: str | None) -> str:
 
 
 def _form_of(output: str | None) -> str:
+    """The form that a file's name says. Raises `UsageError` where it says one that there is not."""
     from plait.cli.foresight import FORMS
+    from plait.core.errors import UsageError
 
     ends = Path(output).suffix.lower() if output is not None else ""
-    return next((form for form, suffixes in FORMS.items() if ends in suffixes), "text")
+    if not ends:
+        return "text"
+    for form, suffixes in FORMS.items():
+        if ends in suffixes:
+            return form
+    known = ", ".join(suffix for suffixes in FORMS.values() for suffix in suffixes)
+    raise UsageError(f"A plan has no form '{ends}' ({output}).", hint=f"There are {known}; or say --format.")
+
+
+def _place(output: str | None) -> Path | None:
+    """Where the plan goes, looked at before a model is asked for it. Raises `UsageError`."""
+    from plait.core.errors import UsageError
+
+    if output is None:
+        return None
+    path = Path(output).expanduser()
+    if path.is_dir():
+        raise UsageError(f"{output} is a folder.", hint="Name a file in it, such as plan.txt.")
+    if not path.parent.is_dir():
+        raise UsageError(f"There is no folder {path.parent} to write {path.name} into.", hint="Make it first.")
+    return path
 
 
 def _all(flags: dict[str, Any]) -> dict[str, Any]:

@@ -66,7 +66,10 @@ def _plan(row: Any, name: str, answer: str | None) -> str:
     from plait.cli.foresight import plan_file
     from plait.core import ToolSpec
     from plait.core.errors import UsageError
+    from plait.formats import Unreadable
+    from plait.formats.plan import reads_as_plan
     from plait.runtime.plans import plan_of
+    from plait.strategies.compiler import FORM
 
     if answer is not None:
         raise UsageError("--answer and --plan are both an answer.", hint="Give one of them.")
@@ -75,6 +78,16 @@ def _plan(row: Any, name: str, answer: str | None) -> str:
             f"Run {row.head.run} does not wait with a plan.", hint=f"`plait show {row.head.run}` tells of it."
         )
     text = plan_file(name)
-    if row.head.strategy["name"] == "rewoo":
-        plan_of(text, msgspec.convert(row.head.tools, tuple[ToolSpec, ...]))
+    tools = msgspec.convert(row.head.tools, tuple[ToolSpec, ...])
+    waits_with = row.outcome["reason"] if row.outcome is not None else ""
+    if row.head.strategy["name"] == "rewoo" or reads_as_plan(waits_with):
+        plan_of(text, tools)
+    elif row.head.strategy["name"] == "compiler":
+        # What is no plan would be taken for words, and told to the planner.
+        try:
+            FORM.read(text, tools)
+        except Unreadable as why:
+            raise UsageError(
+                f"The plan can't be carried out. {why}", hint=f"`plait plan --of {row.head.run}` prints its form."
+            ) from why
     return text

@@ -66,6 +66,8 @@ def run(
         question = sys.stdin.read().strip("\n")
     if not question.strip():
         raise UsageError("The question is empty.", hint="Say what is to be done.")
+    if session is not None and flags["no_journal"]:
+        raise UsageError("A session is kept in the journal.", hint="Leave out --no-journal, or --session.")
     if plan is not None or evidence is not None:
         from plait.cli.plan import carrying_out
 

@@ -21,7 +21,10 @@ def runs(limit: int, status: str | None, session: str | None, journal: str | Non
     from plait.cli.record import listed, open_journal
     from plait.cli.table import show_table
     from plait.cli.text import as_json, clean
+    from plait.runtime.sessions import named
 
+    if session is not None:
+        named(session)
     kept = open_journal(journal)
     rows = kept.runs(limit, status, session) if kept.path.exists() else []
     if as_object:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import structs
@@ -16,11 +16,13 @@ from plait.agent import Agent
 from plait.cli.options import existing
 from plait.cli.places import journal_file
 from plait.config import RunDefaults, load
+from plait.core import CodeLimits
 from plait.core.errors import UsageError
 from plait.journal.records import RunHead
 from plait.runtime.limits import Limits
 
-_PHASE = re.compile(r"([A-Za-z_]\w*)=(.+)", re.DOTALL)
+# A phase, also one of the loop that is fallen back to: `react.act`.
+_PHASE = re.compile(r"([A-Za-z_]\w*(?:[.-]\w+)*)=(.+)", re.DOTALL)
 LIMITS = {
     "max_steps": "steps",
     "max_calls": "calls",
@@ -43,6 +45,10 @@ def agent_for(
     approve: str | None,
     no_ask: bool,
     embedder: str | None = None,
+    provenance: str | None = None,
+    sandbox: str | None = None,
+    code_limit: Sequence[str] = (),
+    show_tools: int | None = None,
     usual: str = "react",
     **limits: float | None,
 ) -> Agent:
@@ -67,7 +73,11 @@ def agent_for(
         journal=False if no_journal else journal_file(journal, said),
         approve=_approve(approve or said.approve or "never"),
         can_ask=not no_ask,
-        embedder=embedder or "local",
+        embedder=_embedder(embedder or said.embedder),
+        provenance=cast(Any, provenance or said.provenance or "off"),
+        sandbox=sandbox or said.sandbox or "monty",
+        show_tools=said.show_tools if show_tools is None else show_tools,
+        code_limits=_code_limits({**said.code, **pairs(code_limit, "--code-limit", "seconds=5")}),
     )
 
 
@@ -108,13 +118,13 @@ def limits_over(head: RunHead, flags: Mapping[str, float | None]) -> Limits:
     return structs.replace(recorded, **{field: flags[name] for name, field in LIMITS.items() if flags.get(name)})
 
 
-def pairs(settings: Sequence[str]) -> dict[str, str]:
-    """`--set K=V` as a mapping. Raises `UsageError` where there is no `=`."""
+def pairs(settings: Sequence[str], flag: str = "--set", example: str = "misses=5") -> dict[str, str]:
+    """`K=V` of a flag as a mapping. Raises `UsageError` where there is no `=`."""
     found = {}
     for each in settings:
         key, equals, value = each.partition("=")
         if not equals or not key:
-            raise UsageError(f"--set {each}: an option of the loop is given as K=V.", hint="Such as --set misses=5.")
+            raise UsageError(f"{flag} {each}: it is given as K=V.", hint=f"Such as {flag} {example}.")
         found[key.strip().replace("-", "_")] = value
     return found
 
@@ -155,6 +165,33 @@ def _limits(said: RunDefaults, flags: Mapping[str, float | None]) -> dict[str, A
         if value is not None:
             found[field] = value
     return found
+
+
+def _code_limits(said: Mapping[str, Any]) -> CodeLimits:
+    for name, value in said.items():
+        if name not in CodeLimits.__struct_fields__:
+            known = ", ".join(CodeLimits.__struct_fields__)
+            raise UsageError(f"There is no limit '{name}' of code.", hint=f"There are: {known}.")
+        try:
+            unusable = not 0 < float(value) < float("inf")
+        except (TypeError, ValueError):
+            unusable = True
+        if unusable:
+            raise UsageError(f"The limit '{name}' of code is {value!r}.", hint="Give a number above zero.")
+    try:
+        return msgspec.convert(said, CodeLimits, strict=False)
+    except msgspec.ValidationError as why:
+        raise UsageError(f"The limits of code can't be used: {why}.") from why
+
+
+def _embedder(word: str | None) -> str:
+    """The embedder's word, looked at before anything runs: a session asks it only when it is searched."""
+    if word is None or word == "local":
+        return "local"
+    from plait.search import embedder
+
+    embedder(word)
+    return word
 
 
 def _approve(word: str) -> Any:

@@ -60,4 +60,5 @@ def _kind(option: str, owner: type) -> str:
         return "see its documentation"
     if get_origin(hint) is Literal:
         return " | ".join(map(str, get_args(hint)))
-    return hint.__name__ if isinstance(hint, type) else str(hint).replace("None", "none")
+    parts = get_args(hint) or (hint,)
+    return " | ".join("none" if part is type(None) else getattr(part, "__name__", str(part)) for part in parts)

@@ -1,4 +1,4 @@
-"""`plait tools`: which tools there are."""
+"""`plait tools`: which tools there are, and which fit a description."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 
+from plait.cli import options
 
-@click.group(short_help="List the tools that ship, or those behind a word.")
+
+@click.group(short_help="List the tools that ship, or those behind a word; search them.")
 def tools() -> None:
     """The tools that ship, and those behind a word."""
 
@@ -44,6 +46,37 @@ def list_(words: tuple[str, ...], as_object: bool) -> None:
                 click.echo(textwrap.indent(line, "  "))
 
 
+@tools.command("search")
+@click.argument("description")
+@options.tools
+@click.option("-k", "count", type=options.WHOLE, default=3, metavar="N", help="Tools that are shown (default 3).")
+@click.option("--embedder", metavar="SPEC", help="What compares meanings: local (default), openai:NAME, ...")
+@click.option("--json", "as_object", is_flag=True, help="Print one JSON list on stdout.")
+def search(description: str, tools: tuple[str, ...], count: int, embedder: str | None, as_object: bool) -> None:
+    """Search tools by what they do, as a model does it: the best first, each with its score.
+
+    Searched are the tools of --tools, else those of plait.toml, else all that ship.
+    """
+    from plait.cli.text import as_json, clean
+    from plait.config import load
+    from plait.core.errors import UsageError
+    from plait.search import ToolIndex
+    from plait.toolkits.method_search import lines_of
+    from plait.tools import tools_from
+
+    if not description.strip():
+        raise UsageError("The description is empty.", hint="Say in a few words what the tool is to do.")
+    said = load().run
+    among = tools_from(tools or said.tools or ("all",))
+    index = ToolIndex((each.spec for each in among), embedder or said.embedder or "local")
+    found = [(among.get(each.tool.name), each.score) for each in index.search(description, count)]
+    if as_object:
+        click.echo(as_json([{**_described(tool), "score": round(score, 4)} for tool, score in found], indent=1))
+        return
+    for tool, score in found:
+        click.echo(f"{score:.2f}  {clean(lines_of([tool.spec]))}" if tool is not None else "")
+
+
 def _described(tool: Any) -> dict[str, Any]:
     spec = tool.spec
     marks = [mark for mark in ("read_only", "idempotent", "destructive") if getattr(spec, mark)]
@@ -58,7 +91,7 @@ def _described(tool: Any) -> dict[str, Any]:
 
 
 def _what(name: str) -> str:
-    """What a toolkit is for: the first line of its description, or of what makes it."""
+    """What a toolkit is for: the first line of its tool's description, its tools' names, or what makes it."""
     import inspect
 
     from plait.core.errors import PlaitError
@@ -70,4 +103,8 @@ def _what(name: str) -> str:
         import plait.toolkits
 
         return (inspect.getdoc(getattr(plait.toolkits, name, None)) or "").partition("\n")[0]
+    if len(found) > 6:
+        return f"{len(found)} tools: {found[0].name}, {found[1].name} ... {found[-1].name}"
+    if len(found) > 1:
+        return ", ".join(tool.name for tool in found)
     return found[0].spec.description.partition("\n")[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol, TextIO
 
 from plait.cli.text import SHOWN, brief_json, clean, cut, duration, money, tokens
-from plait.core import Event
+from plait.core import Event, Ran
 from plait.core import events as ev
 
 
@@ -58,6 +58,15 @@ class Lines:
                 for note in (missing, f"({observation.note})" if observation.note else ""):
                     if note:
                         self._write(f"  {note}")
+            case ev.Executing(code=code):
+                self._line("Code", code)
+            case ev.Executed(ran=ran):
+                text, missing = cut(ran.output, self._most)
+                for label, shown in (("Output", text), ("Error", trouble_in(ran))):
+                    if shown:
+                        self._line(label, shown)
+                if missing:
+                    self._write(f"  {missing}")
             case ev.Replied():
                 self._write(f"  ({spent(event)})")
             case ev.Noted(kind=kind, text=text):
@@ -85,6 +94,14 @@ class Lines:
 def said(call: Any) -> str:
     """A call as it is shown: the tool's name and its input."""
     return f"{call.tool} {brief_json(call.input)}".rstrip()
+
+
+def trouble_in(ran: Ran) -> str:
+    """Why a piece of code ended early: `ZeroDivisionError on line 3: division by zero`; "" where it did not."""
+    error = ran.error
+    if error is None:
+        return ""
+    return f"{error.type}{f' on line {error.line}' if error.line else ''}: {error.message}"
 
 
 def spent(event: ev.Replied) -> str:

@@ -133,6 +133,10 @@ class JournalError(PlaitError):
     """The journal can't be read or written."""
 
 
+class UnknownRun(JournalError, UsageError):
+    """There is no run of that name in the journal, or more than one, or no journal."""
+
+
 class ReplayDiffers(PlaitError):
     """A replayed run made another effect than the recorded one. `expected` and `found` show both."""
 

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from plait.core.code import Ran
 from plait.core.outcomes import Outcome
 from plait.core.replies import Usage
 from plait.core.tools import Call, Observation
@@ -76,6 +77,20 @@ class Observed(Struct, frozen=True, tag="observed"):
     observation: Observation
 
 
+class Executing(Struct, frozen=True, tag="executing"):
+    """A piece of code begins to run."""
+
+    step: int
+    code: str
+
+
+class Executed(Struct, frozen=True, tag="executed"):
+    """Code ended, or came to calls that it waits for."""
+
+    step: int
+    ran: Ran
+
+
 class Noted(Struct, frozen=True, tag="noted"):
     """A remark: a repair, a cut, a retry, a repeated call, a limit near."""
 
@@ -91,7 +106,9 @@ class Ended(Struct, frozen=True, tag="ended"):
     run: Any
 
 
-Event: TypeAlias = Began | Asked | Thought | Action | Answer | Replied | Called | Observed | Noted | Ended
+Event: TypeAlias = (
+    Began | Asked | Thought | Action | Answer | Replied | Called | Observed | Executing | Executed | Noted | Ended
+)
 
 WRITTEN: dict[str, type[Thought] | type[Action] | type[Answer]] = {
     "thought": Thought,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from graphlib import CycleError, TopologicalSorter
 
 from msgspec import Struct
 
 from plait.core.messages import JSON
+
+FEW = 12
+"""At most so many tools are listed in full."""
 
 
 class Step(Struct, frozen=True, omit_defaults=True):
@@ -48,9 +52,7 @@ class Plan(Struct, frozen=True, omit_defaults=True):
         before: set[str] = set()
         for step in self.calls:
             if step.tool not in known:
-                found.append(
-                    f"Step {step.id} uses '{step.tool}', which is no tool. There are: {', '.join(sorted(known))}."
-                )
+                found.append(f"Step {step.id} uses '{step.tool}', which is no tool. {_there_are(step.tool, known)}")
             for need in step.needs:
                 if need not in times:
                     found.append(f"Step {step.id} names {need}, which no step gives.")
@@ -67,3 +69,11 @@ class Plan(Struct, frozen=True, omit_defaults=True):
         except CycleError as why:
             return list(reversed(why.args[1]))
         return []
+
+
+def _there_are(name: str, known: Collection[str]) -> str:
+    """The tools there are; of many, those with a name like the given one."""
+    if len(known) <= FEW:
+        return f"There are: {', '.join(sorted(known))}."
+    near = difflib.get_close_matches(name, sorted(known), 3, 0.5)
+    return f"Did you mean {' or '.join(near)}?" if near else f"There are {len(known)} tools."

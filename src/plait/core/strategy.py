@@ -88,6 +88,11 @@ class Kit(Struct, frozen=True):
     others: tuple[ToolSpec, ...] = ()
     search: str = ""
 
+    @property
+    def known(self) -> tuple[ToolSpec, ...]:
+        """Every tool that may be called, those that the model is shown first."""
+        return (*self.tools, *self.others) if self.others else self.tools
+
     def prompt(self, name: str, **values: Any) -> str:
         """The template `name`, filled; `tools` is always there."""
         return self.prompts.render(name, {"tools": self.tools, **values})

@@ -14,9 +14,10 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     """What a model is told of a tool, and what a runtime must know before calling it.
 
     `parameters` is a JSON Schema of type object, one property a parameter, in order.
-    `returns` says in words what comes back. A tool with none of the marks is taken to have effects:
-    it is not called again when its result was lost, and the policy "effects" asks before it. `excludes`
-    names tools that do the same job: a loop that makes several calls in one turn makes one of them.
+    `returns` says in words what comes back, `result` its type as Python writes it, "" where it is not known. A tool
+    with none of the marks is taken to have effects: it is not called again when its result was lost, and the policy
+    "effects" asks before it. `excludes` names tools that do the same job: a loop that makes several calls in one turn
+    makes one of them.
     """
 
     name: str
@@ -27,6 +28,7 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     idempotent: bool = False
     destructive: bool = False
     excludes: tuple[str, ...] = ()
+    result: str = ""
 
     @property
     def repeatable(self) -> bool:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
 from plait.core import PieceKind, Step, ToolSpec
 from plait.formats.base import Remark, Unreadable
-from plait.formats.call_arguments import input_of
+from plait.formats.call_arguments import input_of, parameters_of
 from plait.formats.loose_json import without_halves
 from plait.formats.references import RESULTS
 from plait.formats.scan import cut, repaired, tool_name
@@ -40,6 +41,9 @@ _BARE_JOIN = re.compile(
 _PREFIX = rf"{_DECORATION}(?:(?:{_WORD})?{_NUMBER}|{_WORD}:)?{_BEFORE_NAME}"
 _CALL = re.compile(rf"^({_PREFIX}{_NAME}{_ENDS}[ \t]{{0,3}})(?=\()", re.I | re.M)
 _JOIN_ALONE = re.compile(rf"^({_PREFIX})(?={JOIN}{_ENDS}[ \t]{{0,9}}\.?[ \t\r]{{0,9}}$)", re.I | re.M)
+# The line that nearly every plan is made of: what the walk would make of it is known without walking.
+_USUAL = re.compile(r'([1-9][0-9]{0,5})\. ([a-z][a-z0-9_]{0,99})\("([^"\\\x00-\x1f]*)"\)\n', re.I | re.A)
+_MAYBE_CALL = re.compile(rf"\(|{JOIN}", re.I)
 _FENCE = re.compile(r"\s*```\w{0,20}\s*")
 _LABEL = re.compile(
     rf"^{_DECORATION}(?:thought|plan|reason(?:ing)?)(?:[ \t]{{0,3}}\d{{1,6}})?[*_]{{0,2}}[ \t]{{0,3}}:[*_]{{0,2}}", re.I
@@ -79,11 +83,10 @@ class CallReader:
 
     def __init__(self, tools: Sequence[ToolSpec] = ()) -> None:
         self._tools = {tool.name: tool for tool in tools}
-        odd = [re.escape(name) for name in self._tools if not re.fullmatch(_NAME, name)]
-        name = "|".join([*(f"(?P<odd>{'|'.join(odd)})" for _ in odd[:1]), _NAME])
-        tail = rf"{_BEFORE_NAME}(?:{name}){_ENDS}(?P<gap>[ \t]{{0,3}})\("
-        self._numbered = re.compile(rf"{_DECORATION}(?:{_WORD})?{_NUMBER}{tail}", re.I)
-        self._plain = re.compile(rf"{_DECORATION}(?:{_WORD}:)?{tail}", re.I)
+        self._numbered, self._plain, usual = _openings(tuple(self._tools))
+        self._known = {JOIN, *map(str.lower, self._tools)}
+        one = [name for name, tool in self._tools.items() if len(parameters_of(tool)) == 1 and name.lower() != JOIN]
+        self._usual = frozenset(one if usual else ())
         self.ended = False
         self.remarks: list[Remark] = []
         self._parts: list[str] = []
@@ -124,7 +127,7 @@ class CallReader:
     @property
     def thought(self) -> str:
         """The text since the last call, on one line."""
-        return _one_line(self._thought)
+        return _one_line(self._thought) if self._thought else ""
 
     def written(self, *, last: bool = False) -> list[tuple[PieceKind, str]]:
         """What was written since this was asked before: whole calls, and whole lines of thought without labels."""
@@ -148,7 +151,7 @@ class CallReader:
         calls: list[NumberedCall] = []
         while not self.ended:
             if self._open is None:
-                if not self._seek(last):
+                if not self._seek(last, calls):
                     break
             else:
                 before = self._open
@@ -170,9 +173,14 @@ class CallReader:
                 self._open.looked -= keep
                 self._commas = [comma - keep for comma in self._commas]
 
-    def _seek(self, last: bool) -> bool:
-        """Go to where the next call's arguments begin; False when there is none in what came so far."""
+    def _seek(self, last: bool, calls: list[NumberedCall]) -> bool:
+        """Go to where the next call's arguments begin; False when there is none in what came so far.
+
+        Calls on usual lines that are passed on the way go to `calls` at once.
+        """
         while True:
+            while self._state == "line" and (call := _USUAL.match(self._buffer, self._at)) and call[2] in self._usual:
+                calls.append(self._read_usual(call))
             if self._state == "behind":
                 end = _AFTER_CALL.match(self._buffer, self._at).end()  # type: ignore[union-attr]
                 self._at = end
@@ -233,7 +241,7 @@ class CallReader:
         return tail if name not in self._tools and tail in self._tools else name
 
     def _knows(self, name: str) -> bool:
-        return name.lower() == JOIN or any(name.lower() == known.lower() for known in self._tools)
+        return name.lower() in self._known
 
     def _begin(self, head: re.Match[str]) -> None:
         number = head.groupdict().get("n")
@@ -293,6 +301,14 @@ class CallReader:
 
     # -- what was found
 
+    def _read_usual(self, line: re.Match[str]) -> NumberedCall:
+        """The call of a whole line `1. tool("text")`: of a tool with one parameter, no quote or backslash inside."""
+        self._written.append(("action", line[0][:-1]))
+        self._at = line.end()
+        self._last = max(self._last, int(line[1]))
+        why, self._thought = self.thought, []
+        return NumberedCall(Step(line[1], line[2], line[3], why, RESULTS.named(line[3])))
+
     def _read(self, call: _Open, end: int, closed: bool) -> NumberedCall | None:
         """The call whose arguments end at `end`; None for `join()`."""
         raw = self._buffer[call.start : end]
@@ -330,7 +346,18 @@ class CallReader:
 
 def disarm_calls(text: str) -> str:
     """Data in which nothing reads as a call or as `join()`: `1. send(2)` becomes `1. send\\(2)`. Twice is as once."""
-    return _JOIN_ALONE.sub(r"\1\\", _CALL.sub(r"\1\\", text))
+    return _JOIN_ALONE.sub(r"\1\\", _CALL.sub(r"\1\\", text)) if _MAYBE_CALL.search(text) else text
+
+
+@lru_cache(maxsize=64)
+def _openings(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str], bool]:
+    """What opens a call with a number and one without, and whether all tools have names that need no pattern of
+    their own."""
+    odd = [re.escape(name) for name in names if not re.fullmatch(_NAME, name)]
+    name = "|".join([*(f"(?P<odd>{'|'.join(odd)})" for _ in odd[:1]), _NAME])
+    tail = rf"{_BEFORE_NAME}(?:{name}){_ENDS}(?P<gap>[ \t]{{0,3}})\("
+    numbered = re.compile(rf"{_DECORATION}(?:{_WORD})?{_NUMBER}{tail}", re.I)
+    return numbered, re.compile(rf"{_DECORATION}(?:{_WORD}:)?{tail}", re.I), not odd
 
 
 def _repaired(raw: str, commas: list[int], call: _Open, *, at_end: bool, notes: list[Remark]) -> tuple[str, list[int]]:

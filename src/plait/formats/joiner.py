@@ -29,6 +29,7 @@ _WORDS = r"thought|action|finish|replan|final[ _]answer|answer|results?(?:[ \t]{
 _GUARDED = re.compile(
     rf"({_HEAD}(?:{_WORDS}){_TAIL})(\\*+)(?=[:：(\[])|({_HEAD}(?:finish|replan){_TAIL})(\\*+)$", _FLAGS
 )
+_MAYBE_GUARDED = re.compile(r"[:：(\[]|finish|replan", re.I | re.A)
 _REPLAN_INSIDE = re.compile(r"\s*+replan[*_`]{0,3}[:：]", re.I)
 _NOTHING = re.compile(r"(?:no(?:ne|thing)?|n/?a|not (?:needed|necessary|required)|-+|false)?[.! ]*", re.I)
 _CLOSES = {"(": ")", "[": "]"}
@@ -151,6 +152,8 @@ class JoinSplitter:
 
 def disarm_labels(text: str) -> str:
     """Data in which nothing reads as a label: `Finish: 1` becomes `Finish\\: 1`. Twice is as once."""
+    if not _MAYBE_GUARDED.search(text):
+        return text
     return _GUARDED.sub(lambda m: m[0] if m[2] or m[4] else f"{m[0]}\\", text)
 
 

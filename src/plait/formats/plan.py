@@ -68,6 +68,11 @@ _ID = re.compile(r"\s*+#?[Ee](\d{1,6})\s*+", re.A)
 _GOES_ON = re.compile(r"[ \t]{0,9}(?:[-+*/×÷^%]|and\b|minus\b|plus\b|times\b)[ \t]{0,9}[\w#(.]")
 
 
+# Words and numbers without quotes, brackets or anything that makes a head: read as they are written.
+_WORDS = re.compile(r"[\w#$(](?:[\w #$%()?!/*+,.&-]*[\w)?!%.])?")
+_WORD = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.A)
+
+
 class PlanRead(Struct, frozen=True):
     """A plan as read, with what was repaired or cut."""
 
@@ -149,12 +154,24 @@ def plan_of_text(text: str, tools: Iterable[ToolSpec]) -> Plan:
     if rest := text[found.end :].strip():
         raise Unreadable(f"After the plan's JSON stand {len(rest)} more characters.")
     given = found.value.get("plan", found.value) if isinstance(found.value, Mapping) else found.value
+    if lost := _unknown_keys(given):
+        raise Unreadable(f"This would not count: {', '.join(lost)}. {JSON_SHAPE}")
     try:
         return checked(msgspec.convert(given, Plan), with_llm(tools))
     except (msgspec.ValidationError, RecursionError) as why:
-        raise Unreadable(
-            f'This is no plan: {why}. It is {{"steps": [{{"id": "E1", "tool", "input", "why"}}]}}.'
-        ) from None
+        raise Unreadable(f"This is no plan: {why}. {JSON_SHAPE}") from None
+
+
+def _unknown_keys(given: object) -> list[str]:
+    """The keys of a plan's JSON that no part of it has, such as `tol` for `tool`."""
+    if not isinstance(given, Mapping):
+        return []
+    lost = [f"'{key}'" for key in given if key not in Plan.__struct_fields__]
+    steps = given.get("steps")
+    for number, step in enumerate(steps if isinstance(steps, list) else (), 1):
+        if isinstance(step, Mapping):
+            lost += [f"'{key}' of step {number}" for key in step if key not in Step.__struct_fields__]
+    return lost
 
 
 def reads_as_plan(text: str) -> bool:
@@ -279,6 +296,8 @@ def _input_text(tool: str, given: JSON) -> str:
 
 def _comes_back(tool: str, text: str) -> bool:
     """The text, written as it is, is read as it is."""
+    if _WORD.fullmatch(tool) and _WORDS.fullmatch(text):
+        return True
     remarks: list[Remark] = []
     line = f"#E1 = {tool}[{text}]"
     if len(HEAD.findall(line)) != 1:

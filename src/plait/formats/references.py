@@ -16,9 +16,11 @@ from plait.core import JSON, Observation
 
 
 class References(Struct, frozen=True):
-    """One way to write references. `pattern` matches one; its first group that has text, behind `prefix`, is the id."""
+    """One way to write references. `pattern` matches one; its first group that has text, behind `prefix`, is the id.
+    `mark` is what each begins with: a text without it names nothing, and need not be searched."""
 
     pattern: str
+    mark: str
     prefix: str = ""
 
     def named(self, value: JSON) -> tuple[str, ...]:
@@ -33,6 +35,8 @@ class References(Struct, frozen=True):
         """
 
         def fill(text: str) -> JSON:
+            if self.mark not in text:
+                return text
             whole = re.fullmatch(self.pattern, text.strip(), re.A)
             if whole and (alone := results.get(self._id(whole))) and isinstance(alone.value, list | dict):
                 return alone.value
@@ -45,16 +49,16 @@ class References(Struct, frozen=True):
         return _mapped(value, fill)
 
     def _find(self, text: str) -> Iterator[re.Match[str]]:
-        return re.finditer(self.pattern, text, re.A)
+        return re.finditer(self.pattern, text, re.A) if self.mark in text else iter(())
 
     def _id(self, match: re.Match[str]) -> str:
         return self.prefix + str(int(next(group for group in match.groups() if group)))
 
 
-EVIDENCE = References(r"#E(\d{1,6})(?!\w)", "E")
+EVIDENCE = References(r"#E(\d{1,6})(?!\w)", "#E", "E")
 """`#E1`: the evidence of ReWOO."""
 
-RESULTS = References(r"\$\{(\d{1,6})\}|\$(\d{1,6})(?![\w.,]*\d)")
+RESULTS = References(r"\$\{(\d{1,6})\}|\$(\d{1,6})(?![\w.,]*\d)", "$")
 """`$1` or `${1}`: the results of numbered calls. An amount such as $1,200 or $1.50 is none."""
 
 

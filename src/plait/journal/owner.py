@@ -15,6 +15,7 @@ ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Digits and letters that are not taken for one another when read out."""
 
 _given: dict[str, set[str]] = {}
+_chance = _random.SystemRandom()
 
 
 def owner_of_this_process() -> str:
@@ -68,8 +69,8 @@ def new_run_id(now: float | None = None, random: _random.Random | None = None) -
     when they start runs in the same thousandth of a second.
     """
     now = time.time() if now is None else now
-    source = random or _random.SystemRandom()
-    second = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
+    source = random or _chance
+    second = _second(int(now))
     part = int(now % 1 * 1024)
     given = _given.get(second)
     if given is None:
@@ -82,3 +83,8 @@ def new_run_id(now: float | None = None, random: _random.Random | None = None) -
         if name not in given:
             given.add(name)
             return name
+
+
+@lru_cache(maxsize=1)
+def _second(now: int) -> str:
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))

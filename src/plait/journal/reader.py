@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from plait.core.errors import JournalError
+from plait.core.errors import JournalError, UnknownRun
 from plait.journal import codec, delta, faults, owner, writer
 from plait.journal.records import Record, Row, RunRow, SessionTurn, Thinking
 
@@ -25,7 +25,7 @@ _RUN = """
 _SESSION = "session <> '' AND session"  # as the index on it has it
 
 
-class NoJournal(JournalError):
+class NoJournal(UnknownRun):
     """There is nothing to read yet."""
 
     def __init__(self, path: Path) -> None:
@@ -158,7 +158,7 @@ def find(connection: sqlite3.Connection, prefix: str) -> tuple[int, RunRow]:
     if prefix == "last":
         found = connection.execute(f"SELECT {_RUN} FROM runs ORDER BY n DESC LIMIT 1").fetchall()
         if not found:
-            raise JournalError("There is no run in the journal yet.", hint="`plait run` makes one.")
+            raise UnknownRun("There is no run in the journal yet.", hint="`plait run` makes one.")
     else:
         found = connection.execute(f"SELECT {_RUN} FROM runs WHERE id = ?", (prefix,)).fetchall()
         if not found and prefix:
@@ -170,11 +170,11 @@ def find(connection: sqlite3.Connection, prefix: str) -> tuple[int, RunRow]:
         return found[0][0], run_row(found[0])
     if found:
         some = ", ".join(row[1] for row in found) + ("" if len(found) < 5 else " ...")
-        raise JournalError(f"More than one run begins with {prefix!r}: {some}.", hint="Write more of the id.")
+        raise UnknownRun(f"More than one run begins with {prefix!r}: {some}.", hint="Write more of the id.")
     known = [each for (each,) in connection.execute("SELECT id FROM runs ORDER BY n DESC LIMIT 1000")]
     near = difflib.get_close_matches(prefix, known, n=3, cutoff=0.5) or known[:3]
     hint = f"Nearest: {', '.join(near)}." if near else "There is no run in it yet."
-    raise JournalError(f"There is no run {prefix!r} in the journal.", hint=f"{hint} `plait runs` lists them.")
+    raise UnknownRun(f"There is no run {prefix!r} in the journal.", hint=f"{hint} `plait runs` lists them.")
 
 
 class Bodies:

@@ -9,6 +9,8 @@ What is written when:
 - act: `Acting` before the calls begin, naming those that begin at once; `Begun` for one that began
   later (after leave was given); `Observed` as each ends. A call that began and has no `Observed` is in doubt.
 - ask, or a call that needs leave: `Waits` when the run begins to wait, `Told` with the person's answer.
+- execute, continue: `RanRecord` when the code came back, together with the next intent: code does nothing outside but
+  by calls, which have their own records.
 - take: `TookRecord`, so that replay takes in the same order.
 - `Thrown` when `LimitNear`, `PromptTooLong` or `Lacking` was given to the loop in place of a result.
 """
@@ -19,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from plait.core import Call, Exchange, Observation, Reply, Taken
+from plait.core import Call, Exchange, Observation, Ran, Reply, Taken
 
 
 class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
@@ -72,11 +74,23 @@ class Begun(Struct, frozen=True, tag="begun"):
 
 
 class ObservedRecord(Struct, frozen=True, tag="observed"):
-    """Call `i` of effect `n` ended."""
+    """Call `i` of effect `n` ended. The row carries the things it gave, as MessagePack: {id: (kind, bytes)}."""
 
     n: int
     i: int
     observation: Observation
+
+
+class RanRecord(Struct, frozen=True, omit_defaults=True, tag="ran"):
+    """What came of a piece of `code`, or (None) of going on with the one before. `now` is what its clock said, in
+    seconds since 1970; `seed` is that of the session's random numbers."""
+
+    n: int
+    step: int
+    ran: Ran
+    code: str | None = None
+    now: float = 0.0
+    seed: int = 0
 
 
 class Waits(Struct, frozen=True, omit_defaults=True, tag="waits"):
@@ -147,6 +161,7 @@ Record: TypeAlias = (
     | Acting
     | Begun
     | ObservedRecord
+    | RanRecord
     | Waits
     | Told
     | NoteRecord

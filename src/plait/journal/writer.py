@@ -38,7 +38,7 @@ Ending: TypeAlias = tuple[str, str, str, int, float, int]
 _COLUMNS = tuple(each.name for each in schema.EVENTS.columns[1:])
 _PLACES = f"({','.join('?' * len(_COLUMNS))})"
 _INSERT = f"INSERT INTO events ({','.join(_COLUMNS)}) VALUES "
-_INSERTS = tuple(_INSERT + ",".join([_PLACES] * count) for count in range(5))
+_INSERTS = tuple(_INSERT + ",".join([_PLACES] * count) for count in range(17))
 _END = "UPDATE runs SET owner = '', status = ?, outcome = ?, totals = ?, rows = ?, updated = ? WHERE n = ?"
 
 

@@ -69,7 +69,7 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
         }
         electricity = None
         if "electricity" in settings:
-            electricity = Rate.from_mapping(settings["electricity"], f"{source}: electricity")
+            electricity = _electricity(settings["electricity"], f"{source}: electricity")
         return cls(
             endpoints=endpoints,
             prices=prices,
@@ -78,6 +78,16 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
             local=_table(settings, "local", source),
             timeout=_seconds(settings, source),
         )
+
+
+def _electricity(price: Any, where: str) -> Rate:
+    keys = set(price) - {"source", "date"} if isinstance(price, Mapping) else set()
+    if keys not in ({"per_1k_tokens"}, {"watts", "tariff"}):
+        raise UsageError(
+            f"{where} has the keys {', '.join(sorted(keys)) or '(none)'}.",
+            hint="Give watts and tariff (USD per kWh), or per_1k_tokens (USD) and neither of them.",
+        )
+    return Rate.from_mapping(price, where)
 
 
 def _endpoint(name: str, value: Any, source: str) -> Endpoint:

@@ -14,6 +14,9 @@ from typing import Any
 
 from plait.core.errors import UsageError
 
+_FIXED = frozenset({str, tuple, bool, int, type(None)})
+"""What a template can be filled with that does not change behind our back."""
+
 
 class PromptBook:
     """The templates of one loop, the user's own in place of ours, file by file. Reads when it is made;
@@ -61,18 +64,29 @@ class PromptBook:
         """The template filled with `values`."""
         if name in self._verbatim:
             return self._verbatim[name]
+        before = self._last.get(name)
+        if before is not None and _same(before[0], values):
+            return before[1]
         compiled = self._compiled.get(name)
         if compiled is None:
             compiled = self._compiled[name] = self._compile(name)
         try:
-            return str(compiled.render(values))
+            text = str(compiled.render(values))
         except Exception as why:
             raise UsageError(
                 f"The prompt '{self.strategy}/{name}' can't be filled: {why}.", hint=self._place()
             ) from why
+        if all(type(value) in _FIXED for value in values.values()):
+            self._last[name] = (dict(values), text)
+        return text
 
     @cached_property
     def _compiled(self) -> dict[str, Any]:
+        return {}
+
+    @cached_property
+    def _last(self) -> dict[str, tuple[dict[str, Any], str]]:
+        """What each template was last filled with, and what came of it: a system prompt is the same run after run."""
         return {}
 
     @cached_property
@@ -85,12 +99,16 @@ class PromptBook:
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
+            auto_reload=False,
         )
 
     def _compile(self, name: str) -> Any:
         self.source(name)
         try:
-            return self._environment.get_template(f"{name}.j2")
+            template = self._environment.get_template(f"{name}.j2")
+            # Jinja goes through these at every rendering; those of a plain dict it copies at once.
+            template.globals = dict(template.globals)
+            return template
         except Exception as why:
             number = getattr(why, "lineno", None)
             line = f" (line {number})" if number else ""
@@ -118,6 +136,14 @@ class PromptBook:
                 self._texts[path.stem] = text
             elif path.suffix == ".txt":
                 self._verbatim[path.stem] = text
+
+
+def _same(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """The same values, as far as that is seen at once: equal texts, and for the rest the very same objects."""
+    return len(before) == len(values) and all(
+        type(given := values.get(key)) is type(value) and (given is value or (type(value) is str and given == value))
+        for key, value in before.items()
+    )
 
 
 def shipped(strategy: str) -> dict[str, str]:

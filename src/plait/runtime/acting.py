@@ -11,15 +11,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from contextlib import suppress
+from typing import TypeAlias
+
+from msgspec import structs
 
 from plait.core import Act, Call, LimitNear, Observation
 from plait.core import events as ev
-from plait.core.errors import JournalError
+from plait.core.errors import BadInput, JournalError
 from plait.journal.log import Entry
 from plait.journal.records import Acting, Begun, ObservedRecord, Thrown
 from plait.runtime.calling import make_call
 from plait.runtime.job import Desk, RecordEnds, differs, input_of, lines_of, sentence
 from plait.runtime.past import PastEffect
+from plait.runtime.provenance import told, warning
+
+Invented: TypeAlias = dict[int, tuple[str, ...]]
+"""The made-up values of calls, by their index."""
 
 LONG = 0.05
 """Seconds: a call that takes longer is on the record while it goes on."""
@@ -57,7 +64,17 @@ class Actor:
         ordered = tuple(results[i] for i in range(len(calls)))
         for call, observation in zip(calls, ordered, strict=True):
             self.desk.breaker.after(call, observation)
+            if self.desk.sources is not None:
+                self.desk.sources.add(observation.text)
         return ordered
+
+    def at_once(self, effect: Act) -> bool:
+        """Its calls are over as soon as they are begun: made on the event loop itself, and nobody is asked before."""
+        job = self.desk.job
+        asks_nobody = job.approve in ("never", "plan") and job.provenance == "off"
+        return asks_nobody and all(
+            self._inline(call) and self._repeatable(call) and not self._is_question(call) for call in effect.calls
+        )
 
     async def _make(
         self, n: int, step: int, calls: tuple[Call, ...], todo: list[int], past: PastEffect
@@ -68,8 +85,17 @@ class Actor:
             if i in past.begun and not self._may_repeat(calls[i]):
                 results[i] = await self._ended(n, i, step, calls[i], _in_doubt(calls[i]))
                 todo.remove(i)
-        need = [i for i in todo if i not in past.begun and self._needs_leave(calls[i])]
-        free = tuple(i for i in todo if i not in need)
+        policy, invented = self.desk.job.provenance, self._invented(calls, todo)
+        refused = invented if policy == "refuse" else {}
+        for i, found in invented.items():
+            if past.acting is None:
+                self.desk.remark(step, "invented", f"{calls[i].tool}: {told(found)}")
+        asks = invented if policy == "ask" else {}
+        made = [i for i in todo if i not in refused]
+        questions = [i for i in made if self._is_question(calls[i])]
+        need = [i for i in made if i not in past.begun and (i in asks or self._needs_leave(calls[i]))]
+        free = tuple(i for i in made if i not in need and i not in questions)
+        warned = invented if policy == "warn" else {}
         intent: list[Entry] = []
         if past.acting is None:
             intent.append((Acting(n, step, calls, free), None))
@@ -77,37 +103,48 @@ class Actor:
             intent.append((Begun(n, free), None))
         if intent and all(self._repeatable(calls[i]) for i in free):
             self.desk.log.buffer(*intent)
-            later = asyncio.get_running_loop().call_later(LONG, self._write)
+            quick = all(self._inline(calls[i]) for i in free)  # over before a timer could go off
+            later = None if quick else asyncio.get_running_loop().call_later(LONG, self._write)
             try:
-                results.update(await self._side_by_side(n, step, calls, free))
+                results.update(await self._side_by_side(n, step, calls, free, warned))
             finally:
-                later.cancel()
+                if later is not None:
+                    later.cancel()
         else:
             if intent:
                 await self.desk.log.append(*intent)
-            results.update(await self._side_by_side(n, step, calls, free))
+            results.update(await self._side_by_side(n, step, calls, free, warned))
+        for i, found in refused.items():
+            text = f"This call was not made. {warning(found)}"
+            results[i] = await self._ended(n, i, step, calls[i], Observation(text, trouble="refused"))
+        for i in questions:
+            results[i] = await self._ended(n, i, step, calls[i], await self._asked(n, i, step, calls[i], past))
         for i in need:
-            told = past.told.get(i) or await self.desk.wait(
-                n, step, i, "approval", f"May '{calls[i].tool}' be called with {input_of(calls[i])}?", past
-            )
-            if told.approved:
+            question = f"May '{calls[i].tool}' be called with {input_of(calls[i])}?"
+            if i in asks:
+                question += f" This {told(asks[i])}."
+            said = past.told.get(i) or await self.desk.wait(n, step, i, "approval", question, past)
+            if said.approved:
                 await self.desk.log.append((Begun(n, (i,)), None))
-                results.update(await self._side_by_side(n, step, calls, (i,)))
+                results.update(await self._side_by_side(n, step, calls, (i,), warned))
             else:
-                text = f"The person refused this call: {told.text}" if told.text else "The person refused this call."
+                text = f"The person refused this call: {said.text}" if said.text else "The person refused this call."
                 results[i] = await self._ended(n, i, step, calls[i], Observation(text, trouble="refused"))
         return results
 
     async def _side_by_side(
-        self, n: int, step: int, calls: tuple[Call, ...], indexes: tuple[int, ...]
+        self, n: int, step: int, calls: tuple[Call, ...], indexes: tuple[int, ...], warned: Invented
     ) -> dict[int, Observation]:
         async def one(i: int) -> Observation:
             self.desk.say(ev.Called(step, calls[i]))
-            seconds = self.desk.job.limits.tool_seconds
-            return await self._ended(n, i, step, calls[i], await make_call(self.desk.job.tools, calls[i], seconds))
+            job = self.desk.job
+            made = await make_call(job.tools, calls[i], job.limits.tool_seconds, self.desk.things)
+            if i in warned:
+                made = structs.replace(made, note=warning(warned[i]))
+            return await self._ended(n, i, step, calls[i], made)
 
-        if len(indexes) == 1:
-            return {indexes[0]: await one(indexes[0])}
+        if len(indexes) == 1 or all(self._inline(calls[i]) for i in indexes):
+            return {i: await one(i) for i in indexes}
         async with asyncio.TaskGroup() as group:
             tasks = {i: group.create_task(one(i)) for i in indexes}
         return {i: task.result() for i, task in tasks.items()}
@@ -116,10 +153,8 @@ class Actor:
         """Put a call's end on the record, with what the loop breaker has to say about it."""
         note = self.desk.breaker.remark(call, observation)
         if note:
-            observation = Observation(
-                observation.text, observation.trouble, note, observation.value, observation.seconds
-            )
-        entry = (ObservedRecord(n, i, observation), None)
+            observation = structs.replace(observation, note=f"{observation.note} {note}".strip())
+        entry = (ObservedRecord(n, i, observation), self.desk.things.written(observation.value))
         if self._repeatable(call):
             self.desk.log.buffer(entry)
         else:
@@ -128,10 +163,42 @@ class Actor:
         self.desk.say(ev.Observed(step, call, observation))
         return observation
 
+    def _invented(self, calls: tuple[Call, ...], todo: list[int]) -> Invented:
+        """The made-up values of the calls that are to be made, where that is looked at."""
+        sources, kit = self.desk.sources, self.desk.job.kit
+        if sources is None:
+            return {}
+        found = {i: sources.invented(calls[i], kit.tool(calls[i].tool)) for i in todo if calls[i].tool != kit.search}
+        return {i: each for i, each in found.items() if each}
+
     def _write(self) -> None:
         """Write what waits in line; where that fails the next append says so."""
         with suppress(JournalError):
             self._writing = asyncio.ensure_future(_quietly(self.desk.log.append()))
+
+    def _is_question(self, call: Call) -> bool:
+        tool = self.desk.job.tools.get(call.tool)
+        return tool is not None and tool.person
+
+    async def _asked(self, n: int, i: int, step: int, call: Call, past: PastEffect) -> Observation:
+        """What the person answers to a call that is a question."""
+        tool = self.desk.job.tools.get(call.tool)
+        assert tool is not None
+        if not self.desk.job.kit.can_ask:
+            return Observation("Nobody can be asked in this run. Go on without.", trouble="refused")
+        try:
+            args, kwargs = tool.bind(call.input)
+        except BadInput as why:
+            return Observation(str(why), trouble="bad_input")
+        question = str(next(iter((*args, *kwargs.values())), "")).strip()
+        if not question:
+            return Observation("Error: the question is empty.", trouble="bad_input")
+        said = past.told.get(i) or await self.desk.wait(n, step, i, "question", question, past)
+        return Observation(said.text, value=said.text)
+
+    def _inline(self, call: Call) -> bool:
+        tool = self.desk.job.tools.get(call.tool)
+        return tool is None or tool.inline
 
     def _repeatable(self, call: Call) -> bool:
         tool = self.desk.job.tools.get(call.tool)

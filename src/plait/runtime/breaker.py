@@ -50,8 +50,7 @@ class Breaker:
 
     def remark(self, call: Call, observation: Observation) -> str:
         """What to say to the model about a result that is about to be counted, "" when nothing."""
-        key = _key(call)
-        if not self._repeats or self._last.get(key) != observation.text:
+        if not self._repeats or self._last.get(key := _key(call)) != observation.text:
             return ""
         times = self._seen[key] + 1
         if times < 2:

@@ -14,8 +14,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from plait.core import Call, Observation
+from plait.core import Call, Observation, Thing
 from plait.core.errors import BadInput, ToolError
+from plait.runtime.things import Things
 from plait.tools import Tool, Toolset, render
 from plait.tools.cancel import set_token
 
@@ -23,20 +24,23 @@ GRACE = 5.0
 """Seconds a cancelled async tool gets to clean up. One that takes no notice must not hold up the run."""
 
 
-async def make_call(tools: Toolset, call: Call, seconds: float) -> Observation:
+async def make_call(tools: Toolset, call: Call, seconds: float, things: Things) -> Observation:
     """The observation of one call. `seconds` is its time where the tool has none of its own."""
     tool = tools.get(call.tool)
     if tool is None:
-        return Observation(tools.unknown(call.tool), trouble="unknown_tool")
+        said = tools.unknown(call.tool) if tools.near is None else await _in_thread(lambda: tools.unknown(call.tool))
+        return Observation(said, trouble="unknown_tool")
     try:
-        args, kwargs = tool.bind(call.input)
+        args, kwargs = tool.bind(things.given(call.input, tool.signature.takes_things))
     except BadInput as why:
         return Observation(str(why), trouble="bad_input")
     limit = tool.timeout if tool.timeout is not None else seconds
     began = time.perf_counter()
     try:
         value = await _within(tool, args, kwargs, limit)
-        text, plain = render(value)
+        text, plain = render(value if type(value) is str else things.put_away(value))
+        if isinstance(value, Thing):
+            text = f"{plain['$thing']}: {plain['is']}"
     except TimeoutError:
         return Observation(
             f"Error: '{tool.spec.name}' gave no result within {limit:g} seconds and was given up.",

@@ -21,9 +21,11 @@ from plait.core import (
     Answered,
     Ask,
     Cancelled,
+    Continue,
     Crashed,
     Effect,
     Event,
+    Execute,
     Lacking,
     LimitNear,
     Loop,
@@ -42,6 +44,7 @@ from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord
 from plait.runtime.acting import Actor
 from plait.runtime.breaker import Breaker
+from plait.runtime.executing import Executor
 from plait.runtime.job import Desk, Job, RecordEnds, Suspend, differs, sentence
 from plait.runtime.limits import LimitReached, Meter
 from plait.runtime.past import PastEffect
@@ -50,6 +53,8 @@ from plait.runtime.tickets import Tickets
 
 logger = logging.getLogger("plait")
 
+_OUTCOMES = get_args(Outcome)
+
 
 class Engine:
     """One run. Make one, await `run`, read what it used from `totals`."""
@@ -57,9 +62,10 @@ class Engine:
     def __init__(self, job: Job, log: AnyLog, emit: Callable[[Event], None] | None = None) -> None:
         self.job = job
         self.desk = Desk(job, log, Meter(job.limits), Breaker(job.limits.repeats), emit)
-        self._tickets = Tickets(self.desk, self._perform, self._number)
-        self._thinker = Thinker(self.desk, self._tickets.piece)
         self._actor = Actor(self.desk)
+        self._tickets = Tickets(self.desk, self._perform, self._number, self._actor.at_once)
+        self._thinker = Thinker(self.desk, self._tickets.piece)
+        self._executor = Executor(self.desk)
         self._ended: dict[str, Any] | None = None
         self._next = 0
         self._notes = 0
@@ -74,6 +80,7 @@ class Engine:
                     outcome = await self._drive()
                 finally:
                     await self._tickets.close()
+                    await self._executor.close()
         except TimeoutError as why:
             # Not every TimeoutError is our time limit: the loop, or a model, may raise one of its own.
             limit = f"The limit of {self.job.limits.seconds} seconds is reached."
@@ -124,28 +131,25 @@ class Engine:
             loop.close()
 
     async def _walk(self, loop: Loop) -> Outcome:
-        feed: Callable[[], Effect] = lambda: next(loop)  # noqa: E731
+        result: Any = None
+        thrown: LimitNear | PromptTooLong | Lacking | None = None
         while True:
             try:
-                effect = feed()
+                effect = loop.send(result) if thrown is None else loop.throw(thrown)
             except StopIteration as end:
                 return self._settled(cast(Outcome, end.value))
+            result = thrown = None
+            if isinstance(effect, Note):
+                self._note(effect)
+                continue
             try:
-                result = None
-                if isinstance(effect, Note):
-                    self._note(effect)
-                else:
-                    result = await self._perform(self._number(), effect)
-            except (LimitNear, PromptTooLong, Lacking) as thrown:
-                error = thrown
-                feed = lambda: loop.throw(error)  # noqa: E731, B023
-            else:
-                value = result
-                feed = lambda: loop.send(value)  # noqa: E731, B023
+                result = await self._perform(self._number(), effect)
+            except (LimitNear, PromptTooLong, Lacking) as why:
+                thrown = why
 
     def _settled(self, outcome: Outcome) -> Outcome:
         """A loop that answered only because a limit was near has been stopped, with that answer."""
-        if type(outcome) not in get_args(Outcome):
+        if type(outcome) not in _OUTCOMES:
             raise TypeError(f"it returned {type(outcome).__name__}, which is no outcome")
         msgspec.to_builtins(outcome)  # an answer that JSON can't hold is an error of the loop, said here
         near = self.desk.meter.near
@@ -194,6 +198,8 @@ class Engine:
                 return await self._thinker.perform(n, effect, past, started=started)
             case Act():
                 return await self._actor.perform(n, effect, past)
+            case Execute() | Continue():
+                return await self._executor.perform(n, effect, past)
             case Ask():
                 return await self._ask(n, effect, past)
             case Start():
@@ -207,6 +213,8 @@ class Engine:
             if self.desk.job.replay:
                 raise RecordEnds
             told = await self.desk.wait(n, self.desk.meter.steps, -1, effect.kind, effect.question, past)
+        if self.desk.sources is not None:
+            self.desk.sources.add(told.text)
         return told.text
 
     def _note(self, effect: Note) -> None:

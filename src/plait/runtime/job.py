@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from plait.core import Call, Event, Kit, Strategy, Task, Waiting
+from plait.core import Call, CodeLimits, Event, Kit, Strategy, Task, Waiting
 from plait.core import events as ev
 from plait.core.errors import ReplayDiffers
 from plait.journal.log import AnyLog
@@ -20,6 +20,9 @@ from plait.runtime.asking import Phases
 from plait.runtime.breaker import Breaker
 from plait.runtime.limits import Limits, Meter
 from plait.runtime.past import Past, PastEffect
+from plait.runtime.provenance import Provenance, Sources, sources_of
+from plait.runtime.things import Things
+from plait.sandbox import Sandbox
 from plait.tools import Toolset
 
 Approve: TypeAlias = Literal["never", "effects", "always", "plan"] | Callable[[Call], bool]
@@ -60,6 +63,11 @@ class Job:
     approve: Approve = "never"
     in_doubt: InDoubt = "skip"
     person: Person | None = None
+    provenance: Provenance = "off"
+    sandbox: str | Sandbox = "monty"
+    code_limits: CodeLimits = field(default_factory=CodeLimits)
+    now: float | None = None
+    """What code is told of the time, in seconds since 1970; None for the machine's clock."""
     past: Past = field(default_factory=Past)
     replay: bool = False
     """Perform nothing: stop where the record ends, or at the first difference."""
@@ -80,6 +88,14 @@ class Desk:
     """The run's time limit, where it is being performed."""
     compared: int = 0
     """Requests that were compared with the record."""
+    things: Things = field(init=False)
+    sources: Sources | None = None
+    """What the model may have its values from, where that is looked at."""
+
+    def __post_init__(self) -> None:
+        self.things = Things(self.job.past.things)
+        if self.job.provenance != "off":
+            self.sources = sources_of(self.job.task, self.job.kit.system)
 
     def say(self, event: Event) -> None:
         """Tell whoever watches."""

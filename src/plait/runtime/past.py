@@ -12,6 +12,7 @@ from plait.journal.records import (
     Got,
     NoteRecord,
     ObservedRecord,
+    RanRecord,
     Resumed,
     Row,
     StartRecord,
@@ -22,6 +23,7 @@ from plait.journal.records import (
     TookRecord,
     Waits,
 )
+from plait.runtime.things import kept_in
 
 
 @dataclass
@@ -38,12 +40,13 @@ class PastEffect:
     told: dict[int, Told] = field(default_factory=dict)
     started: StartRecord | None = None
     took: TookRecord | None = None
+    ran: RanRecord | None = None
     thrown: Thrown | None = None
 
     @property
     def recorded(self) -> bool:
         """The run got as far as this effect."""
-        return bool(self.thinking or self.acting or self.waits or self.started or self.took or self.thrown)
+        return bool(self.thinking or self.acting or self.waits or self.started or self.took or self.ran or self.thrown)
 
     @property
     def kind(self) -> str:
@@ -56,7 +59,12 @@ class PastEffect:
             return "Ask"
         if self.started:
             return "Start"
+        if self.ran:
+            return "Continue" if self.ran.code is None else "Execute"
         return "Take" if self.took else ""
+
+
+_NOTHING = PastEffect()
 
 
 class Past:
@@ -64,6 +72,8 @@ class Past:
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self.effects: dict[int, PastEffect] = {}
+        self.things: dict[str, tuple[str, bytes]] = {}
+        """What tools gave that JSON can't hold, by id: kind and bytes."""
         self.notes = 0
         """How many of the loop's own remarks are recorded: they are numbered by themselves."""
         self.seconds = 0.0
@@ -77,7 +87,7 @@ class Past:
 
     def effect(self, n: int) -> PastEffect:
         """What is recorded of effect `n`; an empty one when nothing is."""
-        return self.effects.get(n) or PastEffect()
+        return self.effects.get(n) or _NOTHING
 
     def waiting(self) -> list[Waits]:
         """What the run waits for: asked, and not told yet."""
@@ -109,6 +119,7 @@ class Past:
                 past.begun.update(begun)
             case ObservedRecord(i=i, observation=observation):
                 past.observed[i] = observation
+                self.things.update(kept_in(row.body))
             case Waits(i=i):
                 past.waits[i] = record
             case Told(i=i):
@@ -117,5 +128,7 @@ class Past:
                 past.started = record
             case TookRecord():
                 past.took = record
+            case RanRecord():
+                past.ran = record
             case Thrown():
                 past.thrown = record

@@ -21,6 +21,7 @@ from plait.runtime.estimate import Expected
 from plait.runtime.limits import Limits
 from plait.runtime.run import Run
 from plait.runtime.seen import texts_in
+from plait.runtime.showing import as_recorded
 from plait.strategies import make
 from plait.strategies.compiler import FORM, Compiler
 from plait.strategies.rewoo import Rewoo
@@ -50,8 +51,10 @@ def planning(loop: Strategy) -> Rewoo:
 
 def plan_of(given: Plan | str, tools: Iterable[ToolSpec]) -> Plan:
     """A plan as given, in the text that is printed, or in JSON, checked against the tools. Raises `UsageError`."""
+    if not isinstance(given, Plan | str):
+        raise UsageError(f"{given!r} is no plan.", hint="Give a plait.Plan, or its text.")
     try:
-        if not isinstance(given, str):
+        if isinstance(given, Plan):
             return checked(given, tools)
         if given.lstrip().startswith("{"):
             # What is repaired in a model's JSON would be lost from a person's: half a file is no shorter plan.
@@ -117,7 +120,7 @@ def kit_of(head: RunHead) -> Kit:
     book = PromptBook(head.strategy["name"], Path(folder) if folder and Path(folder).is_dir() else None)
     limits = msgspec.convert(head.settings.get("limits", {}), Limits)
     tools = msgspec.convert(head.tools, tuple[ToolSpec, ...])
-    return Kit(tools, book, head.settings.get("system"), limits.observation_chars)
+    return as_recorded(Kit(tools, book, head.settings.get("system"), limits.observation_chars), head)
 
 
 def _last_plan(loop: Rewoo, rows: Iterable[Row], kit: Kit) -> Plan | None:
@@ -132,11 +135,11 @@ def _last_plan(loop: Rewoo, rows: Iterable[Row], kit: Kit) -> Plan | None:
                 case Thinking():
                     phase[record.n] = record.phase
                 case Thought() if phase.get(record.n) == "plan":
-                    plan = read_plan(record.reply.text, kit.tools, loop.max_steps).plan
+                    plan = read_plan(record.reply.text, kit.known, loop.max_steps).plan
                 case Waits(kind="plan"):
                     asked.add(record.n)
                 case Told() if record.n in asked and reads_as_plan(record.text):
-                    plan = plan_of_text(record.text, kit.tools)
+                    plan = plan_of_text(record.text, kit.known)
         except Unreadable:
             continue
     return plan
@@ -180,7 +183,7 @@ def _numbered_plan(rows: Iterable[Row], kit: Kit) -> Plan | None:
                     carried_out(plan)
                     plan = None
             case Thought() if phase.get(record.n) == "plan":
-                reader = Written(kit.tools, steps, results, held=True)
+                reader = Written(kit.known, steps, results, held=True)
                 for _ in reader.whole(record.reply.text):
                     pass
                 plan = reader.plan if reader.plan.calls else plan
@@ -188,7 +191,7 @@ def _numbered_plan(rows: Iterable[Row], kit: Kit) -> Plan | None:
                 asked.add(record.n)
             case Told() if record.n in asked:
                 with suppress(Unreadable):
-                    plan = FORM.read(record.text, kit.tools)[0]
+                    plan = FORM.read(record.text, kit.known)[0]
     carried_out(plan)
     found = {id: seen.text for id, seen in results.items() if seen.ok}
     return Plan(tuple(steps.values()), found) if steps else None

@@ -12,6 +12,7 @@ from plait.journal.records import (
     Got,
     NoteRecord,
     ObservedRecord,
+    RanRecord,
     Row,
     Thinking,
     Thought,
@@ -60,6 +61,10 @@ def retell(rows: Iterable[Row], strategy: Strategy | None) -> list[Event]:
             case ObservedRecord(n=n, i=i, observation=observation):
                 step, made = calls[n]
                 events.append(ev.Observed(step, made[i], observation))
+            case RanRecord(step=step, ran=ran, code=code):
+                if code is not None:
+                    events.append(ev.Executing(step, code))
+                events.append(ev.Executed(step, ran))
             case NoteRecord(step=step, kind=kind, text=text):
                 events.append(ev.Noted(step, kind, text))
             case Thrown(kind="Lacking"):

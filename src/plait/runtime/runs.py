@@ -18,6 +18,7 @@ from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import (
     Acting,
     NoteRecord,
+    RanRecord,
     Resumed,
     Row,
     RunHead,
@@ -184,7 +185,7 @@ def _steps(rows: Sequence[Row]) -> dict[int, int]:
     steps: dict[int, int] = {}
     for row in rows:
         record = row.record
-        if isinstance(record, Thinking | Acting | Waits | Thrown):
+        if isinstance(record, Thinking | Acting | RanRecord | Waits | Thrown):
             steps.setdefault(record.n, record.step)
     begun = dict(steps)
     for row in rows:

@@ -92,6 +92,13 @@ class Seat(Struct, frozen=True):
         )
 
 
+def session_spec() -> ToolSpec:
+    """What a model is told of the tool that comes with a session."""
+    from plait.toolkits.chat_history import chat_history
+
+    return chat_history(lambda: (), "local").spec
+
+
 def take_seat(session: str, journal: Journal, window: Window) -> Seat:
     """The place of a run that begins now. Raises `UsageError` for a name that can't be, `JournalError`."""
     # A few more than are shown, for those without an answer.

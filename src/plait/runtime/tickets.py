@@ -7,21 +7,27 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
 
-from plait.core import Effect, Observation, PromptTooLong, Reply, Start, Take, Taken
+from plait.core import Act, Effect, Observation, PromptTooLong, Reply, Start, Take, Taken
 from plait.journal.records import StartRecord, TookRecord
 from plait.runtime.job import Desk, RecordEnds, Suspend
 from plait.runtime.past import PastEffect
 
 
 class Tickets:
-    """The open tickets of one run. `perform` performs a started effect, `number` gives it its number."""
+    """The open tickets of one run. `perform` performs a started effect, `number` gives it its number; `at_once` says
+    of calls that they are over as soon as they are begun."""
 
     def __init__(
-        self, desk: Desk, perform: Callable[[int, Effect, bool], Awaitable[Any]], number: Callable[[], int]
+        self,
+        desk: Desk,
+        perform: Callable[[int, Effect, bool], Awaitable[Any]],
+        number: Callable[[], int],
+        at_once: Callable[[Act], bool],
     ) -> None:
         self.desk = desk
         self._perform = perform
         self._number = number
+        self._at_once = at_once
         self._open: dict[int, asyncio.Future[Any]] = {}
         self._ready: list[Taken] = []
         """Pieces and finished tickets, in the order they came, until somebody takes them."""
@@ -33,12 +39,25 @@ class Tickets:
         tickets = tuple(self._number() for _ in effect.effects)
         if past.started is None:
             self.desk.log.buffer((StartRecord(n, tickets), None))
+        if all(isinstance(each, Act) and self._at_once(each) for each in effect.effects):
+            for ticket, act in zip(tickets, effect.effects, strict=True):
+                await self._now(ticket, act)
+            return tickets
         for ticket, started in zip(tickets, effect.effects, strict=True):
             self._open[ticket] = task = asyncio.ensure_future(self._perform(ticket, started, True))
             task.add_done_callback(partial(self._done, ticket))
         # They begin here and now, in order: what they count is then the same each time the run is walked.
         await asyncio.sleep(0)
         return tickets
+
+    async def _now(self, ticket: int, effect: Effect) -> None:
+        """Perform an effect here, without a task of its own."""
+        self._open[ticket] = future = asyncio.get_running_loop().create_future()
+        try:
+            future.set_result(await self._perform(ticket, effect, True))
+        except Exception as why:
+            future.set_exception(why)
+        self._done(ticket, future)
 
     def piece(self, piece: Taken) -> None:
         """Some more text of a watched reply."""

@@ -1,5 +1,32 @@
-"""The Python sessions that code actions run in, by the name of what confines them."""
+"""The Python sessions that code actions run in, by the name of what confines them.
 
+session = await sandbox("monty").open(Settings(functions=frozenset({"weather"})))
+turn = await session.run("print(weather('Oslo'))", now=0.0)     # turn.calls: weather('Oslo')
+turn = await session.go_on([Result("rain")])                     # turn.output: "rain\n"
+"""
+
+from __future__ import annotations
+
+from plait.core.errors import UsageError
 from plait.sandbox.base import OutCall, Result, Sandbox, Session, Settings, Turn
 
-__all__ = ["OutCall", "Result", "Sandbox", "Session", "Settings", "Turn"]
+__all__ = ["BACKENDS", "OutCall", "Result", "Sandbox", "Session", "Settings", "Turn", "sandbox"]
+
+BACKENDS = {
+    "monty": "Python as pydantic-monty knows it: small, fast, with nothing of the machine in reach",
+    "process": "the whole of CPython, in a process that the kernel confines",
+}
+"""The sandboxes by name, with what each is."""
+
+
+def sandbox(name: str = "monty") -> Sandbox:
+    """The sandbox of that name. Raises `UsageError` for a name that is none of `BACKENDS`."""
+    if name == "monty":
+        from plait.sandbox.monty import MontySandbox
+
+        return MontySandbox()
+    if name == "process":
+        from plait.sandbox.process import ProcessSandbox
+
+        return ProcessSandbox()
+    raise UsageError(f"There is no sandbox {name!r}.", hint=f"There are: {', '.join(BACKENDS)}.")

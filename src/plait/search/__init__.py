@@ -1,4 +1,4 @@
-"""Search by meaning and by word: embedders, a cache of their vectors, an index over texts.
+"""Search by meaning and by word: embedders, a cache of their vectors, an index over texts, one over tools.
 
     index = Index(embedder("local")).add(["a", "b"], ["The train leaves at nine.", "Bread needs salt."])
     index.search("when do we depart?", 1)[0].id     # "a"
@@ -14,16 +14,19 @@ if TYPE_CHECKING:
     from plait.search.base import Embedder, FunctionEmbedder, embedder
     from plait.search.cache import Cache, Cached
     from plait.search.index import Hit, Index
+    from plait.search.tools import Found, ToolIndex
 
-__all__ = ["Cache", "Cached", "Embedder", "FunctionEmbedder", "Hit", "Index", "embedder"]
+__all__ = ["Cache", "Cached", "Embedder", "Found", "FunctionEmbedder", "Hit", "Index", "ToolIndex", "embedder"]
 
 _HOME = {
     "Cache": "cache",
     "Cached": "cache",
     "Embedder": "base",
+    "Found": "tools",
     "FunctionEmbedder": "base",
     "Hit": "index",
     "Index": "index",
+    "ToolIndex": "tools",
     "embedder": "base",
 }
 

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from plait.core.errors import UsageError
 from plait.search.base import Embedder, Function, embedder
+from plait.search.blas import one_blas_thread
 from plait.search.cache import Cache, Cached
 from plait.search.keywords import Keywords
+from plait.search.local import LocalEmbedder
 
 if TYPE_CHECKING:
     from plait.search.base import Vectors
@@ -54,6 +57,8 @@ class Index:
     def __init__(self, using: Embedder | Function | str = "local", cache: Cache | None = None) -> None:
         made = embedder(using)
         self.embedder: Embedder = made if cache is None else Cached(made, cache)
+        # A query to the local embedder is answered about as soon as it would be looked up and kept.
+        self._asked: Embedder = made if isinstance(made, LocalEmbedder) else self.embedder
         self._ids: list[str] = []
         self._known: set[str] = set()
         self._keywords = Keywords()
@@ -68,13 +73,15 @@ class Index:
     def __contains__(self, id: object) -> bool:
         return id in self._known
 
-    def add(self, ids: Sequence[str], texts: Sequence[str]) -> Index:
+    def add(self, ids: Sequence[str], texts: Sequence[str], words: Sequence[str] | None = None) -> Index:
         """Add texts under ids of their own; returns the index. Costs the embedding of these texts only.
 
-        Raises `UsageError` when an id is there already or comes twice, or when the two are not of one length; then, and
+        `words` are what the words of each are taken from, where that is more than the text whose meaning is compared.
+        Raises `UsageError` when an id is there already or comes twice, or when they are not of one length; then, and
         when the embedder fails, nothing is added.
         """
-        if len(ids) != len(texts):
+        words = texts if words is None else words
+        if not len(ids) == len(texts) == len(words):
             raise UsageError(f"{len(ids)} ids came for {len(texts)} texts.", hint="Give one id for each text.")
         parts = [passages(text) for text in texts]
         vectors = self.embedder.embed([passage for each in parts for passage in each]) if texts else None
@@ -86,10 +93,10 @@ class Index:
                 return self
             self._append(vectors)
             at = self._rows - len(vectors)
-            for id, text, each in zip(ids, texts, parts, strict=True):
+            for id, said, each in zip(ids, words, parts, strict=True):
                 self._ids.append(id)
                 self._known.add(id)
-                self._keywords.add(text)
+                self._keywords.add(said)
                 self._starts.append(at)
                 at += len(each)
         return self
@@ -108,20 +115,46 @@ class Index:
         self._table[self._rows : rows] = vectors
         self._rows = rows
 
+    def without(self, ids: Collection[str]) -> Index:
+        """Another index of the same texts but these; nothing is embedded anew."""
+        import numpy as np
+
+        other = Index(self.embedder)
+        other._asked = self._asked
+        with self._lock:
+            keep = [at for at, id in enumerate(self._ids) if id not in ids]
+            if not keep:
+                return other
+            assert self._table is not None
+            ends = [*self._starts[1:], self._rows]
+            rows = [np.arange(self._starts[at], ends[at]) for at in keep]
+            other._table = self._table[np.concatenate(rows)]
+            other._rows = len(other._table)
+            other._starts = [0, *accumulate(len(each) for each in rows[:-1])]
+            other._ids = [self._ids[at] for at in keep]
+            other._known = set(other._ids)
+            other._keywords = self._keywords.only(keep)
+        return other
+
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """The `k` texts that fit best, best first; of equals the one added first. Fewer where there are fewer."""
         import numpy as np
 
         if k <= 0 or not self._ids:
             return []
-        vector = self.embedder.embed([query])[0]
-        with self._lock:
+        vector = self._asked.embed([query])[0]
+        with self._lock, one_blas_thread():
             assert self._table is not None
-            near = np.maximum.reduceat(self._table[: self._rows] @ vector, self._starts)
+            near = self._table[: self._rows] @ vector
+            if self._rows > len(self._ids):
+                near = np.maximum.reduceat(near, self._starts)
             spread = math.sqrt((BEFORE * SPREAD**2 + len(near) * float(near.var())) / (BEFORE + len(near)))
             scores = near + np.float32(WORDS * spread) * self._keywords.scores(query)
             ids = self._ids
-            best = np.argsort(-scores, kind="stable")[:k]
+            best = np.arange(len(scores))
+            if k < len(scores):
+                best = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
+            best = best[np.argsort(-scores[best], kind="stable")][:k]
             return [Hit(ids[at], float(scores[at])) for at in best]
 
 

@@ -14,6 +14,7 @@ import re
 import unicodedata
 from array import array
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,11 +51,20 @@ def words(text: str) -> list[str]:
         if _UNSPACED.search(word):
             found += _pairs(word.casefold())
             continue
-        parts = _HUMP.findall(word) if word.isascii() else [word]
+        parts = _parts(word)
         if len(parts) > 1:
             found.append(word.casefold())
         found += (_stem(part.casefold()) for part in parts)
     return found
+
+
+def apart(name: str) -> str:
+    """A joined name as words: `getFilmInfo` and `get_film_info` as "get Film Info" and "get film info"."""
+    return " ".join(part for word in _WORD.findall(name) for part in _parts(word))
+
+
+def _parts(word: str) -> list[str]:
+    return _HUMP.findall(word) if word.isascii() else [word]
 
 
 def _pairs(word: str) -> list[str]:
@@ -95,6 +105,22 @@ class Keywords:
         length = sum(counts.values())
         self._lengths.append(length)
         self._total += length
+
+    def only(self, numbers: Sequence[int]) -> Keywords:
+        """Another of the texts with these numbers alone, in this order."""
+        import numpy as np
+
+        found = Keywords()
+        place = np.full(len(self._lengths), -1, dtype=np.int64)
+        place[list(numbers)] = np.arange(len(numbers))
+        for word, texts in self._texts.items():
+            now = place[np.array(texts, dtype=np.intp)]
+            if (kept := now >= 0).any():
+                found._texts[word] = array("I", now[kept].tolist())
+                found._times[word] = array("I", np.array(self._times[word])[kept].tolist())
+        found._lengths = array("I", (self._lengths[number] for number in numbers))
+        found._total = sum(found._lengths)
+        return found
 
     def scores(self, query: str) -> NDArray[np.float32]:
         """How much the words that each text shares with the query tell: 0 for none, some 6 for each rare word."""

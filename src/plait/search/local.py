@@ -9,15 +9,14 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from plait.core.errors import ModelMissing, UsageError
 from plait.search.base import need
+from plait.search.blas import one_blas_thread
 
 if TYPE_CHECKING:
     from plait.search.base import Vectors
@@ -61,7 +60,7 @@ class LocalEmbedder:
     def embed(self, texts: Sequence[str]) -> Vectors:
         """See `Embedder.embed`. Of each text the first 256 word pieces count. An empty text has a vector too."""
         words, network = self._load()
-        with _one_blas_thread():
+        with one_blas_thread():
             return network.embed([words.encode(text, TOKENS) for text in texts], _threads())
 
     def _load(self) -> tuple[WordPiece, MiniLM]:
@@ -82,40 +81,6 @@ def _threads() -> int:
         return max(int(os.environ.get("PLAIT_THREADS", "")), 1)
     except ValueError:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-_inside = 0
-_inside_lock = threading.Lock()
-_outside: AbstractContextManager[object] = nullcontext()
-
-
-@contextmanager
-def _one_blas_thread() -> Iterator[None]:
-    """While anybody is inside, numpy multiplies with one thread a caller.
-
-    Its own threads wait by spinning: beside any other busy process a query took 260 ms in place of 10. The setting is
-    the process's, so the first who comes in makes it and the last who leaves puts back what was.
-    """
-    global _inside, _outside
-    with _inside_lock:
-        if not _inside:
-            _outside = _blas().limit(limits=1, user_api="blas")
-            _outside.__enter__()
-        _inside += 1
-    try:
-        yield
-    finally:
-        with _inside_lock:
-            _inside -= 1
-            if not _inside:
-                _outside.__exit__(None, None, None)
-
-
-@cache
-def _blas() -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 def installed_weights() -> Path:

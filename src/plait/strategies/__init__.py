@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from plait.strategies.registry import OURS, fallback_of, make, names, options_of, phases_of, prompts_of, splitter_of
 
 if TYPE_CHECKING:
+    from plait.strategies.codeact import CodeAct
     from plait.strategies.compiler import Compiler
     from plait.strategies.json_react import JsonReact
     from plait.strategies.native import Native
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from plait.strategies.rewoo import Rewoo
 
 __all__ = [
+    "CodeAct",
     "Compiler",
     "JsonReact",
     "Native",

@@ -7,7 +7,7 @@ further plan has to find out.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, cast
@@ -40,6 +40,7 @@ from plait.formats.numbered_calls import NumberedCalls
 from plait.strategies.approval import with_leave
 from plait.strategies.compiler_pages import Pages, Round
 from plait.strategies.fallback import fall_back
+from plait.strategies.found import offered
 from plait.strategies.transcripts import with_repair
 from plait.strategies.turns import Bad, fitting, read_turn
 from plait.strategies.written import Written
@@ -129,7 +130,7 @@ class Compiler:
             rounds[-1] = self._round(kit, rounds[:-1])
             work = rounds[-1].work
             tail = with_repair(bad[0], kit.prompt("repair", complaint=bad[1])) if bad else ()
-            grammar = FORM.grammar(kit.tools, self.max_calls) if self.constrain else None
+            grammar = FORM.grammar(offered(kit, _results(rounds)), self.max_calls) if self.constrain else None
             asked = Think(
                 "plan",
                 (*head, *tail),
@@ -152,7 +153,7 @@ class Compiler:
         """The next round: its calls may name the results of those before."""
         earlier = {id: step for round in before for id, step in round.work.steps.items()}
         results = before[-1].work.results if before else {}
-        return Round(Written(kit.tools, earlier, results, held=kit.approve_plan, most=self.max_calls))
+        return Round(Written(kit.known, earlier, results, held=kit.approve_plan, most=self.max_calls))
 
     # -- join
 
@@ -197,15 +198,19 @@ def _written(asked: Think, work: Written) -> Generator[Effect, Any, Reply]:
             yield from work.took(taken)
 
 
+def _results(rounds: list[Round]) -> Iterator[str]:
+    return (seen.text for round in rounds for seen in round.work.results.values())
+
+
 def _reads_as_plan(text: str) -> bool:
     return bool(FORM.reader().feed(text + "\n"))
 
 
 def _read_plan(kit: Kit, rounds: list[Round], text: str) -> Plan:
     """A plan that a person gave. Raises `Unreadable` for one that can't be carried out."""
-    plan, _ = FORM.read(text, kit.tools)
+    plan, _ = FORM.read(text, kit.known)
     before = tuple(step for round in rounds[:-1] for step in round.work.steps.values())
-    if problems := Plan((*before, *plan.steps)).problems(tool.name for tool in kit.tools):
+    if problems := Plan((*before, *plan.steps)).problems(tool.name for tool in kit.known):
         raise Unreadable(" ".join(problems))
     return plan
 

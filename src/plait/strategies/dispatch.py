@@ -58,7 +58,7 @@ class Dispatch:
             yield from self.took((yield from take(*self._open)))
 
     def _start(self) -> Generator[Effect, Any, None]:
-        while ready := [step for step in self._waiting if all(need in self.results for need in step.needs)]:
+        while self._waiting and (ready := [step for step in self._waiting if self.results.keys() >= set(step.needs)]):
             self._waiting = [step for step in self._waiting if step not in ready]
             begun = [(step, self._begin(step, self.results)) for step in ready]
             self.results.update((step.id, made) for step, made in begun if isinstance(made, Observation))

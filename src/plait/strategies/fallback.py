@@ -8,14 +8,21 @@ from typing import Any, cast
 
 from msgspec import structs
 
-from plait.core import Effect, Kit, Loop, Outcome, Start, Task, Think, note
+from plait.core import Effect, Failed, Kit, Loop, Outcome, Start, Task, Think, note
 from plait.strategies.registry import make
 
 
 def fall_back(name: str, task: Task, kit: Kit, why: str) -> Loop:
-    """Go on with the loop `name` from the beginning of the task. `why` is a sentence for the record."""
+    """Go on with the loop `name` from the beginning of the task. `why` is a sentence for the record.
+
+    Where a plan needs a person's leave, a loop that has none to show is not gone on with: it would call tools unseen.
+    """
+    loop = make(name)
+    if kit.approve_plan and (kit.tools or kit.others) and "plan" not in loop.phases:
+        unseen = f"The loop '{name}' was not begun: it shows no plan, and a plan needs a person's leave."
+        return Failed(f"{why} {unseen}", kind="format")
     yield from note("fallback", f"{why} Going on with the loop '{name}'.")
-    return (yield from _renamed(make(name).run(task, kit.of(name)), name))
+    return (yield from _renamed(loop.run(task, kit.of(name)), name))
 
 
 def _renamed(loop: Loop, name: str) -> Loop:

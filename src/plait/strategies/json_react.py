@@ -34,6 +34,7 @@ from plait.core import (
     user,
 )
 from plait.formats import JsonTurn, Turn, Unreadable
+from plait.strategies.found import offered
 from plait.strategies.transcripts import ObjectChat, ObjectLog, earlier
 from plait.strategies.turns import Bad, fitting, read_turn
 
@@ -91,12 +92,16 @@ class JsonReact:
             tail: tuple[Message, ...] = ()
             if bad:
                 tail = (assistant(bad[0]), user(kit.prompt("repair", complaint=bad[1])))
-            return self._think(page, (*page.messages(log, chars), *tail), repair=bool(bad))
+            return self._think(kit, page, log, (*page.messages(log, chars), *tail), repair=bool(bad))
 
-        return read_turn(ask_model, lambda text: self._format.read(text, len(log) + 1, page.tools), self.misses)
+        known = (*page.tools, *kit.others)
+        return read_turn(ask_model, lambda text: self._format.read(text, len(log) + 1, known), self.misses)
 
-    def _think(self, page: ObjectChat, messages: tuple[Message, ...], *, repair: bool) -> Generator[Effect, Any, Reply]:
-        schema = self._format.schema(page.tools) if self.constrain else None
+    def _think(
+        self, kit: Kit, page: ObjectChat, log: ObjectLog, messages: tuple[Message, ...], *, repair: bool
+    ) -> Generator[Effect, Any, Reply]:
+        found = offered(kit, (seen.text for _, seen in log))[len(kit.tools) :]
+        schema = self._format.schema((*page.tools, *found)) if self.constrain else None
         return think("act", messages, schema=schema, max_tokens=self.max_tokens, repair=repair)
 
     def _page(self, task: Task, kit: Kit) -> ObjectChat:
@@ -127,10 +132,10 @@ class JsonReact:
     ) -> Generator[Effect, Any, Outcome]:
         """The call kept in reserve: the answer from what there is."""
         request = user(kit.prompt("conclude", reason=limit.detail))
-        reply = yield from self._think(page, (*page.messages(log, chars), request), repair=True)
+        reply = yield from self._think(kit, page, log, (*page.messages(log, chars), request), repair=True)
         answer: JSON = None
         try:
-            turn = self._format.read(reply.text, len(log) + 1, page.tools)
+            turn = self._format.read(reply.text, len(log) + 1, (*page.tools, *kit.others))
             answer = _argument(turn.answer, "answer") if turn.answered else None
         except Unreadable:
             pass

@@ -92,7 +92,9 @@ class Native:
         complaint = ""
         for miss in range(1, self.misses + 1):
             messages = (*page.messages(log, chars), *tail)
-            reply = yield from think("act", messages, tools=page.tools, max_tokens=self.max_tokens, repair=bool(tail))
+            reply = yield from think(
+                "act", messages, tools=page.tools(log), max_tokens=self.max_tokens, repair=bool(tail)
+            )
             try:
                 turn = page.read(reply, log)
             except Unreadable as why:
@@ -110,7 +112,7 @@ class Native:
         seen: dict[int, Observation] = {}
         made: list[int] = []
         for i, call in enumerate(turn.calls):
-            rivals = (turn.calls[j].tool for j in made if excluded(kit.tools, turn.calls[j].tool, call.tool))
+            rivals = (turn.calls[j].tool for j in made if excluded(kit.known, turn.calls[j].tool, call.tool))
             if other := next(rivals, ""):
                 said = kit.prompt("excluded", tool=call.tool, other=other).strip()
                 seen[i] = Observation(said, trouble="refused")
@@ -125,7 +127,7 @@ class Native:
         """The call kept in reserve: the answer from what there is."""
         request = user(kit.prompt("conclude", reason=limit.detail).strip())
         # Endpoints refuse a history with calls where no tools are offered, so they are; else nothing tempts to a call.
-        tools = page.tools if log else ()
+        tools = page.tools(log) if log else ()
         messages = (*page.messages(log, chars), request)
         reply = yield from think("act", messages, tools=tools, max_tokens=self.max_tokens, repair=True)
         if reply.calls:

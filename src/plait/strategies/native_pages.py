@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from plait.core import Call, Kit, Message, Observation, Reply, Task, ToolSpec, assistant, system, user
 from plait.formats import Remark, Unreadable, scan, shorten
 from plait.formats.call_objects import CallObjects, Calls, arguments_of, called
+from plait.strategies.found import offered
 
 Log: TypeAlias = tuple[tuple[Calls, tuple[Observation, ...]], ...]
 """Each turn with calls, and what was observed of each of them."""
@@ -19,8 +20,9 @@ FORMAT = CallObjects()
 class Page(Protocol):
     """One way to show a run to the model, and to read what it replies."""
 
-    tools: tuple[ToolSpec, ...]
-    """The tools as a request offers them; none where they stand in the text."""
+    def tools(self, log: Log) -> tuple[ToolSpec, ...]:
+        """The tools as the next request offers them, with those that were found; none where they stand in the text."""
+        ...
 
     def messages(self, log: Log, chars: int) -> tuple[Message, ...]:
         """The conversation so far, with at most `chars` characters of each result."""
@@ -39,11 +41,14 @@ class NativePage:
     """Calls and results as the endpoint's own messages."""
 
     def __init__(self, task: Task, kit: Kit) -> None:
-        self.tools = kit.tools
         self._kit = kit
         rules = kit.system if kit.system is not None else kit.prompt("system").strip()
         self._head = (system(rules), *said_before(task), user(task.question))
         self._done: dict[tuple[int, int], tuple[Message, ...]] = {}
+
+    def tools(self, log: Log) -> tuple[ToolSpec, ...]:
+        """See `Page`."""
+        return offered(self._kit, (each.text for _, seen in log for each in seen))
 
     def messages(self, log: Log, chars: int) -> tuple[Message, ...]:
         """See `Page`. A result stands as it is: no text in it is read as a call."""
@@ -66,7 +71,7 @@ class NativePage:
         if not reply.text.strip():
             raise Unreadable("It was empty.")
         try:
-            turn = FORMAT.read(reply.text, self.tools)
+            turn = FORMAT.read(reply.text, self._kit.known)
         except Unreadable:
             turn = Calls(reply.text.strip())
         if turn.calls and all(self._kit.tool(call.tool) for call in turn.calls):
@@ -86,7 +91,7 @@ class NativePage:
         return (Message("assistant", reply.text, calls), *answers)
 
     def _call(self, call: Call, notes: list[Remark]) -> Call:
-        name = called(call.tool, self.tools, notes)
+        name = called(call.tool, self._kit.known, notes)
         if not name:
             raise Unreadable("a call names no tool")
         try:
@@ -98,8 +103,6 @@ class NativePage:
 class TextPage:
     """Calls as JSON objects in the model's text, results as the user's."""
 
-    tools: tuple[ToolSpec, ...] = ()
-
     def __init__(self, task: Task, kit: Kit) -> None:
         self._kit = kit
         words = {"described": FORMAT.describe(kit.tools), "example": _example(kit.tools)}
@@ -108,9 +111,13 @@ class TextPage:
         above, beside = (rules, "") if kit.system is None else (kit.system, rules)
         question = kit.prompt("question", question=task.question, rules=beside).strip()
         self._go_on = kit.prompt("go_on", question=task.question).strip()
-        history = (Message(each.role, FORMAT.escape(each.content, kit.tools)) for each in said_before(task))
+        history = (Message(each.role, FORMAT.escape(each.content, kit.known)) for each in said_before(task))
         self._head = (system(above), *history, user(question))
         self._done: dict[tuple[int, int], tuple[Message, Message]] = {}
+
+    def tools(self, log: Log) -> tuple[ToolSpec, ...]:
+        """See `Page`."""
+        return ()
 
     def messages(self, log: Log, chars: int) -> tuple[Message, ...]:
         """See `Page`. The results of one turn are one message, in the order of the calls, and ask for the next."""
@@ -124,7 +131,7 @@ class TextPage:
 
     def read(self, reply: Reply, log: Log) -> Calls:
         """See `Page`."""
-        return FORMAT.read(reply.text, self._kit.tools)
+        return FORMAT.read(reply.text, self._kit.known)
 
     def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
         """See `Page`."""
@@ -133,7 +140,7 @@ class TextPage:
 
     def _result(self, turn: Calls, call: Call, seen: Observation, chars: int) -> str:
         given = _compact(call.input) if len(turn.calls) > 1 and call.input is not None else ""
-        text = FORMAT.escape(shorten(words_of(seen), chars)[0], self._kit.tools)
+        text = FORMAT.escape(shorten(words_of(seen), chars)[0], self._kit.known)
         return self._kit.prompt("result", tool=call.tool, given=given, text=text).rstrip()
 
     def _written(self, turn: Calls) -> str:
@@ -179,7 +186,7 @@ def carried(task: Task, kit: Kit, log: Log) -> Task:
 
 def _harmless(text: str, kit: Kit) -> str:
     """A result for a loop of another protocol: escaped for text and for objects."""
-    return FORMAT.escape(scan.disarm(shorten(text, kit.observation_chars)[0]), kit.tools)
+    return FORMAT.escape(scan.disarm(shorten(text, kit.observation_chars)[0]), kit.known)
 
 
 def _compact(value: Any) -> str:

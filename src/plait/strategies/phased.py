@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 from msgspec import structs
@@ -40,6 +40,7 @@ from plait.core import (
 from plait.formats import Unreadable, action_list
 from plait.formats.references import RESULTS
 from plait.strategies.dispatch import Dispatch, Results, troubled
+from plait.strategies.found import offered
 from plait.strategies.phased_log import MEMORY, Log, Prompt
 from plait.strategies.transcripts import with_repair
 from plait.strategies.turns import Bad, fitting
@@ -117,17 +118,17 @@ class Phased:
 
     def _react(self, log: Log) -> Generator[Effect, Any, tuple[Step, ...]]:
         """The actions to take; none where the model wants none, or talks."""
-        prompt, tools = log.prompt("react"), log.kit.tools
+        prompt, kit = log.prompt("react"), log.kit
         bad: Bad | None = None
         misses, warned = 0, False
         while True:
             tail = with_repair(bad[0], log.repair(bad[1])) if bad else ()
-            schema = action_list.schema(tools, self.most) if self.constrain else None
+            schema = action_list.schema(offered(kit, log.seen), self.most) if self.constrain else None
             text = yield from self._think(
                 log, "react", prompt, tail, repair=bool(bad), schema=schema, enough=self._listed
             )
             try:
-                read = action_list.read(text, tools, self.most)
+                read = action_list.read(text, kit.known, self.most)
             except Unreadable as why:
                 misses += 1
                 if misses >= self.misses:
@@ -161,6 +162,7 @@ class Phased:
         log.fresh = ([step for step in steps if step.id not in same], work.results)
         yield from work.add(*(structs.replace(s, needs=(same[s.id],)) if s.id in same else s for s in steps))
         yield from work.finish()
+        log.seen += [seen.text for seen in work.results.values()]
         for step in log.fresh[0]:
             if step.id not in left_out and any(troubled(step, work.results)):
                 yield from note("skipped", f"action {step.id} of the list: {work.results[step.id].text}")
@@ -193,7 +195,7 @@ def _left_out(log: Log, steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
     """The actions that are not carried out, by id, and why: given the raw question, or shut out by an earlier one."""
     kept: list[Step] = []
     for step in steps:
-        rivals = [other.tool for other in kept if action_list.excluded(log.kit.tools, step.tool, other.tool)]
+        rivals = [other.tool for other in kept if action_list.excluded(log.kit.known, step.tool, other.tool)]
         # A search by meaning finds by a whole question, too, if not as well.
         if step.tool != MEMORY and whole_question(step, log.task.question):
             yield step.id, "its argument is the whole question"
@@ -205,8 +207,13 @@ def _left_out(log: Log, steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
 
 def whole_question(step: Step, question: str) -> bool:
     """An argument says what the question says, word for word. One or two words (`Lyon?`, `2+2`) are no question."""
-    asked = _WORD.findall(question.casefold())
+    asked = _words(question)
     if sum(any(map(str.isalpha, word)) for word in asked) < 3:
         return False
     given = step.input.values() if isinstance(step.input, dict) else step.input or ()
-    return any(isinstance(value, str) and _WORD.findall(value.casefold()) == asked for value in given)
+    return any(isinstance(value, str) and _words(value) == asked for value in given)
+
+
+@lru_cache(maxsize=128)
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(text.casefold()))

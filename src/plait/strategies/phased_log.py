@@ -34,22 +34,23 @@ class Log:
         for turn in task.history:
             self._head += [user(turn.question), assistant(turn.answer)]
         self._said: list[tuple[Prompt, str]] = []
-
-    def prompt(self, name: str, **values: Any) -> Prompt:
-        """A phase's prompt, which shows the fresh results if it is one that does."""
-        kit, fresh = self.kit, self.fresh
-        words = {
-            "question": self.task.question,
+        self._words = {
+            "question": task.question,
             "described": action_list.describe(kit.tools),
             "forms": action_list.forms(kit.tools),
             "memory": MEMORY if kit.tool(MEMORY) else "",
-            **values,
         }
+        self.seen: list[str] = []
+        """Every result so far."""
+
+    def prompt(self, name: str, **values: Any) -> Prompt:
+        """A phase's prompt, which shows the fresh results if it is one that does."""
+        kit, fresh, words = self.kit, self.fresh, self._words | values
         return cache(lambda chars: kit.prompt(name, results=_shown(fresh, chars), **words))
 
     def repair(self, complaint: str) -> str:
         """What is asked after a list that can't be taken."""
-        return self.kit.prompt("repair", complaint=complaint, forms=action_list.forms(self.kit.tools))
+        return self.kit.prompt("repair", complaint=complaint, forms=self._words["forms"])
 
     def messages(self, chars: int) -> tuple[Message, ...]:
         """The chat, with at most `chars` characters of each result."""

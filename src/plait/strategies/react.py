@@ -26,6 +26,7 @@ from plait.core import (
     think,
 )
 from plait.formats import Format, Turn, Unreadable, react_format
+from plait.strategies.found import offered
 from plait.strategies.scratchpad import Scratchpad
 from plait.strategies.transcripts import Transcript, TranscriptKind, with_repair
 from plait.strategies.turns import Bad, fitting, read_turn
@@ -82,11 +83,11 @@ class React:
         def ask(bad: Bad | None) -> Generator[Effect, Any, Reply]:
             request = kit.prompt("repair", complaint=bad[1], **self._words(kit)) if bad else ""
             opened = self.transcript != "chat" and not bad
-            grammar = self._format.grammar(kit.tools, log.next, opened=opened) if self.constrain else None
+            grammar = self._format.grammar(offered(kit, log.seen), log.next, opened=opened) if self.constrain else None
             return self._think(page, log, chars, bad[0] if bad else "", request, grammar=grammar)
 
         def read(text: str) -> Turn:
-            return self._format.read(self._opened(text, log), log.next, kit.tools)
+            return self._format.read(self._opened(text, log), log.next, kit.known)
 
         return read_turn(ask, read, self.misses)
 
@@ -137,7 +138,7 @@ class React:
     def _last_words(self, text: str, kit: Kit, log: Scratchpad) -> Any:
         """The answer in the concluding reply; None when the model acts once more instead of giving one."""
         try:
-            turn = self._format.read(text, log.next, kit.tools)
+            turn = self._format.read(text, log.next, kit.known)
         except Unreadable:
             # It goes on after the label that was opened for it: all of it is the answer.
             return text.strip() or None

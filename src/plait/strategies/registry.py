@@ -21,6 +21,7 @@ OURS: dict[str, tuple[str, str]] = {
     "rewoo": ("rewoo", "Rewoo"),
     "compiler": ("compiler", "Compiler"),
     "native": ("native", "Native"),
+    "codeact": ("codeact", "CodeAct"),
 }
 
 GROUP = "plait.strategies"

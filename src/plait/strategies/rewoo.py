@@ -47,6 +47,7 @@ from plait.formats.split_plan import PlanSplitter
 from plait.strategies.approval import with_leave
 from plait.strategies.dispatch import Dispatch, Results, troubled
 from plait.strategies.fallback import fall_back
+from plait.strategies.found import searched
 from plait.strategies.rewoo_pages import by_model, plan_page, solve_page, work_page
 from plait.strategies.transcripts import with_repair
 from plait.strategies.turns import SMALLEST_OBSERVATION, Bad, fitting, read_turn
@@ -115,7 +116,7 @@ class Rewoo:
             made = yield from self._planner(task, kit)
         else:
             try:
-                made = planned.checked(self.plan, kit.tools)
+                made = planned.checked(self.plan, kit.known)
             except Unreadable as why:
                 made = Failed(f"The plan that was given can't be carried out: {why}", kind="format")
         if self.only_plan or not kit.approve_plan or not isinstance(made, Plan):
@@ -126,7 +127,7 @@ class Rewoo:
             said.extend((assistant(planned.write_plan(plan)), user(kit.prompt("feedback", words=words))))
             return (yield from self._planner(task, kit, tuple(said)))
 
-        read = partial(planned.plan_of_text, tools=kit.tools)
+        read = partial(planned.plan_of_text, tools=kit.known)
         return (yield from with_leave(made, planned.write_plan, planned.reads_as_plan, read, again))
 
     def _planner(self, task: Task, kit: Kit, said: tuple[Message, ...] = ()) -> Generator[Effect, Any, Plan | Outcome]:
@@ -135,17 +136,20 @@ class Rewoo:
         grammar = planned.grammar(kit.tools, self.max_steps) if self.constrain else None
 
         def ask(bad: Bad | None) -> Generator[Effect, Any, Any]:
-            tail = with_repair(bad[0], kit.prompt("repair", complaint=bad[1])) if bad else ()
-            return think(
-                "plan",
-                (*head, *tail),
-                stop=(f"#E{self.max_steps + 2}",),
-                grammar=grammar,
-                max_tokens=self.max_tokens,
-                repair=bool(bad),
+            complaint = (yield from searched(kit, bad[1])) if bad else ""
+            tail = with_repair(bad[0], kit.prompt("repair", complaint=complaint)) if bad else ()
+            return (
+                yield from think(
+                    "plan",
+                    (*head, *tail),
+                    stop=(f"#E{self.max_steps + 2}",),
+                    grammar=grammar,
+                    max_tokens=self.max_tokens,
+                    repair=bool(bad),
+                )
             )
 
-        read = yield from read_turn(ask, partial(planned.read_plan, tools=kit.tools, most=self.max_steps), 2)
+        read = yield from read_turn(ask, partial(planned.read_plan, tools=kit.known, most=self.max_steps), 2)
         if not isinstance(read, Failed):
             return read.plan
         if not self.fallback or self.only_plan:

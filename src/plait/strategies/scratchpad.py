@@ -23,6 +23,11 @@ class Scratchpad:
         return Scratchpad((*self.entries, (turn.kept, text)))
 
     @property
+    def seen(self) -> tuple[str, ...]:
+        """The observations."""
+        return tuple(seen for _, seen in self.entries)
+
+    @property
     def next(self) -> int:
         """The number of the turn that comes next, from 1."""
         return len(self.entries) + 1

@@ -18,6 +18,8 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec import Struct
 
+from plait.core.things import Thing
+
 
 class Misfit(Exception):
     """A value is not of a kind. The text, if any, says more than the kind's words do."""
@@ -29,7 +31,7 @@ class Kind(Struct, frozen=True):
     `schema` is its JSON Schema, `words` names it in a sentence ("a whole number"), `short` in a listing
     ("integer"). `exact` says whether a value is of the kind as it stands; `convert` gives the value as the
     function wants it, or raises `Misfit` (nothing else). `lists`, `objects` and `nothing` say whether a JSON
-    list, object or null can be it.
+    list, object or null can be it; `thing` that it is an object which goes by its handle.
     """
 
     schema: dict[str, Any]
@@ -40,6 +42,7 @@ class Kind(Struct, frozen=True):
     lists: bool = False
     objects: bool = False
     nothing: bool = False
+    thing: bool = False
 
 
 _GROUPED = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
@@ -139,6 +142,8 @@ def plain_kind(hint: Any) -> Kind | None:
             return _PLAIN[hint]
     except TypeError:  # a hint that can't be hashed
         return None
+    if isinstance(hint, type) and issubclass(hint, Thing):
+        return _thing(hint)
     origin, arguments = get_origin(hint), get_args(hint)
     if isinstance(hint, TypeVar):
         return ANYTHING
@@ -170,6 +175,19 @@ def parsed(text: str) -> Any:
         return None
 
 
+def _thing(kind: type[Thing]) -> Kind:
+    """A thing, in place of whose id the thing itself has been put."""
+
+    def convert(value: Any) -> Thing:
+        if isinstance(value, kind):
+            return value
+        raise Misfit
+
+    words = f"the id of a thing of kind {kind.kind}, such as {kind.kind}-1"
+    schema = {"type": "string", "format": kind.kind}
+    return Kind(schema, words, kind.__name__, lambda v: isinstance(v, kind), convert, thing=True)
+
+
 def _list(item: Kind) -> Kind:
     def convert(value: Any) -> list[Any]:
         if isinstance(value, str):
@@ -183,7 +201,7 @@ def _list(item: Kind) -> Kind:
 
     schema = {"type": "array", "items": item.schema} if item.schema else {"type": "array"}
     words = "a list" if item is ANYTHING else f"a list with {item.words} each"
-    return Kind(schema, words, f"[{item.short}, ...]", exact, convert, lists=True)
+    return Kind(schema, words, f"[{item.short}, ...]", exact, convert, lists=True, thing=item.thing)
 
 
 def _object(item: Kind) -> Kind:
@@ -263,4 +281,4 @@ def _either(kinds: list[Kind]) -> Kind:
         schema = {}
     else:
         schema = {"anyOf": [kind.schema for kind in kinds]}
-    return Kind(schema, words, short, exact, convert, lists, objects, nothing)
+    return Kind(schema, words, short, exact, convert, lists, objects, nothing, any(kind.thing for kind in kinds))

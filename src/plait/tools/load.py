@@ -21,7 +21,25 @@ from plait.tools.tool import Tool, tool
 from plait.tools.toolset import Toolset, nearest
 
 GROUP = "plait.toolkits"
-SHIPPED = {"calculator": "plait.toolkits.calculator:calculator", "lookup": "plait.toolkits.lookup:lookup"}
+SHIPPED = {
+    "calculator": "plait.toolkits.calculator:calculator",
+    "lookup": "plait.toolkits.lookup:lookup",
+    "date": "plait.toolkits.today:date",
+    "location": "plait.toolkits.ip_location:location",
+    "weather": "plait.toolkits.open_meteo:weather",
+    "wikipedia": "plait.toolkits.mediawiki:wikipedia",
+    "websearch": "plait.toolkits.serp:websearch",
+    "stocks": "plait.toolkits.alpha_vantage:stocks",
+    "tables": "plait.toolkits.table_tools:tables",
+    "nasa": "plait.toolkits.apod:nasa",
+    "images": "plait.toolkits.pictures:images",
+    "discord": "plait.toolkits.discord_webhook:discord",
+    "slack": "plait.toolkits.slack_api:slack",
+    "ask-model": "plait.toolkits.second_model:ask_model",
+    "ask-user": "plait.toolkits.person:ask_user",
+    "all": "plait.toolkits.shipped:everything",
+    "world": "plait.world:world",
+}
 """The toolkits that ship, named and not imported: toolkits are built on tools, not the other way round."""
 
 _RENAMED = r"([A-Za-z_][\w.-]*)=(.+)"
@@ -105,12 +123,17 @@ def _load(word: str) -> tuple[Tool, ...]:
         return _made(plugin, word, argument if colon else None)
     if colon and argument and re.fullmatch(r"[A-Za-z_][\w.]*", name):
         return _made(_attribute(word, word), word, None)
-    near = nearest(name, toolkit_names())
+    near = nearest(name, _nameable())
     hint = f"Did you mean {' or '.join(near)}?" if near else f"Toolkits: {', '.join(toolkit_names())}."
     raise UsageError(
         f"No toolkit is named {name!r}.",
         hint=f"{hint} A file ends in .py; a name in a module is module:name.",
     )
+
+
+def _nameable() -> tuple[str, ...]:
+    """The words that a misspelt one may have meant: "all" is within too many others."""
+    return tuple(name for name in toolkit_names() if name != "all")
 
 
 def _plugins() -> dict[str, Any]:
@@ -128,7 +151,7 @@ def _attribute(path: str, word: str) -> Any:
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        near = nearest(module_name, toolkit_names())
+        near = nearest(module_name, _nameable())
         hint = f"Did you mean the toolkit {' or '.join(near)}?" if near else "Is it installed, or in this folder?"
         raise UsageError(f"{word!r}: there is no module {error.name!r}.", hint=hint) from error
     except (Exception, SystemExit) as error:
@@ -153,7 +176,7 @@ def _made(found: Any, word: str, argument: str | None) -> tuple[Tool, ...]:
         return (found,)
     if isinstance(found, ModuleType):
         return _from_module(found, word)
-    if callable(found) and (argument is not None or name in toolkit_names()):
+    if callable(found) and (argument is not None or name in SHIPPED or name in toolkit_names()):
         return _checked(_called(found, word, argument), word)
     if callable(found):
         return (tool(found),)  # module:name says itself which function is meant

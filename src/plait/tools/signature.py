@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -41,7 +42,8 @@ class Signature(Struct, frozen=True):
     """All that is known of a function's input and output.
 
     `rest` is the kind of further named arguments (`**names`), None where there can be none. `definitions`
-    are the schemas that parameters share. `returns` says in words what comes back.
+    are the schemas that parameters share. `returns` says in words what comes back, `result` its type as it is written
+    in Python, "" where it is not said.
     """
 
     parameters: tuple[Parameter, ...]
@@ -49,6 +51,7 @@ class Signature(Struct, frozen=True):
     returns: str
     rest: Kind | None
     definitions: dict[str, Any]
+    result: str = ""
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -69,6 +72,11 @@ class Signature(Struct, frozen=True):
         if self.definitions:
             schema["$defs"] = self.definitions
         return schema
+
+    @property
+    def takes_things(self) -> bool:
+        """Some parameter is a thing, which a model names by its id."""
+        return any(parameter.kind.thing for parameter in self.parameters)
 
     @property
     def shape(self) -> str:
@@ -115,7 +123,8 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
     if users:
         kinds, definitions = _user_kinds(users, name)
         found = [structs.replace(p, kind=kinds.get(p.name, p.kind)) for p in found]
-    return Signature(tuple(found), described.summary, _returns(described, hints), rest, definitions)
+    result = _result(hints.get("return", Any))
+    return Signature(tuple(found), described.summary, _returns(described, hints), rest, definitions, result)
 
 
 def _user_kinds(users: dict[str, Any], name: str) -> tuple[dict[str, Kind], dict[str, Any]]:
@@ -174,6 +183,18 @@ def _returns(described: Described, hints: dict[str, Any]) -> str:
     if kind is not None:
         return "" if kind is ANYTHING else kind.words
     return hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
+
+
+def _result(hint: Any) -> str:
+    """A type hint as it is written, without the modules that its names are from; "" for one that says nothing."""
+    if typing.get_origin(hint) is typing.Annotated:
+        hint = typing.get_args(hint)[0]
+    if hint in (Any, object) or isinstance(hint, typing.TypeVar):
+        return ""
+    if hint in (None, type(None)):
+        return "None"
+    plain = isinstance(hint, type) and typing.get_origin(hint) is None
+    return hint.__name__ if plain else re.sub(r"\b(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_])", "", str(hint))
 
 
 def _is_json(value: Any) -> bool:

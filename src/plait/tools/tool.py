@@ -39,7 +39,8 @@ class Tool(Struct, frozen=True, dict=True):
 
     `inline` marks a quick, pure, sync function that may run on the event loop, without a thread. `timeout` is
     its own time limit in seconds, None for the run's. `source` is the word it was loaded by, "" for one given
-    in Python. `excludes` names tools that do the same job. `description` and `returns` are "" where the docstring
+    in Python. `person` marks one that is answered by the person: the run waits, and its function is never called.
+    `excludes` names tools that do the same job. `description` and `returns` are "" where the docstring
     and the hints are to say it.
     """
 
@@ -54,6 +55,7 @@ class Tool(Struct, frozen=True, dict=True):
     inline: bool = False
     source: str = ""
     excludes: tuple[str, ...] = ()
+    person: bool = False
 
     def __post_init__(self) -> None:
         if not re.fullmatch(_NAME, self.name):
@@ -87,6 +89,7 @@ class Tool(Struct, frozen=True, dict=True):
             self.idempotent,
             self.destructive,
             self.excludes,
+            self.signature.result,
         )
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from msgspec import Struct
@@ -16,9 +16,13 @@ FEW = 12
 
 
 class Toolset(Struct, frozen=True, dict=True):
-    """Tools by name. Raises `UsageError` when two have the same name."""
+    """Tools by name. Raises `UsageError` when two have the same name.
+
+    `near`, where there is an index, tells of the tools for a name that none has: given the name and those like it.
+    """
 
     tools: tuple[Tool, ...] = ()
+    near: Callable[[str, tuple[str, ...]], str] | None = None
 
     def __post_init__(self) -> None:
         seen: dict[str, Tool] = {}
@@ -57,7 +61,7 @@ class Toolset(Struct, frozen=True, dict=True):
         return nearest(name, tuple(self._by_name), n)
 
     def unknown(self, name: str) -> str:
-        """The observation for a call of a tool that does not exist."""
+        """The observation for a call of a tool that does not exist. With an index it may take a while."""
         shown = name if len(name) <= 60 else name[:57] + "..."
         said = f"There is no tool named {shown!r}."
         if not self.tools:
@@ -65,6 +69,8 @@ class Toolset(Struct, frozen=True, dict=True):
         near = self.nearest(name)
         if near:
             said += f" Did you mean {' or '.join(near)}?"
+        if self.near is not None and (found := self.near(name, near)):
+            return f"{said} The tools that fit this name best:\n{found}"
         if len(self.tools) <= FEW:
             return f"{said} The tools are: {', '.join(self._by_name)}."
         return f"{said} There are {len(self.tools)} tools." if not near else said

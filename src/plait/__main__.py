@@ -1,0 +1,5 @@
+"""`python -m plait` is `plait`."""
+
+from plait.cli.main import main
+
+main()

@@ -1,0 +1,150 @@
+"""Where code stands in a reply of the code format: in a fence, in a line, or bare."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+import warnings
+
+from msgspec import Struct
+
+from plait.formats.base import Remark
+from plait.formats.code_labels import FENCE, IN_CODE, LABEL, Label
+from plait.formats.scan import cut, repaired
+
+PYTHON = frozenset({"python", "py", "python3", "py3", "tool_code", "repl", "pycon", "ipython"})
+_LANGUAGE_LINE = re.compile(r"(?i:python3?|py)[ \t\r]*\n")
+_MAX_BARE = 20_000
+"""Characters of code without a fence: more is not tried."""
+_PROMPTED = re.compile(r"^(?:(?:>>>|\.\.\.)(?: |$))+")
+
+
+class Block(Struct, frozen=True):
+    """Code found in a reply, text[start:end] with its fences. `closed`: its fence is; `remarks` on how it was read."""
+
+    code: str
+    start: int
+    end: int
+    closed: bool
+    remarks: tuple[Remark, ...] = ()
+
+
+def is_python(text: str) -> bool:
+    """The text is Python that does something: it is no word or sentence that happens to parse."""
+    if len(text) > _MAX_BARE or not ("(" in text or "=" in text):
+        return False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(plain_code(_without_language(text), []))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    does = (ast.Call, ast.Await)
+    return any(not isinstance(one, ast.Expr) or any(isinstance(x, does) for x in ast.walk(one)) for one in tree.body)
+
+
+def plain_code(text: str, remarks: list[Remark]) -> str:
+    """Code without blank lines at its ends, indentation as a whole, and the prompts of a terminal."""
+    code = text.replace("\r\n", "\n").strip("\n").rstrip()
+    while code[:1].isspace() and code.lstrip(" \t")[:1] == "\n":
+        code = code.lstrip(" \t").strip("\n")
+    if code[:1] in (" ", "\t"):
+        flat = textwrap.dedent(code)
+        # What has no indentation in common keeps it: Python says what is wrong with it.
+        if flat != code:
+            remarks.append(repaired("the code was indented as a whole"))
+        code = flat
+    if code.startswith((">>> ", ">>>\n")):
+        lines = code.split("\n")
+        code = "\n".join(_PROMPTED.sub("", line) for line in lines if _PROMPTED.match(line)).strip("\n").rstrip()
+        remarks.append(repaired("the prompts of a terminal before the code were dropped"))
+    return code
+
+
+class Ahead:
+    """The next label and the next fence of a text, asked for from left to right: it is gone through once.
+
+    A fence counts that opens a block: on a line of its own, or behind other text with a language's word.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._label: re.Match[str] | None = None
+        self._fence: re.Match[str] | None = None
+        self._labels_over = self._fences_over = False
+
+    def label(self, at: int) -> re.Match[str] | None:
+        """The next label that begins at `at` or later."""
+        if not self._labels_over and (self._label is None or self._label.start() < at):
+            self._label = LABEL.search(self._text, at)
+            self._labels_over = self._label is None
+        return self._label
+
+    def fence(self, at: int) -> re.Match[str] | None:
+        """The next fence that begins at `at` or later."""
+        if not self._fences_over and (self._fence is None or self._fence.start() < at):
+            self._fence = next(filter(self._opens, FENCE.finditer(self._text, at)), None)
+            self._fences_over = self._fence is None
+        return self._fence
+
+    def _opens(self, match: re.Match[str]) -> bool:
+        before = self._text[max(0, match.start() - 12) : match.start()].rpartition("\n")[2]
+        return bool(match["tildes"]) or (match["line"] is not None and (not before.strip() or bool(match["word"])))
+
+
+def fenced(text: str, fence: re.Match[str]) -> Block:
+    """The block that a fence opens, to its closing fence; else to the next label, or to the end."""
+    ticks, begin = fence["ticks"] or fence["tildes"], fence.end()
+    mark = re.escape(ticks[0])
+    # The first of both, in one search: a text of many blocks is gone through once.
+    close = rf"^[ \t]{{0,12}}(?P<close>{mark}{{{len(ticks)},}}+)[ \t\r]*$|{IN_CODE.pattern}"
+    ending = re.compile(close, IN_CODE.flags).search(text, begin)
+    if ending is not None and ending["close"]:
+        return _block(text[begin : ending.start()], fence, ending.end(), True, [])
+    upto = ending.start() if ending else len(text)
+    notes = [repaired("the action's fence was not closed")]
+    glued = re.compile(rf"(?<!{mark}){mark}{{{len(ticks)},}}+[ \t\r]*$", re.M).search(text, begin, upto)
+    if glued is not None:
+        return _block(text[begin : glued.start()], fence, glued.end(), True, notes)
+    return _block(text[begin:upto].rstrip(ticks[0]), fence, upto, False, notes)
+
+
+def _block(raw: str, fence: re.Match[str], end: int, closed: bool, notes: list[Remark]) -> Block:
+    word = fence["word"] or fence["word2"] or ""
+    if not word:
+        raw = _without_language(raw)
+    if word != "python" or fence["tildes"]:
+        notes.append(repaired("the action's fence was not ```python"))
+    code = plain_code(raw, notes)
+    return Block(code, fence.start(), end, closed, tuple(notes))
+
+
+def code_after(text: str, label: Label, ahead: Ahead) -> Block | None:
+    """The code of an action: the first block before the next label, a fence in the line, or code with no fence."""
+    following = ahead.label(label.end)
+    upto = following.start() if following else len(text)
+    inline = re.compile(r"[ \t]*(`{3,}+)(?:(?i:python3?|py)\b)?([^`\n]+)\1").match(text, label.end)
+    if inline is not None and inline.end() <= upto and inline[2].strip():
+        notes = [repaired("the action's fence was in its line")]
+        return Block(plain_code(inline[2].strip(), notes), inline.start(), inline.end(), True, tuple(notes))
+    fence = ahead.fence(label.end)
+    if fence is not None and fence.start() <= upto:
+        block = fenced(text, fence)
+        between = text[label.end : fence.start()].strip().strip(":`*")
+        if between and block.code:
+            notes = [*block.remarks, cut(f"{len(between)} characters between the action's label and its code")]
+            block = Block(block.code, block.start, block.end, block.closed, tuple(notes))
+        return block if block.code else None
+    raw = text[label.end : upto].strip()
+    if raw[:1] == "`" and raw[-1:] == "`":
+        raw = raw.strip("`").strip()
+    if not is_python(raw):
+        return None
+    notes = [repaired("the action had no fence")]
+    return Block(plain_code(_without_language(raw), notes), label.end, upto, True, tuple(notes))
+
+
+def _without_language(code: str) -> str:
+    match = _LANGUAGE_LINE.match(code.lstrip("\n"))
+    return code.lstrip("\n")[match.end() :] if match else code

@@ -1,0 +1,93 @@
+"""An agent's description as it stands in the head of its runs, and read back from there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import convert, to_builtins
+
+from plait import strategies
+from plait.core import CodeLimits
+from plait.core.errors import UsageError
+from plait.journal.records import RunHead
+from plait.runtime.job import Approve, InDoubt
+from plait.runtime.limits import Limits
+from plait.runtime.provenance import Provenance
+from plait.runtime.sessions import SESSION, Window
+from plait.runtime.showing import SEARCH
+from plait.sandbox import Sandbox
+
+
+class Description(Protocol):
+    """What of an agent goes into the settings of its runs."""
+
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def prompts(self) -> str | Path | None: ...
+    @property
+    def system(self) -> str | None: ...
+    @property
+    def approve(self) -> Approve: ...
+    @property
+    def in_doubt(self) -> InDoubt: ...
+    @property
+    def can_ask(self) -> bool: ...
+    @property
+    def provenance(self) -> Provenance: ...
+    @property
+    def sandbox(self) -> str | Sandbox: ...
+    @property
+    def code_limits(self) -> CodeLimits: ...
+    @property
+    def now(self) -> float | None: ...
+
+
+def settings_of(agent: Description) -> dict[str, Any]:
+    """The settings that stand in the head of an agent's runs."""
+    return {
+        "limits": to_builtins(agent.limits),
+        "prompts": str(Path(agent.prompts).resolve()) if agent.prompts is not None else None,
+        "system": agent.system,
+        "approve": agent.approve if isinstance(agent.approve, str) else "never",
+        "in_doubt": agent.in_doubt,
+        "can_ask": agent.can_ask,
+        "provenance": agent.provenance,
+        "sandbox": agent.sandbox if isinstance(agent.sandbox, str) else agent.sandbox.name,
+        "code_limits": to_builtins(agent.code_limits),
+        "now": agent.now,
+    }
+
+
+def fields_in(head: RunHead, *, tools_given: bool = False) -> dict[str, Any]:
+    """An agent's fields, from the head of a run of its. Its tools need not be found where others are given.
+
+    Raises `UsageError` when its loop or tools were given in Python and have no word to find them by.
+    """
+    for spec, source in zip(head.tools, head.sources, strict=False):
+        if not source and not tools_given:
+            raise UsageError(
+                f"The tool '{spec['name']}' of run {head.run} was given in Python.",
+                hint="Name it with --tools file.py, or go on in Python: agent.resume(run).",
+            )
+    settings = head.settings
+    return {
+        "strategy": strategies.make(head.strategy["name"], head.strategy["options"]),
+        "model": str(head.models.get("", {}).get("spec", "local")),
+        "models": {phase: str(model["spec"]) for phase, model in head.models.items() if phase},
+        "tools": tuple(source for source in dict.fromkeys(head.sources) if source not in (SESSION, SEARCH)),
+        "limits": convert(settings.get("limits", {}), Limits),
+        "prompts": settings.get("prompts"),
+        "system": settings.get("system"),
+        "approve": settings.get("approve", "never"),
+        "in_doubt": settings.get("in_doubt", "skip"),
+        "can_ask": settings.get("can_ask", True),
+        "window": convert(settings.get("window", {}), Window),
+        "embedder": settings.get("embedder", "local"),
+        "provenance": settings.get("provenance", "off"),
+        "sandbox": settings.get("sandbox", "monty"),
+        "code_limits": convert(settings.get("code_limits", {}), CodeLimits),
+        "now": settings.get("now"),
+        "show_tools": settings.get("show_tools"),
+    }

@@ -1,0 +1,187 @@
+"""Performs execute and continue effects: holds the run's Python session, and makes it again when a run goes on.
+
+Code does nothing outside but by calls, which come back to the loop. So a piece of code needs no intent on the record:
+what came of it is written together with the intents of the calls it made, before they begin. A process that finds
+recorded pieces feeds them to a fresh session with the times and results on record, and goes on where the record ends.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from math import isfinite
+from typing import Any
+
+from plait.core import Call, Continue, Execute, Handle, Observation, PlaitError, Ran
+from plait.core import events as ev
+from plait.core.things import MARK
+from plait.journal.records import RanRecord
+from plait.runtime.job import Desk, RecordEnds, differs
+from plait.runtime.past import PastEffect
+from plait.runtime.things import with_handles
+from plait.sandbox import OutCall, Result, Session, Settings, Turn, sandbox
+from plait.tools import Toolset
+from plait.tools.render import NO_RESULT, describe_bytes
+
+_RAISED = re.compile(r"Error: (\w+): (.*)", re.DOTALL)
+
+
+@dataclass
+class Piece:
+    """A piece of code that ran in the session: with what it was given, so that it can run again, and what came last."""
+
+    code: str
+    now: float
+    ran: Ran
+    results: list[tuple[Result, ...]] = field(default_factory=list)
+
+
+class Executor:
+    """Performs the execute and continue effects of one run."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self._session: Session | None = None
+        self._pieces: list[Piece] = []
+        self._seed: int | None = None
+
+    async def perform(self, n: int, effect: Execute | Continue, past: PastEffect) -> Ran:
+        """Run or go on, or feed back what is recorded of it."""
+        results = () if isinstance(effect, Execute) else self._results(effect)
+        if past.ran is not None:
+            return self._recorded(n, effect, results, past.ran)
+        if self.desk.job.replay:
+            raise RecordEnds
+        self.desk.meter.before_act()
+        session = await self._ready()
+        step = self.desk.meter.steps
+        if isinstance(effect, Execute):
+            now = time.time() if self.desk.job.now is None else self.desk.job.now
+            self.desk.say(ev.Executing(step, effect.code))
+            ran = self._ran(await session.run(effect.code, now))
+            record = RanRecord(n, step, ran, effect.code, now, self._seed or 0)
+        else:
+            ran = self._ran(await session.go_on(results))
+            record = RanRecord(n, step, ran)
+        self._keep(record, results)
+        self.desk.log.buffer((record, None))
+        self.desk.say(ev.Executed(step, ran))
+        return ran
+
+    async def close(self) -> None:
+        """End the session."""
+        if self._session is not None:
+            await self._session.close()
+
+    def _recorded(self, n: int, effect: Execute | Continue, results: tuple[Result, ...], record: RanRecord) -> Ran:
+        code = effect.code if isinstance(effect, Execute) else None
+        if code != record.code:
+            raise differs(n, self.desk.meter.steps, record.code or "", code or "")
+        self._keep(record, results)
+        return record.ran
+
+    def _keep(self, record: RanRecord, results: tuple[Result, ...]) -> None:
+        if self.desk.sources is not None:
+            self.desk.sources.add(record.ran.output)
+            if record.code is not None:
+                self.desk.sources.wrote(record.code)
+        if record.code is not None:
+            self._seed = record.seed
+            self._pieces.append(Piece(record.code, record.now, record.ran))
+        else:
+            self._pieces[-1].results.append(results)
+            self._pieces[-1].ran = record.ran
+        if record.ran.lost:
+            self._pieces.clear()
+
+    async def _ready(self) -> Session:
+        """The session: fresh, or made again as the record says it was."""
+        if self._session is not None:
+            return self._session
+        job = self.desk.job
+        if self._seed is None:
+            self._seed = secrets.randbelow(2**31)
+        made = sandbox(job.sandbox) if isinstance(job.sandbox, str) else job.sandbox
+        names = frozenset(spec.name for spec in (*job.kit.tools, *job.kit.others))
+        self._session = session = await made.open(Settings(names, job.code_limits, self._seed))
+        for piece in self._pieces:
+            turn = await session.run(piece.code, piece.now)
+            for results in piece.results:
+                turn = await session.go_on(results)
+            if self._ran(turn).calls != piece.ran.calls or turn.lost:
+                raise PlaitError(
+                    "The run's Python session can't be made again: its code did otherwise than on record.",
+                    hint="The sandbox or its limits have changed since. Fork the run before its first piece of code.",
+                )
+        return session
+
+    def _ran(self, turn: Turn) -> Ran:
+        calls = tuple(call_of(each, self.desk.job.tools) for each in turn.calls)
+        return Ran(turn.output, calls, turn.error, turn.lost, round(turn.seconds, 6))
+
+    def _results(self, effect: Continue) -> tuple[Result, ...]:
+        waits = self._pieces[-1].ran.calls if self._pieces else ()
+        if len(waits) != len(effect.observations) or not waits:
+            raise ValueError(f"{len(effect.observations)} results for {len(waits)} calls that the code waits for")
+        return tuple(map(result_of, waits, effect.observations))
+
+
+def call_of(out: OutCall, tools: Toolset) -> Call:
+    """A call out of the sandbox as any other: its arguments by name, where the tool's parameters are known."""
+    args, kwargs = [_plain(each) for each in out.args], {name: _plain(each) for name, each in out.kwargs.items()}
+    if not args and not kwargs:
+        return Call(out.name)
+    tool = tools.get(out.name)
+    known = tool.signature.parameters if tool is not None else ()
+    names = [parameter.name for parameter in known if not parameter.spread]
+    if tool is not None and len(args) <= len(names) and not kwargs.keys() & set(names[: len(args)]):
+        return Call(out.name, {**dict(zip(names, args, strict=False)), **kwargs})
+    return Call(out.name, {"args": args, **kwargs} if kwargs else args)
+
+
+def result_of(call: Call, observation: Observation) -> Result:
+    """What the code gets for a call: the value, or the exception that the trouble is."""
+    match observation.trouble:
+        case "":
+            text = None if observation.text == NO_RESULT else observation.text
+            return Result(text if observation.value is None else with_handles(observation.value))
+        case "unknown_tool":
+            return Result(error="NameError", message=f"name '{call.tool}' is not defined")
+        case "bad_input":
+            return Result(error="TypeError", message=observation.text)
+        case "timeout":
+            return Result(error="TimeoutError", message=observation.text.removeprefix("Error: "))
+        case "refused":
+            return Result(error="PermissionError", message=observation.text)
+    raised = _RAISED.fullmatch(observation.text)
+    kind = getattr(builtins, raised[1], None) if raised else None
+    if raised and isinstance(kind, type) and issubclass(kind, Exception):
+        return Result(error=raised[1], message=raised[2])
+    return Result(error="RuntimeError", message=observation.text.removeprefix("Error: "))
+
+
+def _plain(value: Any) -> Any:
+    """A value from the sandbox as JSON holds it."""
+    if isinstance(value, Handle):
+        return value.json()
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        # What code makes can't pass for a handle that it was not given.
+        return {"thing" if key == MARK else str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return [_plain(each) for each in sorted(value, key=repr)]
+    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+        return [_plain(each) for each in value]
+    if isinstance(value, (date, datetime)):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return describe_bytes(bytes(value)) if isinstance(value, (bytes, bytearray)) else str(value)

@@ -1,0 +1,207 @@
+"""Finds values that a model made up: literals of a call that stand neither in the task nor in anything observed.
+
+Theory of operation. Sources are texts: the task, the conversation before it, what tools and code gave, what the
+person said. Of each its words, numbers and dates are kept. A literal of a call is taken apart in the same way: a
+number must be one of the sources' numbers, as given or rounded; a date one of their dates, in whatever form; a text of
+one word must stand in them, whatever its case. A text of several words is the model's own wording, in which only
+numbers, dates, addresses and #names are looked at. What a tool names itself (defaults, choices) is never made up. Where
+the action is code, only what it wrote down counts: a value that it computed, or took from a result, is no literal.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, TypeAlias
+
+from plait.core.strategy import Task
+from plait.core.things import Handle
+from plait.core.tools import Call, ToolSpec
+
+Provenance: TypeAlias = Literal["off", "note", "warn", "ask", "refuse"]
+"""What is done about a made-up value: nothing; it is noted on the record; the model is told as well; the person is
+asked before the call is made; the call is refused."""
+
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_MONTH = "|".join(rf"{name[:3]}(?:{name[3:]})?" for name in _MONTHS)
+_DATE = re.compile(
+    r"(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})(?!\d)"
+    r"|(?<!\d)(?P<d2>\d{1,2})[-/.](?P<m2>\d{1,2})[-/.](?P<y2>\d{4})(?!\d)"
+    rf"|(?<!\d)(?P<d3>\d{{1,2}})(?:st|nd|rd|th)?\.?\s+(?:of\s+)?(?P<m3>{_MONTH})\.?,?\s+(?P<y3>\d{{4}})"
+    rf"|\b(?P<m4>{_MONTH})\.?\s+(?P<d4>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<y4>\d{{4}})",
+    re.I,
+)
+_NUMBER = re.compile(r"(?<![\w.])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?(?![\w]*\d)", re.I)
+_NAMED = re.compile(r"https?://[^\s'\"<>)]+|[\w.+-]+@[\w-]+\.[\w.]+|(?<!\w)[#@][\w-]+")
+_WORDS = {
+    "half": 0.5, "quarter": 0.25, "third": 1 / 3, "double": 2.0, "twice": 2.0, "triple": 3.0, "dozen": 12.0,
+    "one": 1.0, "two": 2.0, "three": 3.0, "four": 4.0, "five": 5.0, "six": 6.0, "seven": 7.0, "eight": 8.0,
+    "nine": 9.0, "ten": 10.0, "eleven": 11.0, "twelve": 12.0, "hundred": 100.0, "thousand": 1000.0,
+}  # fmt: skip
+_TRIVIAL = {0.0, 1.0, -1.0}
+"""Numbers that are no knowledge of anything: nothing, one, the last one."""
+_COUNTED = 10
+"""Whole numbers up to this one are not looked at within a text: words count, and formulas halve and double."""
+_FORMULA = re.compile(r"(?=.*\d.*[-+*/^%(])[\d.,+*/()^%e-]+")
+
+
+class Sources:
+    """What a model may have its values from. `code`: literals count only where code wrote them down."""
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._texts: list[str] = []
+        self._numbers: set[float] = set()
+        self._dates: set[str] = set()
+        self._code: Sources | None = None
+        for text in texts:
+            self.add(text)
+
+    def add(self, text: str) -> None:
+        """One more text that the model was shown."""
+        folded = text.casefold()
+        self._texts.append(folded)
+        for dates, _ in _dates(folded):
+            self._dates |= dates
+        self._numbers.update(value for value, _ in _numbers(folded))
+        self._numbers.update(value for word, value in _WORDS.items() if word in folded)
+
+    def wrote(self, code: str) -> None:
+        """A piece of code that the model wrote: from now on its constants are the literals there are."""
+        self._code = self._code or Sources()
+        for value in _constants(code):
+            self._code.add(value)
+
+    def invented(self, call: Call, spec: ToolSpec | None) -> tuple[str, ...]:
+        """The call's made-up literals, as `parameter: value`; empty when there are none."""
+        own = _own(spec)
+        found: list[str] = []
+        for where, value in _literals(call.input):
+            if value in own or (isinstance(value, str) and value.casefold() in own):
+                continue
+            found.extend(f"{where}{each}" for each in self._strange(value))
+        return tuple(dict.fromkeys(found))
+
+    def _strange(self, value: str | float) -> list[str]:
+        if not isinstance(value, str):
+            written = repr(value)
+            return [written] if self._counts(written, value) and not self.has_number(value, written) else []
+        text = value.casefold().strip()
+        if len(text.split()) == 1 and not _DATE.search(text) and not _FORMULA.fullmatch(text):
+            known = any(text in each for each in self._texts) or text.strip("#@") in _WORDS
+            if known or (self._code is not None and not any(text in each for each in self._code._texts)):
+                return []
+            numbers = _numbers(text)
+            if numbers and numbers[0][1] == text:
+                return [] if self.has_number(*numbers[0]) else [value]
+            return [value]
+        found = [each for each in _NAMED.findall(value) if not self._knows(each.rstrip(".,;:!?"))]
+        rest = _NAMED.sub(" ", text)
+        for dates, written in _dates(rest):
+            rest = rest.replace(written, " ")
+            if not dates & self._dates and self._counts(written):
+                found.append(written)
+        for number, written in _numbers(rest):
+            plain = number.is_integer() and abs(number) <= _COUNTED
+            if not plain and self._counts(written, number) and not self.has_number(number, written):
+                found.append(written)
+        return found
+
+    def _knows(self, text: str) -> bool:
+        folded = text.casefold()
+        return any(folded in each for each in self._texts) or not self._counts(folded)
+
+    def _counts(self, written: str, number: float | None = None) -> bool:
+        """Is that a literal: one the model wrote itself, not one its code computed?"""
+        if self._code is None:
+            return True
+        if number is not None:
+            return number in self._code._numbers
+        return any(written in each for each in self._code._texts)
+
+    def has_number(self, value: float, written: str) -> bool:
+        """One of the sources' numbers is that number, or gives it when it is rounded as this one is written."""
+        if value in _TRIVIAL or value in self._numbers:
+            return True
+        digits = len(written.partition("e")[0].partition(".")[2])
+        near = (value, -value, value * 100, value / 100)
+        return any(abs(round(each, digits) - value) < 1e-12 for each in self._numbers) or any(
+            abs(each - other) <= 1e-9 * abs(other) for other in self._numbers for each in near[1:] if other
+        )
+
+
+def sources_of(task: Task, system: str | None = None) -> Sources:
+    """What a run begins with."""
+    before = (text for turn in task.history for text in (turn.question, turn.answer))
+    return Sources((task.question, *before, *([system] if system else [])))
+
+
+def told(found: Iterable[str]) -> str:
+    """What a person is told of made-up values."""
+    return f"stands neither in the task nor in any observation: {', '.join(found)}"
+
+
+def warning(found: Iterable[str]) -> str:
+    """What the model is told of them."""
+    return (
+        f"Not from the task or an observation: {', '.join(found)}. Use only values that you were given or have "
+        "observed; look up those you don't have."
+    )
+
+
+def _literals(value: Any, where: str = "") -> Iterator[tuple[str, str | float]]:
+    """Each scalar in a call's input, with the parameter it stands under."""
+    if isinstance(value, bool) or value is None or Handle.read(value) is not None:
+        return
+    if isinstance(value, (str, int, float)):
+        yield where, value
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _literals(each, where or f"{name}: ")
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _literals(each, where)
+
+
+def _own(spec: ToolSpec | None) -> set[Any]:
+    """What a tool names itself: defaults and choices."""
+    own: set[Any] = set()
+    for schema in (spec.parameters.get("properties", {}) if spec is not None else {}).values():
+        for each in (schema.get("default"), *schema.get("enum", ())):
+            if isinstance(each, (str, int, float)):
+                own.add(each.casefold() if isinstance(each, str) else each)
+    return own
+
+
+def _numbers(folded: str) -> list[tuple[float, str]]:
+    return [(float(each.replace(",", "")), each) for each in _NUMBER.findall(folded) if len(each) < 40]
+
+
+def _dates(folded: str) -> list[tuple[set[str], str]]:
+    """Each date in a text, as year-month-day (in both ways where 4/7 may be April or July), and as it is written."""
+    found = []
+    for match in _DATE.finditer(folded):
+        year, month, day = (next(g for g in (match[k] for k in keys if k in match.groupdict()) if g) for keys in (
+            ("y", "y2", "y3", "y4"), ("m", "m2", "m3", "m4"), ("d", "d2", "d3", "d4")))  # fmt: skip
+        number = int(month) if month.isdigit() else next(i for i, n in enumerate(_MONTHS, 1) if n.startswith(month[:3]))
+        read = {f"{int(year):04}-{number:02}-{int(day):02}"}
+        if match["m2"] and int(match["d2"]) <= 12:
+            read.add(f"{int(year):04}-{int(match['d2']):02}-{int(match['m2']):02}")
+        found.append((read, match[0]))
+    return found
+
+
+def _constants(code: str) -> Iterator[str]:
+    """The literals that a piece of code wrote down."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, float)):
+            yield str(node.value)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+            yield f"-{node.operand.value!r}"

@@ -1,0 +1,122 @@
+"""Showing only the tools that matter: those that fit the task are chosen when a run begins, a search finds the rest.
+
+Theory of operation. What was chosen stands in the run's head, so that whoever resumes, replays or forks it shows the
+model the same tools and searches nothing. The index over all of an agent's tools is made when it is first searched: by
+the choice, by the search tool when the model calls it, or by the name of a tool that there is not.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs, to_builtins
+
+from plait.core import Kit
+from plait.core.errors import PlaitError
+from plait.journal.records import RunHead
+from plait.runtime.sessions import SESSION, Embedder
+from plait.toolkits.method_search import lines_of, method_search
+from plait.tools import Tool, Toolset
+
+if TYPE_CHECKING:
+    from plait.search import ToolIndex
+
+SEARCH = "(search)"
+"""Stands among a run's `sources` for the search tool; no word can be it."""
+
+
+class Finder:
+    """What finds the tools of one agent, for any number of its runs at once."""
+
+    def __init__(self, tools: Toolset, embedder: Embedder) -> None:
+        self._tools, self._embedder = tools, embedder
+        self._made: ToolIndex | None = None
+        self._making = threading.Lock()
+
+    def index(self) -> ToolIndex:
+        """The index. Raises `UsageError` where the extra `search` is not installed, and what the embedder raises."""
+        with self._making:
+            if self._made is None:
+                from plait.search import ToolIndex
+
+                self._made = ToolIndex(self._tools.specs, self._embedder)
+            return self._made
+
+    @cached_property
+    def tool(self) -> Tool:
+        """The search tool."""
+        return structs.replace(method_search(self.index), source=SEARCH)
+
+    def chosen(self, question: str, most: int, parent: RunHead | None = None) -> tuple[str, ...] | None:
+        """The names of the tools that a run shows, in the agent's order; None when it shows all.
+
+        A fork shows what its parent did, as long as that is there and no other number is asked for.
+        """
+        if len(self._tools) <= most:
+            return None
+        if parent is not None and parent.settings.get("show_tools") == most:
+            before = shown_by(parent)
+            if before is not None and all(name in self._tools for name in before):
+                return before
+        best = {found.tool.name for found in self.index().search(question, most)} if most else set()
+        return tuple(tool.name for tool in self._tools if tool.name in best)
+
+    def near(self, name: str, like: Sequence[str]) -> str:
+        """For a name that no tool has: a line for each of those that are `like` it or that the search finds for it."""
+        try:
+            found = [each.tool.name for each in self.index().search(name)]
+        except PlaitError:
+            found = []  # the names that are alike are told all the same
+        told = (self._tools.get(each) for each in dict.fromkeys((*like, *found)))
+        return lines_of(each.spec for each in told if each is not None)
+
+    def among(self, tools: Toolset) -> Toolset:
+        """The tools with the search tool before those of a session, and with what answers an unknown name."""
+        own, more = tools.tools[: len(self._tools)], tools.tools[len(self._tools) :]
+        return Toolset((*own, self.tool, *more), self.near)
+
+
+def searchable(embedder: Embedder) -> bool:
+    """The extra `search` is installed, as far as this embedder needs it."""
+    return find_spec("numpy") is not None and (embedder != "local" or find_spec("threadpoolctl") is not None)
+
+
+def shown_by(head: RunHead) -> tuple[str, ...] | None:
+    """The names of the agent's tools that a recorded run shows; None when it shows all."""
+    return tuple(head.settings.get("shown", ())) if SEARCH in head.sources else None
+
+
+def narrowed(kit: Kit, names: Sequence[str], agents: Iterable[str], search: str) -> Kit:
+    """The kit with only these of the agent's tools shown, beside those that came with the run."""
+    hidden = set(agents).difference(names)
+    tools = tuple(spec for spec in kit.tools if spec.name not in hidden)
+    others = tuple(spec for spec in kit.tools if spec.name in hidden)
+    return structs.replace(kit, tools=tools, others=others, search=search)
+
+
+def recorded_in(head: RunHead, most: int | None, kit: Kit, embedder: Embedder) -> RunHead:
+    """The head of a run with this kit, with all that going on with it needs; its tools are the agent's so far."""
+    agents = {tool["name"] for tool in head.tools}
+    told: dict[str, Any] = {"show_tools": most, "shown": [tool.name for tool in kit.tools if tool.name in agents]}
+    told["embedder"] = embedder if isinstance(embedder, str) else "local"
+    return structs.replace(
+        head,
+        tools=(*head.tools, to_builtins(kit.tool(kit.search))),
+        sources=(*head.sources, SEARCH),
+        settings={**head.settings, **told},
+    )
+
+
+def as_recorded(kit: Kit, head: RunHead) -> Kit:
+    """A recorded run's kit of all its tools, with those shown that it showed."""
+    names = shown_by(head)
+    if names is None:
+        return kit
+    came = {spec.name: source for spec, source in zip(kit.tools, head.sources, strict=True)}
+    search = next(name for name, source in came.items() if source == SEARCH)
+    agents = [name for name, source in came.items() if source not in (SEARCH, SESSION)]
+    return narrowed(kit, names, agents, search)

@@ -1,0 +1,119 @@
+"""The things of one run: objects that go through it by their handles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from plait.core.messages import JSON
+from plait.core.things import MARK, Handle, Thing
+
+Kept = Mapping[str, tuple[str, bytes]]
+"""Things as they stand on the record, by id: their kind, and the bytes they were written down as."""
+
+
+class Things:
+    """Keeps what tools return that JSON can't hold. `kept` are those of an earlier process: read when first used."""
+
+    def __init__(self, kept: Kept) -> None:
+        self._kept = dict(kept)
+        self._live: dict[str, Thing] = {}
+        self._unwritten: set[str] = set()
+        self._counts: dict[str, int] = {}
+        for name in kept:
+            kind, _, number = name.rpartition("-")
+            self._counts[kind] = max(self._counts.get(kind, 0), int(number))
+
+    def keep(self, thing: Thing) -> Handle:
+        """The thing's handle; the same one each time."""
+        for name, known in self._live.items():
+            if known is thing:
+                return Handle(name, thing.about())
+        number = self._counts[thing.kind] = self._counts.get(thing.kind, 0) + 1
+        name = f"{thing.kind}-{number}"
+        self._live[name] = thing
+        self._unwritten.add(name)
+        return Handle(name, thing.about())
+
+    def put_away(self, value: Any) -> Any:
+        """What a tool returned, with a handle's JSON in place of each thing. Nothing else in it can pass for one."""
+        if isinstance(value, Thing):
+            return self.keep(value).json()
+        if isinstance(value, dict):
+            return {"thing" if key == MARK else key: self.put_away(each) for key, each in value.items()}
+        if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+            return [self.put_away(each) for each in value]
+        return value
+
+    def given(self, value: JSON, by_name: bool) -> Any:
+        """A tool's input with the things themselves in place of their handles; `by_name`, also in place of a text
+        that is an id."""
+        if not self._live and not self._kept:
+            return value
+        return self._given(value, by_name)
+
+    def _given(self, value: Any, by_name: bool) -> Any:
+        if isinstance(value, str):
+            return self._or_itself(value.strip(), value) if by_name else value
+        handle = Handle.read(value)
+        if handle is not None:
+            return self._or_itself(handle.id, value)
+        if isinstance(value, dict):
+            return {key: self._given(each, by_name) for key, each in value.items()}
+        return [self._given(each, by_name) for each in value] if isinstance(value, (list, tuple)) else value
+
+    def _or_itself(self, name: str, value: Any) -> Any:
+        # A thing may be false, as an empty table is.
+        thing = self.find(name)
+        return value if thing is None else thing
+
+    def find(self, name: str) -> Thing | None:
+        """The thing with that id; None where there is none, or where it can't be read back."""
+        if name in self._live:
+            return self._live[name]
+        kind, data = self._kept.get(name, ("", b""))
+        if kind not in Thing.kinds:
+            return None
+        try:
+            thing = self._live[name] = Thing.kinds[kind].load(data)
+        except ValueError:
+            return None
+        return thing
+
+    def written(self, value: JSON) -> bytes | None:
+        """The new things that a value holds, written down for the record; None where there are none."""
+        if not self._unwritten:
+            return None
+        names = sorted(self._unwritten.intersection(_names(value)))
+        self._unwritten.difference_update(names)
+        return msgspec.msgpack.encode({n: (self._live[n].kind, self._live[n].dump()) for n in names}) if names else None
+
+
+def kept_in(body: bytes | None) -> dict[str, tuple[str, bytes]]:
+    """The things that a row of the record carries."""
+    return msgspec.msgpack.decode(body, type=dict[str, tuple[str, bytes]]) if body else {}
+
+
+def with_handles(value: JSON) -> Any:
+    """A JSON value with `Handle`s where it says so."""
+    return _mapped(value, Handle.read)
+
+
+def _mapped(value: Any, found: Callable[[Any], Any]) -> Any:
+    instead = found(value)
+    if instead is not None:
+        return instead
+    if isinstance(value, dict):
+        return {key: _mapped(each, found) for key, each in value.items()}
+    return [_mapped(each, found) for each in value] if isinstance(value, list) else value
+
+
+def _names(value: Any) -> set[str]:
+    handle = Handle.read(value)
+    if handle is not None:
+        return {handle.id}
+    if isinstance(value, dict):
+        return set().union(*map(_names, value.values()))
+    return set().union(*map(_names, value)) if isinstance(value, list) else set()

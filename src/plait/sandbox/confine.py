@@ -1,0 +1,169 @@
+"""Locks the process it runs in, for good: no files, no network, no new processes. Runs in the worker: stdlib only.
+
+What decides is the seccomp filter (see `confine_filter`): it refuses every call that could open, connect or start
+anything, and a process without it is not used. The rest are walls behind that wall, put up where the kernel has them:
+namespaces with no network, an unprivileged user for root, Landlock with nothing allowed, resource limits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import resource
+import signal
+import sys
+from collections.abc import Callable, Collection
+from typing import TextIO
+
+from plait.sandbox.confine_filter import MACHINES, program
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+_SYS_SECCOMP = {"x86_64": 317, "aarch64": 277}
+_SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_TSYNC = 1, 1
+_SYS_LANDLOCK_CREATE, _SYS_LANDLOCK_RESTRICT = 444, 446
+_NAMESPACES = {"user": 0x10000000, "net": 0x40000000, "ipc": 0x08000000, "uts": 0x04000000}
+_NOBODY = 65534
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Lacking(Exception):
+    """This machine can't confine; the text says what it lacks."""
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+def _call(*arguments: int | bytes | ctypes.Structure | None) -> int:
+    """A raw system call. Raises `OSError`."""
+    given = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+    given = [ctypes.byref(a) if isinstance(a, ctypes.Structure) else a for a in given]  # type: ignore[misc]
+    _libc.syscall.restype = ctypes.c_long
+    result: int = _libc.syscall(*given)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, ctypes.c_ulong(value), *[ctypes.c_ulong(0)] * 3) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def namespaces(without: Collection[str]) -> list[str]:
+    """Move into namespaces of its own, those that the kernel lets it; returns their names. Before any thread starts."""
+    if "namespaces" in without:
+        return []
+    for names in (("user", "net", "ipc", "uts"), ("user", "net"), ("user",)):
+        if _libc.unshare(sum(_NAMESPACES[name] for name in names)) == 0:
+            return list(names)
+    return []
+
+
+def unprivileged() -> None:
+    """Root becomes nobody. What only root could read must have been read before."""
+    if os.geteuid() == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+            os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+        except OSError:
+            pass  # root of a user namespace that has no nobody: without rights outside of it anyway
+
+
+def landlock(without: Collection[str]) -> int:
+    """Refuse this thread and those it starts every file, every TCP port, abstract sockets and signals, as far as the
+    kernel's Landlock goes; returns its version, 0 where there is none."""
+    if "landlock" in without:
+        return 0
+    try:
+        version = _call(_SYS_LANDLOCK_CREATE, None, 0, 1)
+        # linux/landlock.h: the rights that each version knows; to handle one and allow it nowhere is to refuse it
+        files = (1 << (13 if version < 2 else 14 if version < 3 else 15 if version < 5 else 16)) - 1
+        words = [files] + [3] * (version >= 4) + [3] * (version >= 6)
+        rules = b"".join(word.to_bytes(8, sys.byteorder) for word in words)
+        ruleset = _call(_SYS_LANDLOCK_CREATE, rules, len(rules), 0)
+        _call(_SYS_LANDLOCK_RESTRICT, ruleset, 0)
+        os.close(ruleset)
+        return version
+    except OSError:
+        return 0
+
+
+def limits(memory: int, highest_fd: int, statm: TextIO) -> None:
+    """Resource limits: `memory` bytes of address space more than now, no file written, none opened, no core, no
+    further process. `statm` is /proc/self/statm, opened before that became impossible."""
+    now = int(statm.read().split()[0]) * resource.getpagesize()
+    statm.close()
+    for what, most in (
+        (resource.RLIMIT_AS, now + memory),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_NOFILE, highest_fd + 1),
+        (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_NPROC, 0),
+    ):
+        hard = resource.getrlimit(what)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(what, (most, most))
+
+
+def die_with(parent: int) -> None:
+    """End when the process that started this one ends; and let nobody look into this one, nor give it new rights."""
+    _prctl(_PR_SET_DUMPABLE, 0)
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def can_filter(without: Collection[str]) -> None:
+    """Raises `Lacking` where the kernel has no filter for system calls, before anything else is done."""
+    machine = platform.machine()
+    if sys.platform != "linux":
+        raise Lacking(f"{sys.platform} has no seccomp; it takes Linux")
+    if machine not in MACHINES or sys.maxsize < 2**32 or sys.byteorder != "little":
+        raise Lacking(f"there is no list of system calls for {machine}; there is one for {' and '.join(MACHINES)}")
+    if "seccomp" in without:
+        raise Lacking("the kernel has no seccomp filters (CONFIG_SECCOMP_FILTER)")
+
+
+def lock(without: Collection[str]) -> None:
+    """Put the filter on all threads, then try what it must refuse. Raises `Lacking` where it does not hold."""
+    can_filter(without)
+    machine = platform.machine()
+    code = program(machine)
+    filter_ = _Program(len(code) // 8, code)
+    try:
+        refused = _call(_SYS_SECCOMP[machine], _SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_TSYNC, filter_)
+    except OSError as problem:
+        raise Lacking(f"the kernel takes no seccomp filter ({problem.strerror})") from None
+    if refused:
+        raise Lacking(f"the filter could not be put on thread {refused}")
+    _try()
+
+
+def _try() -> None:
+    """What must be refused, tried once: opening a file, a socket, a process."""
+    attempts: tuple[tuple[str, Callable[[], object]], ...] = (
+        ("open a file", lambda: os.open("/", os.O_RDONLY)),
+        ("look at a file", lambda: os.stat("/")),
+        ("make a socket", lambda: _call(41 if platform.machine() == "x86_64" else 198, 1, 1, 0)),
+        ("start a process", _fork),
+        ("signal another process", lambda: os.kill(os.getpid(), 0)),
+    )
+    for what, attempt in attempts:
+        try:
+            attempt()
+        except OSError as refusal:
+            if refusal.errno == 1:
+                continue
+        raise Lacking(f"its seccomp filter lets code {what}")
+
+
+def _fork() -> None:
+    if os.fork() == 0:
+        os._exit(0)

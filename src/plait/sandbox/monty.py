@@ -1,0 +1,245 @@
+"""The sandbox "monty": a small Python of its own (pydantic-monty) in worker processes that reach nothing.
+
+A piece of code is fed to a worker. It comes back at each call out of it, which is answered here where it is one of the
+clock or of the machine (there is none: PermissionError), and else becomes a call of the turn. A call that is
+awaited (see `awaited.py`) is answered with a promise, until nothing in the code can go on; then all promises come out
+as one turn.
+
+After each piece the worker's state is saved, some kilobytes in less than a millisecond. A piece that ends in a way that
+leaves no trust in the state (the time or memory limit, a worker that died) or that must not run another line (it is
+given up) is undone by going back to what was saved. A state too big to be saved so often is lost then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Sequence
+from typing import Any, get_args
+
+from msgspec import structs
+
+from plait.core.code import CodeError, CodeLimit
+from plait.core.errors import UsageError
+from plait.sandbox.base import Result, Settings, Turn
+from plait.sandbox.monty_errors import UNDONE, code_error, source_line
+from plait.sandbox.monty_piece import Over, Piece
+from plait.sandbox.monty_pool import library
+from plait.sandbox.monty_values import Unfit, Values
+from plait.sandbox.monty_worker import Worker
+from plait.sandbox.printed import Printed
+
+_HOLDS = re.compile(r"\b(try|with|return_exceptions|exec|eval|wait|wait_for|timeout|__exit__)\b")
+"""What code must have to catch an exception, or to hold one back."""
+
+
+class MontySandbox:
+    """Opens sessions in workers of pydantic-monty."""
+
+    name = "monty"
+
+    async def open(self, settings: Settings) -> MontySession:
+        """A new session. Raises `UsageError` where pydantic-monty isn't installed, `NoWorker` when all are taken."""
+        session = MontySession(settings)
+        await session.worker.ready()
+        return session
+
+
+class MontySession:
+    """One namespace in one worker. Made by `MontySandbox.open`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._monty: Any = library()
+        self.settings = settings
+        self.values = Values()
+        self._exceptions = frozenset(get_args(self._monty.ExcType))
+        self.worker = Worker(settings)
+        self._sources: dict[str, str] = {}
+        self._piece: Piece | None = None
+        self._busy = False
+        self._closed = False
+
+    # the interface
+
+    async def run(self, code: str, now: float) -> Turn:
+        """Run a piece of code to its end or its next calls."""
+        if self._busy:
+            raise UsageError("This session runs a piece of code already.", hint="Wait for it, or open another.")
+        if self._closed:
+            return Turn(error=CodeError("RuntimeError", "the session is closed"), lost=True)
+        if self._piece is not None:
+            await self._give_up()
+        if not await self.worker.ready():
+            self._forget()
+            gone = "what the session had can't be had again: its names are gone"
+            return Turn(error=CodeError("RuntimeError", gone), lost=True)
+        filename = f"<python-input-{self.worker.fed}>"
+        printed = Printed(self.settings.limits.output_chars, self.worker.kill)
+        self._piece = piece = Piece(self, code, filename, now, printed)
+        try:
+            code.encode()
+        except UnicodeEncodeError:
+            return self._end(CodeError("SyntaxError", "the code has lone surrogates, which no text may have"))
+        self._sources[filename] = piece.fed
+        return await self._go(self.worker.feed(piece.fed, printed.add), piece)
+
+    async def go_on(self, results: Sequence[Result]) -> Turn:
+        """Go on with the code that waits."""
+        piece = self._piece
+        if piece is None or piece.at is None or self._busy:
+            raise UsageError("No code waits for results here.", hint="Run a piece of code first.")
+        if len(results) != len(piece.calls):
+            raise UsageError(f"The code waits for {len(piece.calls)} results and was given {len(results)}.")
+        answers = [self._answer(result) for result in results]
+        at, ids = piece.at, piece.ids
+        piece.came_back()
+        if ids is None:
+            return await self._go(at.resume(answers[0]), piece)
+        return await self._go(at.resume(dict(zip(ids, answers, strict=True))), piece)
+
+    async def close(self) -> None:
+        """End the session, and whatever it still does."""
+        self._closed = True
+        await self.worker.close(kill=self._piece is not None)
+
+    # a piece from one turn to the next
+
+    async def _go(self, step: Awaitable[Any], piece: Piece) -> Turn:
+        self._busy = True
+        try:
+            while True:
+                began = time.perf_counter()
+                try:
+                    at = await step
+                finally:
+                    piece.seconds += time.perf_counter() - began
+                if isinstance(at, self._monty.MontyComplete):
+                    await self.worker.save()
+                    return self._end(None)
+                try:
+                    after = piece.next_step(at)
+                except Over as over:
+                    return await self._abort(at, piece, over)
+                if after is None:
+                    return piece.turn()
+                step = after
+        except asyncio.CancelledError:
+            self._piece = None
+            await asyncio.shield(self._back())
+            raise
+        except (self._monty.MontySyntaxError, self._monty.MontyRuntimeError) as problem:
+            return await self._failed(problem, piece)
+        except (self._monty.MontyError, RuntimeError) as problem:
+            return await self._died(problem, piece)
+        finally:
+            self._busy = False
+
+    def _end(self, error: CodeError | None, lost: bool = False) -> Turn:
+        piece, self._piece = self._piece, None
+        assert piece is not None
+        return piece.turn(error, lost, last=True)
+
+    async def _failed(self, problem: Any, piece: Piece) -> Turn:
+        limits = self.settings.limits
+        error = code_error(problem, piece.code, piece.filename, limits)
+        if error.limit in ("time", "memory"):
+            lost = await self._back()
+            return self._end(code_error(problem, piece.code, piece.filename, limits, undone=not lost), lost)
+        await self.worker.save()
+        return self._end(error)
+
+    async def _died(self, problem: Exception, piece: Piece) -> Turn:
+        if self._closed:
+            return self._end(CodeError("RuntimeError", "the session was closed"), lost=True)
+        lost = await self._back()
+        undone = "" if lost else f" {UNDONE}"
+        if piece.printed.flooded:
+            return self._end(self._limit("output", undone), lost)
+        if getattr(problem, "timed_out", False):
+            return self._end(self._limit("time", undone), lost)
+        if "memory limit" in str(problem):
+            return self._end(self._limit("memory", undone), lost)
+        text = f"the sandbox's process ended ({problem}).{undone}"
+        return self._end(CodeError("RuntimeError", text), lost)
+
+    def _limit(self, limit: CodeLimit, undone: str, message: str = "") -> CodeError:
+        kind = {"time": "TimeoutError", "memory": "MemoryError"}.get(limit, "RuntimeError")
+        return CodeError(kind, f"{message or _too_much(limit, self.settings.limits)}.{undone}", limit=limit)
+
+    async def _abort(self, at: Any, piece: Piece, over: Over) -> Turn:
+        """End a piece that waits at a call; nothing of its code runs any more."""
+        line = piece.line(at.position)
+        piece.at = at
+        undone, lost = await self._unwind(piece)
+        error = self._limit(over.limit, f" {UNDONE}" if undone and not lost else "", over.message)
+        return self._end(structs.replace(error, line=line, source=source_line(piece.code, line)), lost)
+
+    async def _give_up(self) -> None:
+        piece = self._piece
+        assert piece is not None
+        await self._unwind(piece)
+        self._piece = None
+
+    async def _unwind(self, piece: Piece) -> tuple[bool, bool]:
+        """Bring a piece that waits to its end; True when it was undone for it, True when all names were lost.
+
+        Where nothing can catch an exception, one is raised at the call, and the names made so far are kept.
+        """
+        waits = getattr(piece.at, "pending_call_ids", None)
+        if piece.at is not None and waits != [] and not self._holds_exceptions(piece.code):
+            given_up = {"exc_type": "KeyboardInterrupt", "message": "given up"}
+            try:
+                await piece.at.resume(given_up if waits is None else dict.fromkeys(waits, given_up))
+            except self._monty.MontyRuntimeError as problem:
+                if "given up" in str(problem):
+                    await self.worker.save()
+                    return False, False
+            except (self._monty.MontyError, RuntimeError):
+                pass
+        return True, await self._back()
+
+    def _holds_exceptions(self, code: str) -> bool:
+        earlier = (one for one in self._sources.values() if re.search(r"\b(def|class|lambda)\b", one))
+        return any(_HOLDS.search(one) for one in (code, *earlier))
+
+    async def _back(self) -> bool:
+        """Go back to what was saved. True when there was nothing: all names are gone."""
+        lost = not await self.worker.back()
+        if lost:
+            self._forget()
+        return lost
+
+    def _forget(self) -> None:
+        self.worker.forget()
+        self.values = Values()
+        self._sources.clear()
+
+    # answers
+
+    def _answer(self, result: Result) -> Any:
+        if result.error:
+            return self.raised(result.error, result.message)
+        try:
+            return {"return_value": self.values.inward(result.value)}
+        except Unfit as unfit:
+            return self.raised("TypeError", str(unfit))
+
+    def raised(self, kind: str, message: str) -> Any:
+        """The answer to a call that raises; an exception Monty doesn't know is a RuntimeError with its name."""
+        if kind not in self._exceptions:
+            kind, message = "RuntimeError", f"{kind}: {message}"
+        return {"exc_type": kind, "message": message}
+
+    def source(self, filename: str) -> str:
+        """The piece of that name, "" where none is known."""
+        return self._sources.get(filename, "")
+
+
+def _too_much(limit: CodeLimit, limits: Any) -> str:
+    return {
+        "time": f"it ran, or slept, longer than {limits.seconds:g} s",
+        "memory": f"it took more than {limits.memory_mb} MB of memory",
+        "output": f"it printed far more than {limits.output_chars} characters",
+        "calls": f"it made more than {limits.calls} calls",
+    }.get(limit, limit)

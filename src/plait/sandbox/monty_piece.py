@@ -1,0 +1,211 @@
+"""One piece of code on its way through Monty: what it used up, what it waits for, and what is answered on the spot."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import datetime
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from plait.core.code import CodeError, CodeLimit
+from plait.sandbox.awaited import awaited_calls
+from plait.sandbox.base import OutCall, Turn
+from plait.sandbox.monty_values import Unfit, plain
+from plait.sandbox.monty_worker import stub
+from plait.sandbox.printed import Printed
+
+if TYPE_CHECKING:
+    from plait.sandbox.monty import MontySession
+
+TRIPS = 200
+"""So many calls answered here may come in a row before the clock decides: they take time that Monty doesn't count."""
+
+ANALYSED = 50_000
+"""Code of more characters is not searched for what it awaits: its calls are plain, but for those right at an await."""
+
+
+class Over(Exception):
+    """A piece must end where it is: it is over a limit that Monty doesn't hold itself, or can't go on."""
+
+    def __init__(self, limit: CodeLimit, message: str = "") -> None:
+        super().__init__(message or limit)
+        self.limit: CodeLimit = limit
+        self.message = message
+
+
+class Piece:
+    """A piece of code from its start to its end. `fed` is how Monty sees it, line by line the same."""
+
+    def __init__(self, session: MontySession, code: str, filename: str, now: float, printed: Printed) -> None:
+        self.code = code
+        self.fed = adapted(code, session.settings.functions)
+        self.filename = filename
+        self.printed = printed
+        self.seconds = 0.0
+        self.at: Any = None  # the snapshot that it waits at
+        self.ids: list[int] | None = None  # what the calls of a turn are called there, None for one that is plain
+        self.calls: tuple[OutCall, ...] = ()
+        self._session = session
+        self._now = now
+        self._told = 0.0
+        self._slept = 0.0
+        self._trips = 0
+        self._made = 0
+        self._promised: dict[int, OutCall] = {}
+        self._awaited: dict[str, set[tuple[int, int]]] = {}
+
+    def turn(self, error: CodeError | None = None, lost: bool = False, last: bool = False) -> Turn:
+        """What it did since the last turn, with the calls it waits for."""
+        seconds, self._told = self.seconds - self._told, self.seconds
+        return Turn(plain(self.printed.take(last)), () if last else self.calls, error, lost, seconds)
+
+    def came_back(self) -> None:
+        """Its calls have results now."""
+        self.at, self.ids, self.calls, self._trips = None, None, (), 0
+
+    def line(self, position: Any) -> int:
+        """The line of a place in this piece, 0 for one in another."""
+        return _place(self.fed, position.start)[0] if position.filename == self.filename else 0
+
+    def next_step(self, at: Any) -> Awaitable[Any] | None:
+        """Answer what the code came back with, or None: it waits for the calls of a turn. Raises `Over`."""
+        self._trips += 1
+        if self._trips > TRIPS and self.seconds > self._session.settings.limits.seconds:
+            raise Over("time")
+        if hasattr(at, "pending_call_ids"):
+            return self._futures(at)
+        if hasattr(at, "variable_name"):
+            return self._name(at)
+        answer = self._inside(at)
+        if answer is not None:
+            return _resume(at, answer)
+        try:
+            call = self._call(at)
+        except Unfit as unfit:
+            return _resume(at, self._session.raised("TypeError", f"{at.function_name}(): {unfit}"))
+        self._made += 1
+        if self._made > self._session.settings.limits.calls:
+            raise Over("calls")
+        if self._is_awaited(at):
+            self._promised[at.call_id] = call
+            return _resume(at, {"future": ...})
+        self.at, self.ids, self.calls = at, None, (call,)
+        return None
+
+    def _futures(self, at: Any) -> Awaitable[Any] | None:
+        ids = sorted(at.pending_call_ids)
+        if not ids or not self._promised.keys() >= set(ids):
+            raise Over("", "it awaits what an earlier piece of code began, or nothing at all: make the call again")
+        self.at, self.ids = at, ids
+        self.calls = tuple(self._promised.pop(one) for one in ids)
+        return None
+
+    def _name(self, at: Any) -> Awaitable[Any]:
+        """A name that is not defined is a tool, or stays so; an attribute of a handle there is none."""
+        name = at.variable_name
+        resume: Any = at.resume
+        if at.object_id is None and name in self._session.settings.functions:
+            return resume(value=stub(name))  # type: ignore[no-any-return]
+        return resume()  # type: ignore[no-any-return]
+
+    def _call(self, at: Any) -> OutCall:
+        values = self._session.values
+        args = tuple(values.outward(one) for one in at.args)
+        return OutCall(at.function_name, args, {name: values.outward(one) for name, one in at.kwargs.items()})
+
+    def _is_awaited(self, at: Any) -> bool:
+        if at.allow_eager_await:
+            return True
+        where = at.position
+        source = self._session.source(where.filename)
+        if where.filename not in self._awaited:
+            # What a function of an earlier piece returns may be awaited in this one.
+            both = source if where.filename == self.filename else f"{source}\n{self.fed}"
+            self._awaited[where.filename] = awaited_calls(both) if len(both) <= ANALYSED and source else set()
+        return _place(source, where.start) in self._awaited[where.filename]
+
+    def _inside(self, at: Any) -> Any:
+        """The answer to a call that is not the runtime's; None for one that is."""
+        raised = self._session.raised
+        name = at.function_name
+        if at.object_id is not None:
+            if name == "__call__":
+                return raised("TypeError", "objects that a tool gave can't be called or made: give them to a tool")
+            return raised("AttributeError", f"the object has no method {name!r}: give it to a tool that can do this")
+        if not at.is_os_function:
+            if hasattr(builtins, name) and name not in self._session.settings.functions:
+                return raised("NotImplementedError", f"This Python does not have {name}().")
+            return None
+        if name in ("time.sleep", "asyncio.sleep", "system.sleep", "system.async_sleep"):
+            self._slept += at.args[0] if at.args else 0
+            if not self._slept + self.seconds <= self._session.settings.limits.seconds:  # nan is over, too
+                raise Over("time")
+            return {"return_value": None}
+        try:
+            if name == "datetime.now":
+                zone = at.args[0] if at.args else None
+                return {"return_value": datetime.datetime.fromtimestamp(self._now, zone)}
+            if name == "date.today":
+                return {"return_value": datetime.datetime.fromtimestamp(self._now).date()}
+        except (TypeError, ValueError, OverflowError, OSError) as problem:
+            return raised("ValueError", str(problem))
+        if name == "time.time":
+            return {"return_value": float(self._now)}
+        if name == "import":
+            return raised("ModuleNotFoundError", f"No module named {at.args[0]!r}: this Python does not have it.")
+        return raised("PermissionError", f"{name}: there are no files, no environment and no network here")
+
+
+def adapted(code: str, functions: frozenset[str]) -> str:
+    """The code as Monty can run it, line by line the same.
+
+    A tool called in a `return` of an `async def` gets an `await`: whoever awaits the function awaits it, but Monty
+    would hand out the promise. `map(tool, xs)` becomes `(tool(_x) for _x in (xs))`: Monty's map can't call out.
+    """
+    if not ("async def" in code or "map(" in code) or len(code) > ANALYSED:
+        return code
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return code
+    names = (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Name)))
+    own = (one.name if not isinstance(one, ast.Name) else one.id for one in names if not _is_read(one))
+    functions = functions - set(own)
+    lines = [line.encode() for line in code.split("\n")]
+    edits: list[tuple[int, int, int, bytes]] = []  # line from 0, columns from and to, what stands there then
+    todo: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while todo:
+        node, inside = todo.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            inside = isinstance(node, ast.AsyncFunctionDef)
+        if inside and isinstance(node, ast.Return) and isinstance(node.value, ast.Call):
+            called = node.value.func
+            if isinstance(called, ast.Name) and called.id in functions:
+                edits.append((node.value.lineno - 1, node.value.col_offset, node.value.col_offset, b"await "))
+        match node:
+            case ast.Call(ast.Name("map"), [ast.Name(tool), each], []) if tool in functions:
+                ends = each.end_lineno, each.end_col_offset, node.end_col_offset
+                if node.lineno == each.lineno and ends[0] == node.end_lineno and not isinstance(each, ast.Starred):
+                    head = f"({tool}(_x) for _x in (".encode()
+                    edits.append((node.lineno - 1, node.col_offset, each.col_offset, head))
+                    edits.append(((ends[0] or 1) - 1, ends[1] or 0, ends[2] or 0, b"))"))
+        todo.extend((child, inside) for child in ast.iter_child_nodes(node))
+    for line, start, end, text in sorted(edits, reverse=True):
+        lines[line] = lines[line][:start] + text + lines[line][end:]
+    return b"\n".join(lines).decode()
+
+
+def _is_read(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+
+
+def _place(source: str, start: int) -> tuple[int, int]:
+    """Line, from 1, and column of a byte offset, as `ast` counts them."""
+    before = source.encode()[:start]
+    return before.count(b"\n") + 1, start - (before.rfind(b"\n") + 1)
+
+
+def _resume(at: Any, answer: Any) -> Awaitable[Any]:
+    step: Awaitable[Any] = at.resume(answer)
+    return step

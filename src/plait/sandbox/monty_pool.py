@@ -1,0 +1,157 @@
+"""The worker processes of pydantic-monty: one pool for the whole process, shared by all sessions, loops and threads.
+
+A session that waits for its model or its tools holds a worker and uses no CPU, so there may be many more of them than
+cores. A worker that is killed is replaced by the pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from plait.core.code import CodeLimits
+from plait.core.errors import PlaitError, UsageError
+
+if TYPE_CHECKING:
+    from pydantic_monty import AsyncMonty, AsyncMontySession
+
+MAX_PROCESSES = 256
+"""Sessions that may be open at once in one process; each takes about 14 MB and what its code makes."""
+
+WAIT_SECONDS = 10.0
+"""How long a session waits for a worker when all are taken."""
+
+GRACE_SECONDS = 0.4
+"""How long after its time limit a worker is killed that doesn't end by itself, as in one endless multiplication."""
+
+SETTLE_SECONDS = 0.5
+"""How long the end of the program waits for the package's own threads."""
+
+_lock = threading.Lock()
+_pools: dict[int, AsyncMonty] = {}  # by process id: a forked child has none of its parent's workers
+_live: set[int] = set()
+
+
+class NoWorker(PlaitError):
+    """All workers of the sandbox are taken."""
+
+
+def library() -> ModuleType:
+    """The package pydantic_monty. Raises `UsageError` where it isn't installed."""
+    try:
+        import pydantic_monty
+    except ImportError as missing:
+        raise UsageError(
+            "The sandbox 'monty' needs the package pydantic-monty.", hint="Install it: pip install 'plait[code]'."
+        ) from missing
+    return pydantic_monty
+
+
+def _apart(begin: Callable[[], Awaitable[Any]]) -> None:
+    """Await what `begin` gives in an event loop of its own, whatever loop runs here."""
+
+    async def whole() -> None:
+        await begin()
+
+    thread = threading.Thread(target=lambda: asyncio.run(whole()), daemon=True)
+    thread.start()
+    thread.join()
+
+
+def pool() -> AsyncMonty:
+    """This process's pool, made when first asked for. Takes some milliseconds then."""
+    with _lock:
+        mine = _pools.get(os.getpid())
+        if mine is None:
+            mine = library().AsyncMonty(
+                max_processes=MAX_PROCESSES,
+                checkout_timeout=WAIT_SECONDS,
+                feed_duration_limit_grace=GRACE_SECONDS,
+            )
+            _apart(mine.__aenter__)
+            _pools[os.getpid()] = mine
+            atexit.register(_close, os.getpid())
+        return mine
+
+
+async def checkout(limits: CodeLimits, seed: int) -> AsyncMontySession:
+    """A worker of one's own, empty, with these limits. Raises `NoWorker` when all are taken, `UsageError`."""
+    session = pool().checkout(
+        script_name="code",
+        limits={
+            "max_feed_duration_secs": limits.seconds,
+            "max_memory": limits.memory_mb << 20,
+            "max_recursion_depth": limits.recursion,
+            "max_suspensions": 2**31,  # our own limit of calls is counted by the piece; these are for its whole life
+        },
+        assert_message_annotations=False,
+        os_policy={"datetime": "call_host", "sleep": "call_host", "random_start": {"seed": seed}},
+    )
+    try:
+        await session.__aenter__()
+    except TimeoutError as full:
+        raise NoWorker(
+            f"All {MAX_PROCESSES} processes of the sandbox are taken, and none came free in {WAIT_SECONDS:g} s.",
+            hint="Close sessions that are over, or run fewer at once.",
+        ) from full
+    if session.worker_pid is not None:
+        _live.add(session.worker_pid)
+    return session
+
+
+async def give_back(session: AsyncMontySession, pid: int | None, kill: bool) -> None:
+    """End a session. With `kill` its worker is ended first, whatever it does."""
+    if pid is not None:
+        if kill:
+            stop(pid)
+        _live.discard(pid)
+    with contextlib.suppress(Exception):
+        await session.__aexit__(None, None, None)
+
+
+def stop(pid: int) -> None:
+    """Kill a worker, if it is one that is held."""
+    if pid in _live:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+def _close(owner: int) -> None:
+    """End all workers. A worker that still runs would call into an interpreter that is gone."""
+    if os.getpid() != owner or owner not in _pools:
+        return
+    for pid in list(_live):
+        stop(pid)
+    _live.clear()
+    with contextlib.suppress(Exception):
+        mine = _pools.pop(owner)
+        _apart(lambda: mine.__aexit__(None, None, None))
+    # The package's threads still let go of Python objects; one that does so while the interpreter ends would abort it.
+    _settle()
+
+
+def _settle() -> None:
+    """Wait until the other threads of this process have been still for a moment, at most `SETTLE_SECONDS`."""
+    deadline, still = time.monotonic() + SETTLE_SECONDS, 0
+    while still < 4 and time.monotonic() < deadline:
+        time.sleep(0.012)
+        still = 0 if _running() else still + 1
+
+
+def _running() -> bool:
+    """Another thread of this process runs or wants to, as far as the system tells."""
+    with contextlib.suppress(OSError):
+        for thread in os.listdir("/proc/self/task"):
+            if int(thread) != threading.get_native_id():
+                with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/stat") as stat:
+                    if stat.read().rpartition(")")[2].split()[0] == "R":
+                        return True
+    return False

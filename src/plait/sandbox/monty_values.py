@@ -1,0 +1,129 @@
+"""Values on their way into Monty and out of it.
+
+A handle goes in as an object that has nothing inside: Monty keeps an id of its own for it, which its Python can't
+reach, and gives back that very object. Its class is named by the handle's words and a mark, since Monty shows an
+object as its class's name and brackets; the mark with its brackets is taken out of all that comes out.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Any
+from uuid import UUID, uuid4
+
+from plait.core.things import MARK as HANDLE
+from plait.core.things import Handle
+from plait.sandbox.monty_pool import library
+
+MARK = "\ue000"
+"""Stands at the end of a handle's class name. A character for private use, which no text has."""
+
+MAX_DEPTH = 100
+"""How deep values may be nested to go in or out."""
+
+_SINGLE = (bool, int, float, str, bytes, datetime.date, datetime.datetime, datetime.timedelta)
+_OPAQUE = re.compile(
+    r"<function '[^']*' at 0x[0-9a-f]+>|<(class|module|built-in function|method) '?[\w.<>]+'?>"
+    r"|<coroutine [\w ().]+>|<[\w.]+ object( at 0x[0-9a-f]+)?>"
+)
+_RANGE = re.compile(r"range\((-?\d+), (-?\d+)(?:, (-?\d+))?\)")
+_DEEPER = ("[...]", "(...)", "{...}")
+
+
+def plain(text: str) -> str:
+    """Text that came out, handles in it shown by their words."""
+    return text.replace(f"{MARK}()", "").replace(MARK, "") if MARK in text else text
+
+
+class Unfit(TypeError):
+    """A value that can't go where it should; the message says what to do."""
+
+
+class Values:
+    """The handles that one session has seen, and the way of values in and out."""
+
+    def __init__(self) -> None:
+        self._monty = library()
+        self._kinds: dict[str, Any] = {}
+        self._inside: dict[Handle, Any] = {}
+        self._by_id: dict[UUID, Handle] = {}
+
+    def inward(self, value: Any, depth: int = 0) -> Any:
+        """A value as Monty takes it. Raises `Unfit`."""
+        if depth > MAX_DEPTH:
+            raise Unfit("the value is nested too deep")
+        if value is None or isinstance(value, _SINGLE):
+            return value
+        if isinstance(value, Handle):
+            return self._boxed(value)
+        if isinstance(value, dict):
+            pairs = ((self.inward(k, depth + 1), self.inward(v, depth + 1)) for k, v in value.items())
+            return dict(pairs)
+        for kind in (list, tuple, set, frozenset):
+            if isinstance(value, kind):
+                return kind(self.inward(one, depth + 1) for one in value)
+        raise Unfit(f"a {type(value).__name__} can't be given to the code")
+
+    def outward(self, value: Any, depth: int = 0) -> Any:
+        """A value as the runtime takes it. Raises `Unfit`."""
+        if depth > MAX_DEPTH:
+            raise Unfit(f"a value nested more than {MAX_DEPTH} deep can't be given to a tool")
+        if isinstance(value, str):
+            return self._text(value)
+        if value is None or isinstance(value, _SINGLE):
+            return value
+        if isinstance(value, Box):
+            return value.handle
+        if isinstance(value, self._monty.MontyClassProxy) and value.id in self._by_id:
+            return self._by_id[value.id]
+        if isinstance(value, dict):
+            if HANDLE in value:
+                raise Unfit(f"a dict with the key {HANDLE!r} can't be given to a tool: give the object itself")
+            return {self.outward(k, depth + 1): self.outward(v, depth + 1) for k, v in value.items()}
+        if isinstance(value, (list, set, frozenset)):
+            kind = list if isinstance(value, list) else set
+            return kind(self.outward(one, depth + 1) for one in value)
+        if isinstance(value, tuple):
+            return tuple(self.outward(one, depth + 1) for one in value)
+        kind_name = str(getattr(value, "name", type(value).__name__))
+        raise Unfit(_cant(f"{plain(kind_name)} object"))
+
+    def _text(self, text: str) -> str | list[int]:
+        # Monty hands out what it has no value for as its repr, so a repr of such a thing is taken for the thing.
+        if len(text) < 300 and text[-1:] in (">", ")", "]", "}"):
+            spread = _RANGE.fullmatch(text)
+            if spread:
+                numbers = range(*(int(n) for n in spread.groups() if n is not None))
+                if len(numbers) > 100_000:
+                    raise Unfit("a range this long can't be given to a tool: give its ends")
+                return list(numbers)
+            if MARK not in text and _OPAQUE.fullmatch(text):
+                raise Unfit(_cant(text))
+            if text in _DEEPER:
+                raise Unfit("a value that holds itself, or is nested very deep, can't be given to a tool")
+        return plain(text)
+
+    def _boxed(self, handle: Handle) -> Any:
+        if handle not in self._inside:
+            if handle.about not in self._kinds:
+                kind = type(" ".join(handle.about.split()) + MARK, (Box,), {})
+                self._kinds[handle.about] = self._monty.ClassType(kind, id=uuid4())
+            kind = self._kinds[handle.about]
+            box = self._monty.ClassInstance(kind.value(handle), class_type=kind)
+            self._inside[handle] = box
+            self._by_id[box.id] = handle
+        return self._inside[handle]
+
+
+class Box:
+    """What stands for a handle on our side while Monty holds its name."""
+
+    __slots__ = ("handle",)
+
+    def __init__(self, handle: Handle) -> None:
+        self.handle = handle
+
+
+def _cant(what: str) -> str:
+    return f"{what} can't be given to a tool: give it text, numbers, lists, dicts, dates, or what a tool gave you"

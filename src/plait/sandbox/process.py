@@ -1,0 +1,241 @@
+"""The sandbox that is all of CPython, in a process of its own that the kernel confines (see `confine`).
+
+It starts only where it can confine: Linux with seccomp filters, on x86_64 or aarch64.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from plait.core.code import CodeError, CodeLimit
+from plait.core.errors import UsageError
+from plait.core.things import Handle
+from plait.sandbox.base import PRELUDE, OutCall, Result, Session, Settings, Turn
+from plait.sandbox.process_child import Broken, Child
+from plait.sandbox.worker_output import FLOOD
+from plait.sandbox.worker_session import OUT_OF_MEMORY
+from plait.sandbox.worker_values import clean, pack, unpack
+
+STARTING = 60.0
+"""Seconds that a worker may take to start."""
+
+
+@dataclass(frozen=True)
+class ProcessSandbox:
+    """Full CPython in a separate process with no files, no network and no further process.
+
+    `without` names measures to leave out, as if the kernel had none: "seccomp" (it then refuses to start), "landlock",
+    "namespaces".
+    """
+
+    without: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """The word it is chosen by."""
+        return "process"
+
+    async def open(self, settings: Settings) -> Session:
+        """A new session. Raises `UsageError` when this machine can't confine it."""
+        session = ProcessSession(settings, self.without)
+        await session.start()
+        return session
+
+
+class ProcessSession:
+    """One namespace, in one process; in a fresh one after the limits of time or memory, or a crash, ended it.
+
+    `walls` says what confines it: {"seccomp": true, "landlock": its version or 0, "namespaces": their names}.
+    """
+
+    def __init__(self, settings: Settings, without: frozenset[str] = frozenset()) -> None:
+        self.settings = settings
+        self.without = without
+        self.walls: dict[str, Any] = {}
+        self._child: Child | None = None
+        self._closed = False
+        self._tokens: dict[str, str] = {}
+        self._handles: dict[str, Handle] = {}
+        self._waiting = 0
+        self._made = 0
+        self._used = 0.0
+        self._shown = 0
+        self._code = ""
+
+    async def start(self) -> None:
+        """Start the process. Raises `UsageError`."""
+        limits = self.settings.limits
+        first: dict[str, Any] = {
+            "seconds": limits.seconds,
+            "memory_mb": limits.memory_mb,
+            "recursion": limits.recursion,
+            "output_chars": limits.output_chars,
+            "calls": limits.calls,
+            "seed": self.settings.seed,
+            "functions": sorted(self.settings.functions),
+            "prelude": PRELUDE,
+            "without": sorted(self.without),
+        }
+        child = self._child = await Child.start(first, 4 * limits.output_chars)
+        said: dict[str, Any] = {}
+        problem, status = "it ended without a word", 0
+        try:
+            said = await child.exchange(first, STARTING)
+        except TimeoutError:
+            problem = f"it was not ready within {STARTING:g} s"
+        except Broken as broken:
+            problem = str(broken)
+        finally:
+            if "ready" not in said:
+                self._child = None
+                status = await child.end()
+                with contextlib.suppress(OSError):
+                    os.rmdir(first["folder"])
+        if "lacks" in said:
+            raise UsageError(
+                f"The process sandbox can't confine code on this machine: {said['lacks']}.",
+                hint="It refuses to run unconfined. Use the sandbox monty, or a Linux kernel with seccomp filters.",
+            )
+        if "ready" not in said:
+            raise UsageError(
+                f"The process sandbox could not start its process: {said.get('failed', problem)} (status {status})."
+            )
+        self.walls = said["ready"]
+
+    async def run(self, code: str, now: float) -> Turn:
+        """Run a piece of code to its end or to its next calls."""
+        if self._closed:
+            raise UsageError("This session of the process sandbox is closed.", hint="Open another.")
+        if self._child is None:
+            await self.start()
+        self._code, self._made, self._used, self._shown, self._waiting = code, 0, 0.0, 0, 0
+        offset = time.localtime(now).tm_gmtoff
+        return await self._turn({"code": clean(code), "now": now, "offset": offset})
+
+    async def go_on(self, results: Sequence[Result]) -> Turn:
+        """Go on with the code that waits: one result for each of its calls, in order."""
+        if not self._waiting or len(results) != self._waiting or self._child is None:
+            raise UsageError(f"{len(results)} results were given; the code waits for {self._waiting}.")
+        self._waiting = 0
+        return await self._turn({"results": [self._told(result) for result in results]})
+
+    async def close(self) -> None:
+        """End it, and whatever it still does."""
+        self._closed = True
+        child, self._child = self._child, None
+        if child is not None:
+            await child.end()
+
+    async def _turn(self, request: dict[str, Any]) -> Turn:
+        child = self._child
+        assert child is not None
+        child.number = secrets.randbits(63)
+        limits = self.settings.limits
+        began = time.monotonic()
+        try:
+            answer = await child.exchange(request | {"number": child.number}, max(limits.seconds - self._used, 0.001))
+            ran = time.monotonic() - began
+            self._used += ran
+            if answer.get("full"):
+                raise Broken("too many pieces of code were given up")
+            if answer.keys() not in ({"calls"}, {"error"}):
+                raise Broken("no message")
+            calls = self._calls(answer["calls"]) if "calls" in answer else ()
+            error = self._error(answer["error"]) if "error" in answer else None
+            if "calls" in answer and not calls:
+                raise Broken("no calls")
+            self._made += len(calls)
+            if self._made > limits.calls:
+                raise Broken("more calls than it may make")
+        except TimeoutError:
+            return await self._lost(child, began, "TimeoutError", f"ran longer than {limits.seconds:g} s", "time")
+        except (Broken, LookupError, TypeError, ValueError, OverflowError, AttributeError) as problem:
+            return await self._gone(child, began, problem)
+        except BaseException:
+            await self._drop(child)
+            raise
+        self._waiting = len(calls)
+        return Turn(self._output(child, ended=not calls), calls, error, seconds=ran)
+
+    async def _gone(self, child: Child, began: float, problem: Exception) -> Turn:
+        if self._closed:
+            return await self._lost(child, began, "RuntimeError", "the session was closed", "")
+        status = await child.end()
+        if status == OUT_OF_MEMORY:
+            limit = f"used more than {self.settings.limits.memory_mb} MB"
+            return await self._lost(child, began, "MemoryError", limit, "memory")
+        why = str(problem)
+        if why == "its process ended":
+            why = f"its process ended by signal {-status}" if status < 0 else f"its process exited with status {status}"
+        return await self._lost(child, began, "RuntimeError", f"the session broke off: {why}", "")
+
+    async def _lost(self, child: Child, began: float, kind: str, message: str, limit: CodeLimit) -> Turn:
+        await self._drop(child)
+        error = CodeError(kind, f"{message}; all names of the session are gone", limit=limit)
+        return Turn(self._output(child, ended=True), (), error, True, time.monotonic() - began)
+
+    async def _drop(self, child: Child) -> None:
+        if self._child is child:
+            self._child = None
+        self._waiting = 0
+        await child.end()
+
+    def _output(self, child: Child, ended: bool) -> str:
+        """What was printed since last time; at the end, with a word on what is not shown."""
+        data, printed = child.printed()
+        most = self.settings.limits.output_chars
+        text = data.decode("utf-8", "replace")[:most]
+        new, self._shown = text[self._shown :], len(text)
+        if ended and printed > most:
+            more = f"more than {FLOOD * most}" if printed > FLOOD * most else f"{printed - most} more"
+            new += f"\n[... cut: {more} characters were printed]\n"
+        return new
+
+    def _calls(self, data: Any) -> tuple[OutCall, ...]:
+        calls = []
+        for name, args, kwargs in data:
+            if not isinstance(name, str) or not isinstance(args, list) or not isinstance(kwargs, dict):
+                raise Broken("no call")
+            calls.append(
+                OutCall(
+                    clean(name)[:200],
+                    tuple(unpack(one, self._handles.__getitem__) for one in args),
+                    {clean(key): unpack(one, self._handles.__getitem__) for key, one in kwargs.items()},
+                )
+            )
+        return tuple(calls)
+
+    def _error(self, data: Any) -> CodeError | None:
+        if data is None:
+            return None
+        limit = data["limit"]
+        known: CodeLimit = limit if limit in ("time", "memory", "recursion", "output", "calls") else ""
+        line = data["line"] if type(data["line"]) is int and 0 < data["line"] <= len(self._code) + 1 else 0
+        lines = self._code.splitlines()
+        source = lines[line - 1] if 0 < line <= len(lines) else ""
+        return CodeError(clean(str(data["type"]))[:200], clean(str(data["message"]))[:4000], line, source, known)
+
+    def _told(self, result: Result) -> dict[str, Any]:
+        if result.error:
+            return {"error": result.error, "message": result.message}
+        things: dict[str, str] = {}
+        try:
+            return {"value": pack(result.value, lambda value: self._token(value, things)), "things": things}
+        except (TypeError, ValueError) as problem:
+            return {"error": "TypeError", "message": f"the result can't be passed to the code: {problem}"}
+
+    def _token(self, value: Any, things: dict[str, str]) -> str | None:
+        if not isinstance(value, Handle):
+            return None
+        token = self._tokens.get(value.id)
+        if token is None:
+            token = self._tokens[value.id] = secrets.token_hex(16)
+            self._handles[token] = value
+        things[token] = value.about
+        return token

@@ -1,0 +1,204 @@
+"""The worker process as its parent sees it: started, told things, heard, stopped between, ended. Nothing it says is
+believed unread: a message has a length limit, must bear the number of the request, and come in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import mmap
+import os
+import queue
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from plait.core.errors import UsageError
+from plait.sandbox.worker_output import HEADER
+from plait.sandbox.worker_session import MOST
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WORKER = f"""
+import sys
+from types import ModuleType
+for name, folder in (("plait", {os.path.dirname(HERE)!r}), ("plait.sandbox", {HERE!r})):
+    sys.modules[name] = ModuleType(name)
+    sys.modules[name].__path__ = [folder]
+from plait.sandbox.worker import start
+start(*map(int, sys.argv[1:]))
+"""
+"""What the process runs: the files of this folder are there for it, and nothing else of the package."""
+
+_ENVELOPE = struct.Struct(">IQ")
+_T = TypeVar("_T")
+
+
+class Broken(Exception):
+    """The worker is gone, or said what it never says."""
+
+
+class _Starter:
+    """A thread that starts the workers and waits for their ends. The kernel ends a worker together with the *thread*
+    that started it, so that thread must live as long as the program."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.tasks: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="plait-sandbox", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            future, task = self.tasks.get()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(task())
+                except BaseException as problem:
+                    future.set_exception(problem)
+            del future, task
+
+    def do(self, task: Callable[[], _T]) -> Future[_T]:
+        future: Future[_T] = Future()
+        self.tasks.put((future, task))
+        return future
+
+
+_starter: _Starter | None = None
+_starting = threading.Lock()
+
+
+def _in_starter(task: Callable[[], _T]) -> Future[_T]:
+    global _starter
+    with _starting:
+        if _starter is None or _starter.pid != os.getpid():
+            _starter = _Starter()
+        return _starter.do(task)
+
+
+class Child:
+    """One worker process."""
+
+    def __init__(self, process: subprocess.Popen[bytes], mine: socket.socket, shared: mmap.mmap) -> None:
+        self.process = process
+        self.socket = mine
+        self.shared = shared
+        self.number = 0
+        self.stopped = False
+        self.ended = False
+        self.using = False
+
+    @staticmethod
+    async def start(settings: dict[str, Any], output_bytes: int) -> Child:
+        """Start one; its first message is yet to be sent and heard. Raises `UsageError` where that can't be done."""
+        future = _in_starter(lambda: _start(settings, output_bytes))
+        try:
+            return await asyncio.shield(asyncio.wrap_future(future))
+        except asyncio.CancelledError:
+            future.add_done_callback(lambda f: f.exception() or f.result().kill())
+            raise
+
+    async def exchange(self, message: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """Send a message and hear its answer, within `seconds`. Raises `TimeoutError`, `Broken`. Between two
+        exchanges the process is stopped."""
+        data = json.dumps(message).encode()
+        loop = asyncio.get_running_loop()
+        self.using = True
+        try:
+            self._signal(signal.SIGCONT)
+            async with asyncio.timeout(seconds):
+                await loop.sock_sendall(self.socket, len(data).to_bytes(4, "big") + data)
+                length, number = _ENVELOPE.unpack(await self._read(_ENVELOPE.size))
+                if length > MOST or number != self.number:
+                    raise Broken("a message that was not asked for")
+                answer = json.loads(await self._read(length))
+            self._signal(signal.SIGSTOP)
+        except (OSError, ValueError, RecursionError) as problem:
+            if isinstance(problem, TimeoutError):
+                raise
+            raise Broken(str(problem)) from None
+        finally:
+            self.using = False
+            if self.ended:
+                self.socket.close()
+        if not isinstance(answer, dict):
+            raise Broken("no object")
+        return answer
+
+    async def _read(self, size: int) -> bytes:
+        loop = asyncio.get_running_loop()
+        data = bytearray()
+        while len(data) < size:
+            more = await loop.sock_recv(self.socket, min(size - len(data), 1 << 20))
+            if not more:
+                raise Broken("its process ended")
+            data += more
+        return bytes(data)
+
+    def printed(self) -> tuple[bytes, int]:
+        """What the piece of code printed so far, as far as it is shown, and how many characters it printed in all."""
+        length, printed = HEADER.unpack_from(self.shared, 0)
+        return self.shared[HEADER.size : HEADER.size + min(length, len(self.shared) - HEADER.size)], printed
+
+    async def end(self) -> int:
+        """Kill it, and wait until it is gone; returns its exit status, negative for the signal that ended it."""
+        return await asyncio.shield(asyncio.wrap_future(self.kill()))
+
+    def kill(self) -> Future[int]:
+        """Kill it; the future is done when it is gone. May be called again, and while an exchange goes on."""
+        self.ended = True
+        if not self.using:
+            self.socket.close()
+        return _in_starter(self._reap)
+
+    def _reap(self) -> int:
+        # It may be about to end by itself, with a status that says why.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.process.wait(0)
+        self.process.kill()
+        return self.process.wait()
+
+    def _signal(self, number: int) -> None:
+        if not self.ended and self.process.returncode is None:
+            self.process.send_signal(number)
+
+
+def _start(settings: dict[str, Any], output_bytes: int) -> Child:
+    if sys.platform != "linux":
+        raise UsageError(f"The process sandbox needs Linux; this is {sys.platform}.", hint="Use the sandbox monty.")
+    if not sys.executable:
+        raise UsageError("The process sandbox can't find a Python to run.", hint="Use the sandbox monty.")
+    mine, its = socket.socketpair()
+    memory = os.memfd_create("plait-output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    folder = tempfile.mkdtemp(prefix="plait-sandbox-")
+    try:
+        os.ftruncate(memory, HEADER.size + output_bytes)
+        fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        shared = mmap.mmap(memory, 0)
+        process = subprocess.Popen(
+            [sys.executable, "-s", "-S", "-P", "-X", "utf8", "-c", WORKER, str(its.fileno()), str(memory)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(its.fileno(), memory),
+            env={"PYTHONHASHSEED": "0", "PYTHONCOERCECLOCALE": "0"},
+            cwd=folder,
+            start_new_session=True,
+        )
+        settings |= {"folder": folder, "parent": os.getpid()}
+        mine.setblocking(False)
+        return Child(process, mine, shared)
+    except OSError as problem:
+        mine.close()
+        os.rmdir(folder)
+        raise UsageError(f"The process sandbox could not start its process: {problem}.") from None
+    finally:
+        its.close()
+        os.close(memory)

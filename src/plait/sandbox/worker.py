@@ -1,0 +1,158 @@
+"""The process that runs the code: it locks itself, then does what it is told over its one socket. Stdlib only.
+
+It is started with the file numbers of the socket and of the output's shared memory, and with nothing of the package
+but the files of this folder (see `process_child`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from typing import Any
+
+# What code may import: there before the lock, for nothing can be read after it.
+MODULES = """
+abc argparse array ast asyncio base64 binascii bisect builtins calendar cmath cmd codecs collections
+collections.abc colorsys concurrent.futures.thread contextlib contextvars copy csv dataclasses datetime
+decimal difflib email.utils encodings.ascii encodings.cp1252 encodings.hex_codec encodings.idna
+encodings.latin_1 encodings.punycode encodings.raw_unicode_escape encodings.rot_13 encodings.unicode_escape
+encodings.utf_16 encodings.utf_32 encodings.utf_8_sig enum errno fnmatch fractions functools gc getpass glob
+graphlib gzip hashlib heapq hmac html html.parser http inspect io ipaddress itertools json keyword linecache
+locale logging math numbers operator os pathlib pickle pprint queue random re sched secrets select shlex
+shutil signal statistics string stringprep struct subprocess sys tempfile textwrap threading time timeit token
+tokenize traceback types typing unicodedata urllib urllib.parse uuid warnings weakref xml.etree.ElementTree
+zlib zoneinfo _strptime
+"""
+BLOCKED = ("ssl", "_ssl", "_hashlib", "_uuid", "_zoneinfo")
+"""Not loaded: what there is of it in Python does, without big libraries, and with the datetime that is in Python."""
+
+
+class Closed:
+    """Finds no module: all that can be had are there."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+        raise ModuleNotFoundError(f"No module named {name!r} in this sandbox: it can load no files", name=name)
+
+
+def read(fd: int, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        more = os.read(fd, min(size - len(data), 1 << 20))
+        if not more:
+            os._exit(0)
+        data += more
+    return bytes(data)
+
+
+def receive(fd: int) -> dict[str, Any]:
+    message: dict[str, Any] = json.loads(read(fd, int.from_bytes(read(fd, 4), "big")))
+    return message
+
+
+def send(fd: int, message: bytes, number: int = 0) -> None:
+    left = memoryview(len(message).to_bytes(4, "big") + number.to_bytes(8, "big") + message)
+    while left:
+        left = left[os.write(fd, left) :]
+
+
+def load() -> None:
+    """Import what code may import."""
+    for name in BLOCKED:
+        sys.modules[name] = None  # type: ignore[assignment]
+    for name in MODULES.split():
+        with contextlib.suppress(ImportError):
+            __import__(name)
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+
+
+def main(fd: int, memory: int) -> None:
+    from plait.sandbox import confine, worker_clock
+
+    settings = receive(fd)
+    without = settings["without"]
+    try:
+        confine.can_filter(without)
+    except confine.Lacking as problem:
+        send(fd, json.dumps({"lacks": str(problem)}).encode())
+        return
+    confine.die_with(settings["parent"])
+    os.rmdir(settings["folder"])
+    worker_clock.keep_datetime_in_python()
+    load()
+    import asyncio
+    import ctypes
+    import mmap
+
+    from plait.sandbox.worker_session import Session
+
+    ctypes.CDLL(None).mallopt(-8, 1)  # M_ARENA_MAX: else every thread takes 64 MB of address space
+    shared = mmap.mmap(memory, 0)
+    os.closerange(3, fd)
+    os.closerange(fd + 1, 256)  # among them the copy of `memory` that mmap made for itself
+    address_space = open("/proc/self/statm")  # noqa: SIM115
+    confine.unprivileged()
+    spaces = confine.namespaces(without)
+    confine.die_with(settings["parent"])
+    landlock = confine.landlock(without)
+    session = Session(settings, shared)
+    worker_clock.install(session.clock, settings["seed"])
+    _asyncio_without_sockets(asyncio, session)
+    exec(settings["prelude"], session.namespace)
+    sys.stdout = sys.__stdout__ = session.output  # type: ignore[misc, assignment]
+    sys.stderr = sys.__stderr__ = session.output  # type: ignore[misc, assignment]
+    import io
+
+    sys.stdin = sys.__stdin__ = io.StringIO()  # type: ignore[misc, assignment]
+    try:
+        confine.limits(settings["memory_mb"] << 20, fd, address_space)
+        confine.lock(without)
+    except confine.Lacking as problem:
+        send(fd, json.dumps({"lacks": str(problem)}).encode())
+        return
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("plait", "ctypes", "_ctypes")]:
+        del sys.modules[name]
+    sys.path, sys.argv, sys.path_hooks = [], [""], []
+    sys.path_importer_cache.clear()
+    os.environ.clear()
+    sys.meta_path = [Closed]
+    send(fd, json.dumps({"ready": {"seccomp": True, "landlock": landlock, "namespaces": spaces}}).encode())
+    while True:
+        request = receive(fd)
+        if "code" in request:
+            answer = session.run(request["code"], request["now"], request["offset"])
+        else:
+            answer = session.go_on(request["results"])
+        send(fd, answer, request["number"])
+
+
+def _asyncio_without_sockets(asyncio: Any, session: Any) -> None:
+    """Have asyncio make the session's loop, and its `gather` take values that are there already."""
+    from plait.sandbox.worker_calls import Loop
+    from plait.sandbox.worker_soft import soft
+
+    class Policy(asyncio.DefaultEventLoopPolicy):  # type: ignore[misc]
+        def new_event_loop(self) -> Any:
+            return Loop(session.ask, session.clock)
+
+    asyncio.set_event_loop_policy(Policy())
+    gather = asyncio.gather
+
+    def soft_gather(*awaitables: Any, **options: Any) -> Any:
+        return gather(*(soft(one) for one in awaitables), **options)
+
+    soft_gather.__name__ = soft_gather.__qualname__ = "gather"
+    asyncio.gather = soft_gather
+
+
+def start(fd: int, memory: int) -> None:
+    """Run, and say why it can't."""
+    try:
+        main(fd, memory)
+    except MemoryError:
+        os._exit(77)  # worker_session.OUT_OF_MEMORY
+    except BaseException as problem:
+        send(fd, json.dumps({"failed": f"{type(problem).__name__}: {problem}"[:2000]}).encode())
+    os._exit(1)

@@ -1,0 +1,239 @@
+"""Calls out of the worker: what stands for a tool, what stands for a thing, and the event loop of awaited calls.
+
+A tool looks at the place that it is called from to know whether it is awaited (see `awaited`). So does a name that is
+not defined, to know whether it is called or read. Stdlib only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import sys
+import types
+from asyncio.base_events import BaseEventLoop
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from plait.sandbox.worker_clock import Clock
+
+Place = tuple[int, int]
+
+
+@dataclass
+class Piece:
+    """A piece of code: the file name it is compiled under, its text, the calls in it that are awaited, and the names
+    in it that are called, by their places."""
+
+    file: str
+    code: str
+    awaited: set[Place] = field(default_factory=set)
+    called: set[Place] = field(default_factory=set)
+
+
+@dataclass
+class Call:
+    """A call out, as JSON has it, and the line that it stands in."""
+
+    data: list[Any]
+    line: int
+
+
+class Things:
+    """The handles of the session, by tokens that can't be guessed."""
+
+    def __init__(self) -> None:
+        self.by_token: dict[str, Handle] = {}
+        self.tokens: dict[int, str] = {}
+
+    def make(self, token: str, about: str) -> Handle:
+        if token not in self.by_token:
+            handle = object.__new__(Handle)
+            _words[id(handle)] = about
+            self.by_token[token] = handle
+            self.tokens[id(handle)] = token
+        return self.by_token[token]
+
+    def token(self, value: Any) -> str | None:
+        return self.tokens.get(id(value))
+
+
+_words: dict[int, str] = {}
+
+
+class Handle:
+    """A thing that tools give and take. It has nothing inside."""
+
+    __slots__ = ()
+
+    def __new__(cls, *_: Any) -> Handle:
+        raise TypeError("a handle can't be made; tools give them")
+
+    def __repr__(self) -> str:
+        return _words.get(id(self), "<a thing>")
+
+    __str__ = __repr__
+
+    def __hash__(self) -> int:
+        return hash(repr(self))  # not its address: sets of them are then in the same order each time
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __copy__(self) -> Handle:
+        return self
+
+    def __deepcopy__(self, _: Any) -> Handle:
+        return self
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        raise TypeError("a handle can't be written down")
+
+
+class Calls:
+    """Makes calls: `ask` takes calls, waits, and gives their results, each a value or an exception."""
+
+    def __init__(
+        self, ask: Callable[[list[Call]], list[Any]], pack: Callable[[str, tuple[Any, ...], dict[str, Any]], list[Any]]
+    ) -> None:
+        self.ask = ask
+        self.pack = pack
+        self.pieces: dict[str, Piece] = {}
+        self.loop: Loop | None = None
+        self.raisable: dict[str, type[Exception]] = {}
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], frame: types.FrameType) -> Any:
+        piece, place = self.place(frame)
+        if piece is None or place not in piece.awaited:
+            (result,) = self.ask([Call(self.pack(name, args, kwargs), place[0] if piece else 0)])
+            return _given(result)
+        later: Any = self.later(name, args, kwargs, place[0])
+        later.__name__ = later.__qualname__ = name
+        return later
+
+    async def later(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], line: int) -> Any:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Loop)
+        return await loop.out(Call(self.pack(name, args, kwargs), line))
+
+    def place(self, frame: types.FrameType) -> tuple[Piece | None, Place]:
+        """Where a frame stands in a piece of code: of the expression it evaluates, line and column in bytes."""
+        piece = self.pieces.get(frame.f_code.co_filename)
+        if piece is None:
+            return None, (0, 0)
+        for at, (line, _, column, _) in enumerate(frame.f_code.co_positions()):
+            if at == frame.f_lasti // 2:
+                return piece, (line or 0, -1 if column is None else column)
+        return piece, (0, 0)
+
+    def exception(self, name: str, message: str) -> Exception:
+        """An exception of that name: Python's own, or one made for it."""
+        known = getattr(builtins, name, None)
+        if isinstance(known, type) and issubclass(known, Exception) and not issubclass(known, StopIteration):
+            try:
+                return known(message)
+            except TypeError:
+                pass
+        if name not in self.raisable:
+            self.raisable[name] = type(name, (Exception,), {"__module__": "builtins"})
+        return self.raisable[name](message)
+
+
+def _given(result: Any) -> Any:
+    if isinstance(result, Raised):
+        raise result.exception
+    return result
+
+
+@dataclass
+class Raised:
+    """A result that is an exception."""
+
+    exception: Exception
+
+
+class Tool:
+    """A name whose calls go out."""
+
+    __slots__ = ("__name__", "_call")
+
+    def __init__(self, name: str, call: Callable[..., Any]) -> None:
+        self.__name__ = name
+        self._call = call
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        return self._call(self.__name__, args, kwargs, sys._getframe(1))
+
+    def __repr__(self) -> str:
+        return f"<tool {self.__name__}>"
+
+
+class Names(dict[str, Any]):
+    """The builtins, the tools among them; a name that nobody knows is a tool where it is called."""
+
+    calls: Calls
+
+    def __missing__(self, name: str) -> Any:
+        piece, place = self.calls.place(sys._getframe(1))
+        if piece is None or place not in piece.called:
+            raise KeyError(name)
+        return Tool(name, self.calls.call)
+
+
+class Loop(BaseEventLoop):
+    """An event loop with no sockets: when nothing is ready, it makes all calls that are waited for; else it passes
+    over the time to the next timer."""
+
+    def __init__(self, ask: Callable[[list[Call]], list[Any]], clock: Clock) -> None:
+        super().__init__()
+        self._selector = self
+        self._ask = ask
+        self._clock = clock
+        self._now = 0.0
+        self._out: list[tuple[Call, asyncio.Future[Any]]] = []
+
+    def out(self, call: Call) -> asyncio.Future[Any]:
+        future = self.create_future()
+        self._out.append((call, future))
+        return future
+
+    def time(self) -> float:
+        return self._now
+
+    def select(self, timeout: float | None) -> list[Any]:
+        if timeout == 0:
+            return []
+        waiting = [(call, future) for call, future in self._out if not future.done()]
+        self._out.clear()
+        scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        if waiting:
+            results = self._ask([call for call, _ in waiting])
+            for (_, future), result in zip(waiting, results, strict=True):
+                if isinstance(result, Raised):
+                    future.set_exception(result.exception)
+                else:
+                    future.set_result(result)
+        elif scheduled:
+            when = scheduled[0].when()
+            self._clock.sleep(max(0.0, when - self._now))
+            self._now = max(self._now, when)
+        else:
+            raise RuntimeError("the code awaits something that will never come")
+        return []
+
+    def _process_events(self, events: list[Any]) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+
+class Ready:
+    """A value as something to await."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self.value
+        yield

@@ -1,0 +1,92 @@
+"""A clock that says what it is told and random numbers that follow a seed, under Python's own names. Stdlib only.
+
+Sleeping takes no time; it counts as running, so that code which would sleep beyond its limit of time ends there.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+class Clock:
+    """`now` in seconds since 1970; `slept` since the session began. `over` is called when a piece of code has slept
+    longer than `seconds`, and does not come back."""
+
+    def __init__(self, seconds: float, over: Callable[[], None]) -> None:
+        self.now = 0.0
+        self.slept = 0.0
+        self.seconds = seconds
+        self.left = seconds
+        self.over = over
+
+    def set(self, now: float, offset: int) -> None:
+        """A piece of code begins. `offset` is that of local time from UTC, in seconds."""
+        self.now, self.left = now, self.seconds
+        sign = "-" if offset >= 0 else "+"  # POSIX counts towards the west
+        hours, rest = divmod(abs(offset), 3600)
+        minutes, seconds = divmod(rest, 60)
+        name = f"{'-' if offset < 0 else '+'}{hours:02}{minutes:02}" if offset else "UTC"
+        os.environ["TZ"] = f"<{name}>{sign}{hours}:{minutes:02}:{seconds:02}"
+        time.tzset()
+
+    def sleep(self, seconds: float) -> None:
+        """Pass over some seconds at once."""
+        if seconds < 0:
+            raise ValueError("sleep length must be non-negative")
+        self.slept += seconds
+        self.left -= seconds
+        if self.left < 0:
+            self.over()
+
+
+def keep_datetime_in_python() -> None:
+    """Have `datetime` run in Python, so that it asks `time` for the time. Before anything imports it."""
+    sys.modules["_datetime"] = None  # type: ignore[assignment]
+
+
+def install(clock: Clock, seed: int) -> None:
+    """Put the clock and the random numbers in place of Python's own."""
+    for name in ("time", "monotonic", "perf_counter"):
+        _put(time, name, lambda: clock.now)
+        _put(time, name + "_ns", lambda: int(clock.now * 1e9))
+    for name in ("process_time", "thread_time"):
+        _put(time, name, lambda: clock.slept)
+        _put(time, name + "_ns", lambda: int(clock.slept * 1e9))
+    _put(time, "sleep", clock.sleep)
+    for name in ("localtime", "gmtime", "ctime"):
+        _put(time, name, _at(clock, getattr(time, name)))
+    asctime, strftime, localtime = time.asctime, time.strftime, time.localtime
+    _put(time, "asctime", lambda t=None: asctime(localtime() if t is None else t))
+    _put(time, "strftime", lambda format, t=None: strftime(format, localtime() if t is None else t))
+
+    source = random.Random(seed)
+
+    def urandom(size: int, /) -> bytes:
+        return source.randbytes(size)
+
+    for module in (os, sys.modules["posix"]):
+        module.urandom = urandom  # type: ignore[attr-defined]
+    random._urandom = urandom  # type: ignore[attr-defined]
+    plain = random.Random.seed
+
+    def seed_(self: random.Random, a: Any = None, version: int = 2) -> None:
+        plain(self, int.from_bytes(urandom(16), "big") if a is None else a, version)
+
+    seed_.__name__ = "seed"
+    random.Random.seed = seed_  # type: ignore[method-assign]
+    instance: random.Random = random._inst
+    random.seed = instance.seed
+    instance.seed(seed)
+
+
+def _put(module: Any, name: str, function: Callable[..., Any]) -> None:
+    setattr(module, name, function)
+
+
+def _at(clock: Clock, function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda seconds=None: function(clock.now if seconds is None else seconds)

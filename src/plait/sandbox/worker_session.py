@@ -1,0 +1,226 @@
+"""The namespace of a session and the threads that run its pieces of code, one at a time. Stdlib only.
+
+A piece that waits for calls blocks its thread. A piece that is given up stays blocked for ever, so nothing more of it
+runs, no `except` and no `finally`; another thread takes over. All threads are there before the process is locked:
+code can start none.
+"""
+
+from __future__ import annotations
+
+import _thread
+import ast
+import asyncio
+import inspect
+import json
+import mmap
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from plait.sandbox.awaited import awaited_in
+from plait.sandbox.worker_calls import Call, Calls, Loop, Names, Piece, Raised, Things, Tool
+from plait.sandbox.worker_clock import Clock
+from plait.sandbox.worker_output import FLOOD, Output
+from plait.sandbox.worker_soft import SOFT, SOFT_RETURN, Soft, soft, soft_return
+from plait.sandbox.worker_values import pack, unpack
+
+PARKED = 24
+"""How many pieces may be given up."""
+
+MOST = 16 << 20
+"""The longest message, in bytes."""
+
+OUT_OF_MEMORY = 77
+"""The exit status that says so."""
+
+_exit = os._exit
+
+
+class Runner:
+    """A thread that runs pieces of code one after the other."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.wake = _thread.allocate_lock()
+        self.wake.acquire()
+        self.task: tuple[str, float, int] = ("", 0.0, 0)
+        self.results: list[Any] = []
+        began = _thread.allocate_lock()
+        began.acquire()
+        _thread.start_new_thread(self._run, (began.release,))
+        began.acquire()  # what a thread does to begin, it can't do after the lock
+
+    def _run(self, began: Callable[[], None]) -> None:
+        began()
+        while True:
+            self.wake.acquire()
+            try:
+                self.session.hand({"error": self.session.perform(*self.task)})
+            except MemoryError:
+                _exit(OUT_OF_MEMORY)
+            except BaseException:
+                _exit(1)
+
+
+class Session:
+    """One namespace. `run` and `go_on` are for the main thread: each gives the message that the code came back with."""
+
+    def __init__(self, settings: dict[str, Any], shared: mmap.mmap) -> None:
+        self.recursion, self.most_calls = int(settings["recursion"]), int(settings["calls"])
+        self.clock = Clock(float(settings["seconds"]), self._slept)
+        self.output = Output(shared, int(settings["output_chars"]), self._flooded)
+        self.things = Things()
+        self.calls = Calls(self.ask, self._packed)
+        self.names = Names(vars(sys.modules["builtins"]))
+        self.names.calls = self.calls
+        self.names.update({name: Tool(name, self.calls.call) for name in settings["functions"]})
+        self.names.update({SOFT: soft, SOFT_RETURN: soft_return})
+        self.namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": self.names}
+        self.back = _thread.allocate_lock()
+        self.back.acquire()
+        self.message = b""
+        self.piece = Piece("", "")
+        self.made = 0
+        self.waits = False
+        _thread.stack_size((4 << 20) + self.recursion * 8192 // 4096 * 4096)
+        self.spare = [Runner(self) for _ in range(PARKED)]
+        self.runner = self.spare.pop()
+
+    # the main thread
+
+    def run(self, code: str, now: float, offset: int) -> bytes:
+        if self.waits:
+            if not self.spare:
+                return b'{"full": true}'
+            self.runner = self.spare.pop()
+            self.calls.loop = None
+        self.runner.task = (code, now, offset)
+        return self._until_back()
+
+    def go_on(self, results: list[Any]) -> bytes:
+        self.runner.results = results
+        return self._until_back()
+
+    def _until_back(self) -> bytes:
+        self.waits = False
+        self.runner.wake.release()
+        self.back.acquire()
+        return self.message
+
+    # the thread of the piece
+
+    def hand(self, message: dict[str, Any]) -> None:
+        self.message = json.dumps(message).encode()
+        self.back.release()
+
+    def perform(self, code: str, now: float, offset: int) -> dict[str, Any] | None:
+        """Run a piece of code; returns what ended it early, if anything did."""
+        self.clock.set(now, offset)
+        self.output.begin()
+        sys.stdout = sys.stderr = self.output
+        self.made = 0
+        piece = self.piece = Piece(f"<code {len(self.calls.pieces) + 1}>", code)
+        self.calls.pieces[piece.file] = piece
+        sys.setrecursionlimit(_depth() + self.recursion + 8)
+        try:
+            compiled = self._compile(piece)
+            if compiled.co_flags & inspect.CO_COROUTINE:
+                loop = self.event_loop()
+                sys.setrecursionlimit(_depth() + self.recursion + 16)
+                loop.run_until_complete(eval(compiled, self.namespace))
+            else:
+                exec(compiled, self.namespace)
+        except BaseException as problem:
+            self.calls.loop = None
+            return self._error(problem)
+        return None
+
+    def event_loop(self) -> Loop:
+        """The loop of the session; a new one after an error, and when a piece was given up."""
+        if self.calls.loop is None or self.calls.loop.is_closed():
+            self.calls.loop = Loop(self.ask, self.clock)
+            asyncio.set_event_loop(self.calls.loop)
+        return self.calls.loop
+
+    def _compile(self, piece: Piece) -> Any:
+        tree = ast.parse(piece.code, piece.file)
+        piece.awaited = awaited_in(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                piece.called.add((node.func.lineno, node.func.col_offset))
+        tree = Soft(piece.awaited).visit(tree)
+        return compile(tree, piece.file, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+
+    def _packed(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        token = self.things.token
+        return [name, [pack(a, token) for a in args], {key: pack(a, token) for key, a in kwargs.items()}]
+
+    def ask(self, calls: list[Call]) -> list[Any]:
+        message = json.dumps({"calls": [call.data for call in calls]}).encode()
+        if len(message) > MOST:
+            raise ValueError(f"arguments of {len(message) >> 20} MB are too long to pass on (at most {MOST >> 20} MB)")
+        self.made += len(calls)
+        if self.made > self.most_calls:
+            self._end("RuntimeError", f"more than {self.most_calls} calls in one piece of code", "calls", calls[0].line)
+        runner = self.runner
+        self.message, self.waits = message, True
+        self.back.release()
+        runner.wake.acquire()
+        return [self._result(one) for one in runner.results]
+
+    def _result(self, data: dict[str, Any]) -> Any:
+        if "error" in data:
+            return Raised(self.calls.exception(data["error"], data["message"]))
+        return unpack(data["value"], lambda token: self.things.make(token, data["things"][token]))
+
+    def _end(self, kind: str, message: str, limit: str, line: int = 0) -> None:
+        """End the piece here, so that it can't be helped: it is given up."""
+        frame = sys._getframe(1)
+        while line == 0 and frame is not None:
+            line = frame.f_lineno if frame.f_code.co_filename == self.piece.file else 0
+            frame = frame.f_back  # type: ignore[assignment]
+        runner, self.waits = self.runner, True
+        self.hand({"error": self._told(kind, message, line, limit)})
+        while True:
+            runner.wake.acquire()
+
+    def _slept(self) -> None:
+        self._end("TimeoutError", f"slept longer than the limit of {self.clock.seconds:g} s", "time")
+
+    def _flooded(self) -> None:
+        self._end("RuntimeError", f"printed more than {FLOOD * self.output.most:,} characters", "output")
+
+    def _error(self, problem: BaseException) -> dict[str, Any]:
+        while isinstance(problem, BaseExceptionGroup) and problem.exceptions:
+            problem = problem.exceptions[0]
+        line = 0
+        if isinstance(problem, SyntaxError) and problem.filename == self.piece.file:
+            line, message = problem.lineno or 0, problem.msg
+        else:
+            step = problem.__traceback__
+            while step is not None:
+                line = step.tb_lineno if step.tb_frame.f_code.co_filename == self.piece.file else line
+                step = step.tb_next
+            try:
+                message = str(problem)
+            except BaseException:
+                message = ""
+        limits: dict[type, str] = {RecursionError: "recursion", MemoryError: "memory"}
+        limit = limits.get(type(problem), "")
+        if limit == "memory":
+            message = message or "out of memory"
+            bytearray(8 << 20)  # without that much left nothing more can be done here: see main
+        return self._told(type(problem).__name__, message, line, limit)
+
+    def _told(self, kind: str, message: str, line: int, limit: str) -> dict[str, Any]:
+        lines = self.piece.code.splitlines()
+        source = lines[line - 1] if 0 < line <= len(lines) else ""
+        return {"type": kind, "message": message[:4000], "line": line, "source": source[:1000], "limit": limit}
+
+
+def _depth() -> int:
+    frame, depth = sys._getframe(0), 0
+    while frame is not None:
+        frame, depth = frame.f_back, depth + 1  # type: ignore[assignment]
+    return depth

@@ -1,0 +1,198 @@
+"""CodeAct: the action is Python.
+
+After Wang et al. 2024 (arXiv:2402.01030) and agents that act in a Python session and find their functions by searching:
+the model writes a thought and a piece of code; the code runs in one namespace that is kept from action to action; what
+it prints is the observation; until the code calls `stop()`. Where there is a search tool, the first turn is made for
+the model: the task is taken apart into steps, and functions for the first one are searched.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from plait.core import (
+    Answered,
+    Effect,
+    Kit,
+    LimitNear,
+    Loop,
+    Message,
+    OneKind,
+    Outcome,
+    Reply,
+    Splitter,
+    Stopped,
+    Task,
+    note,
+    think,
+)
+from plait.formats import Turn, Unreadable
+from plait.formats.code_turn import CodeFormat, code_call
+from plait.strategies.codeact_hints import NAMES
+from plait.strategies.codeact_steps import MOST_STEPS, steps_of
+from plait.strategies.codeact_work import SEARCH, Work
+from plait.strategies.scratchpad import Scratchpad
+from plait.strategies.transcripts import Transcript, TranscriptKind, with_repair
+from plait.strategies.turns import Bad, fitting, read_turn
+
+FORMAT = CodeFormat()
+ENDS = ("\nTHOUGHT", "\nACTION", "\nOBSERVATION")
+"""What an answer in words ends before."""
+
+
+@dataclass(frozen=True)
+class CodeAct:
+    """CodeAct.
+
+    `transcript`: the log as chat messages, inside one user message, or as one raw completion. `max_lines`: an action
+    of more is not run; 0 for any. `repeats`: how often the same code may bring the same observation; 0 for ever.
+    `constrain`: hand the endpoint the grammar of a turn. `misses`: unreadable replies in a row before the run fails.
+    `max_tokens`: of one reply.
+    """
+
+    transcript: TranscriptKind = "chat"
+    max_lines: int = 60
+    repeats: int = 3
+    constrain: bool = False
+    misses: int = 3
+    max_tokens: int | None = None
+
+    searches: ClassVar[bool] = True
+    """Where nothing else is said, it is shown no tools: it finds them by searching."""
+    name: ClassVar[str] = "codeact"
+    phases: ClassVar[tuple[str, ...]] = ("decompose", "act")
+
+    def run(self, task: Task, kit: Kit) -> Loop:
+        """The loop."""
+        page = Transcript(self.transcript, FORMAT, task, kit, _words(kit))
+        work, log, chars = Work(kit, self.max_lines, self.repeats), Scratchpad(), kit.observation_chars
+        turn: Any = None
+        try:
+            while True:
+                first = not log.entries and bool(kit.search)
+                ask = self._first if first else self._turn
+                turn, chars = yield from fitting(_tries(partial(ask, task, kit, page, log)), chars)
+                if not isinstance(turn, Turn):
+                    return turn  # type: ignore[no-any-return]
+                if turn.call is None:
+                    return Answered(turn.answer)
+                seen = yield from work.run(turn.call.input)
+                if isinstance(seen, Answered):
+                    return seen if seen.answer is not None else Answered(turn.thought)
+                log, turn = log.then(turn, seen), None
+        except LimitNear as limit:
+            if isinstance(turn, Turn):
+                log = log.then(turn, work.broken_off())
+            return (yield from self._conclude(kit, page, log, chars, limit))
+
+    def splitter(self, phase: str) -> Splitter:
+        """Tells the parts of a reply apart."""
+        return OneKind("thought") if phase == "decompose" else FORMAT.splitter()
+
+    def _first(
+        self, task: Task, kit: Kit, page: Transcript, log: Scratchpad, chars: int, again: bool
+    ) -> Generator[Effect, Any, Turn]:
+        """The first turn, made for the model: its steps, and a search for the first of them."""
+        opening = kit.prompt("steps").strip()
+        stop = ("\nACTION", "\nOBSERVATION", f"\n{MOST_STEPS + 1}.")
+        reply = yield from self._think("decompose", page, log, chars, opening, stop=stop, repair=again)
+        steps = steps_of(reply.text)
+        if not steps:
+            steps = (" ".join(task.question.split()),)
+            yield from note("repaired", "The reply names no steps: the task itself is taken for the only one.")
+        turn = Turn(kit.prompt("first", steps=steps).strip(), code_call(f"{SEARCH}({_quoted(steps[0])})"))
+        return Turn(turn.thought, turn.call, kept=FORMAT.write(turn, 1))
+
+    def _turn(
+        self, task: Task, kit: Kit, page: Transcript, log: Scratchpad, chars: int, again: bool
+    ) -> Generator[Effect, Any, Turn | Outcome]:
+        """The model's next turn; `again` after a prompt that was too long."""
+        opening = kit.prompt("opening", n=log.next).strip()
+        grammar = FORMAT.grammar(kit.tools, log.next, opened=True) if self.constrain else None
+        whole = True
+
+        def ask(bad: Bad | None) -> Generator[Effect, Any, Reply]:
+            nonlocal whole
+            tail = with_repair(FORMAT.opened(bad[0], opening), kit.prompt("repair", complaint=bad[1])) if bad else ()
+            reply = yield from self._think(
+                "act",
+                page,
+                log,
+                chars,
+                opening,
+                tail,
+                stop=FORMAT.stop(log.next),
+                grammar=grammar,
+                repair=again or bool(bad),
+            )
+            whole = reply.finish != "length"
+            return reply
+
+        def read(text: str) -> Turn:
+            return FORMAT.read(FORMAT.opened(text, opening), log.next, kit.tools, whole=whole)
+
+        return (yield from read_turn(ask, read, self.misses))
+
+    def _think(
+        self,
+        phase: str,
+        page: Transcript,
+        log: Scratchpad,
+        chars: int,
+        opening: str,
+        tail: tuple[Message, ...] = (),
+        **options: Any,
+    ) -> Generator[Effect, Any, Reply]:
+        """One model call over the log, the reply opened for it; a bad reply and a request about it may follow."""
+        shape = page.think(phase, log, chars, opening, tail)
+        stands = self.transcript == "completion" or (self.transcript == "user" and not tail)
+        prefill = "" if stands else opening
+        return think(phase, shape.messages, prompt=shape.prompt, prefill=prefill, max_tokens=self.max_tokens, **options)
+
+    def _conclude(
+        self, kit: Kit, page: Transcript, log: Scratchpad, chars: int, limit: LimitNear
+    ) -> Generator[Effect, Any, Outcome]:
+        """The call kept in reserve: the answer in words, from what there is."""
+        tail = with_repair("", kit.prompt("conclude", reason=limit.detail))
+        reply, _ = yield from fitting(
+            lambda size: self._think("act", page, log, size, "FINAL ANSWER:", tail, stop=ENDS, repair=True), chars
+        )
+        return Stopped(limit.limit, limit.detail, _last_words(reply.text, log.next))
+
+
+def _tries(
+    ask: Callable[[int, bool], Generator[Effect, Any, Any]],
+) -> Callable[[int], Generator[Effect, Any, Any]]:
+    """`ask(chars, again)` as `fitting` wants it: every attempt but the first one is a repair, and no step more."""
+    again = iter((False,))
+    return lambda chars: ask(chars, next(again, True))
+
+
+def _words(kit: Kit) -> dict[str, Any]:
+    """What the rules tell beside the form: the tools shown, the search, what else is there."""
+    shown = tuple(tool for tool in kit.tools if tool.name != kit.search)
+    location = kit.tool("get_user_location") is not None
+    return {
+        "described": FORMAT.describe(shown),
+        "search": kit.search,
+        "names": ", ".join(NAMES),
+        "location": location,
+    }
+
+
+def _last_words(text: str, n: int) -> str | None:
+    """The answer in the concluding reply; None when the model acts once more instead of giving one."""
+    try:
+        turn = FORMAT.read(text, n)
+    except Unreadable:
+        # It goes on after the label that was opened for it: all of it is the answer.
+        return text.strip() or None
+    return str(turn.answer) if turn.answered else None
+
+
+def _quoted(words: str) -> str:
+    return json.dumps(words, ensure_ascii=False)

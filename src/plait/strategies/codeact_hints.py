@@ -1,0 +1,120 @@
+"""What the model is shown of its code's end: what was printed, the error, and a hint by the kind of error.
+
+The words are templates; here is decided which of them fits.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from typing import Any
+
+from plait.core import CodeError, Kit, Observation
+
+NAMES = ("asyncio", "json", "math", "re", "date", "datetime", "time", "timedelta")
+"""What a session has without import; `time` is the class of `datetime`."""
+
+_KINDS = {
+    "NameError": "name",
+    "UnboundLocalError": "name",
+    "KeyError": "key",
+    "IndexError": "key",
+    "AttributeError": "attribute",
+    "SyntaxError": "syntax",
+    "IndentationError": "syntax",
+    "TabError": "syntax",
+    "NotImplementedError": "lacking",
+    "ImportError": "import",
+    "ModuleNotFoundError": "import",
+}
+_OF_TEXT = re.compile(r"\bstr\b|invalid literal for int|could not convert string")
+_QUOTED = re.compile(r"'([^']{1,100})'")
+_NEVER_RAN = ("syntax", "import", "lines", "lacking")
+
+
+def kind_of(error: CodeError, seen: Observation | None) -> str:
+    """The word of the hint for an error; "" for none. `seen`: what the last call brought, where it had
+    trouble."""
+    if error.limit:
+        return "limit"
+    # The code may have caught what a call raised, and failed later of its own.
+    if seen is not None and seen.trouble != "unknown_tool" and error.message.strip("\"' ") in seen.text:
+        return "arguments" if seen.trouble == "bad_input" else "call"
+    if error.type in ("TypeError", "ValueError") and _OF_TEXT.search(error.message):
+        return "text"
+    return _KINDS.get(error.type, "")
+
+
+def ran_before(error: CodeError, hint: str, called: int) -> bool:
+    """Something of the code ran before the error, and its variables are there; after the limits of time and memory
+    they are not. `called` counts its calls that gave a result."""
+    return hint not in _NEVER_RAN and error.limit not in ("time", "memory") and (error.line != 1 or called > 0)
+
+
+def unknown_name(error: CodeError) -> str:
+    """The name that a NameError is about."""
+    match = _QUOTED.search(error.message)
+    return match[1] if match else ""
+
+
+def observed(kit: Kit, output: str, error: CodeError | None, hint: str, notes: list[str], **values: Any) -> str:
+    """The observation's text."""
+    there = {
+        "near": "",
+        "found": "",
+        "wanted": "",
+        "signature": "",
+        "lost": False,
+        "limit": error.limit if error else "",
+        "there": False,
+        "most": 0,
+        "names": ", ".join(NAMES),
+        "search": kit.search,
+        "kept": False,
+        "called": 0,
+        "others": "",
+        "number": error is None or not error.message.startswith("could not convert string"),
+    }
+    said = kit.prompt("observation", output=output.rstrip(), error=error, hint=hint, notes=notes, **{**there, **values})
+    return said.rstrip()
+
+
+def too_long(code: str, most: int) -> CodeError | None:
+    """Why an action of too many lines is not run."""
+    lines = code.count("\n") + 1
+    if most and lines > most:
+        return CodeError("TooLong", f"the action has {lines} lines, and {most} are allowed")
+    return None
+
+
+def imports(code: str) -> tuple[CodeError, bool] | None:
+    """The first import in a piece of code, as the error it is, and whether all that it imports is there already."""
+    if "import" not in code:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # What is wrong with it the sandbox says; nor does it import.
+        return None
+    found = [node for node in ast.walk(tree) if _importing(node)]
+    if not found:
+        return None
+    first = min(found, key=lambda node: getattr(node, "lineno", 0))
+    line = getattr(first, "lineno", 0)
+    source = code.split("\n")[line - 1].strip() if line else ""
+    modules = [module for node in found for module in _modules(node)]
+    there = all(module.partition(".")[0] in NAMES for module in modules)
+    return CodeError("ImportError", "import is not allowed", line, source), there
+
+
+def _importing(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Import, ast.ImportFrom)) or (isinstance(node, ast.Name) and node.id == "__import__")
+
+
+def _modules(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) else [""]

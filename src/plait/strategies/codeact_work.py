@@ -1,0 +1,174 @@
+"""Carries out one action of codeact: runs the code, makes its calls, and says what there is to see.
+
+`stop` is a call that nobody answers, so no `except` of the code can swallow it. What the search tool finds is printed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Generator
+from typing import Any
+
+from plait.core import (
+    JSON,
+    Answered,
+    Call,
+    Effect,
+    Kit,
+    LimitNear,
+    Observation,
+    Ran,
+    act,
+    execute,
+    go_on,
+)
+from plait.formats.code_signature import signature
+from plait.strategies.codeact_hints import imports, kind_of, observed, ran_before, too_long, unknown_name
+
+SEARCH = "method_search"
+"""What the search tool is called in code, whatever its own name."""
+
+STOP = "stop"
+NOTHING = "(no result)"
+"""The text of an observation that is None in code."""
+
+
+class Work:
+    """The actions of one run, one after another, with what they printed."""
+
+    def __init__(self, kit: Kit, max_lines: int, repeats: int) -> None:
+        self._kit, self._max_lines, self._repeats = kit, max_lines, repeats
+        self._shown: list[str] = []  # of the action that runs: what it printed, and what searches found
+        self._said = ""  # what the last action that printed something has printed, without what searches found
+        self._own = ""  # what this action has printed so far
+        self._notes: list[str] = []
+        self._trouble: tuple[Call, Observation] | None = None
+        self._called = 0  # calls of this action that gave a result
+        self._found: dict[str, str] = {}
+        self._seen: Counter[tuple[str, str]] = Counter()
+
+    def run(self, code: str) -> Generator[Effect, Any, Observation | Answered]:
+        """Run one action to its end: what is observed, or the answer it stopped with.
+
+        Raises `LimitNear`, also where the same code brings the same observation over and over.
+        """
+        self._shown, self._own, self._notes, self._trouble, self._called = [], "", [], None, 0
+        if (refused := self._refused(code)) is not None:
+            return self._observation(code, refused)
+        ran = yield from execute(code)
+        while True:
+            self._printed(ran.output)
+            if ran.done:
+                break
+            stops = [call for call in ran.calls if call.tool == STOP]
+            if stops:
+                return Answered(self._answer(stops[0]))
+            ran = yield from self._calls(ran)
+        return self._observation(code, (yield from self._ended(ran)))
+
+    def broken_off(self) -> Observation:
+        """What there is to see of an action that a limit broke off."""
+        return Observation("".join(self._shown).rstrip() or "(the action was broken off)")
+
+    # -- calls
+
+    def _calls(self, ran: Ran) -> Generator[Effect, Any, Ran]:
+        """Make the calls that the code waits for, side by side, and go on with what they gave."""
+        calls = tuple(self._search(_first(call.input)) if self._is_search(call) else call for call in ran.calls)
+        observations = yield from act(*calls)
+        given = []
+        for call, seen in zip(ran.calls, observations, strict=True):
+            if seen.note and seen.note not in self._notes:
+                self._notes.append(seen.note)
+            if seen.ok and self._is_search(call):
+                self._shown.append(f"{seen.text.rstrip()}\n")
+                seen = Observation(NOTHING)
+            self._trouble = self._trouble if seen.ok else (call, seen)
+            self._called += seen.ok
+            given.append(seen)
+        return (yield from go_on(*given))
+
+    def _is_search(self, call: Call) -> bool:
+        return bool(self._kit.search) and call.tool in (SEARCH, self._kit.search)
+
+    def _search(self, words: JSON) -> Call:
+        """The call of the search tool, its first parameter by name."""
+        tool = self._kit.tool(self._kit.search)
+        names = list(tool.parameters.get("properties", {})) if tool is not None else []
+        return Call(self._kit.search, {names[0]: words} if names else words)
+
+    # -- what there is to see
+
+    def _printed(self, output: str) -> None:
+        if output:
+            self._shown.append(output)
+            self._own += output
+        if self._own.strip():
+            self._said = self._own.strip()
+
+    def _ended(self, ran: Ran) -> Generator[Effect, Any, str]:
+        """The observation of code that ended, well or not."""
+        output, error = "".join(self._shown), ran.error
+        if error is None:
+            return observed(self._kit, output, None, "", self._notes)
+        call, seen = self._trouble or (None, None)
+        hint = kind_of(error, seen)
+        kept = ran_before(error, hint, self._called)
+        values: dict[str, Any] = {"lost": ran.lost, "kept": kept, "called": self._called}
+        if hint == "arguments" and call is not None:
+            tool = self._kit.tool(call.tool)
+            values["signature"] = signature(tool) if tool is not None else f"{call.tool}(...)"
+        elif hint == "call" and call is not None:
+            shown = [tool.name for tool in self._kit.tools if tool.name not in (call.tool, self._kit.search)]
+            values["others"] = ", ".join(f"`{name}`" for name in shown)
+        elif hint == "name" and (name := unknown_name(error)):
+            near = seen.text if seen is not None and seen.trouble == "unknown_tool" else ""
+            values |= {"wanted": name, "found": (yield from self._found_for(name)), "near": near}
+        elif hint == "name":
+            hint = ""
+        return observed(self._kit, output, error, hint, self._notes, **values)
+
+    def _found_for(self, name: str) -> Generator[Effect, Any, str]:
+        """What the search tool finds for a name that is not there; searched once a run."""
+        if not self._kit.search:
+            return ""
+        if name not in self._found:
+            (seen,) = yield from act(self._search(name))
+            self._found[name] = seen.text.strip() if seen.ok else ""
+        return self._found[name]
+
+    def _refused(self, code: str) -> str | None:
+        """What is said of code that is not run: it is too long, or imports."""
+        if (error := too_long(code, self._max_lines)) is not None:
+            return observed(self._kit, "", error, "lines", [], most=self._max_lines)
+        if (found := imports(code)) is not None:
+            return observed(self._kit, "", found[0], "import", [], there=found[1])
+        return None
+
+    def _observation(self, code: str, text: str) -> Observation:
+        """The observation, with a word where the same code has brought it before; `LimitNear` after too often."""
+        self._seen[code, text] += 1
+        times = self._seen[code, text]
+        if not self._repeats or times == 1:
+            return Observation(text)
+        if times > self._repeats:
+            self._shown = [text]
+            raise LimitNear("loop", f"the same code brought the same observation {times} times")
+        return Observation(text, note=self._kit.prompt("repeated", last=times == self._repeats).strip())
+
+    def _answer(self, stop: Call) -> JSON:
+        """What the run is answered with: what `stop` was given, else what was printed last."""
+        given = _first(stop.input)
+        if given is None or given == "":
+            return self._said or None
+        return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+
+
+def _first(given: JSON) -> JSON:
+    """The first argument of a call, by place or by name; None where there is none."""
+    if isinstance(given, dict):
+        return _first(given["args"]) if given.get("args") else next((v for k, v in given.items() if k != "args"), None)
+    if isinstance(given, list):
+        return given[0] if given else None
+    return given

@@ -1,0 +1,41 @@
+"""NASA's Astronomy Picture of the Day."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plait.core.errors import ToolError
+from plait.toolkits.http import SECONDS
+from plait.toolkits.service import Said, Service
+from plait.tools.tool import Tool, tool
+
+_KEPT = ("date", "title", "explanation", "media_type", "url", "hdurl", "thumbnail_url", "copyright")
+
+
+def nasa(*, base_url: Said = None, key: Said = None, timeout: float = SECONDS) -> tuple[Tool, ...]:
+    """The tool `get_nasa_astronomy_picture_of_the_day`.
+
+    `base_url` (environment: NASA_URL) is the service's address, `key` (NASA_API_KEY) its key: without one the public
+    DEMO_KEY is used, which allows some thirty calls an hour.
+    """
+    service = Service(
+        "NASA's picture of the day", "NASA_URL", "https://api.nasa.gov", "NASA_API_KEY", "", base_url, key, timeout
+    )
+
+    @tool(read_only=True)
+    async def get_nasa_astronomy_picture_of_the_day() -> dict[str, Any]:
+        """NASA's astronomy picture of today: its title, date, explanation, and the addresses of its files.
+
+        `url` is the picture's address and `hdurl` that of a larger one; on days with a video `media_type` is
+        "video", and `thumbnail_url` may be a picture of it.
+        """
+        params = {"api_key": service.key(needed=False) or "DEMO_KEY", "thumbs": "true"}
+        read = (await service.ask("/planetary/apod", params=params)).object()
+        if not isinstance(read.get("url") or read.get("title"), str):
+            raise ToolError("NASA's answer holds no picture.", hint="Try again later.")
+        kept = {name: read[name] for name in _KEPT if read.get(name)}
+        if "copyright" in kept:
+            kept["copyright"] = " ".join(str(kept["copyright"]).split())
+        return kept
+
+    return (get_nasa_astronomy_picture_of_the_day,)

@@ -1,0 +1,135 @@
+"""Tables that go through a run by their handle: named, typed columns and rows of plain values."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
+
+from msgspec import Struct
+
+from plait.core.things import Thing
+
+Type: TypeAlias = Literal["int", "float", "bool", "str", "date", "datetime"]
+Cell: TypeAlias = str | int | float | bool | None
+
+SHOWN = 30
+"""Columns named in a table's few words."""
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_DATETIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?")
+
+
+class Column(Struct, frozen=True):
+    """A column: its name and the type of its cells. Dates and times are ISO texts, as in 2023-01-13."""
+
+    name: str
+    type: Type
+
+
+class Table(Thing):
+    """A table: `columns`, and `rows` with a cell a column. A cell is a text, a number, a boolean or None."""
+
+    kind: ClassVar[str] = "table"
+    __slots__ = ("columns", "rows")
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def __init__(self, columns: Sequence[Column | str], rows: Iterable[Sequence[Any]]) -> None:
+        """A column given by its name alone gets the type that fits its cells.
+
+        Numbers that JSON has not (infinity, not-a-number) become None. Raises `ValueError` for two columns of one name
+        (case does not part them), a row of another length, and a cell that is no plain value.
+        """
+        names = [column if isinstance(column, str) else column.name for column in columns]
+        folded = [name.lower() for name in names]
+        if not names or len(set(folded)) != len(names):
+            raise ValueError(f"A table's columns need names of their own: {', '.join(names) or 'none'}.")
+        kept = tuple(tuple(_cell(value) for value in row) for row in rows)
+        for number, row in enumerate(kept):
+            if len(row) != len(names):
+                raise ValueError(f"Row {number} has {len(row)} cells; there are {len(names)} columns.")
+        typed = tuple(
+            Column(column, _type([row[i] for row in kept])) if isinstance(column, str) else column
+            for i, column in enumerate(columns)
+        )
+        object.__setattr__(self, "rows", kept)
+        object.__setattr__(self, "columns", typed)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("A table does not change: run_sql_query makes another.")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Table) and (self.columns, self.rows) == (other.columns, other.rows)
+
+    def __hash__(self) -> int:
+        return hash((self.columns, len(self.rows)))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return self.about()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+        return tuple(column.name for column in self.columns)
+
+    def row(self, number: int) -> dict[str, Cell]:
+        """One row by column name, counted from 0, from the end when negative. Raises `IndexError`."""
+        return dict(zip(self.names, self.rows[number], strict=True))
+
+    def about(self) -> str:
+        named = [" ".join(f"{column.name}: {column.type}".split()) for column in self.columns[:SHOWN]]
+        if len(self.columns) > SHOWN:
+            named.append(f"{len(self.columns) - SHOWN} more")
+        return f"<Table columns=[{', '.join(named)}], {len(self)} row{'' if len(self) == 1 else 's'}>"
+
+    def dump(self) -> bytes:
+        columns = [[column.name, column.type] for column in self.columns]
+        return json.dumps({"columns": columns, "rows": self.rows}, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+    @classmethod
+    def load(cls, data: bytes) -> Self:
+        try:
+            read = json.loads(data.decode("utf-8", "surrogatepass"))
+            columns = [Column(name, type) for name, type in read["columns"]]
+            if not all(isinstance(each.name, str) and each.type in get_args(Type) for each in columns):
+                raise ValueError("a column has no name or no type")
+            return cls(columns, read["rows"])
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ValueError(f"These are not the bytes of a table that was written down: {error}.") from error
+
+
+def _cell(value: Any) -> Cell:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, int):
+        if not -(1 << 63) <= value < 1 << 63:
+            raise ValueError("A table's whole numbers have at most 64 bits.")
+        return value
+    raise ValueError(f"A {type(value).__name__} is no cell of a table: texts, numbers, booleans and None are.")
+
+
+def _type(cells: list[Cell]) -> Type:
+    """The narrowest type that all cells have; None has any."""
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if kinds == {bool}:
+        return "bool"
+    if kinds == {int}:
+        return "int"
+    if kinds and kinds <= {int, float}:
+        return "float"
+    if kinds == {str}:
+        texts = [cell for cell in cells if isinstance(cell, str)]
+        if all(_DATE.fullmatch(text) for text in texts):
+            return "date"
+        if all(_DATE.fullmatch(text) or _DATETIME.fullmatch(text) for text in texts):
+            return "datetime"
+    return "str"

@@ -1,0 +1,152 @@
+"""Images that go through a run by their handle: bytes as they came, checked, never decoded beyond a bound.
+
+Pillow (the extra `images`) is imported when an image is first read or shrunk; holding one, writing it down and
+reading it back need none.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from plait.core.errors import ToolError, UsageError
+from plait.core.things import Thing
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Decoded
+
+MAX_BYTES = 32 << 20
+"""An image file may have 32 MiB ..."""
+MAX_PIXELS = 64_000_000
+"""... and 64 million pixels: a few kB can claim to be gigabytes."""
+
+_MEDIA = {
+    "JPEG": "image/jpeg",
+    "PNG": "image/png",
+    "GIF": "image/gif",
+    "WEBP": "image/webp",
+    "BMP": "image/bmp",
+    "TIFF": "image/tiff",
+}
+"""The formats that are read. Pillow knows more, some of which start other programs."""
+
+
+@dataclass(frozen=True)
+class Image(Thing):
+    """An image: its file's bytes, their media type such as "image/png", width and height in pixels."""
+
+    kind: ClassVar[str] = "image"
+
+    data: bytes = field(repr=False)
+    media_type: str
+    width: int
+    height: int
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """The image in a file's bytes: JPEG, PNG, GIF, WebP, BMP or TIFF.
+
+        Raises `ToolError` for what is no such image, is broken or cut off, or beyond `MAX_BYTES` or `MAX_PIXELS`.
+        """
+        with _opened(data) as decoded:
+            return cls(data, _MEDIA[decoded.format or ""], *decoded.size)
+
+    @property
+    def format(self) -> str:
+        """The format's name, as in "JPEG"."""
+        return next((name for name, media in _MEDIA.items() if media == self.media_type), "image")
+
+    @property
+    def suffix(self) -> str:
+        """The ending of a file with this image, as in ".jpg"."""
+        return {"JPEG": ".jpg"}.get(self.format, f".{self.format.lower()}")
+
+    def about(self) -> str:
+        return f"<Image {self.width}x{self.height} {self.format}, {_size(len(self.data))}>"
+
+    def shrunk(self, ratio: float) -> Image:
+        """The image with both sides times `ratio`, above 0 and at most 1; an animation becomes its first picture.
+
+        JPEG, PNG and WebP stay what they are, the others become PNG. Raises `ToolError` for another ratio.
+        """
+        if not 0 < ratio <= 1:
+            raise ToolError(f"The ratio {ratio:g} is not above 0 and at most 1.", hint="For half the size give 0.5.")
+        if ratio == 1:
+            return self
+        from PIL import Image as pillow
+        from PIL import ImageOps
+
+        size = max(1, round(self.width * ratio)), max(1, round(self.height * ratio))
+        kept = self.format if self.format in ("JPEG", "PNG", "WEBP") else "PNG"
+        with _opened(self.data) as decoded:
+            turned = decoded.getexif().get(0x0112, 1) in (5, 6, 7, 8)
+            if kept != "JPEG" and decoded.mode == "P":
+                decoded = decoded.convert("RGBA")
+            small = decoded.resize(size, pillow.Resampling.LANCZOS)
+            small.info = {}
+            # The camera's note on which side is up goes with the rest of the notes: it is carried out instead.
+            if "exif" in decoded.info:
+                small.info["exif"] = decoded.info["exif"]
+                small = ImageOps.exif_transpose(small)
+                small.info.pop("exif", None)
+        out = BytesIO()
+        small.save(out, kept, **({"quality": 88} if kept in ("JPEG", "WEBP") else {}))
+        width, height = size[::-1] if turned else size
+        return Image(out.getvalue(), _MEDIA[kept], width, height)
+
+    def dump(self) -> bytes:
+        head = {"media_type": self.media_type, "width": self.width, "height": self.height}
+        return json.dumps(head).encode() + b"\n" + self.data
+
+    @classmethod
+    def load(cls, data: bytes) -> Self:
+        head, line, rest = data.partition(b"\n")
+        try:
+            read: Any = json.loads(head)
+            media, width, height = read["media_type"], read["width"], read["height"]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ValueError("These are not the bytes of an image that was written down.") from error
+        if not line or media not in _MEDIA.values() or type(width) is not int or type(height) is not int:
+            raise ValueError("These are not the bytes of an image that was written down.")
+        return cls(rest, media, width, height)
+
+
+def _opened(data: bytes) -> Decoded:
+    """The decoded image. Raises `ToolError`, and `UsageError` where Pillow is not installed."""
+    try:
+        from PIL import Image as pillow
+    except ImportError as error:
+        raise UsageError("Images need Pillow, which is not installed.", hint="pip install 'plait[images]'") from error
+    if len(data) > MAX_BYTES:
+        raise ToolError(
+            f"The image has {_size(len(data))}; {_size(MAX_BYTES)} are the most.", hint="Find a smaller one."
+        )
+    try:
+        decoded = pillow.open(BytesIO(data), formats=tuple(_MEDIA))
+    except (pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
+        raise ToolError("The image has far too many pixels.", hint="Find a smaller one.") from error
+    except Exception as error:  # Pillow's readers raise whatever they meet in a broken file
+        known = ", ".join(_MEDIA)
+        raise ToolError("This is no image that can be read.", hint=f"Formats: {known}.") from error
+    width, height = decoded.size
+    if width * height > MAX_PIXELS:
+        decoded.close()
+        raise ToolError(
+            f"The image is {width}x{height}: more than {MAX_PIXELS // 1_000_000} million pixels.",
+            hint="Find a smaller one.",
+        )
+    try:
+        decoded.load()
+    except Exception as error:
+        decoded.close()
+        raise ToolError("The image is broken or cut off.", hint="Fetch it again, or find another.") from error
+    return decoded
+
+
+def _size(count: int) -> str:
+    """Bytes in words: `84 kB`, `1.2 MB`."""
+    if count < 1000:
+        return f"{count} bytes"
+    return f"{count / 1000:.0f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"

@@ -1,0 +1,57 @@
+"""Where the user is: as the user says it in a setting, else as the network address tells (ipinfo)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from plait.core.errors import ToolError
+from plait.toolkits.http import SECONDS
+from plait.toolkits.service import Said, Service
+from plait.tools.tool import Tool, tool
+
+
+def location(
+    *, place: Said = None, base_url: Said = None, key: Said = None, timeout: float = SECONDS
+) -> tuple[Tool, ...]:
+    """The tool `get_user_location`.
+
+    `place` (environment: PLAIT_LOCATION) says it outright, as in "Lyon, FR; 45.76; 4.84", and nobody is asked. Else
+    the service at `base_url` (IPINFO_URL) tells it from the network address, with `key` (IPINFO_TOKEN) if there is one.
+    """
+    service = Service("ipinfo", "IPINFO_URL", "https://ipinfo.io", "IPINFO_TOKEN", "", base_url, key, timeout)
+
+    @tool(read_only=True)
+    async def get_user_location() -> dict[str, Any]:
+        """Where the user is now: the address in words, latitude and longitude in degrees."""
+        said = place or os.environ.get("PLAIT_LOCATION", "").strip()
+        if said:
+            return _said(said)
+        token = service.key(needed=False)
+        headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        read = (await service.ask("/json", headers=headers)).object()
+        try:
+            latitude, longitude = (float(part) for part in str(read.get("loc", "")).split(","))
+        except ValueError:
+            raise ToolError(
+                "The user's place can't be told from this network address.",
+                hint='Set PLAIT_LOCATION, such as "Lyon, FR; 45.76; 4.84".',
+            ) from None
+        address = ", ".join(str(read[name]) for name in ("city", "region", "country") if read.get(name))
+        return {"address": address, "latitude": latitude, "longitude": longitude}
+
+    return (get_user_location,)
+
+
+def _said(said: str) -> dict[str, Any]:
+    try:
+        address, latitude, longitude = said.split(";")
+        north, east = float(latitude), float(longitude)
+        if not (-90 <= north <= 90 and -180 <= east <= 180):
+            raise ValueError
+    except ValueError:
+        raise ToolError(
+            f"The user's place is set to {said!r}, which can't be read.",
+            hint='PLAIT_LOCATION looks like "Lyon, FR; 45.76; 4.84".',
+        ) from None
+    return {"address": address.strip(), "latitude": north, "longitude": east}

@@ -1,0 +1,76 @@
+"""The state of a recorded run: its calls made once more, in a fresh world, in the order in which they ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from plait.core import Call, Event, Observation
+from plait.core.errors import BadInput, ToolError
+from plait.core.events import Executed, Noted, Observed
+from plait.core.things import Handle
+from plait.world.grades import Told
+from plait.world.state import World
+
+
+def replay(world: World, calls: Iterable[tuple[Call, Observation]]) -> World:
+    """Make the recorded calls in `world`, which should be fresh, and give it back.
+
+    Calls of other tools are passed over, and so are calls that had no result: nothing came of them. A thing that a call
+    gave is found again by the id it had in the run.
+    """
+    tools = {tool.name: tool for tool in world.tools}
+    things: dict[str, Any] = {}
+    for call, observation in calls:
+        tool = tools.get(call.tool)
+        if tool is None or not observation.ok:
+            continue
+        try:
+            args, kwargs = tool.bind(_given(call.input, things))
+            result = tool.function(*args, **kwargs)
+        except (BadInput, ToolError):
+            # What the run was given came from elsewhere, such as an image of another tool's.
+            continue
+        handle = Handle.read(observation.value)
+        if handle is not None:
+            things[handle.id] = result
+    return world
+
+
+def replayed(world: World, events: Iterable[Event]) -> World:
+    """The same from a run's events."""
+    return replay(world, [(event.call, event.observation) for event in events if isinstance(event, Observed)])
+
+
+def told_of(answer: Any, events: Iterable[Event], clock: float | None = None) -> Told:
+    """What a grader is told of a run: its answer, all that its code printed, values that the check of arguments noted
+    as made up (where the call was made all the same), its code's clock (seconds since 1970, read in this machine's
+    zone as code reads it)."""
+    printed: list[str] = []
+    invented: list[tuple[int, str, str]] = []
+    refused: set[tuple[int, str]] = set()
+    for event in events:
+        match event:
+            case Executed(ran=ran):
+                printed.append(ran.output)
+            case Noted(step=step, kind="invented", text=text):
+                tool, _, said = text.partition(": ")
+                invented.append((step, tool, said.rpartition(": ")[2]))
+            case Observed(step=step, call=call, observation=Observation(trouble="refused")):
+                refused.add((step, call.tool))
+    flagged = tuple(said for step, tool, said in invented if (step, tool) not in refused)
+    day = datetime.fromtimestamp(clock).date() if clock is not None else None
+    return Told(answer, "".join(printed), flagged, day)
+
+
+def _given(value: Any, things: dict[str, Any]) -> Any:
+    """An input with the things themselves in place of their handles or ids."""
+    if isinstance(value, str):
+        return things.get(value.strip(), value)
+    handle = Handle.read(value)
+    if handle is not None:
+        return things.get(handle.id, value)
+    if isinstance(value, dict):
+        return {key: _given(each, things) for key, each in value.items()}
+    return [_given(each, things) for each in value] if isinstance(value, list) else value

@@ -1,0 +1,84 @@
+"""The six tasks of the world, A to F, as values; more of their kinds are made by `variations`."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from plait.core.errors import UsageError
+from plait.world.grades import Grade, Told
+from plait.world.state import World
+
+Kind: TypeAlias = Literal["date", "weather", "forecast", "picture", "stock"]
+
+
+class WorldTask(Struct, frozen=True, omit_defaults=True):
+    """A task: its name, its kind, the question, and what the question names.
+
+    `place` is a town's label ("" is where the user is), `to` is "discord" or a Slack channel with its `#`, `days` are
+    those of a forecast, `symbol` and `months` those of a share's prices. `world` makes the world it is meant for.
+    """
+
+    name: str
+    kind: Kind
+    question: str
+    to: str = ""
+    place: str = ""
+    days: int = 5
+    symbol: str = ""
+    months: int = 3
+    world: str = "world"
+
+    def grade(self, world: World, told: Told | None = None) -> Grade:
+        """How well it was done, by what was sent (and for the date by what was answered or printed)."""
+        from plait.world.graders import graded
+
+        return graded(self, world, told or Told())
+
+
+_CHANNEL = "#experimenting-with-simple-ai-agents"
+
+TASKS: tuple[WorldTask, ...] = (
+    WorldTask("A", "date", "What is the current date? Print it."),
+    WorldTask("B", "weather", "Post the current weather where I am to Discord.", "discord"),
+    WorldTask(
+        "C",
+        "weather",
+        f"Post the current weather in London, UK to the Slack channel {_CHANNEL}.",
+        _CHANNEL,
+        "London, England, United Kingdom",
+    ),
+    WorldTask(
+        "D",
+        "forecast",
+        "Post the weather forecast of the next 5 days for where I am to Discord: for every day its date, the weather "
+        "in words, and an emoji that fits the weather.",
+        "discord",
+    ),
+    WorldTask(
+        "E",
+        "picture",
+        "Take NASA's astronomy picture of the day, make it half its size and post it to Discord. The message with it "
+        "begins with 'Hello from Space!' and tells more about the picture.",
+        "discord",
+    ),
+    WorldTask(
+        "F",
+        "stock",
+        "In which week of the last 3 months did MSFT have its lowest closing price? Post the week's date and the price "
+        f"to the Slack channel {_CHANNEL}.",
+        _CHANNEL,
+        symbol="MSFT",
+    ),
+)
+
+
+def task_of(name: str) -> WorldTask:
+    """The task of that name, of the six or of their variations. Raises `UsageError`."""
+    from plait.world.variations import VARIATIONS
+
+    for task in (*TASKS, *VARIATIONS):
+        if task.name.casefold() == name.strip().casefold():
+            return task
+    raise UsageError(f"There is no task {name!r}.", hint="`plait world tasks` lists them.")

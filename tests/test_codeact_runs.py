@@ -1,0 +1,151 @@
+"""CodeAct, whole runs: a scripted model, a real sandbox, real tools."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import plait
+from plait.core import CodeLimits
+from plait.core.events import Called, Executed
+from plait.journal.records import Thinking
+from plait.runtime.run import Run
+
+PEOPLE = {"Lyon": 522250, "Nice": 348085}
+
+
+@plait.tool(read_only=True)
+def people(city: str) -> int:
+    """Counts the people of a city."""
+    return PEOPLE[city]
+
+
+def agent(journal: Path, codes: Sequence[str], **more: Any) -> plait.Agent:
+    replies = [f" so.\nACTION {n}:\n```python\n{code}\n```" for n, code in enumerate(codes, 1)]
+    settings = {"tools": [people], "show_tools": 9, "code_limits": CodeLimits(seconds=2.0), **more}
+    return plait.Agent("codeact", model=plait.Scripted(replies), journal=journal, **settings)
+
+
+def observations(run: Run) -> dict[int, str]:
+    """The observations in the last prompt."""
+    body = [row.body for row in run.record if isinstance(row.record, Thinking)][-1]
+    found = {}
+    for message in json.loads(body or b"")["messages"]:
+        if match := re.match(r"OBSERVATION (\d+):\n", message["content"]):
+            found[int(match[1])] = message["content"][match.end() :]
+    return found
+
+
+@pytest.fixture(params=["monty", "process"])
+def sandbox(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_one_namespace_for_the_whole_run_and_stop_that_no_except_swallows(tmp_path: Path, sandbox: str) -> None:
+    codes = [
+        "a = people('Lyon')\nb = people('Nice')\nprint(a, b)",
+        "try:\n    stop(a - b)\nexcept BaseException:\n    print('swallowed')\nfinally:\n    print('finally')",
+    ]
+    run = agent(tmp_path / "j.db", codes, sandbox=sandbox).run("How many more people live in Lyon than in Nice?")
+    assert (run.status, run.answer, run.steps) == ("answered", "174165", 2)
+    assert "".join(event.ran.output for event in run.events if isinstance(event, Executed)) == "522250 348085\n"
+
+
+def test_calls_awaited_together_run_at_once(tmp_path: Path, sandbox: str) -> None:
+    import asyncio
+
+    began: list[str] = []
+    both = asyncio.Event()
+
+    @plait.tool(read_only=True)
+    async def waits(city: str) -> str:
+        """Returns when two of them run."""
+        began.append(city)
+        if len(began) == 2:
+            both.set()
+        await asyncio.wait_for(both.wait(), 20)
+        return city
+
+    code = "a, b = await asyncio.gather(waits('Lyon'), waits('Nice'))\nstop(a + b)"
+    run = agent(tmp_path / "j.db", [code], tools=[waits], sandbox=sandbox).run("Both?")
+    assert run.answer == "LyonNice"
+
+
+def test_what_the_model_is_shown_of_each_kind_of_end(tmp_path: Path, sandbox: str) -> None:
+    codes = [
+        "import math\nprint(math.pi)",
+        "print(people('Lyon'))\nx = population('Nice')",
+        "print(people(town='Lyon'))",
+        "x = {'a': 1}\nprint(x['b'])",
+        "print(people('Rome'))",
+        "print('x'",
+        "x = 2",
+        "while True:\n    pass",
+        "stop(2)",
+    ]
+    run = agent(tmp_path / "j.db", codes, sandbox=sandbox).run("What happens?")
+    assert (run.status, run.answer) == ("answered", "2"), run.reason
+    seen = observations(run)
+    assert "ImportError in line 1, `import math`" in seen[1] and "math, re," in seen[1]
+    assert seen[2].startswith("522250\nERROR: NameError in line 2, `x = population('Nice')`")
+    assert "population" in seen[2] and "people" in seen[2] and "is not run again" in seen[2]
+    assert "TypeError in line 1" in seen[3] and "`people(city: str) -> int`" in seen[3]
+    assert "KeyError in line 2, `print(x['b'])`" in seen[4] and "Print the value first" in seen[4]
+    assert "KeyError in line 1" in seen[5] and "The function itself failed" in seen[5]
+    assert "SyntaxError in line 1" in seen[6] and "none of it has run" in seen[6]
+    assert "without an error and printed nothing" in seen[7]
+    assert "ran for too long" in seen[8]
+    # One goes back to what it was before the action, the other has lost its process.
+    assert ("all variables are gone" in seen[8]) == (sandbox == "process")
+
+
+def test_where_nothing_is_said_no_tool_is_shown_and_the_first_turn_searches(tmp_path: Path) -> None:
+    plan = " Count the people of Lyon.\n2. Say it."
+    replies = [plan, " so.\nACTION 2:\n```python\nstop(people('Lyon'))\n```"]
+    made = plait.Agent("codeact", model=plait.Scripted(replies), tools=[people], journal=tmp_path / "j.db")
+    run = made.run("How many?")
+    assert (run.answer, run.steps) == ("522250", 2)
+    calls = [event.call for event in run.events if isinstance(event, Called)]
+    assert [call.tool for call in calls] == ["method_search", "people"]
+    assert calls[0].input == {"description": "Count the people of Lyon"}
+    assert observations(run)[1] == "`people(city: str) -> int`: Counts the people of a city."
+    assert made.replay(run.run).outcome == run.outcome
+
+
+def test_a_run_replays_from_its_record(tmp_path: Path) -> None:
+    codes = ["a = people('Lyon')\nprint(a)", "print(datetime.now())\nstop(a)"]
+    made = agent(tmp_path / "j.db", codes)
+    run = made.run("How many?")
+    replayed = made.replay(run.run)
+    assert replayed.outcome == run.outcome
+    assert run.answer == "522250"
+
+
+def test_every_call_of_the_code_is_a_call_of_the_run(tmp_path: Path) -> None:
+    code = "print([people(city) for city in ('Lyon', 'Nice')])\nstop()"
+    run = agent(tmp_path / "j.db", [code]).run("How many?")
+    assert [event.call.input for event in run.events if isinstance(event, Called)] == [
+        {"city": "Lyon"},
+        {"city": "Nice"},
+    ]
+    assert run.answer == "[522250, 348085]"
+
+
+def test_a_call_that_needs_leave_is_refused_in_the_code_as_an_exception(tmp_path: Path) -> None:
+    @plait.tool
+    def send(text: str) -> str:
+        """Sends."""
+        raise AssertionError("it was not allowed")
+
+    codes = ["send('hi')", "stop('not sent')"]
+    waiting = agent(tmp_path / "j.db", codes, tools=[send], approve="effects")
+    run = waiting.run("Send it.")
+    assert run.status == "waiting"
+    run = waiting.resume(run.run, "no")
+    assert run.answer == "not sent"
+    assert "PermissionError in line 1, `send('hi')`" in observations(run)[1]

@@ -1,0 +1,292 @@
+"""A loop whose action is code: its session is kept from piece to piece, and made again when a run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+import plait
+from plait.core import (
+    Answered,
+    Call,
+    Execute,
+    Handle,
+    Kit,
+    Loop,
+    Observation,
+    OneKind,
+    Ran,
+    Splitter,
+    Task,
+    act,
+    execute,
+    go_on,
+    think,
+    user,
+)
+from plait.core.errors import ReplayDiffers
+from plait.core.events import Executed, Executing
+from plait.journal.records import Acting, ObservedRecord, RanRecord
+from plait.runtime.executing import call_of, result_of
+from plait.sandbox import OutCall, Result
+from plait.tools import tools_from
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Runs its pieces of code one after the other; the answer is all that they printed, and how they ended."""
+
+    pieces: tuple[str, ...] = ()
+    name: ClassVar[str] = "pieces"
+    phases: ClassVar[tuple[str, ...]] = ("act",)
+
+    def splitter(self, phase: str) -> Splitter:
+        return OneKind("thought")
+
+    def run(self, task: Task, kit: Kit) -> Loop:
+        said: list[str] = []
+        for code in self.pieces:
+            yield from think("act", [user("What next?")])
+            ran = yield from execute(code)
+            said.append(ran.output)
+            while not ran.done:
+                ran = yield from go_on(*(yield from act(*ran.calls)))
+                said.append(ran.output)
+            if ran.error is not None:
+                said.append(f"[{ran.error.type}: {ran.error.message}]\n")
+        return Answered("".join(said))
+
+
+class Note(plait.Thing):
+    """A thing for these tests."""
+
+    kind = "note"
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def about(self) -> str:
+        return f"<Note of {len(self.text)}>"
+
+    def dump(self) -> bytes:
+        return self.text.encode()
+
+    @classmethod
+    def load(cls, data: bytes) -> Note:
+        return cls(data.decode())
+
+
+@pytest.fixture
+def sent() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def agent(tmp_path: Path, sent: list[str]) -> Callable[..., plait.Agent]:
+    @plait.tool(read_only=True)
+    def people(city: str, year: int = 2020) -> dict[str, int]:
+        """People in a city."""
+        if city == "Atlantis":
+            raise ValueError("it sank")
+        return {"people": len(city) * 100_000 + year}
+
+    @plait.tool
+    def send(text: str) -> None:
+        """Send."""
+        sent.append(text)
+
+    @plait.tool(read_only=True)
+    def write(text: str) -> Note:
+        """Write a note."""
+        return Note(text)
+
+    @plait.tool(read_only=True)
+    def read(note: Note) -> str:
+        """Read a note."""
+        return note.text
+
+    def made(*pieces: str, **more: Any) -> plait.Agent:
+        return plait.Agent(
+            Pieces(pieces),
+            model=plait.Scripted(["next"] * 9, by_turn=False),
+            tools=[people, send, write, read],
+            journal=tmp_path / "journal.db",
+            **more,
+        )
+
+    return made
+
+
+Made = Callable[..., plait.Agent]
+
+
+def test_names_are_kept_from_piece_to_piece_and_calls_are_acts_like_any_other(agent: Made, sent: list[str]) -> None:
+    run = agent("x = people('Lyon')\nprint(x['people'])", "send(f'{x[\"people\"]} in Lyon')\nprint('sent')").run("q")
+    assert (run.status, run.answer) == ("answered", "402020\nsent\n")
+    assert sent == ["402020 in Lyon"]
+    calls = [record.calls for row in run.record if isinstance(record := row.record, Acting)]
+    assert calls == [(Call("people", {"city": "Lyon"}),), (Call("send", {"text": "402020 in Lyon"}),)]
+
+
+def test_calls_that_are_gathered_are_made_side_by_side(agent: Made) -> None:
+    code = "a, b = await asyncio.gather(people('Lyon'), people('Nice', year=1))\nprint(a['people'], b['people'])"
+    run = agent(code).run("q")
+    assert run.answer == "402020 400001\n"
+    (acting,) = [row.record for row in run.record if isinstance(row.record, Acting)]
+    assert [call.input for call in acting.calls] == [{"city": "Lyon"}, {"city": "Nice", "year": 1}]
+
+
+def test_trouble_with_a_call_is_raised_in_the_code(agent: Made) -> None:
+    run = agent(
+        "try:\n    people('Atlantis')\nexcept ValueError as why:\n    print('caught', why)",
+        "people(17, 'x')",
+        "nowhere(1)",
+    ).run("q")
+    caught, bad, unknown = run.answer.strip().split("\n")
+    assert caught == "caught it sank"
+    assert bad.startswith("[TypeError: people: year must be a whole number")
+    assert unknown.startswith("[NameError: name 'nowhere' is not defined")
+
+
+def test_a_thing_is_a_handle_in_the_code_and_itself_to_tools(agent: Made) -> None:
+    maker = agent("n = write('hello')\nprint(n)\nkept = [n]", "print(read(kept[0]))\nread('note-1')\nread({'a': n})")
+    run = maker.run("q")
+    first, second, third = run.answer.strip().split("\n")
+    assert (first, second) == ("<Note of 5>", "hello")
+    assert third.startswith("[TypeError: read: note must be")
+    stored = next(row for row in run.record if isinstance(row.record, ObservedRecord) and row.body)
+    assert stored.record.observation.text == "note-1: <Note of 5>"
+    assert maker.replay(run.run).whole
+
+
+def test_a_tool_can_not_pass_off_its_result_as_a_thing(tmp_path: Path) -> None:
+    @plait.tool(read_only=True)
+    def forged() -> dict[str, str]:
+        """Forged."""
+        return {"$thing": "note-1", "is": "a lie"}
+
+    run = plait.Agent(
+        Pieces(("print(forged())",)),
+        model=plait.Scripted(["next"] * 9, by_turn=False),
+        tools=[forged],
+        journal=tmp_path / "j",
+    ).run("q")
+    assert "$thing" not in run.answer and "a lie" in run.answer
+
+
+def test_the_record_has_each_piece_with_its_clock_and_seed(agent: Made) -> None:
+    run = agent("print(datetime.now())", "import random\nprint(random.random())").run("q")
+    pieces = [row.record for row in run.record if isinstance(row.record, RanRecord)]
+    assert [piece.code for piece in pieces] == ["print(datetime.now())", "import random\nprint(random.random())"]
+    assert pieces[0].now > 0 and pieces[0].seed == pieces[1].seed
+    assert "".join(piece.ran.output for piece in pieces) == run.answer
+    told = [event for event in run.events if isinstance(event, Executing | Executed)]
+    assert [type(event) for event in told] == [Executing, Executed] * 2
+
+
+def test_a_run_that_waits_for_leave_in_the_middle_of_code_goes_on_there(agent: Made, sent: list[str]) -> None:
+    code = (
+        "send('one')\nrest = people('Nice')\nimport random\ndrawn = random.random()\nsend(f'two {rest}')\nprint(drawn)"
+    )
+    maker = agent("import random\nfirst = random.random()\nprint(first, datetime.now())", code, approve="effects")
+    run = maker.run("q")
+    assert run.status == "waiting" and sent == []
+    run = maker.resume(run.run, "yes")
+    assert run.status == "waiting" and sent == ["one"]
+    run = maker.resume(run.run, "yes")
+    assert run.status == "answered" and sent == ["one", "two {'people': 402020}"]
+    # The session was made again twice: what it drew and the time it saw are the same each time.
+    outputs = [row.record.ran.output for row in run.record if isinstance(row.record, RanRecord)]
+    assert len([each for each in outputs if each]) == 2
+    assert maker.replay(run.run).whole
+
+
+def test_things_are_there_again_in_another_process(agent: Made, sent: list[str], tmp_path: Path) -> None:
+    maker = agent("n = write('hello')", "send('now')\nprint(read(n))", approve="effects")
+    waiting = maker.run("q")
+    again = agent("n = write('hello')", "send('now')\nprint(read(n))", approve="effects")
+    done = again.resume(waiting.run, "yes")
+    assert (done.status, done.answer) == ("answered", "hello\n")
+
+
+def test_a_replay_says_where_the_code_differs(agent: Made) -> None:
+    run = agent("print(1)").run("q")
+    with pytest.raises(ReplayDiffers, match="print"):
+        agent("print(2)").replay(run.run)
+
+
+def test_a_fork_shares_the_pieces_before_it(agent: Made) -> None:
+    run = agent("x = 5", "print(x)").run("q")
+    forked = agent("x = 5", "print(x + 1)").fork(run.run, 2)
+    assert forked.answer == "6\n"
+
+
+def test_continuing_code_that_does_not_wait_is_an_error_of_the_loop(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Wrong(Pieces):
+        def run(self, task: Task, kit: Kit) -> Loop:
+            yield Execute("x = 1")
+            ran: Ran = yield from go_on(Observation("1"))
+            return Answered(ran.output)
+
+    run = plait.Agent(Wrong(), model=plait.Scripted(["next"] * 9, by_turn=False), journal=tmp_path / "j").run("q")
+    assert run.status == "crashed" and "waits for" in (run.reason or "")
+
+
+def test_limits_of_code_are_the_users(agent: Made) -> None:
+    slow = agent("while True: pass", "print('goes on')", code_limits=plait.CodeLimits(seconds=0.3)).run("q")
+    stopped, after = slow.answer.strip().split("\n")
+    assert stopped.startswith("[TimeoutError") and after == "goes on"
+
+
+def test_an_unknown_sandbox_is_refused_when_the_agent_is_made() -> None:
+    with pytest.raises(plait.UsageError, match="monty, process"):
+        plait.Agent("react", sandbox="docker")
+
+
+# -- calls and results
+
+
+def f(a: int, b: str = "", *rest: int) -> None:
+    """F."""
+
+
+@pytest.mark.parametrize(
+    ("out", "expected"),
+    [
+        (OutCall("f"), None),
+        (OutCall("f", (1,)), {"a": 1}),
+        (OutCall("f", (1,), {"b": "x"}), {"a": 1, "b": "x"}),
+        (OutCall("f", (1, "x", 3, 4)), [1, "x", 3, 4]),
+        (OutCall("f", (1,), {"a": 2}), {"args": [1], "a": 2}),
+        (OutCall("g", (1, "x")), [1, "x"]),
+        (OutCall("f", ((1, 2),)), {"a": [1, 2]}),
+        (OutCall("f", (float("inf"),)), {"a": "inf"}),
+        (OutCall("f", ({2, 1},)), {"a": [1, 2]}),
+        (OutCall("f", (Handle("note-1", "<N>"),)), {"a": {"$thing": "note-1", "is": "<N>"}}),
+        (OutCall("f", ({"$thing": "note-1"},)), {"a": {"thing": "note-1"}}),  # made by the code
+    ],
+)
+def test_arguments_are_named_where_the_parameters_are_known(out: OutCall, expected: Any) -> None:
+    assert call_of(out, tools_from([f])).input == expected
+
+
+@pytest.mark.parametrize(
+    ("observation", "expected"),
+    [
+        (Observation("5", value=5), Result(5)),
+        (Observation("(no result)"), Result(None)),
+        (Observation("text", value="text"), Result("text")),
+        (Observation("Error: KeyError: 'x'", trouble="raised"), Result(error="KeyError", message="'x'")),
+        (Observation("Error: no luck", trouble="raised"), Result(error="RuntimeError", message="no luck")),
+        (Observation("Error: Strange: x", trouble="raised"), Result(error="RuntimeError", message="Strange: x")),
+        (Observation("Error: slow", trouble="timeout"), Result(error="TimeoutError", message="slow")),
+        (Observation("No.", trouble="refused"), Result(error="PermissionError", message="No.")),
+    ],
+)
+def test_an_observation_is_a_value_or_an_exception(observation: Observation, expected: Result) -> None:
+    assert result_of(Call("f"), observation) == expected

@@ -1,0 +1,300 @@
+"""Claims about Wikipedia, the web search and asking a model: what is picked out of an answer, what a failure says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+import plait
+from plait.core.errors import RateLimited, UsageError
+from plait.toolkits import ask_model, websearch, wikipedia
+from plait.toolkits.serp_pick import picked
+from toolkits_server import Seen, call, refusal, site, told
+
+KEY = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WIKIPEDIA_URL", "SERPAPI_URL", "SERPAPI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+# --- Wikipedia
+
+RIGEL = "Rigel is a blue supergiant star in the constellation of Orion.\n\n\n\n== Name ==\nIts name means foot."
+
+
+def wiki(seen: Seen) -> Any:
+    """MediaWiki's API over three pages."""
+    asked = seen.query
+    assert (asked["action"], asked["format"], asked["formatversion"]) == ("query", "json", "2")
+    assert seen.headers["user-agent"].startswith("plait")
+    if asked.get("list") == "search":
+        hits = [
+            {
+                "ns": 0,
+                "title": "Rigel",
+                "pageid": 1,
+                "snippet": '<span class="searchmatch">Rigel</span> is a &quot;blue&quot; star',
+            },
+            {"ns": 0, "title": "Rigel (disambiguation)", "pageid": 2, "snippet": ""},
+        ]
+        found = hits[: int(asked["srlimit"])] if "rigel" in asked["srsearch"].lower() else []
+        info = {"suggestion": "rigel"} if asked["srsearch"] == "rigell" and not found else {}
+        return {"batchcomplete": True, "query": {"searchinfo": info, "search": found}}
+    if asked["prop"] == "links":
+        links = [{"ns": 0, "title": "Rigel"}, {"ns": 0, "title": "Rigel (dog)"}]
+        return {"query": {"pages": [{"pageid": 2, "title": asked["titles"], "links": links}]}}
+    pages: dict[str, dict[str, Any]] = {
+        "Rigel": {"pageid": 1, "title": "Rigel", "extract": RIGEL},
+        "Beta Orionis": {"pageid": 1, "title": "Rigel", "extract": RIGEL},
+        "Rigel (disambiguation)": {
+            "title": "Rigel (disambiguation)",
+            "extract": "Rigel may refer to:",
+            "pageprops": {"disambiguation": ""},
+        },
+        "Empty": {"title": "Empty", "extract": ""},
+    }
+    return {"query": {"pages": [pages.get(asked["titles"], {"title": asked["titles"], "missing": True})]}}
+
+
+async def test_a_search_gives_titles_with_plain_text() -> None:
+    async with site({"/w/api.php": wiki}) as there:
+        kit = wikipedia(base_url=f"{there.address}/w/api.php")
+        assert await call(kit, "wikipedia_search", query="rigel star") == [
+            {"title": "Rigel", "text": 'Rigel is a "blue" star'},
+            {"title": "Rigel (disambiguation)", "text": ""},
+        ]
+        assert "No page of Wikipedia fits 'zzz'" in await refusal(kit, "wikipedia_search", query="zzz")
+        assert "nothing to search for" in await refusal(kit, "wikipedia_search", query=" ")
+
+
+async def test_a_page_is_its_plain_text_under_its_own_title() -> None:
+    async with site({"/w/api.php": wiki}) as there:
+        kit = wikipedia(base_url=f"{there.address}/w/api.php")
+        text = f"Rigel\n\n{RIGEL}".replace("\n\n\n\n", "\n\n")
+        for title in ("Rigel", " Rigel ", "Beta_Orionis"):
+            assert await call(kit, "wikipedia_page", title=title) == text
+        assert there.seen[0].query["redirects"] == "1"
+        short = wikipedia(base_url=f"{there.address}/w/api.php", longest=20)
+        cut = len(text) - len("Rigel\n\n") - 20
+        assert (await call(short, "wikipedia_page", title="Rigel")).endswith(
+            f"Rigel is a blue supe\n[{cut} more characters left out]"
+        )
+
+
+async def test_a_word_with_several_meanings_lists_their_pages() -> None:
+    async with site({"/w/api.php": wiki}) as there:
+        kit = wikipedia(base_url=f"{there.address}/w/api.php")
+        said = await call(kit, "wikipedia_page", title="Rigel (disambiguation)")
+    assert said == "'Rigel (disambiguation)' has several meanings. Pages: Rigel; Rigel (dog)."
+
+
+async def test_a_page_that_is_not_there_is_told_with_similar_ones() -> None:
+    async with site({"/w/api.php": wiki}) as there:
+        kit = wikipedia(base_url=f"{there.address}/w/api.php")
+        assert await refusal(kit, "wikipedia_page", title="Rigel, the star") == (
+            "Wikipedia has no page 'Rigel, the star'. Similar: Rigel; Rigel (disambiguation)."
+        )
+        assert "Use wikipedia_search" in await refusal(kit, "wikipedia_page", title="Zzz")
+        assert "has no text" in await refusal(kit, "wikipedia_page", title="Empty")
+        before = len(there.seen)
+        for wrong in ("", "a|b", "What is [this]?", "x" * 300):
+            assert "can't be the title" in await refusal(kit, "wikipedia_page", title=wrong)
+        assert len(there.seen) == before
+
+
+async def test_the_wikis_own_errors_are_told() -> None:
+    answers = [
+        {"error": {"code": "badvalue", "info": "Unrecognized value for parameter."}},
+        told({"error": {"code": "ratelimited", "info": "You've exceeded your rate limit."}}, Retry_After="5"),
+        web.Response(status=429, text="Too many requests", headers={"Retry-After": "60"}),
+        web.Response(status=403, text="Please set a user-agent"),
+        {"batchcomplete": True},
+    ]
+    async with site({"/w/api.php": answers}) as there:
+        kit = wikipedia(base_url=f"{there.address}/w/api.php")
+        said = [await refusal(kit, "wikipedia_search", query="x") for _ in range(5)]
+    assert "refuses the request: Unrecognized value" in said[0]
+    assert "slow down (429). Wait 5 s" in said[1]
+    assert "slow down (429): Too many requests. Wait 60 s" in said[2]
+    assert "refuses access (403): Please set a user-agent. Check WIKIPEDIA_URL." in said[3]
+    assert "No page" in said[4]
+
+
+# --- the web search
+
+ORGANIC = [
+    {"position": 1, "title": "Lyon", "link": "https://a.example/lyon", "snippet": "Lyon has 522,250 people."},
+    {"position": 2, "title": "No words", "link": "https://b.example"},
+    *({"title": f"More {i}", "link": "https://c.example", "snippet": "more"} for i in range(9)),
+]
+SPORTS = {
+    "title": "Premier League",
+    "thumbnail": "https://x.example/i.png",
+    "game_spotlight": {
+        "league": "Premier League",
+        "date": "Sat, Apr 1",
+        "status": "FT",
+        "teams": [{"name": "Arsenal", "score": "4"}, {"name": "Leeds", "score": "1"}],
+    },
+}
+GRAPH = {
+    "title": "Lyon",
+    "type": "City in France",
+    "description": "A city at two rivers.",
+    "kgmid": "/m/0dprg",
+    "website": "http://www.lyon.fr",
+    "population": "522,250 (2021)",
+    "population_links": [{"text": "2021", "link": "https://x"}],
+    "header_images": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("result", "answer"),
+    [
+        ({"answer_box": {"type": "organic_result", "answer": "42 years"}, "organic_results": ORGANIC}, "42 years"),
+        ({"answer_box": {"type": "calculator_result", "result": "1,024"}, "knowledge_graph": GRAPH}, "1,024"),
+        ({"answer_box": {"title": "T", "snippet": "It is so.", "snippet_highlighted_words": ["so"]}}, "It is so."),
+        ({"answer_box": {"title": "T", "snippet_highlighted_words": ["1969", "July"]}}, "1969; July"),
+        ({"answer_box": {"list": ["Mercury", "Venus"]}}, "Mercury; Venus"),
+        ({"answer_box": [{"answer": "first"}, {"answer": "second"}]}, "first"),
+        (
+            {
+                "answer_box": {
+                    "type": "weather_result",
+                    "temperature": "11",
+                    "unit": "Celsius",
+                    "weather": "Cloudy",
+                    "location": "Lyon",
+                }
+            },
+            "Lyon, 11 Celsius, Cloudy",
+        ),
+        (
+            {"answer_box": {"type": "currency", "from": "USD", "to": "EUR", "thumbnail": "x"}},
+            "type: currency\nfrom: USD\nto: EUR",
+        ),
+        ({"sports_results": SPORTS, "knowledge_graph": GRAPH}, "Arsenal 4 - Leeds 1 (Premier League, FT, Sat, Apr 1)"),
+        (
+            {
+                "sports_results": {
+                    "title": "Lakers",
+                    "games": [{"date": "Today", "teams": [{"name": "A", "score": {"T": 9}}, {"name": "B"}]}],
+                }
+            },
+            "Lakers\nA 9 - B (Today)",
+        ),
+        (
+            {"sports_results": {"title": "Lakers", "rankings": "2nd in the Pacific"}},
+            "title: Lakers\nrankings: 2nd in the Pacific",
+        ),
+        (
+            {"knowledge_graph": GRAPH, "organic_results": ORGANIC},
+            "Lyon, City in France\nA city at two rivers.\npopulation: 522,250 (2021)",
+        ),
+        (
+            {"knowledge_graph": {"title": "Lyon"}, "organic_results": ORGANIC[:2]},
+            "1. Lyon: Lyon has 522,250 people. (https://a.example/lyon)\n2. No words (https://b.example)",
+        ),
+    ],
+)
+async def test_the_answer_is_picked_out_of_the_result(result: dict[str, Any], answer: str) -> None:
+    async with site({"/search": {"search_metadata": {"status": "Success"}} | result}) as there:
+        assert await call(websearch(base_url=there.address, key=KEY), "web_search", query=" how many? ") == answer
+        assert there.seen[0].query == {"engine": "google", "q": "how many?", "api_key": KEY, "output": "json"}
+
+
+NAMES = "answer snippet title teams name score games game_spotlight link description list".split()  # noqa: SIM905
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(NAMES),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["answer_box", "sports_results", "knowledge_graph", "organic_results", "error"]),
+        values,
+        max_size=5,
+    )
+)
+def test_whatever_a_result_looks_like_the_answer_is_a_text(result: dict[str, Any]) -> None:
+    assert len(picked(result)) <= 2000
+
+
+async def test_at_most_four_pages_are_told_of_and_nothing_is_endless() -> None:
+    async with site({"/search": {"organic_results": ORGANIC}}) as there:
+        said = await call(websearch(base_url=there.address, key=KEY), "web_search", query="x")
+        assert len(said.splitlines()) == 4
+    async with site({"/search": {"answer_box": {"answer": "long " * 5000}}}) as there:
+        assert len(await call(websearch(base_url=there.address, key=KEY), "web_search", query="x")) == 2000
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"error": "Google hasn't returned any results for this query."}, "Nothing is found for 'x'"),
+        ({"search_metadata": {}}, "Nothing is found for 'x'"),
+        ({"answer_box": None, "organic_results": [None, {}], "knowledge_graph": "?"}, "Nothing is found"),
+        (
+            {"error": "Your account has run out of searches."},
+            "The web search says: Your account has run out of searches.",
+        ),
+        (
+            told({"error": f"Invalid API key. Your key is {KEY}"}, 401),
+            "(401): Invalid API key. Your key is [secret]. Check SERPAPI_API_KEY.",
+        ),
+        (told({"error": "Rate limit"}, 429), "slow down (429): Rate limit"),
+    ],
+)
+async def test_a_search_that_fails_is_told(answer: Any, said: str) -> None:
+    async with site({"/search": answer}) as there:
+        told_so = await refusal(websearch(base_url=there.address, key=KEY), "web_search", query="x")
+        assert said in told_so
+        assert KEY not in told_so
+
+
+async def test_without_a_key_it_is_said_how_to_set_one() -> None:
+    said = await refusal(websearch(base_url="http://127.0.0.1:1"), "web_search", query="x")
+    assert said.startswith("The web search needs a key, and SERPAPI_API_KEY is not set.")
+    assert "nothing to search for" in await refusal(websearch(key=KEY), "web_search", query=" ")
+
+
+# --- asking a model
+
+
+async def test_a_model_is_asked_the_question_alone() -> None:
+    def reply(think: Any) -> str:
+        assert [(message.role, message.content) for message in think.messages] == [("user", "What is 6 x 7?")]
+        return " 42 "
+
+    kit = ask_model(plait.Scripted([reply]))
+    assert await call(kit, "ask_model", question=" What is 6 x 7? ") == "42"
+    assert "is empty" in await refusal(kit, "ask_model", question=" ")
+    assert kit[0].read_only
+
+
+async def test_a_model_that_can_not_be_asked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = RateLimited("The endpoint is busy.", hint="Slow down.", after=3.0)
+    assert await refusal(ask_model(plait.Scripted([busy, "x"])), "ask_model", question="?") == (
+        "The endpoint is busy. Slow down. Wait 3 s."
+    )
+    assert "no answer" in await refusal(ask_model(plait.Scripted(["  "])), "ask_model", question="?")
+    assert "OPENAI_API_KEY is not set" in await refusal(ask_model("openai:gpt-5"), "ask_model", question="?")
+    with pytest.raises(UsageError, match="No model is named"):
+        ask_model(" ")
