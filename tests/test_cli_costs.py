@@ -192,7 +192,7 @@ def test_what_can_t_be_is_said(plait: Shell) -> None:
     assert (both.code, both.out) == (2, "") and "exclude each other" in both.err
     alone = plait("costs", run.run, run.run, "--hardware", "1500")
     assert (alone.code, alone.out) == (2, "") and "there is only one row" in alone.err
-    assert plait("costs", "zzz").code == 1
+    assert plait("costs", "zzz").code == 2
     nothing = plait("costs")
     assert (nothing.code, nothing.out) == (2, "") and "--last N" in nothing.err
     assert plait("costs", run.run, "--hardware", "0").code == 2

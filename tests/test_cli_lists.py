@@ -86,3 +86,8 @@ def test_the_reference_page_is_what_the_program_says_now(tmp_path: Path) -> None
     page = tmp_path / "reference.md"
     subprocess.run([sys.executable, ROOT / "docs/generate_reference.py", page], check=True)
     assert page.read_text() == (ROOT / "docs/reference-cli.md").read_text(), "run: make docs"
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "plait", "strategies", "list", "codeact"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split(":")[0]) == (0, "codeact")

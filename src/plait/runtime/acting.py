@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from msgspec import structs
@@ -30,6 +31,17 @@ Invented: TypeAlias = dict[int, tuple[str, ...]]
 
 LONG = 0.05
 """Seconds: a call that takes longer is on the record while it goes on."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The calls of one effect, what is recorded of it, and the values in them that the model made up."""
+
+    n: int
+    step: int
+    calls: tuple[Call, ...]
+    past: PastEffect
+    invented: Invented
 
 
 class Actor:
@@ -81,86 +93,93 @@ class Actor:
     ) -> dict[int, Observation]:
         """Make the calls that have no result yet: those in doubt by policy, those that need leave after it is given."""
         results: dict[int, Observation] = {}
-        for i in list(todo):
-            if i in past.begun and not self._may_repeat(calls[i]):
-                results[i] = await self._ended(n, i, step, calls[i], _in_doubt(calls[i]))
-                todo.remove(i)
-        policy, invented = self.desk.job.provenance, self._invented(calls, todo)
-        refused = invented if policy == "refuse" else {}
-        for i, found in invented.items():
-            if past.acting is None:
-                self.desk.remark(step, "invented", f"{calls[i].tool}: {told(found)}")
-        asks = invented if policy == "ask" else {}
-        made = [i for i in todo if i not in refused]
-        questions = [i for i in made if self._is_question(calls[i])]
-        need = [i for i in made if i not in past.begun and (i in asks or self._needs_leave(calls[i]))]
-        free = tuple(i for i in made if i not in need and i not in questions)
-        warned = invented if policy == "warn" else {}
-        intent: list[Entry] = []
-        if past.acting is None:
-            intent.append((Acting(n, step, calls, free), None))
-        elif free:
-            intent.append((Begun(n, free), None))
-        if intent and all(self._repeatable(calls[i]) for i in free):
-            self.desk.log.buffer(*intent)
-            quick = all(self._inline(calls[i]) for i in free)  # over before a timer could go off
-            later = None if quick else asyncio.get_running_loop().call_later(LONG, self._write)
-            try:
-                results.update(await self._side_by_side(n, step, calls, free, warned))
-            finally:
-                if later is not None:
-                    later.cancel()
-        else:
-            if intent:
-                await self.desk.log.append(*intent)
-            results.update(await self._side_by_side(n, step, calls, free, warned))
-        for i, found in refused.items():
-            text = f"This call was not made. {warning(found)}"
-            results[i] = await self._ended(n, i, step, calls[i], Observation(text, trouble="refused"))
+        doubtful = [i for i in todo if i in past.begun and not self._may_repeat(calls[i])]
+        todo = [i for i in todo if i not in doubtful]
+        group = Group(n, step, calls, past, self._invented(calls, todo))
+        for i in doubtful:
+            results[i] = await self._ended(group, i, _in_doubt(calls[i]))
+        policy = self.desk.job.provenance
+        refused = [i for i in group.invented if policy == "refuse"]
+        questions = [i for i in todo if i not in refused and self._is_question(calls[i])]
+        rest = [i for i in todo if i not in refused and i not in questions]
+        asks = group.invented if policy == "ask" else {}
+        need = [i for i in rest if i not in past.begun and (i in asks or self._needs_leave(calls[i]))]
+        results.update(await self._begin(group, tuple(i for i in rest if i not in need)))
+        for i in refused:
+            text = f"This call was not made. {warning(group.invented[i])}"
+            results[i] = await self._ended(group, i, Observation(text, trouble="refused"))
         for i in questions:
-            results[i] = await self._ended(n, i, step, calls[i], await self._asked(n, i, step, calls[i], past))
+            results[i] = await self._ended(group, i, await self._asked(group, i))
         for i in need:
-            question = f"May '{calls[i].tool}' be called with {input_of(calls[i])}?"
-            if i in asks:
-                question += f" This {told(asks[i])}."
-            said = past.told.get(i) or await self.desk.wait(n, step, i, "approval", question, past)
-            if said.approved:
-                await self.desk.log.append((Begun(n, (i,)), None))
-                results.update(await self._side_by_side(n, step, calls, (i,), warned))
-            else:
-                text = f"The person refused this call: {said.text}" if said.text else "The person refused this call."
-                results[i] = await self._ended(n, i, step, calls[i], Observation(text, trouble="refused"))
+            results[i] = await self._with_leave(group, i)
         return results
 
-    async def _side_by_side(
-        self, n: int, step: int, calls: tuple[Call, ...], indexes: tuple[int, ...], warned: Invented
-    ) -> dict[int, Observation]:
+    async def _begin(self, group: Group, free: tuple[int, ...]) -> dict[int, Observation]:
+        """Put on the record that the calls are made, and make those that nothing holds up."""
+        intent: list[Entry] = []
+        if group.past.acting is None:
+            for i, found in group.invented.items():
+                self.desk.remark(group.step, "invented", f"{group.calls[i].tool}: {told(found)}")
+            intent.append((Acting(group.n, group.step, group.calls, free), None))
+        elif free:
+            intent.append((Begun(group.n, free), None))
+        if not intent or not all(self._repeatable(group.calls[i]) for i in free):
+            if intent:
+                await self.desk.log.append(*intent)
+            return await self._side_by_side(group, free)
+        self.desk.log.buffer(*intent)
+        quick = all(self._inline(group.calls[i]) for i in free)  # over before a timer could go off
+        later = None if quick else asyncio.get_running_loop().call_later(LONG, self._write)
+        try:
+            return await self._side_by_side(group, free)
+        finally:
+            if later is not None:
+                later.cancel()
+
+    async def _with_leave(self, group: Group, i: int) -> Observation:
+        """Make a call once the person has given leave."""
+        call = group.calls[i]
+        question = f"May '{call.tool}' be called with {input_of(call)}?"
+        if i in group.invented and self.desk.job.provenance == "ask":
+            question += f" This {told(group.invented[i])}."
+        said = group.past.told.get(i)
+        said = said or await self.desk.wait(group.n, group.step, i, "approval", question, group.past)
+        if said.approved:
+            await self.desk.log.append((Begun(group.n, (i,)), None))
+            return (await self._side_by_side(group, (i,)))[i]
+        text = f"The person refused this call: {said.text}" if said.text else "The person refused this call."
+        return await self._ended(group, i, Observation(text, trouble="refused"))
+
+    async def _side_by_side(self, group: Group, indexes: tuple[int, ...]) -> dict[int, Observation]:
+        job = self.desk.job
+
         async def one(i: int) -> Observation:
-            self.desk.say(ev.Called(step, calls[i]))
-            job = self.desk.job
-            made = await make_call(job.tools, calls[i], job.limits.tool_seconds, self.desk.things)
-            if i in warned:
-                made = structs.replace(made, note=warning(warned[i]))
-            return await self._ended(n, i, step, calls[i], made)
+            call = group.calls[i]
+            self.desk.say(ev.Called(group.step, call))
+            made = await make_call(job.tools, call, job.limits.tool_seconds, self.desk.things)
+            if i in group.invented and job.provenance == "warn":
+                made = structs.replace(made, note=warning(group.invented[i]))
+            return await self._ended(group, i, made)
 
-        if len(indexes) == 1 or all(self._inline(calls[i]) for i in indexes):
+        if len(indexes) == 1 or all(self._inline(group.calls[i]) for i in indexes):
             return {i: await one(i) for i in indexes}
-        async with asyncio.TaskGroup() as group:
-            tasks = {i: group.create_task(one(i)) for i in indexes}
-        return {i: task.result() for i, task in tasks.items()}
+        async with asyncio.TaskGroup() as tasks:
+            begun = {i: tasks.create_task(one(i)) for i in indexes}
+        return {i: task.result() for i, task in begun.items()}
 
-    async def _ended(self, n: int, i: int, step: int, call: Call, observation: Observation) -> Observation:
+    async def _ended(self, group: Group, i: int, observation: Observation) -> Observation:
         """Put a call's end on the record, with what the loop breaker has to say about it."""
+        call = group.calls[i]
         note = self.desk.breaker.remark(call, observation)
         if note:
             observation = structs.replace(observation, note=f"{observation.note} {note}".strip())
-        entry = (ObservedRecord(n, i, observation), self.desk.things.written(observation.value))
+        entry = (ObservedRecord(group.n, i, observation), self.desk.things.written(observation.value))
         if self._repeatable(call):
             self.desk.log.buffer(entry)
         else:
             # The end of a call that must not be made twice is on disk before anything else happens.
             await self.desk.log.append(entry)
-        self.desk.say(ev.Observed(step, call, observation))
+        self.desk.say(ev.Observed(group.step, call, observation))
         return observation
 
     def _invented(self, calls: tuple[Call, ...], todo: list[int]) -> Invented:
@@ -180,20 +199,21 @@ class Actor:
         tool = self.desk.job.tools.get(call.tool)
         return tool is not None and tool.person
 
-    async def _asked(self, n: int, i: int, step: int, call: Call, past: PastEffect) -> Observation:
+    async def _asked(self, group: Group, i: int) -> Observation:
         """What the person answers to a call that is a question."""
-        tool = self.desk.job.tools.get(call.tool)
+        tool = self.desk.job.tools.get(group.calls[i].tool)
         assert tool is not None
         if not self.desk.job.kit.can_ask:
             return Observation("Nobody can be asked in this run. Go on without.", trouble="refused")
         try:
-            args, kwargs = tool.bind(call.input)
+            args, kwargs = tool.bind(group.calls[i].input)
         except BadInput as why:
             return Observation(str(why), trouble="bad_input")
         question = str(next(iter((*args, *kwargs.values())), "")).strip()
         if not question:
             return Observation("Error: the question is empty.", trouble="bad_input")
-        said = past.told.get(i) or await self.desk.wait(n, step, i, "question", question, past)
+        said = group.past.told.get(i)
+        said = said or await self.desk.wait(group.n, group.step, i, "question", question, group.past)
         return Observation(said.text, value=said.text)
 
     def _inline(self, call: Call) -> bool:
