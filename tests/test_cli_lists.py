@@ -89,5 +89,6 @@ def test_the_reference_page_is_what_the_program_says_now(tmp_path: Path) -> None
 
 
 def test_the_module_is_the_command() -> None:
-    done = subprocess.run([sys.executable, "-m", "plait", "strategies", "list", "codeact"], capture_output=True, text=True)
+    words = [sys.executable, "-m", "plait", "strategies", "list", "codeact"]
+    done = subprocess.run(words, capture_output=True, text=True)
     assert (done.returncode, done.stdout.split(":")[0]) == (0, "codeact")
