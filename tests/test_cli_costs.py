@@ -77,7 +77,7 @@ def test_a_row_a_run_and_a_column_a_phase_that_add_up_as_shown(plait: Shell) -> 
     assert run.cost_usd is not None
     assert Decimal(row["in all USD"]) == round(Decimal(str(run.cost_usd)), 5)
     for phase in run.phases:
-        if not phase.is_tools:
+        if not phase.is_work:
             assert abs(Decimal(row[f"{phase.phase} USD"]) - Decimal(str(phase.cost_usd))) < Decimal("0.00001")
             assert row[f"{phase.phase} in"] == str(phase.usage.input_tokens)
         assert abs(Decimal(row[f"{phase.phase} s"]) - Decimal(str(phase.seconds))) < Decimal("0.001")

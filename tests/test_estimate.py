@@ -74,7 +74,7 @@ def test_the_second_time_lengths_are_those_of_the_first(tmp_path: Path) -> None:
     assert before is not None and after is not None
     assert before.results == {"read": (USUAL.evidence, 0)}
     assert after.results == {"read": ((10 + 24) // 2, 2)}
-    plan, work, solve = (each for each in run.phases if not each.is_tools)
+    plan, work, solve = (each for each in run.phases if not each.is_work)
     assert plan.phase == "plan"
     assert after.usual.output_tokens == work.usage.output_tokens + solve.usage.output_tokens
     assert after.usual.input_tokens == pytest.approx(work.usage.input_tokens + solve.usage.input_tokens, rel=0.1)

@@ -290,3 +290,11 @@ def test_arguments_are_named_where_the_parameters_are_known(out: OutCall, expect
 )
 def test_an_observation_is_a_value_or_an_exception(observation: Observation, expected: Result) -> None:
     assert result_of(Call("f"), observation) == expected
+
+
+def test_the_time_of_code_has_a_row_of_its_own_and_the_sums_agree(agent: Made) -> None:
+    run = agent("x = people('Lyon')\nprint(sum(range(100000)))", "print(x)").run("q")
+    rows = {row.phase: row for row in run.phases}
+    assert (rows["code"].calls, rows["tools"].calls, rows["act"].calls) == (2, 1, 2)
+    pieces = [row.record.ran.seconds for row in run.record if isinstance(row.record, RanRecord)]
+    assert rows["code"].micros == round(sum(pieces) * 1_000_000) > 0

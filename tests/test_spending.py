@@ -105,7 +105,7 @@ def row(run: Run, phase: str) -> PhaseSpending:
 
 def adds_up(run: Run) -> None:
     """The rows are the run, to the last digit."""
-    models = [each for each in run.phases if not each.is_tools]
+    models = [each for each in run.phases if not each.is_work]
     assert sum(each.calls for each in models) == run.calls
     assert sum((each.usage for each in models), Usage()) == run.usage
     assert total(each.cost_usd for each in run.phases) == run.cost_usd
@@ -130,7 +130,7 @@ def test_each_phase_has_its_own_row_with_calls_tokens_seconds_and_usd(journal: P
     assert row(run, "reason").cost_usd == (101 * 100 + 7 * 400) / 1e9
     assert row(run, "reply").cost_usd == (107 * 3000 + 200 * 300 + 13 * 15000) / 1e9
     tools = row(run, TOOLS)
-    assert (tools.calls, tools.usage, tools.cost_usd, tools.is_tools) == (2, Usage(), 0.0, True)
+    assert (tools.calls, tools.usage, tools.cost_usd, tools.is_work) == (2, Usage(), 0.0, True)
     assert all(each.retries == 0 for each in run.phases)
     adds_up(run)
     assert run.json()["phases"] == [each.json() for each in run.phases]

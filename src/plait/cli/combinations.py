@@ -36,7 +36,7 @@ class Line:
         """The phases in the order of their first use, each with its rows."""
         found: dict[Column, tuple[PhaseSpending, ...]] = {}
         for row in self.spent:
-            key = (row.phase, row.is_tools)
+            key = (row.phase, row.is_work)
             found[key] = (*found.get(key, ()), row)
         return found
 
@@ -78,7 +78,7 @@ def line_of(row: RunRow, rows: Sequence[Row]) -> Line:
     """A recorded run as a line."""
     spent = spending(rows)
     described = [row.head.models, *(each.record.models for each in rows if isinstance(each.record, Resumed))]
-    rates = {(part.phase, part.model): _rate(part, described) for part in spent if not part.is_tools}
+    rates = {(part.phase, part.model): _rate(part, described) for part in spent if not part.is_work}
     asked: dict[str, tuple[str, ...]] = {phase: (spec,) for phase, spec in _configured(row.head).items()}
     used: dict[str, tuple[str, ...]] = {}
     for each in rows:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from plait.cli.text import clean
 from plait.models.prices import Rate
-from plait.runtime.spending import PhaseSpending, in_all, in_units
+from plait.runtime.spending import TOOLS, PhaseSpending, in_all, in_units
 
 MILLISECOND, CENT_MILLI = 1_000, 10_000
 """What is shown: seconds to three decimals (in microseconds), USD to five (in billionths)."""
@@ -31,8 +31,9 @@ def phase_table(spent: Sequence[PhaseSpending]) -> tuple[list[Head], list[list[s
     usd, all_usd = shown([row.nanos for row in spent], CENT_MILLI, 5)
     lines = []
     for row, took, cost in zip((*spent, whole), (*seconds, all_seconds), (*usd, all_usd), strict=True):
-        if row.is_tools:
-            made = f"{row.calls:,} tool call{'s' * (row.calls != 1)}"
+        if row.is_work:
+            one, more = ("tool call", "tool calls") if row.phase == TOOLS else ("piece of code", "pieces of code")
+            made = f"{row.calls:,} {one if row.calls == 1 else more}"
             blank = [""] * (3 + some_retried + some_cached)
             lines.append([row.phase, made, *blank, took, ""])
             continue

@@ -19,6 +19,7 @@ from plait.core.errors import BadInput, ToolError
 from plait.runtime.things import Things
 from plait.tools import Tool, Toolset, render
 from plait.tools.cancel import set_token
+from plait.tools.render import sound
 
 GRACE = 5.0
 """Seconds a cancelled async tool gets to clean up. One that takes no notice must not hold up the run."""
@@ -38,9 +39,11 @@ async def make_call(tools: Toolset, call: Call, seconds: float, things: Things) 
     began = time.perf_counter()
     try:
         value = await _within(tool, args, kwargs, limit)
-        text, plain = render(value if type(value) is str else things.put_away(value))
         if isinstance(value, Thing):
-            text = f"{plain['$thing']}: {plain['is']}"
+            handle = things.keep(value)
+            text, plain = f"{handle.id}: {handle.about}", handle.json()
+        else:
+            text, plain = render(value, things.put_away)
     except TimeoutError:
         return Observation(
             f"Error: '{tool.spec.name}' gave no result within {limit:g} seconds and was given up.",
@@ -92,7 +95,7 @@ def _said(why: BaseException) -> str:
     except Exception:  # whatever a stranger's error may do when it is looked at
         words = "(its message can't be shown)"
     name = "" if isinstance(why, ToolError) else type(why).__name__
-    return "Error: " + (": ".join(part for part in (name, words) if part) or type(why).__name__)
+    return "Error: " + sound(": ".join(part for part in (name, words) if part) or type(why).__name__)
 
 
 async def _in_task(work: Awaitable[Any]) -> Any:

@@ -17,12 +17,14 @@ from msgspec import Struct
 
 from plait.core import Usage
 from plait.core.errors import UsageError
-from plait.journal.records import Got, ObservedRecord, Row, Thinking, Thought
+from plait.journal.records import Got, ObservedRecord, RanRecord, Row, Thinking, Thought
 from plait.models.prices import NANO
 
 MICRO = 1_000_000
 TOOLS = "tools"
 """The phase under which tool calls stand; its `model` is "" (so a loop's own phase of that name is another row)."""
+CODE = "code"
+"""The same for pieces of code, without the calls that they waited for."""
 
 
 class PhaseSpending(Struct, frozen=True, omit_defaults=True):
@@ -31,7 +33,7 @@ class PhaseSpending(Struct, frozen=True, omit_defaults=True):
     `calls` are the replies the loop was given; `retries` the attempts that brought none (refused, broken off),
     whose tokens nobody reports. `usage` has the tokens, `seconds` is the time of all attempts, to the
     microsecond, without the pauses between them. `cost_usd` is to the billionth, None where a call's price is
-    not known. Tool calls are one row with the phase "tools" and the model "": no tokens, 0 USD.
+    not known. Tool calls are one row with the phase "tools" and the model "": no tokens, 0 USD; so are pieces of code.
     """
 
     phase: str
@@ -43,9 +45,9 @@ class PhaseSpending(Struct, frozen=True, omit_defaults=True):
     cost_usd: float | None = 0.0
 
     @property
-    def is_tools(self) -> bool:
-        """This is the row of the tool calls."""
-        return self.phase == TOOLS and not self.model
+    def is_work(self) -> bool:
+        """This is the row of the tool calls, or of the code: no model was asked."""
+        return self.phase in (TOOLS, CODE) and not self.model
 
     @property
     def micros(self) -> int:
@@ -95,6 +97,8 @@ def spending(rows: Iterable[Row]) -> tuple[PhaseSpending, ...]:
             case ObservedRecord(observation=observation):
                 seconds = round(observation.seconds * MICRO) / MICRO
                 found.append(PhaseSpending(TOOLS, "", calls=1, seconds=seconds))
+            case RanRecord(ran=ran, code=code):
+                found.append(PhaseSpending(CODE, "", calls=int(code is not None), seconds=ran.seconds))
     return merged(found)
 
 
@@ -107,12 +111,12 @@ def merged(parts: Iterable[PhaseSpending]) -> tuple[PhaseSpending, ...]:
 
 
 def in_all(rows: Iterable[PhaseSpending]) -> PhaseSpending:
-    """The sum of the rows. `calls` and `retries` are those of models; `seconds` have the tools' time as well.
+    """The sum of the rows. `calls` and `retries` are those of models; `seconds` count tools and code too.
 
     What ran side by side is counted each for itself, so the seconds may be more than the clock's.
     """
     rows = tuple(rows)
-    whole, models = _sum("in all", "", rows), [row for row in rows if not row.is_tools]
+    whole, models = _sum("in all", "", rows), [row for row in rows if not row.is_work]
     return PhaseSpending(
         whole.phase,
         whole.model,

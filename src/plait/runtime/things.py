@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from plait.core.messages import JSON
-from plait.core.things import MARK, Handle, Thing
+from plait.core.things import Handle, Thing
+from plait.tools.render import sound
 
 Kept = Mapping[str, tuple[str, bytes]]
 """Things as they stand on the record, by id: their kind, and the bytes they were written down as."""
@@ -20,32 +21,28 @@ class Things:
     def __init__(self, kept: Kept) -> None:
         self._kept = dict(kept)
         self._live: dict[str, Thing] = {}
-        self._unwritten: set[str] = set()
+        self._unwritten: dict[str, bytes] = {}
         self._counts: dict[str, int] = {}
         for name in kept:
             kind, _, number = name.rpartition("-")
             self._counts[kind] = max(self._counts.get(kind, 0), int(number))
 
     def keep(self, thing: Thing) -> Handle:
-        """The thing's handle; the same one each time."""
+        """The thing's handle; the same one each time. Raises what the thing raises while it is written down."""
         for name, known in self._live.items():
             if known is thing:
-                return Handle(name, thing.about())
+                return Handle(name, sound(thing.about()))
+        # It is written down here, where what goes wrong is the call's error; at the record it would end the run.
+        data, about = thing.dump(), sound(thing.about())
         number = self._counts[thing.kind] = self._counts.get(thing.kind, 0) + 1
         name = f"{thing.kind}-{number}"
         self._live[name] = thing
-        self._unwritten.add(name)
-        return Handle(name, thing.about())
+        self._unwritten[name] = data
+        return Handle(name, about)
 
-    def put_away(self, value: Any) -> Any:
-        """What a tool returned, with a handle's JSON in place of each thing. Nothing else in it can pass for one."""
-        if isinstance(value, Thing):
-            return self.keep(value).json()
-        if isinstance(value, dict):
-            return {"thing" if key == MARK else key: self.put_away(each) for key, each in value.items()}
-        if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-            return [self.put_away(each) for each in value]
-        return value
+    def put_away(self, thing: Thing) -> JSON:
+        """Keep the thing: what stands for it where JSON does."""
+        return self.keep(thing).json()
 
     def given(self, value: JSON, by_name: bool) -> Any:
         """A tool's input with the things themselves in place of their handles; `by_name`, also in place of a text
@@ -86,9 +83,9 @@ class Things:
         """The new things that a value holds, written down for the record; None where there are none."""
         if not self._unwritten:
             return None
-        names = sorted(self._unwritten.intersection(_names(value)))
-        self._unwritten.difference_update(names)
-        return msgspec.msgpack.encode({n: (self._live[n].kind, self._live[n].dump()) for n in names}) if names else None
+        names = sorted(_names(value).intersection(self._unwritten))
+        new = {name: (self._live[name].kind, self._unwritten.pop(name)) for name in names}
+        return msgspec.msgpack.encode(new) if new else None
 
 
 def kept_in(body: bytes | None) -> dict[str, tuple[str, bytes]]:

@@ -40,7 +40,7 @@ class MontySandbox:
     name = "monty"
 
     async def open(self, settings: Settings) -> MontySession:
-        """A new session. Raises `UsageError` where pydantic-monty isn't installed, `NoWorker` when all are taken."""
+        """A new session. Raises `UsageError` where pydantic-monty isn't installed, `NoWorker` where no worker can be had."""
         session = MontySession(settings)
         await session.worker.ready()
         return session

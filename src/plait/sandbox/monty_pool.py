@@ -41,7 +41,7 @@ _live: set[int] = set()
 
 
 class NoWorker(PlaitError):
-    """All workers of the sandbox are taken."""
+    """No worker of the sandbox can be had: all are taken, or none could be started."""
 
 
 def library() -> ModuleType:
@@ -55,19 +55,34 @@ def library() -> ModuleType:
     return pydantic_monty
 
 
-def _apart(begin: Callable[[], Awaitable[Any]]) -> None:
-    """Await what `begin` gives in an event loop of its own, whatever loop runs here."""
+def _apart(begin: Callable[[], Awaitable[Any]]) -> BaseException | None:
+    """Await what `begin` gives in an event loop of its own, whatever loop runs here; what it raised, if anything."""
+    failed: list[BaseException] = []
 
     async def whole() -> None:
         await begin()
 
-    thread = threading.Thread(target=lambda: asyncio.run(whole()), daemon=True)
+    def run() -> None:
+        try:
+            asyncio.run(whole())
+        except BaseException as why:  # the package's panics are no `Exception`
+            failed.append(why)
+
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join()
+    return failed[0] if failed else None
+
+
+def _unstarted(why: BaseException) -> NoWorker:
+    return NoWorker(
+        f"A process of the sandbox could not be started: {why}.",
+        hint="Look for a limit on processes, open files or memory.",
+    )
 
 
 def pool() -> AsyncMonty:
-    """This process's pool, made when first asked for. Takes some milliseconds then."""
+    """This process's pool, made when first asked for. Takes some milliseconds then. Raises `NoWorker`."""
     with _lock:
         mine = _pools.get(os.getpid())
         if mine is None:
@@ -76,14 +91,15 @@ def pool() -> AsyncMonty:
                 checkout_timeout=WAIT_SECONDS,
                 feed_duration_limit_grace=GRACE_SECONDS,
             )
-            _apart(mine.__aenter__)
+            if (why := _apart(mine.__aenter__)) is not None:
+                raise _unstarted(why)
             _pools[os.getpid()] = mine
             atexit.register(_close, os.getpid())
         return mine
 
 
 async def checkout(limits: CodeLimits, seed: int) -> AsyncMontySession:
-    """A worker of one's own, empty, with these limits. Raises `NoWorker` when all are taken, `UsageError`."""
+    """A worker of one's own, empty, with these limits. Raises `NoWorker` and `UsageError`."""
     session = pool().checkout(
         script_name="code",
         limits={
@@ -102,6 +118,8 @@ async def checkout(limits: CodeLimits, seed: int) -> AsyncMontySession:
             f"All {MAX_PROCESSES} processes of the sandbox are taken, and none came free in {WAIT_SECONDS:g} s.",
             hint="Close sessions that are over, or run fewer at once.",
         ) from full
+    except (library().MontyError, OSError, RuntimeError) as why:
+        raise _unstarted(why) from why
     if session.worker_pid is not None:
         _live.add(session.worker_pid)
     return session

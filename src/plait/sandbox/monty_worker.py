@@ -37,7 +37,7 @@ class Worker:
     async def ready(self) -> bool:
         """Have a worker, with what was saved. False when that could not be had again and all names are gone.
 
-        Raises `NoWorker` when all are taken.
+        Raises `NoWorker`.
         """
         if self._session is not None:
             return True

@@ -175,30 +175,32 @@ def _start(settings: dict[str, Any], output_bytes: int) -> Child:
         raise UsageError(f"The process sandbox needs Linux; this is {sys.platform}.", hint="Use the sandbox monty.")
     if not sys.executable:
         raise UsageError("The process sandbox can't find a Python to run.", hint="Use the sandbox monty.")
-    mine, its = socket.socketpair()
-    memory = os.memfd_create("plait-output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    folder = tempfile.mkdtemp(prefix="plait-sandbox-")
     try:
-        os.ftruncate(memory, HEADER.size + output_bytes)
-        fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-        shared = mmap.mmap(memory, 0)
-        process = subprocess.Popen(
-            [sys.executable, "-s", "-S", "-P", "-X", "utf8", "-c", WORKER, str(its.fileno()), str(memory)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=(its.fileno(), memory),
-            env={"PYTHONHASHSEED": "0", "PYTHONCOERCECLOCALE": "0"},
-            cwd=folder,
-            start_new_session=True,
-        )
-        settings |= {"folder": folder, "parent": os.getpid()}
-        mine.setblocking(False)
-        return Child(process, mine, shared)
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as failed:
+            mine, its = socket.socketpair()
+            failed.callback(mine.close)
+            ours.callback(its.close)
+            memory = os.memfd_create("plait-output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            ours.callback(os.close, memory)
+            folder = tempfile.mkdtemp(prefix="plait-sandbox-")
+            failed.callback(os.rmdir, folder)
+            os.ftruncate(memory, HEADER.size + output_bytes)
+            fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+            shared = mmap.mmap(memory, 0)
+            failed.callback(shared.close)
+            process = subprocess.Popen(
+                [sys.executable, "-s", "-S", "-P", "-X", "utf8", "-c", WORKER, str(its.fileno()), str(memory)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(its.fileno(), memory),
+                env={"PYTHONHASHSEED": "0", "PYTHONCOERCECLOCALE": "0"},
+                cwd=folder,
+                start_new_session=True,
+            )
+            failed.pop_all()
     except OSError as problem:
-        mine.close()
-        os.rmdir(folder)
         raise UsageError(f"The process sandbox could not start its process: {problem}.") from None
-    finally:
-        its.close()
-        os.close(memory)
+    settings |= {"folder": folder, "parent": os.getpid()}
+    mine.setblocking(False)
+    return Child(process, mine, shared)

@@ -66,20 +66,26 @@ def public(address: IPv4Address | IPv6Address) -> bool:
 
 
 def _checked(url: str, private: bool) -> str:
-    """The address's host. Raises `ToolError` for what is no http(s) address, or one in numbers that is not public."""
+    """The address's host as it is connected to, where other scripts' digits and dots are plain ones. Raises `ToolError`
+    for what is no http(s) address, or one in numbers that is not public."""
+    from yarl import URL
+
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
+        host, _ = URL(url).raw_host, parts.port
     except ValueError:
         host = None
     if not host or parts.scheme not in ("http", "https") or len(url) > 4000:
         raise ToolError(f"{url[:80]!r} is no address of the web.", hint="It looks like https://host/picture.jpg.")
     if not private:
+        name = host.partition("%")[0].rstrip(".")
         try:
-            literal = ip_address(host.partition("%")[0])
+            closed = not public(ip_address(name))
         except ValueError:
-            literal = None
-        if (literal is not None and not public(literal)) or host == "localhost" or host.endswith(".localhost"):
+            # What is all numbers may be connected to without being looked up, such as 127.1.
+            numbers = ":" in name or name.replace(".", "").isdigit()
+            closed = numbers or name == "localhost" or name.endswith(".localhost")
+        if closed:
             raise _not_public(host)
     return host
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from plait.core.messages import JSON
+from plait.core.things import MARK, Thing
 
 NO_RESULT = "(no result)"
 _DEPTH = 60
+
+Keep: TypeAlias = Callable[[Thing], JSON] | None
+"""What stands for a thing where JSON does; None shows it as any other object."""
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -27,24 +32,25 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 )
 
 
-def render(value: Any) -> tuple[str, JSON]:
+def render(value: Any, keep: Keep = None) -> tuple[str, JSON]:
     """The text a model is shown, and the value where JSON can hold it (else None). Never raises.
 
     Text stays as it is, None is "(no result)", a float has its shortest form, bytes are described and never
-    shown, lists, objects, data classes and models are JSON, and what is left is its `str()`.
+    shown, lists, objects, data classes and models are JSON, and what is left is its `str()`. Nothing in it but what
+    `keep` gives can pass for a handle: the mark's key is renamed.
     """
     if type(value) is str:
-        return _sound(value), _sound(value)
+        return sound(value), sound(value)
     if value is None:
         return NO_RESULT, None
     try:
-        return _render(value)
+        return _render(value, keep)
     except Exception:  # whatever a stranger's object may raise while it is looked at
         return f"(a {type(value).__name__} that can't be shown)", None
 
 
-def _render(value: Any) -> tuple[str, JSON]:
-    plain = _plain(value, ())
+def _render(value: Any, keep: Keep) -> tuple[str, JSON]:
+    plain = _plain(value, (), keep)
     if plain is None:
         return NO_RESULT, None
     if isinstance(plain, str):
@@ -59,55 +65,57 @@ def _render(value: Any) -> tuple[str, JSON]:
         return text, None
 
 
-def _plain(value: Any, path: tuple[int, ...]) -> Any:
+def _plain(value: Any, path: tuple[int, ...], keep: Keep) -> Any:
     """The value in dicts with text keys, lists, texts, numbers, booleans and None. `path` holds the ids of
     what it stands in, so that what contains itself ends."""
     if value is None or value is True or value is False:
         return value
     if len(path) > _DEPTH or id(value) in path:
         return "(nested too deeply to show)"
+    if keep is not None and isinstance(value, Thing):
+        return keep(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return describe_bytes(bytes(value))
     if isinstance(value, dict):
-        return {_key(k): _plain(v, (*path, id(value))) for k, v in value.items()}
+        return {_key(k): _plain(v, (*path, id(value)), keep) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         names = getattr(value, "_fields", None)
         if names is not None:  # a named tuple
-            return {name: _plain(part, (*path, id(value))) for name, part in zip(names, value, strict=True)}
-        return [_plain(part, (*path, id(value))) for part in value]
+            return {name: _plain(part, (*path, id(value)), keep) for name, part in zip(names, value, strict=True)}
+        return [_plain(part, (*path, id(value)), keep) for part in value]
     if isinstance(value, (set, frozenset)):
-        return [_plain(part, (*path, id(value))) for part in sorted(value, key=repr)]
+        return [_plain(part, (*path, id(value)), keep) for part in sorted(value, key=repr)]
     if isinstance(value, Enum):
-        return _plain(value.value, (*path, id(value)))
+        return _plain(value.value, (*path, id(value)), keep)
     if isinstance(value, str):
-        return _sound(str.__str__(value))
+        return sound(str.__str__(value))
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
         return float(value)
-    return _object(value, path)
+    return _object(value, path, keep)
 
 
-def _object(value: Any, path: tuple[int, ...]) -> Any:
+def _object(value: Any, path: tuple[int, ...], keep: Keep) -> Any:
     if isinstance(value, type):
         return str(value)
     if isinstance(value, msgspec.Struct):
-        return {name: _plain(getattr(value, name), (*path, id(value))) for name in value.__struct_fields__}
+        return {name: _plain(getattr(value, name), (*path, id(value)), keep) for name in value.__struct_fields__}
     if hasattr(value, "__dataclass_fields__"):
-        return {name: _plain(getattr(value, name), (*path, id(value))) for name in value.__dataclass_fields__}
+        return {name: _plain(getattr(value, name), (*path, id(value)), keep) for name in value.__dataclass_fields__}
     dump = getattr(value, "model_dump", None)
     if callable(dump) and hasattr(type(value), "model_fields"):
-        return _plain(dump(mode="python"), (*path, id(value)))
+        return _plain(dump(mode="python"), (*path, id(value)), keep)
     kind: Any = type(value)
     if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
         return f"(a {kind.__name__})"  # an address in memory says nothing, and differs on replay
-    return _sound(value.isoformat() if hasattr(value, "isoformat") else str(value))
+    return sound(value.isoformat() if hasattr(value, "isoformat") else str(value))
 
 
 def _key(key: Any) -> str:
-    if isinstance(key, str):
-        return _sound(str.__str__(key))
-    plain = _plain(key, ())
+    plain = sound(str.__str__(key)) if isinstance(key, str) else _plain(key, (), None)
+    if plain == MARK:
+        return "thing"
     return plain if isinstance(plain, str) else _json(plain)
 
 
@@ -120,7 +128,7 @@ def _json(plain: Any) -> str:
         return f"(a whole number of {plain.bit_length():,} bits)" if isinstance(plain, int) else "(too large to show)"
 
 
-def _sound(text: str) -> str:
+def sound(text: str) -> str:
     """The text without lone surrogates, which no UTF-8 can hold."""
     if text.isascii():
         return text
