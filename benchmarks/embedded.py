@@ -39,7 +39,7 @@ LOOPS = {
     "phased 3 rounds": plait.Phased(rounds=3),
     "native": plait.Native(),
     "codeact": plait.CodeAct(),
-    "codeact told": plait.CodeAct(),  # of all its tools at once, where it would else search
+    "codeact search": plait.CodeAct(),  # for its tools, where two are told at once
 }
 
 
@@ -64,7 +64,7 @@ def measured(loop: str, model: str, task: dict[str, Any], options: argparse.Name
         can_ask=False,
         journal=options.journal,
         prompts=options.prompts,
-        show_tools=9 if loop == "codeact told" else None,
+        show_tools=0 if loop == "codeact search" else None,
     )
     run = agent.run(task["question"])
     holds = run.answer is not None and correct(run.answer, task["answer"])

@@ -186,7 +186,13 @@ _submit = RunLog.append
 
 
 def agent(kind: type[plait.Scripted]) -> plait.Agent:
-    return plait.Agent(loop, model=kind(SCRIPTS[loop], chunk=20), tools=[fetch, send], journal=journal)
+    return plait.Agent(
+        loop,
+        model=kind(SCRIPTS[loop], chunk=20),
+        tools=[fetch, send],
+        journal=journal,
+        show_tools=0 if loop == "codeact" else None,
+    )
 
 
 def told(run: plait.Run) -> str:

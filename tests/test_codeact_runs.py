@@ -104,16 +104,28 @@ def test_what_the_model_is_shown_of_each_kind_of_end(tmp_path: Path, sandbox: st
     assert ("all variables are gone" in seen[8]) == (sandbox == "process")
 
 
-def test_where_nothing_is_said_no_tool_is_shown_and_the_first_turn_searches(tmp_path: Path) -> None:
+def several(count: int) -> list[plait.Tool]:
+    return [plait.tool(name=f"spare_{n}", read_only=True)(lambda: None) for n in range(count)]
+
+
+def test_where_nothing_is_said_more_than_eight_tools_are_not_shown_and_the_first_turn_searches(tmp_path: Path) -> None:
     plan = " Count the people of Lyon.\n2. Say it."
     replies = [plan, " so.\nACTION 2:\n```python\nstop(people('Lyon'))\n```"]
-    made = plait.Agent("codeact", model=plait.Scripted(replies), tools=[people], journal=tmp_path / "j.db")
+    made = plait.Agent("codeact", model=plait.Scripted(replies), tools=[people, *several(8)], journal=tmp_path / "j.db")
     run = made.run("How many?")
     assert (run.answer, run.steps) == ("522250", 2)
     calls = [event.call for event in run.events if isinstance(event, Called)]
     assert [call.tool for call in calls] == ["method_search", "people"]
     assert calls[0].input == {"description": "Count the people of Lyon"}
-    assert observations(run)[1] == "`people(city: str) -> int`: Counts the people of a city."
+    assert "`people(city: str) -> int`: Counts the people of a city." in observations(run)[1]
+    assert made.replay(run.run).outcome == run.outcome
+
+
+def test_where_nothing_is_said_eight_tools_are_told_and_the_first_turn_is_the_models(tmp_path: Path) -> None:
+    replies = [" so.\nACTION 1:\n```python\nstop(people('Lyon'))\n```"]
+    made = plait.Agent("codeact", model=plait.Scripted(replies), tools=[people, *several(7)], journal=tmp_path / "j.db")
+    run = made.run("How many?")
+    assert (run.answer, run.steps) == ("522250", 1)
     assert made.replay(run.run).outcome == run.outcome
 
 
@@ -149,3 +161,88 @@ def test_a_call_that_needs_leave_is_refused_in_the_code_as_an_exception(tmp_path
     run = waiting.resume(run.run, "no")
     assert run.answer == "not sent"
     assert "PermissionError in line 1, `send('hi')`" in observations(run)[1]
+
+
+def test_what_one_piece_repeats_ends_no_run_but_what_pieces_repeat_does(tmp_path: Path, sandbox: str) -> None:
+    codes = [
+        "for i in range(12):\n    n = people('Lyon')\nprint(n)",
+        "found = 0\nfor city in range(20):\n    try:\n        people(str(city))\n"
+        "    except KeyError:\n        found += 1\nprint(found)",
+        "stop(n)",
+    ]
+    run = agent(tmp_path / "j.db", codes, sandbox=sandbox).run("How many people live in Lyon?")
+    assert (run.status, run.answer) == ("answered", "522250")
+    seen = observations(run)
+    assert seen == {1: "522250", 2: "20"}  # and no word of repetition
+    again = [f"print({i}, people('Lyon'))" for i in range(6)]
+    run = agent(tmp_path / "j.db", [*again, " I can't."], sandbox=sandbox).run("How many people live in Lyon?")
+    assert (run.status, run.reason) == ("stopped", "the same call to 'people' brought the same result 4 times")
+    assert "You made exactly this call before" in observations(run)[2]
+
+
+def test_pieces_in_a_row_with_nothing_but_errors_end_the_run(tmp_path: Path) -> None:
+    codes = [
+        f"for i in range(2):\n    try:\n        people('{n}')\n    except KeyError:\n        print({n})"
+        for n in range(9)
+    ]
+    run = agent(tmp_path / "j.db", [*codes, " I can't."]).run("How many people live in Lyon?")
+    assert (run.status, run.reason) == ("stopped", "8 pieces of code in a row brought nothing but errors")
+    assert run.steps == 9
+
+
+def test_a_call_with_effects_that_a_piece_repeats_ends_the_run(tmp_path: Path) -> None:
+    sent: list[str] = []
+
+    @plait.tool
+    def send(text: str) -> str:
+        """Sends a text."""
+        sent.append(text)
+        return "sent"
+
+    run = agent(tmp_path / "j.db", ["while True:\n    send('Hello')", " I can't."], tools=[send]).run("Greet them.")
+    assert (run.status, run.outcome.limit, sent) == ("stopped", "loop", ["Hello"] * 4)  # type: ignore[union-attr]
+
+
+def test_a_run_that_was_shown_all_tools_is_forked_with_all_of_them(tmp_path: Path) -> None:
+    """The loop shows none where nothing is said; the run's head must not be taken to say nothing."""
+    (tmp_path / "tools.py").write_text(
+        "import plait\n\n\n@plait.tool(read_only=True)\ndef people(city: str) -> int:\n"
+        '    """Counts the people of a city."""\n    return 522250\n'
+    )
+    replies = [
+        f" so.\nACTION {n}:\n```python\n{code}\n```" for n, code in enumerate(["n = people('Lyon')", "stop(n)"], 1)
+    ]
+    (tmp_path / "script.json").write_text(json.dumps(replies))
+    first = plait.Agent(
+        "codeact",
+        model=f"scripted:{tmp_path / 'script.json'}",
+        tools=[str(tmp_path / "tools.py")],
+        show_tools=9,
+        journal=tmp_path / "j.db",
+    ).run("How many people live in Lyon?")
+    from plait.journal.store import Journal
+
+    head = Journal.at(tmp_path / "j.db").run(first.run).head
+    forked = plait.Agent.recorded(head, journal=tmp_path / "j.db").fork(first.run, 2)
+    assert (forked.status, forked.answer, forked.reason) == ("answered", "522250", None)
+
+
+def test_an_answer_tells_a_thing_by_its_words_and_not_by_its_handle(tmp_path: Path, sandbox: str) -> None:
+    @plait.tool(read_only=True)
+    def prices() -> plait.toolkits.Table:
+        """Prices."""
+        return plait.toolkits.Table(["close"], [(1.5,)])
+
+    for code, answer in {
+        "stop(prices())": "<Table columns=[close: float], 1 row>",
+        "stop({'all': [prices()]})": '{"all": ["<Table columns=[close: float], 1 row>"]}',
+    }.items():
+        assert agent(tmp_path / "j.db", [code], tools=[prices], sandbox=sandbox).run("Prices?").answer == answer
+
+
+@pytest.mark.parametrize(
+    "limits", [{"seconds": 0}, {"seconds": "1"}, {"calls": 1.5}, {"memory_mb": -1}, {"calls": True}]
+)
+def test_limits_of_code_that_can_not_be_are_refused(limits: dict[str, Any]) -> None:
+    with pytest.raises(plait.UsageError, match=r"Give a (whole )?number above zero"):
+        CodeLimits(**limits)

@@ -286,7 +286,7 @@ def test_a_session_keeps_its_own_tool_beside_the_search(journal: Path) -> None:
 
 
 def test_a_recorded_run_of_words_is_made_again_with_its_choice(journal: Path, tmp_path: Path) -> None:
-    file = tmp_path / "mine.py"
+    file = tmp_path / "numbered_tools.py"
     form = "@plait.tool(read_only=True)\ndef {}(text: str) -> str:\n    {!r}\n    return text\n"
     file.write_text("import plait\n" + "".join(form.format(tool.name, tool.description) for tool in TOOLS))
     run = agent([final("mild")], tools=(str(file),), journal=journal).run(TASK)

@@ -57,7 +57,7 @@ class Agent:
     confines the code of a loop whose action is code, "monty", "process" or an object; `code_limits`: what one piece
     of code may use up; `now`: the time it is told, in seconds since 1970, None for the machine's. `show_tools`: with
     more tools than this the model is shown those that fit the task best, and a tool that finds the others; None
-    shows all, but to a loop that finds its tools by searching none.
+    shows all, but `codeact` is shown none of more than eight: it finds them by searching.
     """
 
     strategy: str | Strategy = "react"
@@ -330,8 +330,9 @@ class Agent:
 
     @cached_property
     def _most_shown(self) -> int | None:
-        """So many tools are shown. A loop that finds its tools by searching shows none where nothing is said."""
-        if self.show_tools is None and getattr(self._loop, "searches", False) and searchable(self.embedder):
+        """So many tools are shown, None for all. Where nothing is said, a loop may know better."""
+        told: int | None = getattr(self._loop, "told", None)
+        if self.show_tools is None and told is not None and len(self._toolset) > told and searchable(self.embedder):
             return 0
         return self.show_tools
 

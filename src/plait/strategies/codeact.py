@@ -61,8 +61,8 @@ class CodeAct:
     misses: int = 3
     max_tokens: int | None = None
 
-    searches: ClassVar[bool] = True
-    """Where nothing else is said, it is shown no tools: it finds them by searching."""
+    told: ClassVar[int] = 8
+    """Where nothing else is said, it is told of so many tools; of more it is told none, and finds them by searching."""
     name: ClassVar[str] = "codeact"
     phases: ClassVar[tuple[str, ...]] = ("decompose", "act")
 
