@@ -297,6 +297,8 @@ def test_wrong_arguments_are_told_the_signature():
         (CodeError("KeyError", "'lat'", 2, "x['lat']"), "Print the value first"),
         (CodeError("IndexError", "list index out of range", 2, "x[0]"), "Print the value first"),
         (CodeError("AttributeError", "no attribute 'size'", 2, "image.size"), "can only be given to functions"),
+        (CodeError("AttributeError", "type object 'datetime.datetime' has no attribute 'x'", 2, ""), "are the classes"),
+        (CodeError("AttributeError", "type object 'time' has no attribute 'sleep'", 2, ""), "are the classes"),
         (CodeError("ValueError", "invalid literal for int() with base 10: '6.1'", 2, "int(x)"), "`float(text)`"),
         (CodeError("TypeError", "unsupported operand type(s) for +: 'int' and 'str'", 2, "1 + x"), "`float(text)`"),
         (CodeError("ValueError", "could not convert string to float: 'Ana'", 2, "float(x)"), "That text is no number."),
@@ -382,6 +384,16 @@ def test_imports_are_refused_before_anything_runs_with_a_hint(code, there):
     assert seen.startswith("ERROR: ImportError in line") and "none of this action has run" in seen
     assert ("are there without it" in seen) == there
     assert ('method_search("' in seen) != there
+    # Whoever watches sees why: nothing else tells of code that is not run.
+    (told,) = [one.text for one in run.notes if one.kind == "refused"]
+    assert told.startswith("The action is not run: import is not allowed in line ")
+
+
+@pytest.mark.parametrize("code", ["import datetime", "import math, time", "import datetime as dt"])
+def test_a_module_whose_name_is_a_class_here_is_told_apart(code):
+    assert "`datetime` and `time` are the classes" in drive([PLAN, action(code), action("stop()", 3)], STOP).seen(2)
+    seen = drive([PLAN, action("from datetime import date"), action("stop()", 3)], STOP).seen(2)
+    assert "are the classes" not in seen
 
 
 @pytest.mark.parametrize("code", ["x = 'import this'", "# import\nx = important()", "import ("])

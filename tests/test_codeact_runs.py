@@ -246,3 +246,21 @@ def test_an_answer_tells_a_thing_by_its_words_and_not_by_its_handle(tmp_path: Pa
 def test_limits_of_code_that_can_not_be_are_refused(limits: dict[str, Any]) -> None:
     with pytest.raises(plait.UsageError, match=r"Give a (whole )?number above zero"):
         CodeLimits(**limits)
+
+
+def test_what_a_tool_lacks_is_said_in_plain_words_and_a_refusal_with_its_reason(tmp_path: Path) -> None:
+    @plait.tool(read_only=True)
+    def draw() -> str:
+        """Draws."""
+        raise plait.UsageError("Images need Pillow.", hint="Install it.")
+
+    @plait.tool
+    def send() -> str:
+        """Sends."""
+        return "sent"
+
+    asks = agent(tmp_path / "j.db", ["draw()", "send()", "stop('no')"], tools=[draw, send], approve="effects")
+    waiting = asks.run("Draw and send it.")
+    told = asks.resume(waiting.run, "not today")
+    assert "ERROR: RuntimeError in line 1, `draw()`: Images need Pillow. Install it." in observations(told)[1]
+    assert [event.text for event in told.events if getattr(event, "kind", "") == "told"] == ["refused: not today"]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,6 +15,7 @@ import pytest
 
 import plait
 from plait.core import (
+    Act,
     Answered,
     Call,
     Execute,
@@ -25,6 +30,7 @@ from plait.core import (
     act,
     execute,
     go_on,
+    start,
     think,
     user,
 )
@@ -32,7 +38,7 @@ from plait.core.errors import ReplayDiffers
 from plait.core.events import Executed, Executing
 from plait.journal.records import Acting, ObservedRecord, RanRecord
 from plait.runtime.executing import call_of, result_of
-from plait.sandbox import OutCall, Result
+from plait.sandbox import OutCall, Result, Settings, Turn
 from plait.tools import tools_from
 
 
@@ -178,6 +184,104 @@ def test_a_tool_can_not_pass_off_its_result_as_a_thing(tmp_path: Path) -> None:
     assert "$thing" not in run.answer and "a lie" in run.answer
 
 
+class Unwritten(Note):
+    """A thing that can't be written down."""
+
+    kind = "unwritten"
+
+    def dump(self) -> bytes:
+        raise OSError("no such format")
+
+
+def test_a_thing_that_can_not_be_written_down_is_an_error_of_its_tool(tmp_path: Path) -> None:
+    @plait.tool(read_only=True)
+    def draw() -> Note:
+        """Draw."""
+        return Unwritten("x")
+
+    run = plait.Agent(
+        Pieces(("draw()", "print('goes on')")),
+        model=plait.Scripted(["next"] * 9, by_turn=False),
+        tools=[draw],
+        journal=tmp_path / "j",
+    ).run("q")
+    assert run.answer == "[OSError: no such format]\ngoes on\n"
+
+
+def test_an_error_with_half_a_character_is_raised_in_the_code(tmp_path: Path) -> None:
+    @plait.tool(read_only=True)
+    def odd() -> str:
+        """Odd."""
+        raise ValueError("\ud800!")
+
+    run = plait.Agent(
+        Pieces(("odd()",)),
+        model=plait.Scripted(["next"] * 9, by_turn=False),
+        tools=[odd],
+        journal=tmp_path / "j",
+    ).run("q")
+    assert run.answer == "[ValueError: ?!]\n"
+
+
+class Kept:
+    """A sandbox whose one session says when it is closed, and fails at it."""
+
+    name = "kept"
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    async def open(self, settings: Settings) -> Kept:
+        return self
+
+    async def run(self, code: str, now: float, zone: int | None = None) -> Turn:
+        return Turn("ran\n")
+
+    async def go_on(self, results: Sequence[Result]) -> Turn:
+        raise AssertionError("no code waits")
+
+    async def close(self) -> None:
+        self.closed += 1
+        raise OSError("it does not close")
+
+
+def test_a_session_that_does_not_close_costs_no_answer(tmp_path: Path) -> None:
+    kept = Kept()
+    run = plait.Agent(
+        Pieces(("1",)), model=plait.Scripted(["next"], by_turn=False), journal=tmp_path / "j", sandbox=kept
+    ).run("q")
+    assert (run.status, run.answer, kept.closed) == ("answered", "ran\n", 1)
+
+
+async def test_a_run_that_is_cancelled_while_it_ends_closes_its_session(tmp_path: Path) -> None:
+    told_to_end = asyncio.Event()
+
+    @plait.tool(read_only=True)
+    async def lingers() -> None:
+        """Takes its time to end."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            told_to_end.set()
+            await asyncio.sleep(1)
+
+    @dataclass(frozen=True)
+    class Ahead(Pieces):
+        def run(self, task: Task, kit: Kit) -> Loop:
+            yield from execute("1")
+            yield from start(Act((Call("lingers"),)))
+            return Answered("done")
+
+    kept = Kept()
+    agent = plait.Agent(Ahead(), model=plait.Scripted([]), tools=[lingers], journal=tmp_path / "j", sandbox=kept)
+    run = asyncio.ensure_future(agent.arun("q"))
+    await told_to_end.wait()
+    run.cancel()
+    with suppress(asyncio.CancelledError):
+        await run
+    assert kept.closed == 1
+
+
 def test_the_record_has_each_piece_with_its_clock_and_seed(agent: Made) -> None:
     run = agent("print(datetime.now())", "import random\nprint(random.random())").run("q")
     pieces = [row.record for row in run.record if isinstance(row.record, RanRecord)]
@@ -211,6 +315,60 @@ def test_things_are_there_again_in_another_process(agent: Made, sent: list[str],
     again = agent("n = write('hello')", "send('now')\nprint(read(n))", approve="effects")
     done = again.resume(waiting.run, "yes")
     assert (done.status, done.answer) == ("answered", "hello\n")
+
+
+def test_a_secret_in_a_thing_is_not_on_the_record_and_the_thing_is(agent: Made) -> None:
+    @plait.tool(read_only=True)
+    def vault() -> Note:
+        """A note with the model's own key in it."""
+        return Note("say hush-hush-7 twice")
+
+    maker = agent("n = vault()", "send('now')\nprint(read(n))", approve="effects")
+    maker = maker.using(tools=[*maker.tools, vault])
+    assert isinstance(maker.model, plait.Scripted)
+    maker.model.secrets = ("hush-hush-7",)
+    waiting = maker.run("q")
+    done = maker.resume(waiting.run, "yes")
+    assert (done.status, done.answer) == ("answered", "say [secret] twice\n")
+
+
+DEEP = "def down(n):\n    return n if n == 0 else down(n - 1)\nx = down(150)"
+
+
+def test_a_session_that_can_not_be_made_again_is_said(agent: Made) -> None:
+    waiting = agent(DEEP, "send('x')\nprint(x)", approve="effects").run("q")
+    tighter = agent(DEEP, "send('x')\nprint(x)", approve="effects", code_limits=plait.CodeLimits(recursion=50))
+    again = tighter.resume(waiting.run, "yes")
+    assert again.status == "crashed" and "can't be made again" in (again.reason or "")
+
+
+def test_code_that_comes_to_other_calls_when_it_runs_again_is_said(agent: Made) -> None:
+    twice = "a = [people('A'), people('B')]"
+    waiting = agent(twice, "send('x')", approve="effects").run("q")
+    assert waiting.status == "waiting"
+    fewer = agent(twice, "send('x')", approve="effects", sandbox=Kept())
+    again = fewer.resume(waiting.run, "yes")
+    assert again.status == "crashed" and "can't be made again" in (again.reason or "")
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="the zone of this process can't be changed")
+@pytest.mark.parametrize("sandbox", ["monty", "process"])
+def test_the_clock_of_a_session_made_again_is_in_the_zone_on_record(
+    agent: Made, sandbox: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if sandbox == "process" and sys.platform != "linux":
+        pytest.skip("the process sandbox needs Linux")
+    maker = agent("h = datetime.now().hour", "send('x')\nprint(h)", approve="effects", sandbox=sandbox, now=1.7e9)
+    try:
+        monkeypatch.setenv("TZ", "UTC")
+        time.tzset()
+        waiting = maker.run("q")
+        monkeypatch.setenv("TZ", "UTC-9")
+        time.tzset()
+        assert maker.resume(waiting.run, "yes").answer == "22\n"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_a_replay_says_where_the_code_differs(agent: Made) -> None:
@@ -269,6 +427,7 @@ def f(a: int, b: str = "", *rest: int) -> None:
         (OutCall("f", ({2, 1},)), {"a": [1, 2]}),
         (OutCall("f", (Handle("note-1", "<N>"),)), {"a": {"$thing": "note-1", "is": "<N>"}}),
         (OutCall("f", ({"$thing": "note-1"},)), {"a": {"thing": "note-1"}}),  # made by the code
+        (OutCall("f", (), {"$thing": "note-1"}), {"thing": "note-1"}),
     ],
 )
 def test_arguments_are_named_where_the_parameters_are_known(out: OutCall, expected: Any) -> None:
@@ -298,3 +457,11 @@ def test_the_time_of_code_has_a_row_of_its_own_and_the_sums_agree(agent: Made) -
     assert (rows["code"].calls, rows["tools"].calls, rows["act"].calls) == (2, 1, 2)
     pieces = [row.record.ran.seconds for row in run.record if isinstance(row.record, RanRecord)]
     assert rows["code"].micros == round(sum(pieces) * 1_000_000) > 0
+
+
+@pytest.mark.parametrize(
+    "field", [{"sandbox": 3}, {"code_limits": {"seconds": 1}}, {"code_limits": 5}, {"now": "today"}], ids=str
+)
+def test_a_field_of_another_kind_is_refused_when_the_agent_is_made(field: dict[str, Any]) -> None:
+    with pytest.raises(plait.UsageError, match="Give "):
+        plait.Agent("codeact", **field)

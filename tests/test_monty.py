@@ -291,6 +291,47 @@ def test_when_all_workers_are_taken_it_says_so() -> None:
     assert "All 2 processes of the sandbox are taken" in ended.stdout and ended.stdout.endswith("2\n\n")
 
 
+UNSTARTED = """
+import asyncio, os, resource
+import pydantic_monty
+from plait.sandbox import Settings, monty_pool, sandbox
+
+async def main():
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 10, most[1]))
+    try:
+        await sandbox("monty").open(Settings())
+    except monty_pool.NoWorker as none:
+        print(none)
+    resource.setrlimit(resource.RLIMIT_NOFILE, most)
+    print((await (await sandbox("monty").open(Settings())).run("print(1 + 1)", 0.0)).output)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="it takes Linux to know how many files are open")
+def test_a_worker_that_can_not_be_started_is_said_and_the_next_is_tried_anew() -> None:
+    ended = subprocess.run([sys.executable, "-c", UNSTARTED], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    assert "could not be started" in ended.stdout and ended.stdout.endswith("2\n\n")
+    assert "Traceback" not in ended.stderr
+
+
+async def test_half_a_character_can_get_in_as_another(open_: Open) -> None:
+    session = await open_(frozenset({"f"}))
+    for result, seen in (
+        (Result("\ud800"), "?"),
+        (Result(["\ud800"]), "['?']"),
+        (Result(Handle("image-1", "<\ud800>")), "<?>"),
+    ):
+        await session.run("print(f())", NOW)
+        assert (await session.go_on([result])).output == f"{seen}\n"
+    await session.run("f()", NOW)
+    error = (await session.go_on([Result(error="ValueError", message="\ud800")])).error
+    assert error is not None and error.message == "?"
+
+
 def test_without_the_package_it_names_the_extra() -> None:
     code = (
         "import sys, asyncio\nsys.modules['pydantic_monty'] = None\nfrom plait.sandbox import Settings, sandbox\n"

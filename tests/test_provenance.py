@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,20 @@ def test_what_was_given_or_observed_is_not_flagged(value: Any) -> None:
 )
 def test_what_stands_nowhere_is_flagged(value: Any, found: str) -> None:
     assert invented({"parameter": value}) == (f"parameter: {found}",)
+
+
+@pytest.mark.parametrize("text", ["ab1" * 60_000, "see " + "a" * 200_000, "see " + "1" * 200_000 + "a1", "1" * 200_000])
+def test_a_long_text_is_looked_through_once(text: str) -> None:
+    began = time.process_time()
+    Sources([TASK, text]).invented(Call("tool", {"page": text}), None)
+    Sources([TASK]).invented(Call("tool", {"page": text}), None)
+    assert time.process_time() - began < 20  # once for each character it would be hours
+
+
+def test_numbers_beyond_all_bounds_are_numbers_like_others() -> None:
+    assert invented({"n": 10**400}) == (f"n: {10**400}",)
+    # A source that says infinity does not vouch for every number.
+    assert Sources(["9e999"]).invented(Call("tool", {"n": 12345}), None) == ("n: 12345",)
 
 
 def test_a_tools_own_defaults_and_choices_are_not_made_up() -> None:

@@ -187,7 +187,8 @@ async def test_no_memory_can_be_made_executable(session: ProcessSession) -> None
 
 async def test_it_has_no_more_than_its_socket_and_an_empty_environment(session: ProcessSession, home: Path) -> None:
     code = (
-        "import os\nopen_ = []\nfor fd in range(200):\n    try:\n        os.lseek(fd, 0, 1)\n        open_.append(fd)\n"
+        "import os\nopen_ = []\n"
+        "for fd in range(4096):\n    try:\n        os.lseek(fd, 0, 1)\n        open_.append(fd)\n"
         "    except OSError as e:\n        if e.errno != 9: open_.append(fd)\n"
         "print(len(open_), sorted(os.environ), os.sys.argv, os.sys.path)"
     )
@@ -309,6 +310,18 @@ async def test_it_leaves_nothing_behind(folders: Path) -> None:
     await session.run("while True:\n    tool()", NOW)
     await session.close()
     assert not os.path.exists(f"/proc/{pid}")
+    assert len(os.listdir("/proc/self/fd")) <= len(files)
+
+
+async def test_a_process_that_can_not_be_started_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await (await opened()).close()  # what is made once
+    gc.collect()
+    files = os.listdir("/proc/self/fd")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(UsageError, match="could not start its process"):
+        await opened()
     assert len(os.listdir("/proc/self/fd")) <= len(files)
 
 

@@ -20,8 +20,9 @@ from plait.journal.store import Journal
 from plait.models.base import Abilities
 from plait.runtime import plans
 from plait.runtime.run import Run
-from plait.runtime.showing import SEARCH
+from plait.runtime.showing import SEARCH, Finder
 from plait.search import local
+from plait.tools import Toolset
 
 CALLED: list[tuple[str, str]] = []
 
@@ -323,6 +324,15 @@ def test_without_an_index_an_unknown_name_is_answered_as_before() -> None:
     (said,) = observed(run)
     assert said.startswith("There is no tool named 'curent_weather'. Did you mean current_weather?")
     assert "fit this name" not in said
+
+
+def test_an_embedder_that_fails_costs_no_run_where_a_name_is_unknown() -> None:
+    def broken(texts: Any) -> Any:
+        raise ValueError("out of order")
+
+    tools = [plait.tool(name=name)(lambda: "") for name in ("weather_now", "send_mail")]
+    finder = Finder(Toolset(tuple(tools)), broken)
+    assert "weather_now" in finder.near("weather", ("weather_now",))
 
 
 def test_a_plan_with_an_unknown_tool_is_told_few_names_and_what_the_search_finds() -> None:

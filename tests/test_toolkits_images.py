@@ -125,6 +125,14 @@ def test_transparency_and_palettes_outlive_shrinking() -> None:
     assert Image.from_bytes(grey.getvalue()).shrunk(0.5).format == "JPEG"
 
 
+@pytest.mark.parametrize("mode", ["1", "L", "I", "F", "I;16", "CMYK", "YCbCr", "LAB", "PA"])
+def test_a_tiff_in_any_colours_becomes_a_png(mode: str) -> None:
+    out = io.BytesIO()
+    pillow.new(mode, (20, 10)).save(out, "TIFF")
+    small = Image.from_bytes(out.getvalue()).shrunk(0.5)
+    assert Image.from_bytes(small.data).about().startswith("<Image 10x5 PNG")
+
+
 def test_a_photo_taken_sideways_stays_upright_and_its_notes_are_gone() -> None:
     notes = pillow.Exif()
     notes[0x0112] = 6  # turn by 90 degrees to show
@@ -228,6 +236,11 @@ PRIVATE = [
     "0x7f000001",
     "0177.0.0.1",
     "127.1",
+    "127.0.0.1.",
+    "１２７.0.0.1",  # digits of another script are plain ones to whoever connects
+    "127。0。0。1",
+    "①②⑦.0.0.1",
+    "ⓛocalhost",
     "224.0.0.1",
     "255.255.255.255",
 ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from aiohttp import web
@@ -287,6 +289,17 @@ async def test_nasas_refusals_are_told_and_never_with_the_key() -> None:
     assert "(404): No data available for date: 2023-04-08." in said[2]
     assert "something else than an object" in said[3]
     assert "holds no picture" in said[4]
+
+
+async def test_a_key_is_taken_out_in_whatever_form_it_is_said() -> None:
+    key = 'Q7/secret"SECRET+x='
+    forms = (json.dumps(key)[1:-1], json.dumps(key)[1:-1].replace("/", "\\/"), quote(key), quote(key, safe=""))
+    bodies = [web.Response(text=f'{{"url": "?key={form}", "title": "t"}}') for form in forms]
+    async with site({"/planetary/apod": bodies}) as there:
+        kit = nasa(base_url=there.address, key=key)
+        for _ in forms:
+            read = await call(kit, "get_nasa_astronomy_picture_of_the_day")
+            assert read["url"] == "?key=[secret]"
 
 
 # --- share prices

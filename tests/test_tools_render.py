@@ -106,6 +106,28 @@ def test_what_contains_itself_ends() -> None:
     assert "nested too deeply" in render(deep)[0]
 
 
+@dataclass
+class Page:
+    """An object that holds somebody else's JSON."""
+
+    read: dict[Any, str]
+
+
+class Key(enum.Enum):
+    MARK = "$thing"
+
+
+def test_nothing_but_a_thing_can_pass_for_one() -> None:
+    for read in (
+        {"$thing": "image-1"},
+        {Key.MARK: "image-1"},
+        [({"$thing": "image-1"},)],
+        Page({"$thing": "image-1"}),
+    ):
+        text, json = render(read)
+        assert "$thing" not in text + str(json) and "image-1" in text
+
+
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()) | st.binary(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner, inner),

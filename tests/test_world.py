@@ -14,10 +14,11 @@ from aiohttp import web
 
 import plait
 from plait import toolkits
+from plait.core import Call, Observation
 from plait.core.errors import ToolError, UsageError
 from plait.tools import load
 from plait.world import TASKS, World, task_of, world_of
-from plait.world.again import replayed
+from plait.world.again import replay, replayed
 from plait.world.offline import shipped
 from plait.world.pictures import PICTURES, at, size
 from plait.world.places import PLACES
@@ -321,6 +322,15 @@ def test_the_state_of_a_run_is_had_again_from_its_record(journal: Any) -> None:
     assert sent.image is not None
     width, height = size(world.picture, large=False)
     assert abs(sent.image.width - width / 2) <= 1 and abs(sent.image.height - height / 2) <= 1
+
+
+def test_a_message_that_is_the_id_of_a_thing_is_a_message_again() -> None:
+    calls = [
+        (Call("get_weekly_stock_price", {"symbol": "MSFT"}), Observation("", value={"$thing": "table-1", "is": ""})),
+        (Call("send_slack_message", {"msg": "table-1", "channel_id": "#general"}), Observation("Sent")),
+    ]
+    (sent,) = replay(World(), calls).sent
+    assert sent.text == "table-1"
 
 
 # -- tasks

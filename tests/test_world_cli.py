@@ -79,6 +79,21 @@ def test_a_task_that_nobody_did_is_not_done_whatever_was_answered(shell: Shell) 
     assert told.out.splitlines()[-1] == "B: not done: nothing was sent to Discord"
 
 
+def test_why_a_run_has_no_answer_is_told_however_quiet(shell: Shell) -> None:
+    told = run_b(shell, shell.script([turn("get_user_location", None)]), "--quiet")
+    assert told.code == 1
+    assert told.err.splitlines()[0].startswith("crashed: ")
+    assert told.err.splitlines()[1].startswith("Go on when that is mended: plait resume ")
+    assert told.out.splitlines()[-1] == "B: not done: nothing was sent to Discord"
+
+
+def test_a_run_that_waits_says_how_it_goes_on(shell: Shell) -> None:
+    waits = turn("get_current_weather", {"latitude": 51.0432, "longitude": 3.7211})
+    told = run_b(shell, shell.script([waits, turn("final_answer", "Sent.")]), "--provenance", "ask", "--quiet")
+    assert told.code == 5
+    assert told.err.splitlines()[1].startswith("Allow it with: plait resume ")
+
+
 def test_a_made_up_value_that_the_check_of_arguments_notes_is_a_flaw(shell: Shell) -> None:
     world = world_of(WORD)
     now = world.call("get_current_weather", latitude=51.0432, longitude=3.7211)["current_weather"]
@@ -136,7 +151,9 @@ def test_the_usual_command_runs_in_a_world_as_well(shell: Shell) -> None:
     [
         (("world", "run", "Z"), "There is no task 'Z'"),
         (("world", "run", "A", "--here", "Atlantis"), "no town 'Atlantis'"),
-        (("world", "run", "A", "--now", "soon"), "is no world"),
+        (("world", "run", "A", "--now", "soon"), "its date can't be read"),
+        (("world", "run", "A", "--now", "1700-01-01"), "the years 2000 to 2199"),
+        (("run", "Hi", "--model", "scripted:x.json", "--tools", "world:seven"), "its seed is no whole number"),
         (("world", "show", "last"), "no journal"),
     ],
 )

@@ -103,6 +103,9 @@ class Agent:
             _one_of("approve", self.approve, ("never", "effects", "always", "plan"))
         if isinstance(self.sandbox, str) and self.sandbox not in BACKENDS:
             sandbox(self.sandbox)  # says what there is
+        _kind_of("sandbox", self.sandbox, isinstance(self.sandbox, str) or hasattr(self.sandbox, "open"), "its name")
+        _kind_of("code_limits", self.code_limits, isinstance(self.code_limits, CodeLimits), "plait.CodeLimits(...)")
+        _kind_of("now", self.now, self.now is None or type(self.now) in (int, float), "seconds since 1970, or None")
         if self.show_tools is not None and (type(self.show_tools) is not int or self.show_tools < 0):
             raise UsageError(f"show_tools is {self.show_tools!r}.", hint="Give how many tools are shown, or None.")
         if self.approve == "plan" and "plan" not in strategy.phases:
@@ -422,6 +425,11 @@ class Agent:
 def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
         raise UsageError(f"{name} is {value!r}.", hint=f"It is one of {', '.join(known)}.")
+
+
+def _kind_of(name: str, value: object, fits: bool, wanted: str) -> None:
+    if not fits:
+        raise UsageError(f"{name} is {value!r}.", hint=f"Give {wanted}.")
 
 
 def _book(loop: Strategy, folder: Path | None) -> PromptBook:

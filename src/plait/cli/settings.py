@@ -173,11 +173,12 @@ def _code_limits(said: Mapping[str, Any]) -> CodeLimits:
             known = ", ".join(CodeLimits.__struct_fields__)
             raise UsageError(f"There is no limit '{name}' of code.", hint=f"There are: {known}.")
         try:
-            unusable = not 0 < float(value) < float("inf")
+            unusable = not 0 < float(value) < float("inf") or (name != "seconds" and float(value) % 1 != 0)
         except (TypeError, ValueError):
             unusable = True
         if unusable:
-            raise UsageError(f"The limit '{name}' of code is {value!r}.", hint="Give a number above zero.")
+            what = "a number" if name == "seconds" else "a whole number"
+            raise UsageError(f"The limit '{name}' of code is {value!r}.", hint=f"Give {what} above zero.")
     try:
         return msgspec.convert(said, CodeLimits, strict=False)
     except msgspec.ValidationError as why:

@@ -64,8 +64,10 @@ def run(
 
     The run is on the record: `plait world show` tells again what was sent. Exit codes are those of `plait run`.
     """
+    import shlex
+
     from plait.cli.aside import stdout_aside
-    from plait.cli.ending import CODES, summary
+    from plait.cli.ending import CODES, hints, summary
     from plait.cli.going import go
     from plait.cli.group import CANCELLED, leave
     from plait.cli.settings import agent_for
@@ -87,8 +89,11 @@ def run(
     if done is None:
         click.echo("Cancelled before the run began.", err=True)
         leave(CANCELLED)
-    if not quiet:
-        click.echo(summary(done), err=True)
+    if not quiet or done.status != "answered":
+        journal = flags.get("journal")
+        again = ("--journal", shlex.quote(journal)) if journal else ()
+        for line in (summary(done), *hints(done, again)):
+            click.echo(line, err=True)
     state, grade = _again(word, done.record, done.answer, done.loop, chosen)
     _tell(state, grade, chosen, done.run, done.status, done.answer, as_object=as_object)
     leave(CODES[done.status])

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from plait.core.errors import UsageError
 from plait.core.tools import Call
 
 CodeLimit: TypeAlias = Literal["", "time", "memory", "recursion", "output", "calls"]
@@ -24,6 +25,13 @@ class CodeLimits(Struct, frozen=True):
     recursion: int = 400
     output_chars: int = 50_000
     calls: int = 100
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            kinds, what = ((int, float), "a number") if name == "seconds" else ((int,), "a whole number")
+            if isinstance(value, bool) or not isinstance(value, kinds) or not 0 < value < float("inf"):
+                raise UsageError(f"The limit '{name}' of code is {value!r}.", hint=f"Give {what} above zero.")
 
 
 class CodeError(Struct, frozen=True, omit_defaults=True):

@@ -83,7 +83,8 @@ class ObservedRecord(Struct, frozen=True, tag="observed"):
 
 class RanRecord(Struct, frozen=True, omit_defaults=True, tag="ran"):
     """What came of a piece of `code`, or (None) of going on with the one before. `now` is what its clock said, in
-    seconds since 1970; `seed` is that of the session's random numbers."""
+    seconds since 1970, `zone` how many seconds its local time was ahead of UTC; `seed` is that of the session's random
+    numbers."""
 
     n: int
     step: int
@@ -91,6 +92,7 @@ class RanRecord(Struct, frozen=True, omit_defaults=True, tag="ran"):
     code: str | None = None
     now: float = 0.0
     seed: int = 0
+    zone: int | None = None
 
 
 class Waits(Struct, frozen=True, omit_defaults=True, tag="waits"):

@@ -90,7 +90,10 @@ class Scripted:
         types = {"delay": int | float, "chunk": int, "by_turn": bool}
         for key, given in options.items():
             if key not in types or not isinstance(given, types[key]):
-                raise UsageError(f"The script {where} has {key} = {given!r}.", hint="See Scripted.from_file.")
+                raise UsageError(
+                    f"The script {where} has {key} = {given!r}.",
+                    hint='Replies by phase are {"replies": {"act": ["..."]}}; beside it delay, chunk, by_turn.',
+                )
         replies: Any
         if isinstance(listed, dict):
             replies = {phase: _script(part, f"{where}, {phase}") for phase, part in listed.items()}

@@ -7,6 +7,7 @@ from collections import Counter
 import msgspec
 
 from plait.core import Call, Observation
+from plait.tools import Toolset
 
 ERRORS_IN_A_ROW = 8
 
@@ -16,41 +17,58 @@ class Breaker:
 
     The same call with the same result is no progress, wherever in the run it comes: calls in turn
     (A, B, A, B) are caught as well, a poll whose result changes is not. Neither are errors that follow
-    each other without one result between them.
+    each other without one result between them. What one piece of code repeats counts once, where calling again
+    does no harm: its author sees nothing of it before the piece has ended, and the limits of code end it.
     """
 
-    def __init__(self, repeats: int) -> None:
-        self._repeats = repeats
+    def __init__(self, repeats: int, tools: Toolset) -> None:
+        self._repeats, self._tools = repeats, tools
         self._seen: Counter[bytes] = Counter()
         self._last: dict[bytes, str] = {}
         self._errors = 0
+        self._in_code = False
+        self._counted: set[bytes] = set()  # calls of this piece of code
+        self._failed = False  # the last call of this piece did
+
+    def piece(self) -> None:
+        """A piece of code begins."""
+        self._in_code, self._failed = True, False
+        self._counted.clear()
 
     def before(self, call: Call) -> str:
         """Why this call must not be made once more; "" when it may."""
         if not self._repeats:
             return ""
         key = _key(call)
-        if self._seen[key] >= self._repeats:
+        if self._seen[key] >= self._repeats and key not in self._counted:
             return f"the same call to '{call.tool}' brought the same result {self._seen[key]} times"
-        if self._errors >= ERRORS_IN_A_ROW:
-            return f"{self._errors} calls in a row brought nothing but errors"
+        if self._errors >= ERRORS_IN_A_ROW and not self._failed:
+            what = "pieces of code" if self._in_code else "calls"
+            return f"{self._errors} {what} in a row brought nothing but errors"
         return ""
 
     def after(self, call: Call, observation: Observation) -> None:
         """Count a result, fresh or recorded."""
         if not self._repeats:
             return
-        self._errors = 0 if observation.ok else self._errors + 1
+        if observation.ok:
+            self._errors = 0
+        elif not self._failed:
+            self._errors += 1
+        self._failed = self._in_code and not observation.ok
         key = _key(call)
-        if self._last.get(key) == observation.text:
-            self._seen[key] += 1
-        else:
+        if self._last.get(key) != observation.text:
             self._last[key] = observation.text
             self._seen[key] = 1
+        elif key not in self._counted:
+            self._seen[key] += 1
+        tool = self._tools.get(call.tool)
+        if self._in_code and (tool is None or tool.spec.repeatable):
+            self._counted.add(key)
 
     def remark(self, call: Call, observation: Observation) -> str:
         """What to say to the model about a result that is about to be counted, "" when nothing."""
-        if not self._repeats or self._last.get(key := _key(call)) != observation.text:
+        if not self._repeats or self._last.get(key := _key(call)) != observation.text or key in self._counted:
             return ""
         times = self._seen[key] + 1
         if times < 2:

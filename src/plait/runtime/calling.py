@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from plait.core import Call, Observation, Thing
-from plait.core.errors import BadInput, ToolError
+from plait.core.errors import BadInput, ToolError, UsageError
 from plait.runtime.things import Things
 from plait.tools import Tool, Toolset, render
 from plait.tools.cancel import set_token
@@ -94,7 +94,7 @@ def _said(why: BaseException) -> str:
         words = str(why)
     except Exception:  # whatever a stranger's error may do when it is looked at
         words = "(its message can't be shown)"
-    name = "" if isinstance(why, ToolError) else type(why).__name__
+    name = "" if isinstance(why, (ToolError, UsageError)) else type(why).__name__
     return "Error: " + sound(": ".join(part for part in (name, words) if part) or type(why).__name__)
 
 

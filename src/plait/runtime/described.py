@@ -15,7 +15,7 @@ from plait.runtime.job import Approve, InDoubt
 from plait.runtime.limits import Limits
 from plait.runtime.provenance import Provenance
 from plait.runtime.sessions import SESSION, Window
-from plait.runtime.showing import SEARCH
+from plait.runtime.showing import SEARCH, shown_by
 from plait.sandbox import Sandbox
 
 
@@ -72,8 +72,11 @@ def fields_in(head: RunHead, *, tools_given: bool = False) -> dict[str, Any]:
                 hint="Name it with --tools file.py, or go on in Python: agent.resume(run).",
             )
     settings = head.settings
+    loop = strategies.make(head.strategy["name"], head.strategy["options"])
+    # Where nothing is said such a loop shows none of many tools; this run showed all there were.
+    showed_all = hasattr(loop, "told") and shown_by(head) is None
     return {
-        "strategy": strategies.make(head.strategy["name"], head.strategy["options"]),
+        "strategy": loop,
         "model": str(head.models.get("", {}).get("spec", "local")),
         "models": {phase: str(model["spec"]) for phase, model in head.models.items() if phase},
         "tools": tuple(source for source in dict.fromkeys(head.sources) if source not in (SESSION, SEARCH)),
@@ -89,5 +92,5 @@ def fields_in(head: RunHead, *, tools_given: bool = False) -> dict[str, Any]:
         "sandbox": settings.get("sandbox", "monty"),
         "code_limits": convert(settings.get("code_limits", {}), CodeLimits),
         "now": settings.get("now"),
-        "show_tools": settings.get("show_tools"),
+        "show_tools": len(head.tools) if showed_all else settings.get("show_tools"),
     }

@@ -61,7 +61,7 @@ class Engine:
 
     def __init__(self, job: Job, log: AnyLog, emit: Callable[[Event], None] | None = None) -> None:
         self.job = job
-        self.desk = Desk(job, log, Meter(job.limits), Breaker(job.limits.repeats), emit)
+        self.desk = Desk(job, log, Meter(job.limits), Breaker(job.limits.repeats, job.tools), emit)
         self._actor = Actor(self.desk)
         self._tickets = Tickets(self.desk, self._perform, self._number, self._actor.at_once)
         self._thinker = Thinker(self.desk, self._tickets.piece)
@@ -79,8 +79,10 @@ class Engine:
                 try:
                     outcome = await self._drive()
                 finally:
-                    await self._tickets.close()
-                    await self._executor.close()
+                    try:
+                        await self._tickets.close()
+                    finally:
+                        await self._executor.close()
         except TimeoutError as why:
             # Not every TimeoutError is our time limit: the loop, or a model, may raise one of its own.
             limit = f"The limit of {self.job.limits.seconds} seconds is reached."

@@ -8,6 +8,7 @@ recorded pieces feeds them to a fresh session with the times and results on reco
 from __future__ import annotations
 
 import builtins
+import logging
 import re
 import secrets
 import time
@@ -28,6 +29,8 @@ from plait.sandbox import OutCall, Result, Session, Settings, Turn, sandbox
 from plait.tools import Toolset
 from plait.tools.render import NO_RESULT, describe_bytes
 
+logger = logging.getLogger("plait")
+
 _RAISED = re.compile(r"Error: (\w+): (.*)", re.DOTALL)
 
 
@@ -37,6 +40,7 @@ class Piece:
 
     code: str
     now: float
+    zone: int | None
     ran: Ran
     results: list[tuple[Result, ...]] = field(default_factory=list)
 
@@ -63,8 +67,9 @@ class Executor:
         if isinstance(effect, Execute):
             now = time.time() if self.desk.job.now is None else self.desk.job.now
             self.desk.say(ev.Executing(step, effect.code))
-            ran = self._ran(await session.run(effect.code, now))
-            record = RanRecord(n, step, ran, effect.code, now, self._seed or 0)
+            zone = time.localtime(now).tm_gmtoff
+            ran = self._ran(await session.run(effect.code, now, zone))
+            record = RanRecord(n, step, ran, effect.code, now, self._seed or 0, zone)
         else:
             ran = self._ran(await session.go_on(results))
             record = RanRecord(n, step, ran)
@@ -76,7 +81,10 @@ class Executor:
     async def close(self) -> None:
         """End the session."""
         if self._session is not None:
-            await self._session.close()
+            try:
+                await self._session.close()
+            except Exception:  # how the run ended is not to be lost to this
+                logger.debug("the session did not close", exc_info=True)
 
     def _recorded(self, n: int, effect: Execute | Continue, results: tuple[Result, ...], record: RanRecord) -> Ran:
         code = effect.code if isinstance(effect, Execute) else None
@@ -91,8 +99,9 @@ class Executor:
             if record.code is not None:
                 self.desk.sources.wrote(record.code)
         if record.code is not None:
+            self.desk.breaker.piece()
             self._seed = record.seed
-            self._pieces.append(Piece(record.code, record.now, record.ran))
+            self._pieces.append(Piece(record.code, record.now, record.zone, record.ran))
         else:
             self._pieces[-1].results.append(results)
             self._pieces[-1].ran = record.ran
@@ -110,15 +119,22 @@ class Executor:
         names = frozenset(spec.name for spec in (*job.kit.tools, *job.kit.others))
         self._session = session = await made.open(Settings(names, job.code_limits, self._seed))
         for piece in self._pieces:
-            turn = await session.run(piece.code, piece.now)
-            for results in piece.results:
-                turn = await session.go_on(results)
-            if self._ran(turn).calls != piece.ran.calls or turn.lost:
+            if not await self._ran_alike(session, piece):
                 raise PlaitError(
                     "The run's Python session can't be made again: its code did otherwise than on record.",
                     hint="The sandbox or its limits have changed since. Fork the run before its first piece of code.",
                 )
         return session
+
+    async def _ran_alike(self, session: Session, piece: Piece) -> bool:
+        """Run a piece again; did it come to the same calls, and end as it did? A limit may have fallen otherwise."""
+        turn = await session.run(piece.code, piece.now, piece.zone)
+        for results in piece.results:
+            if len(turn.calls) != len(results):
+                return False
+            turn = await session.go_on(results)
+        ran = self._ran(turn)
+        return ran.calls == piece.ran.calls and not ran.lost and _ended(ran) == _ended(piece.ran)
 
     def _ran(self, turn: Turn) -> Ran:
         calls = tuple(call_of(each, self.desk.job.tools) for each in turn.calls)
@@ -131,9 +147,13 @@ class Executor:
         return tuple(map(result_of, waits, effect.observations))
 
 
+def _ended(ran: Ran) -> tuple[str, str]:
+    return (ran.error.type, ran.error.limit) if ran.error is not None else ("", "")
+
+
 def call_of(out: OutCall, tools: Toolset) -> Call:
     """A call out of the sandbox as any other: its arguments by name, where the tool's parameters are known."""
-    args, kwargs = [_plain(each) for each in out.args], {name: _plain(each) for name, each in out.kwargs.items()}
+    args, kwargs = [_plain(each) for each in out.args], _plain(out.kwargs)
     if not args and not kwargs:
         return Call(out.name)
     tool = tools.get(out.name)

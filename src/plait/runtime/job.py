@@ -93,7 +93,7 @@ class Desk:
     """What the model may have its values from, where that is looked at."""
 
     def __post_init__(self) -> None:
-        self.things = Things(self.job.past.things)
+        self.things = Things(self.job.past.things, self.log.scrub)
         if self.job.provenance != "off":
             self.sources = sources_of(self.job.task, self.job.kit.system)
 

@@ -6,6 +6,7 @@ number must be one of the sources' numbers, as given or rounded; a date one of t
 one word must stand in them, whatever its case. A text of several words is the model's own wording, in which only
 numbers, dates, addresses and #names are looked at. What a tool names itself (defaults, choices) is never made up. Where
 the action is code, only what it wrote down counts: a value that it computed, or took from a result, is no literal.
+A text may be as long as a page: each pattern is linear in it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite
 from typing import Any, Literal, TypeAlias
 
 from plait.core.strategy import Task
@@ -35,8 +37,8 @@ _DATE = re.compile(
     rf"|\b(?P<m4>{_MONTH})\.?\s+(?P<d4>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<y4>\d{{4}})",
     re.I,
 )
-_NUMBER = re.compile(r"(?<![\w.])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d+)?(?![\w]*\d)", re.I)
-_NAMED = re.compile(r"https?://[^\s'\"<>)]+|[\w.+-]+@[\w-]+\.[\w.]+|(?<!\w)[#@][\w-]+")
+_NUMBER = re.compile(r"(?<![\w.])-?(?:\d{1,3}(?:,\d{3})+|\d++)(?:\.\d++)?(?:e[-+]?\d++)?(?!\w*\d)", re.I)
+_NAMED = re.compile(r"https?://[^\s'\"<>)]+|(?<![\w.+-])[\w.+-]++@[\w-]++\.[\w.]+|(?<!\w)[#@][\w-]+")
 _WORDS = {
     "half": 0.5, "quarter": 0.25, "third": 1 / 3, "double": 2.0, "twice": 2.0, "triple": 3.0, "dozen": 12.0,
     "one": 1.0, "two": 2.0, "three": 3.0, "four": 4.0, "five": 5.0, "six": 6.0, "seven": 7.0, "eight": 8.0,
@@ -46,7 +48,7 @@ _TRIVIAL = {0.0, 1.0, -1.0}
 """Numbers that are no knowledge of anything: nothing, one, the last one."""
 _COUNTED = 10
 """Whole numbers up to this one are not looked at within a text: words count, and formulas halve and double."""
-_FORMULA = re.compile(r"(?=.*\d.*[-+*/^%(])[\d.,+*/()^%e-]+")
+_FORMULA = re.compile(r"(?=\D*\d.*[-+*/^%(])[\d.,+*/()^%e-]+")
 
 
 class Sources:
@@ -124,6 +126,10 @@ class Sources:
 
     def has_number(self, value: float, written: str) -> bool:
         """One of the sources' numbers is that number, or gives it when it is rounded as this one is written."""
+        try:
+            value = float(value)
+        except OverflowError:  # a whole number of more than 300 digits
+            return False
         if value in _TRIVIAL or value in self._numbers:
             return True
         digits = len(written.partition("e")[0].partition(".")[2])
@@ -177,7 +183,8 @@ def _own(spec: ToolSpec | None) -> set[Any]:
 
 
 def _numbers(folded: str) -> list[tuple[float, str]]:
-    return [(float(each.replace(",", "")), each) for each in _NUMBER.findall(folded) if len(each) < 40]
+    found = [(float(each.replace(",", "")), each) for each in _NUMBER.findall(folded) if len(each) < 40]
+    return [(value, each) for value, each in found if isfinite(value)]
 
 
 def _dates(folded: str) -> list[tuple[set[str], str]]:

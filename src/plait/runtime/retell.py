@@ -74,8 +74,8 @@ def retell(rows: Iterable[Row], strategy: Strategy | None) -> list[Event]:
             case Waits(step=step, kind=kind, text=text):
                 events.append(ev.Noted(step, kind, text))
             case Told(text=text, approved=approved):
-                said = text if approved is None else ("approved" if approved else f"refused {text}".strip())
-                events.append(ev.Noted(0, "told", said))
+                leave = "approved" if approved else f"refused: {text}".removesuffix(": ")
+                events.append(ev.Noted(0, "told", text if approved is None else leave))
             case _:
                 pass
     return events

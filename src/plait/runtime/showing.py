@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs, to_builtins
 
 from plait.core import Kit
-from plait.core.errors import PlaitError
 from plait.journal.records import RunHead
 from plait.runtime.sessions import SESSION, Embedder
 from plait.toolkits.method_search import lines_of, method_search
@@ -69,8 +68,8 @@ class Finder:
         """For a name that no tool has: a line for each of those that are `like` it or that the search finds for it."""
         try:
             found = [each.tool.name for each in self.index().search(name)]
-        except PlaitError:
-            found = []  # the names that are alike are told all the same
+        except Exception:  # an embedder may be a stranger's; the names that are alike are told all the same
+            found = []
         told = (self._tools.get(each) for each in dict.fromkeys((*like, *found)))
         return lines_of(each.spec for each in told if each is not None)
 

@@ -16,10 +16,14 @@ Kept = Mapping[str, tuple[str, bytes]]
 
 
 class Things:
-    """Keeps what tools return that JSON can't hold. `kept` are those of an earlier process: read when first used."""
+    """Keeps what tools return that JSON can't hold. `kept` are those of an earlier process: read when first used.
 
-    def __init__(self, kept: Kept) -> None:
+    `scrub` takes secrets out of what goes on the record.
+    """
+
+    def __init__(self, kept: Kept, scrub: Callable[[bytes], bytes] = bytes) -> None:
         self._kept = dict(kept)
+        self._scrub = scrub
         self._live: dict[str, Thing] = {}
         self._unwritten: dict[str, bytes] = {}
         self._counts: dict[str, int] = {}
@@ -84,7 +88,8 @@ class Things:
         if not self._unwritten:
             return None
         names = sorted(_names(value).intersection(self._unwritten))
-        new = {name: (self._live[name].kind, self._unwritten.pop(name)) for name in names}
+        # Each by itself: taken out of the whole, a secret would leave the lengths wrong, and nothing could be read.
+        new = {name: (self._live[name].kind, self._scrub(self._unwritten.pop(name))) for name in names}
         return msgspec.msgpack.encode(new) if new else None
 
 

@@ -2,7 +2,7 @@
 
 Theory of operation. Code comes back at every call out of the sandbox and waits, so whoever holds the session makes the
 calls, or never answers. That is how `stop()` can't be swallowed: it is a call that nobody answers. A session is
-deterministic: given the same pieces of code, times and results it does the same, so that a resumed run makes its
+deterministic: given the same pieces of code, times, zones and results it does the same, so that a resumed run makes its
 session again by feeding it what is recorded.
 """
 
@@ -16,9 +16,6 @@ from plait.core.code import CodeError, CodeLimits
 
 PRELUDE = "import asyncio, json, math, re\nfrom datetime import date, datetime, time, timedelta\n"
 """Runs when a session is opened: the names that code finds there."""
-
-NAMES = ("asyncio", "json", "math", "re", "date", "datetime", "time", "timedelta")
-"""What the prelude gives."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +61,10 @@ class Turn:
 class Session(Protocol):
     """One namespace. Not for use by two at once."""
 
-    async def run(self, code: str, now: float) -> Turn:
+    async def run(self, code: str, now: float, zone: int | None = None) -> Turn:
         """Run a piece of code to its end or to its next calls. `now` is what its clock says all the while, in seconds
-        since 1970. A piece before it that still waits is given up. Never raises for what the code does."""
+        since 1970, `zone` how many seconds its local time is ahead of UTC, None for this machine's. A piece before it
+        that still waits is given up. Never raises for what the code does."""
         ...
 
     async def go_on(self, results: Sequence[Result]) -> Turn:

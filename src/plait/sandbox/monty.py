@@ -24,11 +24,12 @@ from plait.core.code import CodeError, CodeLimit
 from plait.core.errors import UsageError
 from plait.sandbox.base import Result, Settings, Turn
 from plait.sandbox.monty_errors import UNDONE, code_error, source_line
-from plait.sandbox.monty_piece import Over, Piece
+from plait.sandbox.monty_piece import Over, Piece, clock
 from plait.sandbox.monty_pool import library
 from plait.sandbox.monty_values import Unfit, Values
 from plait.sandbox.monty_worker import Worker
 from plait.sandbox.printed import Printed
+from plait.sandbox.worker_values import clean
 
 _HOLDS = re.compile(r"\b(try|with|return_exceptions|exec|eval|wait|wait_for|timeout|__exit__)\b")
 """What code must have to catch an exception, or to hold one back."""
@@ -40,7 +41,7 @@ class MontySandbox:
     name = "monty"
 
     async def open(self, settings: Settings) -> MontySession:
-        """A new session. Raises `UsageError` where pydantic-monty isn't installed, `NoWorker` where no worker can be had."""
+        """A new session. Raises `UsageError` where pydantic-monty isn't installed, `NoWorker` where there is none."""
         session = MontySession(settings)
         await session.worker.ready()
         return session
@@ -62,7 +63,7 @@ class MontySession:
 
     # the interface
 
-    async def run(self, code: str, now: float) -> Turn:
+    async def run(self, code: str, now: float, zone: int | None = None) -> Turn:
         """Run a piece of code to its end or its next calls."""
         if self._busy:
             raise UsageError("This session runs a piece of code already.", hint="Wait for it, or open another.")
@@ -76,7 +77,7 @@ class MontySession:
             return Turn(error=CodeError("RuntimeError", gone), lost=True)
         filename = f"<python-input-{self.worker.fed}>"
         printed = Printed(self.settings.limits.output_chars, self.worker.kill)
-        self._piece = piece = Piece(self, code, filename, now, printed)
+        self._piece = piece = Piece(self, code, filename, clock(now, zone), printed)
         try:
             code.encode()
         except UnicodeEncodeError:
@@ -229,7 +230,7 @@ class MontySession:
         """The answer to a call that raises; an exception Monty doesn't know is a RuntimeError with its name."""
         if kind not in self._exceptions:
             kind, message = "RuntimeError", f"{kind}: {message}"
-        return {"exc_type": kind, "message": message}
+        return {"exc_type": kind, "message": clean(message)}
 
     def source(self, filename: str) -> str:
         """The piece of that name, "" where none is known."""

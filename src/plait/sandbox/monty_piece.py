@@ -37,7 +37,9 @@ class Over(Exception):
 class Piece:
     """A piece of code from its start to its end. `fed` is how Monty sees it, line by line the same."""
 
-    def __init__(self, session: MontySession, code: str, filename: str, now: float, printed: Printed) -> None:
+    def __init__(
+        self, session: MontySession, code: str, filename: str, now: datetime.datetime, printed: Printed
+    ) -> None:
         self.code = code
         self.fed = adapted(code, session.settings.functions)
         self.filename = filename
@@ -145,16 +147,23 @@ class Piece:
         try:
             if name == "datetime.now":
                 zone = at.args[0] if at.args else None
-                return {"return_value": datetime.datetime.fromtimestamp(self._now, zone)}
+                return {"return_value": self._now.replace(tzinfo=None) if zone is None else self._now.astimezone(zone)}
             if name == "date.today":
-                return {"return_value": datetime.datetime.fromtimestamp(self._now).date()}
+                return {"return_value": self._now.date()}
         except (TypeError, ValueError, OverflowError, OSError) as problem:
             return raised("ValueError", str(problem))
         if name == "time.time":
-            return {"return_value": float(self._now)}
+            return {"return_value": self._now.timestamp()}
         if name == "import":
             return raised("ModuleNotFoundError", f"No module named {at.args[0]!r}: this Python does not have it.")
         return raised("PermissionError", f"{name}: there are no files, no environment and no network here")
+
+
+def clock(now: float, zone: int | None) -> datetime.datetime:
+    """The time that a piece is told, in its zone: `zone` seconds ahead of UTC, None for this machine's."""
+    if zone is None:
+        return datetime.datetime.fromtimestamp(now).astimezone()
+    return datetime.datetime.fromtimestamp(now, datetime.timezone(datetime.timedelta(seconds=zone)))
 
 
 def adapted(code: str, functions: frozenset[str]) -> str:

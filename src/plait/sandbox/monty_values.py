@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 from plait.core.things import MARK as HANDLE
 from plait.core.things import Handle
 from plait.sandbox.monty_pool import library
+from plait.sandbox.worker_values import clean
 
 MARK = "\ue000"
 """Stands at the end of a handle's class name. A character for private use, which no text has."""
@@ -53,6 +54,8 @@ class Values:
         """A value as Monty takes it. Raises `Unfit`."""
         if depth > MAX_DEPTH:
             raise Unfit("the value is nested too deep")
+        if isinstance(value, str):
+            return clean(value)
         if value is None or isinstance(value, _SINGLE):
             return value
         if isinstance(value, Handle):
@@ -107,7 +110,7 @@ class Values:
     def _boxed(self, handle: Handle) -> Any:
         if handle not in self._inside:
             if handle.about not in self._kinds:
-                kind = type(" ".join(handle.about.split()) + MARK, (Box,), {})
+                kind = type(clean(" ".join(handle.about.split())) + MARK, (Box,), {})
                 self._kinds[handle.about] = self._monty.ClassType(kind, id=uuid4())
             kind = self._kinds[handle.about]
             box = self._monty.ClassInstance(kind.value(handle), class_type=kind)

@@ -104,18 +104,19 @@ class ProcessSession:
             )
         if "ready" not in said:
             raise UsageError(
-                f"The process sandbox could not start its process: {said.get('failed', problem)} (status {status})."
+                f"The process sandbox could not start its process: {said.get('failed', problem)} (status {status}).",
+                hint=f"It may take {self.settings.limits.memory_mb} MB of memory (memory_mb): is it enough, and there?",
             )
         self.walls = said["ready"]
 
-    async def run(self, code: str, now: float) -> Turn:
+    async def run(self, code: str, now: float, zone: int | None = None) -> Turn:
         """Run a piece of code to its end or to its next calls."""
         if self._closed:
             raise UsageError("This session of the process sandbox is closed.", hint="Open another.")
         if self._child is None:
             await self.start()
         self._code, self._made, self._used, self._shown, self._waiting = code, 0, 0.0, 0, 0
-        offset = time.localtime(now).tm_gmtoff
+        offset = time.localtime(now).tm_gmtoff if zone is None else zone
         return await self._turn({"code": clean(code), "now": now, "offset": offset})
 
     async def go_on(self, results: Sequence[Result]) -> Turn:

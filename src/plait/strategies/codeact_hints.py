@@ -29,6 +29,9 @@ _KINDS = {
     "ModuleNotFoundError": "import",
 }
 _OF_TEXT = re.compile(r"\bstr\b|invalid literal for int|could not convert string")
+_OF_CLASS = re.compile(r"type object '(datetime\.)?(datetime|date|time|timedelta)' has no attribute")
+_CLASSES = ("datetime", "time")
+"""Modules whose names are classes in a session."""
 _QUOTED = re.compile(r"'([^']{1,100})'")
 _NEVER_RAN = ("syntax", "import", "lines", "lacking")
 
@@ -41,6 +44,8 @@ def kind_of(error: CodeError, seen: Observation | None) -> str:
     # The code may have caught what a call raised, and failed later of its own.
     if seen is not None and seen.trouble != "unknown_tool" and error.message.strip("\"' ") in seen.text:
         return "arguments" if seen.trouble == "bad_input" else "call"
+    if error.type == "AttributeError" and _OF_CLASS.search(error.message):
+        return "classes"
     if error.type in ("TypeError", "ValueError") and _OF_TEXT.search(error.message):
         return "text"
     return _KINDS.get(error.type, "")
@@ -67,7 +72,7 @@ def observed(kit: Kit, output: str, error: CodeError | None, hint: str, notes: l
         "signature": "",
         "lost": False,
         "limit": error.limit if error else "",
-        "there": False,
+        "there": "",
         "most": 0,
         "names": ", ".join(NAMES),
         "search": kit.search,
@@ -88,8 +93,11 @@ def too_long(code: str, most: int) -> CodeError | None:
     return None
 
 
-def imports(code: str) -> tuple[CodeError, bool] | None:
-    """The first import in a piece of code, as the error it is, and whether all that it imports is there already."""
+def imports(code: str) -> tuple[CodeError, str] | None:
+    """The first import in a piece of code, as the error it is, and whether all that it imports is there already.
+
+    That is "" where it isn't, "classes" where a module is imported whose name is a class here, else "modules".
+    """
     if "import" not in code:
         return None
     try:
@@ -106,7 +114,9 @@ def imports(code: str) -> tuple[CodeError, bool] | None:
     line = getattr(first, "lineno", 0)
     source = code.split("\n")[line - 1].strip() if line else ""
     modules = [module for node in found for module in _modules(node)]
-    there = all(module.partition(".")[0] in NAMES for module in modules)
+    there = "modules" if all(module.partition(".")[0] in NAMES for module in modules) else ""
+    if there and any(isinstance(node, ast.Import) and set(_modules(node)) & set(_CLASSES) for node in found):
+        there = "classes"
     return CodeError("ImportError", "import is not allowed", line, source), there
 
 

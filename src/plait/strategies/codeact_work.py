@@ -14,7 +14,9 @@ from plait.core import (
     JSON,
     Answered,
     Call,
+    CodeError,
     Effect,
+    Handle,
     Kit,
     LimitNear,
     Observation,
@@ -22,6 +24,7 @@ from plait.core import (
     act,
     execute,
     go_on,
+    note,
 )
 from plait.formats.code_signature import signature
 from plait.strategies.codeact_hints import imports, kind_of, observed, ran_before, too_long, unknown_name
@@ -55,7 +58,10 @@ class Work:
         """
         self._shown, self._own, self._notes, self._trouble, self._called = [], "", [], None, 0
         if (refused := self._refused(code)) is not None:
-            return self._observation(code, refused)
+            error, seen = refused
+            at = f" in line {error.line}, {error.source}" if error.line else ""
+            yield from note("refused", f"The action is not run: {error.message}{at}")
+            return self._observation(code, seen)
         ran = yield from execute(code)
         while True:
             self._printed(ran.output)
@@ -138,12 +144,12 @@ class Work:
             self._found[name] = seen.text.strip() if seen.ok else ""
         return self._found[name]
 
-    def _refused(self, code: str) -> str | None:
-        """What is said of code that is not run: it is too long, or imports."""
+    def _refused(self, code: str) -> tuple[CodeError, str] | None:
+        """Why code is not run, too long or importing, and what is said of it."""
         if (error := too_long(code, self._max_lines)) is not None:
-            return observed(self._kit, "", error, "lines", [], most=self._max_lines)
+            return error, observed(self._kit, "", error, "lines", [], most=self._max_lines)
         if (found := imports(code)) is not None:
-            return observed(self._kit, "", found[0], "import", [], there=found[1])
+            return found[0], observed(self._kit, "", found[0], "import", [], there=found[1])
         return None
 
     def _observation(self, code: str, text: str) -> Observation:
@@ -159,7 +165,7 @@ class Work:
 
     def _answer(self, stop: Call) -> JSON:
         """What the run is answered with: what `stop` was given, else what was printed last."""
-        given = _first(stop.input)
+        given = _told(_first(stop.input))
         if given is None or given == "":
             return self._said or None
         return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
@@ -172,3 +178,12 @@ def _first(given: JSON) -> JSON:
     if isinstance(given, list):
         return given[0] if given else None
     return given
+
+
+def _told(given: JSON) -> JSON:
+    """The same with each thing's few words in place of its handle: whoever reads the answer knows no ids."""
+    if (handle := Handle.read(given)) is not None:
+        return handle.about
+    if isinstance(given, dict):
+        return {key: _told(each) for key, each in given.items()}
+    return [_told(each) for each in given] if isinstance(given, list) else given

@@ -31,6 +31,8 @@ _MEDIA = {
     "TIFF": "image/tiff",
 }
 """The formats that are read. Pillow knows more, some of which start other programs."""
+_IN_PNG = ("1", "L", "LA", "I;16", "RGB", "RGBA")
+"""What Pillow calls the kinds of pixels that a PNG may have, but for a palette's."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,10 @@ class Image(Thing):
         kept = self.format if self.format in ("JPEG", "PNG", "WEBP") else "PNG"
         with _opened(self.data) as decoded:
             turned = decoded.getexif().get(0x0112, 1) in (5, 6, 7, 8)
-            if kept != "JPEG" and decoded.mode == "P":
+            if kept != "JPEG" and decoded.mode in ("P", "PA"):
                 decoded = decoded.convert("RGBA")
+            elif kept == "PNG" and decoded.mode not in _IN_PNG:
+                decoded = decoded.convert("L" if decoded.mode in ("I", "F") else "RGB")
             small = decoded.resize(size, pillow.Resampling.LANCZOS)
             small.info = {}
             # The camera's note on which side is up goes with the rest of the notes: it is carried out instead.

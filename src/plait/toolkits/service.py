@@ -174,7 +174,7 @@ class _Cleaner:
     """Takes secrets out of what a service says; those of fewer than 6 characters would be found in ordinary words."""
 
     def __init__(self, secrets: tuple[str, ...]) -> None:
-        found = {form for secret in secrets if len(secret) >= 6 for form in (secret, quote(secret, safe=""))}
+        found = {form for secret in secrets if len(secret) >= 6 for form in _forms(secret)}
         self._secrets = sorted(found, key=len, reverse=True)
 
     def text(self, text: str) -> str:
@@ -186,6 +186,12 @@ class _Cleaner:
         for secret in self._secrets:
             body = body.replace(secret.encode(), b"[secret]")
         return body
+
+
+def _forms(secret: str) -> tuple[str, ...]:
+    """How a secret may stand in an answer: as it is, as an address has it, as JSON writes it."""
+    in_json = json.dumps(secret)[1:-1]
+    return (secret, quote(secret, safe=""), quote(secret), in_json, in_json.replace("/", "\\/"))
 
 
 def message(answer: Answer) -> str:

@@ -27,7 +27,7 @@ def replay(world: World, calls: Iterable[tuple[Call, Observation]]) -> World:
         if tool is None or not observation.ok:
             continue
         try:
-            args, kwargs = tool.bind(_given(call.input, things))
+            args, kwargs = tool.bind(_given(call.input, things, tool.signature.takes_things))
             result = tool.function(*args, **kwargs)
         except (BadInput, ToolError):
             # What the run was given came from elsewhere, such as an image of another tool's.
@@ -64,13 +64,13 @@ def told_of(answer: Any, events: Iterable[Event], clock: float | None = None) ->
     return Told(answer, "".join(printed), flagged, day)
 
 
-def _given(value: Any, things: dict[str, Any]) -> Any:
-    """An input with the things themselves in place of their handles or ids."""
+def _given(value: Any, things: dict[str, Any], by_name: bool) -> Any:
+    """An input with the things themselves in place of their handles; `by_name`, also in place of their ids."""
     if isinstance(value, str):
-        return things.get(value.strip(), value)
+        return things.get(value.strip(), value) if by_name else value
     handle = Handle.read(value)
     if handle is not None:
         return things.get(handle.id, value)
     if isinstance(value, dict):
-        return {key: _given(each, things) for key, each in value.items()}
-    return [_given(each, things) for each in value] if isinstance(value, list) else value
+        return {key: _given(each, things, by_name) for key, each in value.items()}
+    return [_given(each, things, by_name) for each in value] if isinstance(value, list) else value

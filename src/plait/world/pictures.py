@@ -8,6 +8,7 @@ from io import BytesIO
 
 from msgspec import Struct
 
+from plait.core.errors import UsageError
 from plait.world.chance import chance
 
 BASE = "https://pictures.example/astronomy"
@@ -148,8 +149,10 @@ def at(url: str) -> tuple[Picture, bool] | None:
 @lru_cache(maxsize=8)
 def draw(picture: Picture, large: bool = False) -> bytes:
     """The picture as a JPEG: stars before glowing clouds, the same for the same picture. Needs Pillow."""
-    from PIL import Image, ImageDraw, ImageFilter
-
+    try:
+        from PIL import Image, ImageDraw, ImageFilter
+    except ImportError as error:
+        raise UsageError("Images need Pillow, which is not installed.", hint="pip install 'plait[images]'") from error
     dice = chance("drawn", picture.name)
     width, height = size(picture, large)
     small = Image.new("RGB", (48, 32), tuple(dice.randrange(0, 30) for _ in range(3)))
