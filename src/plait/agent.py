@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -23,7 +23,7 @@ from plait.prompts import PromptBook
 from plait.runtime import runs
 from plait.runtime.asking import Phases, known_models
 from plait.runtime.background import run_blocking
-from plait.runtime.described import fields_in, settings_of
+from plait.runtime.described import check, fields_in, settings_of
 from plait.runtime.faces import streamed, whole
 from plait.runtime.job import Approve, InDoubt, Job, Person
 from plait.runtime.limits import Limits
@@ -32,7 +32,7 @@ from plait.runtime.run import Run
 from plait.runtime.runs import Replayed
 from plait.runtime.sessions import Embedder, Seat, Window, seat_of, session_spec, take_seat
 from plait.runtime.showing import Finder, narrowed, recorded_in, searchable, shown_by
-from plait.sandbox import BACKENDS, Sandbox, sandbox
+from plait.sandbox import Sandbox
 from plait.tools import Tool, Toolset, anchored, tools_from
 
 if TYPE_CHECKING:
@@ -89,30 +89,7 @@ class Agent:
         object.__setattr__(self, "strategy", strategy)
         object.__setattr__(self, "models", dict(self.models))
         object.__setattr__(self, "tools", tuple(self.tools))
-        phases = strategies.phases_of(strategy)
-        known = {*phases, ""}
-        for phase in self.models:
-            if phase not in known:
-                raise UsageError(
-                    f"The loop '{strategy.name}' has no phase '{phase}'.",
-                    hint=f"Its phases: {', '.join(phases)}.",
-                )
-        _one_of("provenance", self.provenance, get_args(Provenance))
-        _one_of("in_doubt", self.in_doubt, get_args(InDoubt))
-        if not callable(self.approve):
-            _one_of("approve", self.approve, ("never", "effects", "always", "plan"))
-        if isinstance(self.sandbox, str) and self.sandbox not in BACKENDS:
-            sandbox(self.sandbox)  # says what there is
-        _kind_of("sandbox", self.sandbox, isinstance(self.sandbox, str) or hasattr(self.sandbox, "open"), "its name")
-        _kind_of("code_limits", self.code_limits, isinstance(self.code_limits, CodeLimits), "plait.CodeLimits(...)")
-        _kind_of("now", self.now, self.now is None or type(self.now) in (int, float), "seconds since 1970, or None")
-        if self.show_tools is not None and (type(self.show_tools) is not int or self.show_tools < 0):
-            raise UsageError(f"show_tools is {self.show_tools!r}.", hint="Give how many tools are shown, or None.")
-        if self.approve == "plan" and "plan" not in strategy.phases:
-            raise UsageError(
-                f"The loop '{strategy.name}' makes no plan that could be approved.",
-                hint="Choose 'rewoo' or 'compiler', or approve effects.",
-            )
+        check(self, strategy)
 
     # -- running
 
@@ -420,16 +397,6 @@ class Agent:
         shown = await asyncio.to_thread(self._shown, question) if self._most_shown is not None else None
         job = self._job(question, person, seat=seat, shown=shown)
         return await runs.begin(job, self._head(question, job, seat), self._store, emit)
-
-
-def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise UsageError(f"{name} is {value!r}.", hint=f"It is one of {', '.join(known)}.")
-
-
-def _kind_of(name: str, value: object, fits: bool, wanted: str) -> None:
-    if not fits:
-        raise UsageError(f"{name} is {value!r}.", hint=f"Give {wanted}.")
 
 
 def _book(loop: Strategy, folder: Path | None) -> PromptBook:

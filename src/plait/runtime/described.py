@@ -1,22 +1,24 @@
-"""An agent's description as it stands in the head of its runs, and read back from there."""
+"""An agent's description: checked, as it stands in the head of its runs, and read back from there."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 from msgspec import convert, to_builtins
 
 from plait import strategies
-from plait.core import CodeLimits
+from plait.core import CodeLimits, Strategy
 from plait.core.errors import UsageError
 from plait.journal.records import RunHead
+from plait.models.base import Model
 from plait.runtime.job import Approve, InDoubt
 from plait.runtime.limits import Limits
 from plait.runtime.provenance import Provenance
 from plait.runtime.sessions import SESSION, Window
 from plait.runtime.showing import SEARCH, shown_by
-from plait.sandbox import Sandbox
+from plait.sandbox import BACKENDS, Sandbox, sandbox
 
 
 class Description(Protocol):
@@ -42,6 +44,36 @@ class Description(Protocol):
     def code_limits(self) -> CodeLimits: ...
     @property
     def now(self) -> float | None: ...
+    @property
+    def models(self) -> Mapping[str, str | Model]: ...
+    @property
+    def show_tools(self) -> int | None: ...
+
+
+def check(agent: Description, strategy: Strategy) -> None:
+    """Raises `UsageError` for a field that can't be, or that does not go with the agent's loop."""
+    phases = strategies.phases_of(strategy)
+    for phase in agent.models:
+        if phase not in {*phases, ""}:
+            raise UsageError(
+                f"The loop '{strategy.name}' has no phase '{phase}'.", hint=f"Its phases: {', '.join(phases)}."
+            )
+    _one_of("provenance", agent.provenance, get_args(Provenance))
+    _one_of("in_doubt", agent.in_doubt, get_args(InDoubt))
+    if not callable(agent.approve):
+        _one_of("approve", agent.approve, ("never", "effects", "always", "plan"))
+    if isinstance(agent.sandbox, str) and agent.sandbox not in BACKENDS:
+        sandbox(agent.sandbox)  # says what there is
+    _kind_of("sandbox", agent.sandbox, isinstance(agent.sandbox, str) or hasattr(agent.sandbox, "open"), "its name")
+    _kind_of("code_limits", agent.code_limits, isinstance(agent.code_limits, CodeLimits), "plait.CodeLimits(...)")
+    _kind_of("now", agent.now, agent.now is None or type(agent.now) in (int, float), "seconds since 1970, or None")
+    many = agent.show_tools
+    _kind_of("show_tools", many, many is None or (type(many) is int and many >= 0), "how many tools are shown, or None")
+    if agent.approve == "plan" and "plan" not in strategy.phases:
+        raise UsageError(
+            f"The loop '{strategy.name}' makes no plan that could be approved.",
+            hint="Choose 'rewoo' or 'compiler', or approve effects.",
+        )
 
 
 def settings_of(agent: Description) -> dict[str, Any]:
@@ -94,3 +126,13 @@ def fields_in(head: RunHead, *, tools_given: bool = False) -> dict[str, Any]:
         "now": settings.get("now"),
         "show_tools": len(head.tools) if showed_all else settings.get("show_tools"),
     }
+
+
+def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise UsageError(f"{name} is {value!r}.", hint=f"It is one of {', '.join(known)}.")
+
+
+def _kind_of(name: str, value: object, fits: bool, wanted: str) -> None:
+    if not fits:
+        raise UsageError(f"{name} is {value!r}.", hint=f"Give {wanted}.")
