@@ -185,14 +185,22 @@ async def test_no_memory_can_be_made_executable(session: ProcessSession) -> None
     assert error is not None and error.type == "PermissionError"
 
 
-async def test_it_has_no_more_than_its_socket_and_an_empty_environment(session: ProcessSession, home: Path) -> None:
+@pytest.mark.parametrize("open_before", [0, 300])
+async def test_it_has_no_more_than_its_socket_and_an_empty_environment(open_before: int) -> None:
     code = (
         "import os\nopen_ = []\n"
         "for fd in range(4096):\n    try:\n        os.lseek(fd, 0, 1)\n        open_.append(fd)\n"
         "    except OSError as e:\n        if e.errno != 9: open_.append(fd)\n"
         "print(len(open_), sorted(os.environ), os.sys.argv, os.sys.path)"
     )
-    assert (await whole(session, code)).output == "4 ['TZ'] [''] []\n"
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(open_before)]
+    session = await ProcessSandbox().open(Settings())
+    try:
+        assert (await whole(session, code)).output == "4 ['TZ'] [''] []\n"
+    finally:
+        await session.close()
+        for fd in held:
+            os.close(fd)
 
 
 async def test_what_python_has_can_be_imported_and_what_it_would_have_to_load_can_not(session: ProcessSession) -> None:

@@ -91,7 +91,7 @@ def main(fd: int, memory: int) -> None:
     ctypes.CDLL(None).mallopt(-8, 1)  # M_ARENA_MAX: else every thread takes 64 MB of address space
     shared = mmap.mmap(memory, 0)
     os.closerange(3, fd)
-    os.closerange(fd + 1, 256)  # among them the copy of `memory` that mmap made for itself
+    os.closerange(fd + 1, 1 << 20)  # among them the copy of `memory` that mmap made for itself
     address_space = open("/proc/self/statm")  # noqa: SIM115
     confine.unprivileged()
     spaces = confine.namespaces(without)
