@@ -171,6 +171,8 @@ def test_a_killed_run_goes_on_and_what_may_have_happened_is_not_repeated(plait: 
     model = plait.script([action("send", "hello"), action("hang", 120), final("ok")])
     process = plait.start("run", "q", "--model", model, "--tools", "tools.py")
     until(plait.folder / "begun.txt")
+    while not (plait.folder / "begun.txt").read_text():  # it is there before its line is
+        time.sleep(0.01)
     process.kill()
     ended(process)
     assert "interrupted" in plait("runs").out
