@@ -10,8 +10,8 @@ import warnings
 from msgspec import Struct
 
 from plait.formats.base import Remark
-from plait.formats.code_labels import FENCE, IN_CODE, LABEL, Label
-from plait.formats.scan import cut, repaired
+from plait.formats.code_labels import FENCE, IN_CODE, LABEL
+from plait.formats.scan import Label, cut, repaired
 
 PYTHON = frozenset({"python", "py", "python3", "py3", "tool_code", "repl", "pycon", "ipython"})
 _LANGUAGE_LINE = re.compile(r"(?i:python3?|py)[ \t\r]*\n")

@@ -8,15 +8,10 @@ read as either, `unguard` takes one away again; `disarm` does it to data for goo
 from __future__ import annotations
 
 import re
-from typing import Literal
-
-from msgspec import Struct
 
 from plait.formats.base import Remark
 from plait.formats.loose_json import without_halves
-from plait.formats.scan import cut, repaired
-
-LabelKind = Literal["thought", "action", "observation", "answer"]
+from plait.formats.scan import Label, LabelKind, cut, repaired
 
 _HEAD = r"[ \t>*_#`-]{0,12}"
 _WORDS = r"thought|action|observation|final[ _]answer"
@@ -47,15 +42,6 @@ _KINDS: dict[str, LabelKind] = {
     "observation": "observation",
     "final answer": "answer",
 }
-
-
-class Label(Struct, frozen=True):
-    """A label: its kind, its number (0 where it has none), and where it stands, text[start:end]."""
-
-    kind: LabelKind
-    number: int
-    start: int
-    end: int
 
 
 def sound(text: str, remarks: list[Remark]) -> str:

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from plait.core import Call
 from plait.formats.base import Remark, Turn, Unreadable
 from plait.formats.code_blocks import PYTHON, Ahead, Block, code_after, fenced, is_python, plain_code
-from plait.formats.code_labels import LABEL, Label, cut_label, label_at, sound, unguard
-from plait.formats.scan import cut, repaired
+from plait.formats.code_labels import LABEL, cut_label, label_at, sound, unguard
+from plait.formats.scan import Label, cut, repaired
 
 CODE = "python"
 """What the action of a turn calls; its input is the code."""

@@ -100,16 +100,12 @@ def kept_in(body: bytes | None) -> dict[str, tuple[str, bytes]]:
 
 def with_handles(value: JSON) -> Any:
     """A JSON value with `Handle`s where it says so."""
-    return _mapped(value, Handle.read)
-
-
-def _mapped(value: Any, found: Callable[[Any], Any]) -> Any:
-    instead = found(value)
-    if instead is not None:
-        return instead
+    handle = Handle.read(value)
+    if handle is not None:
+        return handle
     if isinstance(value, dict):
-        return {key: _mapped(each, found) for key, each in value.items()}
-    return [_mapped(each, found) for each in value] if isinstance(value, list) else value
+        return {key: with_handles(each) for key, each in value.items()}
+    return [with_handles(each) for each in value] if isinstance(value, list) else value
 
 
 def _names(value: Any) -> set[str]:
