@@ -231,3 +231,31 @@ def test_what_is_looked_up_is_read_once(write: Callable[[str, str], Path]) -> No
     tool = lookup(path)
     path.unlink()
     assert ask(tool, "a") == 1 and tool.inline
+
+
+FACTS = {
+    "area of Lyon in square kilometres": 48,
+    "population of Lyon": 513_275,
+    "length of the Pont Neuf in metres": 238,
+}
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [("Lyon area", 48), ("Lyon's population", 513_275), ("Pont Neuf length", 238), ("Pont Neuf", 238)],
+)
+def test_fewer_words_than_the_key_has_are_enough_where_no_other_key_has_them(asked: str, found: int) -> None:
+    assert ask(lookup(FACTS), asked) == found
+
+
+def test_words_that_several_keys_have_are_told_with_those_keys() -> None:
+    with pytest.raises(
+        ToolError, match="'Lyon' may mean several entries: area of Lyon in square kilometres, population"
+    ):
+        ask(lookup(FACTS), "Lyon")
+
+
+def test_what_shares_most_words_is_named_first_of_what_is_near() -> None:
+    with pytest.raises(ToolError) as caught:
+        ask(lookup(FACTS), "length of the Pont Vieux")
+    assert "Did you mean length of the Pont Neuf in metres" in str(caught.value)

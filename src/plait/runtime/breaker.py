@@ -73,6 +73,8 @@ class Breaker:
         times = self._seen[key] + 1
         if times < 2:
             return ""
+        if times < self._repeats and not observation.ok:
+            return "You made exactly this call before: it fails the same way each time. Do something else."
         if times < self._repeats:
             return (
                 "You made exactly this call before and the result is the same. "

@@ -19,7 +19,7 @@ from plait.core.errors import ToolError
 from plait.toolkits import arithmetic
 from plait.toolkits.arithmetic import Number, Trouble, show
 from plait.toolkits.functions import CONSTANTS, FUNCTIONS, Function
-from plait.toolkits.tokens import Token, Unclear, ends_operand, tokens_of, value_of
+from plait.toolkits.tokens import WORDS, Token, Unclear, ends_operand, tokens_of, value_of
 
 MAX_LENGTH = 4000
 MAX_DEPTH = 100
@@ -36,6 +36,14 @@ _INFIX: dict[str, tuple[int, Callable[[Number, Number], Number]]] = {
     "^": (_POWER, arithmetic.power),
     "**": (_POWER, arithmetic.power),
 }
+_ASKED = re.compile(r"(?:what\s+is|calculate|compute|evaluate)\s+(?=[-+(\d.])", re.IGNORECASE)
+_FIND = "only numbers can be computed with. Find the number with another tool first, then write it here"
+_DIGITS = ("no", "one", "two", "three", "four", "five", "six")
+_ROUNDED = re.compile(
+    rf"[\s,;(]+(?:rounded\s+)?to\s+(\d|{'|'.join(_DIGITS)})\s+decimals?(?:\s+(?:places?|digits?))?[\s.)]*",
+    re.IGNORECASE,
+)
+"""`... rounded to two decimals`, in words."""
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _AROUND = " \t\r\n=`'\""
 
@@ -59,10 +67,27 @@ def evaluate(text: str) -> Number:
     begin, end = len(text) - len(text.lstrip(_AROUND)), len(text.rstrip(_AROUND + "?"))
     if begin >= end:
         raise ToolError("There is nothing to compute.", hint="Give an expression such as (3 + 4) * 2.")
+    if asked := _ASKED.match(text, begin, end):
+        begin = asked.end()
+    rounded = _ROUNDED.search(text, begin, end)
     try:
-        return _Reader(tokens_of(text, begin, end)).whole()
+        value = _Reader(tokens_of(text, begin, rounded.start() if rounded else end)).whole()
     except Unclear as error:
+        error = _told(text, error)
         raise ToolError(f"{error.message}, at character {error.at + 1}:\n{_pointer(text, error.at)}") from None
+    if rounded is None:
+        return value
+    digits = _DIGITS.index(word) if (word := rounded[1].lower()) in _DIGITS else int(word)
+    return arithmetic.settle(arithmetic.rounded(value, digits))
+
+
+def _told(text: str, error: Unclear) -> Unclear:
+    """What to say of an error: words that name a fact are the cause of whatever else is wrong."""
+    known = {*FUNCTIONS, *CONSTANTS, *WORDS}
+    for word in re.finditer(r"[^\W\d_]{2,40}", text):
+        if word[0].lower() not in known and not difflib.get_close_matches(word[0].lower(), known, 1, 0.6):
+            return Unclear(f"{word[0]!r} is no number: {_FIND}", word.start())
+    return error
 
 
 def _pointer(text: str, at: int) -> str:
@@ -234,7 +259,7 @@ class _Reader:
         said = f"{token.text if len(token.text) <= 40 else token.text[:37] + '...'!r} is not known"
         if near:
             return Unclear(f"{said} (did you mean {' or '.join(near)}?)", token.at)
-        return Unclear(f"{said}: give one expression of numbers, operators and functions, no words", token.at)
+        return Unclear(f"{said}: {_FIND}", token.at)
 
     def unexpected(self, token: Token) -> Unclear:
         if token.kind == "end":

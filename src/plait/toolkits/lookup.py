@@ -71,7 +71,7 @@ def _over_table(table: Table, name: str, where: str) -> Tool:
         def find(key: str) -> Any:
             """
             Args:
-                key: The entry's key.
+                key: One of the keys, whole.
             """
             return table.find(key)
 

@@ -1,7 +1,8 @@
 """A table to look things up in: reads JSON and CSV, and resolves what a model asks for to one entry.
 
 An entry is found by its exact key, then by its words; words beside the key lead on into it, so that
-"population of Lyon" finds `population` in the entry `Lyon`, or `Lyon` in the entry `population`.
+"population of Lyon" finds `population` in the entry `Lyon`, or `Lyon` in the entry `population`. Fewer words than the
+key has are enough where no other key has them all: "Lyon area" finds `area of Lyon in square kilometres`.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Table(Struct, frozen=True, dict=True):
             if named:
                 break  # "New York" is meant where "York" is a key as well
         if not named:
-            raise self._missing(question)
+            return self._held(question)
         found: list[tuple[str, Any]] = []
         for key, rest in named:
             left = tuple(word for word in rest if word not in SMALL)
@@ -89,10 +90,29 @@ class Table(Struct, frozen=True, dict=True):
             return found[0][1]
         if found:
             meant = ", ".join(name for name, _ in found[:6])
-            raise ToolError(f"{question!r} may mean several entries: {meant}.", hint="Ask for one of them.")
+            raise ToolError(
+                f"{question!r} may mean several entries: {meant}.",
+                hint="Ask for the one that is needed, by its whole name.",
+            )
         key, rest = named[0]
         more = " ".join(word for word in rest if word not in SMALL)
         raise ToolError(f"The entry {key!r} has nothing on {more!r}.", hint=_has(self.entries[key]))
+
+    def _held(self, question: str) -> Any:
+        """The entry whose key alone has all of a question's words."""
+        asked = set(_set(question))
+        among = self._candidates(words(question)) if asked else {}
+        holding = [names for key, names in among.items() if asked <= set(_set(" ".join(key)))]
+        keys = [name for names in holding for name in names]
+        if len(keys) == 1:
+            return self.entries[keys[0]]
+        if keys:
+            meant = ", ".join(keys[:6]) + (", ..." if len(keys) > 6 else "")
+            raise ToolError(
+                f"{question!r} may mean several entries: {meant}.",
+                hint="Ask for the one that is needed, by its whole name.",
+            )
+        raise self._missing(question)
 
     def _missing(self, key: str) -> ToolError:
         shown = key if len(key) <= 80 else key[:77] + "..."
@@ -106,8 +126,13 @@ class Table(Struct, frozen=True, dict=True):
         asked = words(key)[:MOST_WORDS]
         folded = {" ".join(k): names[0] for k, names in self._candidates(asked).items()}
         close = difflib.get_close_matches(" ".join(asked)[:200], folded, 3, 0.6)
-        sharing = [k for k in folded if set(telling(asked)) & set(telling(tuple(k.split())))]
-        return [folded[k] for k in dict.fromkeys([*close, *sharing])][:3]
+        wanted = set(_set(" ".join(asked)))
+        shared = {k: len(wanted & set(_set(k))) for k in folded}
+        most = max(shared.values(), default=0)
+        # What shares most of the words comes first, unless it is one word of several: then spelling tells more.
+        sharing = sorted((k for k in folded if shared[k]), key=lambda k: -shared[k])
+        first = [k for k in sharing if shared[k] == most] if most > 1 else []
+        return [folded[k] for k in dict.fromkeys([*first, *close, *sharing])][:3]
 
     def _candidates(self, asked: tuple[str, ...]) -> dict[tuple[str, ...], list[str]]:
         """The keys worth comparing: in a large table those that begin alike, so that it stays quick."""

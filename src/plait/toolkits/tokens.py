@@ -37,6 +37,8 @@ _GROUP = re.compile(r"\d{3}(?:\.\d*)?(?:[eE][+-]?\d+)?")
 _WORDS = {"√": "sqrt", "π": "pi", "°": "deg", "τ": "tau", "times": "*", "plus": "+", "minus": "-"}
 _MONEY = {"usd", "eur", "gbp", "dollar", "dollars", "euro", "euros"}
 _OPERATOR_WORDS = {"of": "*", "x": "*", "mod": "%mod"}
+WORDS = frozenset({*_WORDS, *_MONEY, *_OPERATOR_WORDS, "math", "np"})
+"""Words that are read in an expression, beside functions and constants."""
 
 
 class Unclear(Exception):

@@ -15,7 +15,8 @@ def words(text: str) -> tuple[str, ...]:
     if not text.isascii():
         marked = unicodedata.normalize("NFKD", text)
         text = "".join(character for character in marked if not unicodedata.combining(character))
-    return tuple("".join(c if c.isalnum() else " " for c in text.casefold()).split())
+    folded = text.casefold().replace("\u2019s ", " ").replace("'s ", " ")
+    return tuple("".join(c if c.isalnum() else " " for c in folded).split())
 
 
 def telling(found: tuple[str, ...]) -> tuple[str, ...]:

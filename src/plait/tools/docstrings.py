@@ -7,6 +7,7 @@ Takes the three styles in use: sections with an indented list (Google), sections
 from __future__ import annotations
 
 import re
+from inspect import cleandoc
 from textwrap import dedent
 
 from msgspec import Struct, field
@@ -31,8 +32,7 @@ def read_docstring(text: str | None) -> Described:
     """What a docstring says; empty texts where it says nothing. Never raises."""
     if not text or not text.strip():
         return Described()
-    first, _, rest = text.strip("\n").partition("\n")
-    lines = [first.strip(), *dedent(rest).splitlines()]
+    lines = cleandoc(text).splitlines()
     parameters: dict[str, str] = {}
     returns = ""
     body, sections = _parted(lines)

@@ -42,6 +42,9 @@ SHIPPED = {
 }
 """The toolkits that ship, named and not imported: toolkits are built on tools, not the other way round."""
 
+OF_TASKS = {"lab": "plait.lab.tools:tools"}
+"""Words that stand in the record of a task's runs and are listed nowhere: its tools are found again by them."""
+
 _RENAMED = r"([A-Za-z_][\w.-]*)=(.+)"
 
 
@@ -114,6 +117,8 @@ def _load(word: str) -> tuple[Tool, ...]:
         return _made(_attribute(SHIPPED[name], word), word, argument if colon else None)
     if word.endswith(".py"):
         return _from_module(_run_file(word), word)
+    if name in OF_TASKS:
+        return _checked(_called(_attribute(OF_TASKS[name], word), word, argument if colon else None), word)
     plugins = _plugins()
     if name in plugins:
         try:

@@ -92,7 +92,7 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
 
     Raises `UsageError` when a type hint can't be resolved or is of a type that JSON can't describe.
     """
-    described = read_docstring(inspect.getdoc(innermost(function)))
+    described = read_docstring(innermost(function).__doc__)
     hints = _hints(function, name)
     found: list[Parameter] = []
     users: dict[str, Any] = {}
