@@ -16,7 +16,7 @@ from plait.journal.records import Record, Row, RunRow, SessionTurn, Thinking
 PATIENCE = 2.0
 """Seconds a read waits for another process that recovers the file; in WAL mode writers stop no reader."""
 
-_RUN = """
+RUN = """
     n, id, status, owner, started,
     max(updated, coalesce((SELECT at FROM events WHERE run = n ORDER BY seq DESC LIMIT 1), 0)),
     head, outcome, totals"""
@@ -108,7 +108,7 @@ def list_runs(
     asked = {"status": "running" if status == "interrupted" else status, _SESSION: session}
     wanted = {column: value for column, value in asked.items() if value is not None}
     where = "WHERE " + " AND ".join(f"{column} = ?" for column in wanted) if wanted else ""
-    for found in connection.execute(f"SELECT {_RUN} FROM runs {where} ORDER BY n DESC", tuple(wanted.values())):
+    for found in connection.execute(f"SELECT {RUN} FROM runs {where} ORDER BY n DESC", tuple(wanted.values())):
         if len(runs) >= limit:
             break
         run = run_row(found)
@@ -135,8 +135,18 @@ def turns(connection: sqlite3.Connection, session: str, before: str | None, limi
 
 def has_sessions(connection: sqlite3.Connection) -> bool:
     """The file is of a version that knows sessions (2); an older one is read as it is."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return bool(version >= 2)
+    return version(connection) >= 2
+
+
+def has_results(connection: sqlite3.Connection) -> bool:
+    """The file is of a version that knows labels, comparisons, results and marks (3)."""
+    return version(connection) >= 3
+
+
+def version(connection: sqlite3.Connection) -> int:
+    """The file's version."""
+    (number,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(number)
 
 
 def _origin(connection: sqlite3.Connection, run: str) -> int | None:
@@ -156,14 +166,14 @@ def _said(outcome: str | None) -> str | None:
 def find(connection: sqlite3.Connection, prefix: str) -> tuple[int, RunRow]:
     """The run whose id is, or alone begins with, `prefix` ("last": the newest), with its number."""
     if prefix == "last":
-        found = connection.execute(f"SELECT {_RUN} FROM runs ORDER BY n DESC LIMIT 1").fetchall()
+        found = connection.execute(f"SELECT {RUN} FROM runs ORDER BY n DESC LIMIT 1").fetchall()
         if not found:
             raise UnknownRun("There is no run in the journal yet.", hint="`plait run` makes one.")
     else:
-        found = connection.execute(f"SELECT {_RUN} FROM runs WHERE id = ?", (prefix,)).fetchall()
+        found = connection.execute(f"SELECT {RUN} FROM runs WHERE id = ?", (prefix,)).fetchall()
         if not found and prefix:
             found = connection.execute(
-                f"SELECT {_RUN} FROM runs WHERE id > ? AND id < ? ORDER BY id LIMIT 5",
+                f"SELECT {RUN} FROM runs WHERE id > ? AND id < ? ORDER BY id LIMIT 5",
                 (prefix, prefix + "\U0010ffff"),
             ).fetchall()
     if len(found) == 1:

@@ -189,7 +189,8 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     `strategy` is {"name": ..., "options": {...}}; `models` maps a phase ("" for all) to what
     `Model.describe` gave; `tools` are the specs as the model saw them and `sources` the words they were
     loaded by ("" for one given in Python); `settings` has limits, approval and the like. `session` is the
-    conversation the run is a turn of, `history` the recent turns that the loop was shown.
+    conversation the run is a turn of, `history` the recent turns that the loop was shown. `label` is what the run is
+    found again by.
     """
 
     run: str
@@ -204,6 +205,7 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     plait: str = ""
     session: str = ""
     history: tuple[Exchange, ...] = ()
+    label: str = ""
 
 
 class SessionTurn(Struct, frozen=True):

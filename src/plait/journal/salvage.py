@@ -64,7 +64,7 @@ def salvage(old: Path, new: Path) -> Salvaged:
 def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> Salvaged:
     """Every run's rows, as far as they have no gap, then the runs. Tables are read number by number."""
     bound = _pages(source) * ROWS_A_PAGE
-    old = not reader.has_sessions(source)  # version 1
+    newer = {"session": reader.has_sessions(source), "label": reader.has_results(source)}
     counts: dict[int, int] = {}
     times: dict[int, tuple[float, float]] = {}
     events = f"SELECT id, {_EVENT} FROM events NOT INDEXED WHERE id >= ? ORDER BY id"
@@ -75,7 +75,7 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> Salvaged:
             counts[n] += 1
             times[n] = (times[n][0] if n in times else at, at)
     columns = [each.name for each in schema.RUNS.columns]
-    run_columns = _RUN.replace("session", "'' AS session") if old else _RUN
+    run_columns = ", ".join(name if newer.get(name, True) else f"'' AS {name}" for name in columns)
     question = f"SELECT {run_columns} FROM runs NOT INDEXED WHERE n >= ? ORDER BY n"
     runs = {row[0]: dict(zip(columns, row, strict=True)) for row in _scan(source, question, bound)}
     lost = [n for n, count in counts.items() if count and n not in runs]
@@ -93,6 +93,11 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> Salvaged:
             run |= {"status": "crashed", "owner": "", "outcome": outcome, "rows": count}
         places = ",".join("?" * len(run))
         target.execute(f"INSERT INTO runs ({_RUN}) VALUES ({places})", tuple(run.values()))
+    if newer["label"]:
+        for table in (schema.COMPARISONS, schema.RESULTS, schema.MARKS):
+            places = ",".join("?" * len(table.columns))
+            for _, *row in _scan(source, f"SELECT rowid, * FROM {table.name} WHERE rowid >= ? ORDER BY rowid", bound):
+                target.execute(f"INSERT OR IGNORE INTO {table.name} VALUES ({places})", row)
     return Salvaged(whole, len(runs) - whole, sum(counts.values()), len(lost))
 
 
@@ -100,7 +105,7 @@ def _stub(n: int, name: str, started: float, updated: float) -> dict[str, Any]:
     """The row of a run whose own row is lost: its record still tells what it did."""
     head = RunHead(name, "(lost: the journal was damaged)", {"name": ""}, {})
     text = codec.encode(head).decode()
-    values = (n, name, head.question, "", "crashed", "", "", 0, started, updated, None, text, None, "{}", "")
+    values = (n, name, head.question, "", "crashed", "", "", 0, started, updated, None, text, None, "{}", "", "")
     return dict(zip((each.name for each in schema.RUNS.columns), values, strict=True))
 
 

@@ -9,7 +9,7 @@ from plait.journal.records import Record
 APPLICATION_ID = 0x506C6169
 """Stands in the file's header ("Plai"), so that another program's database is told apart."""
 
-VERSION = 2
+VERSION = 3
 """The schema's version, in `PRAGMA user_version`. It grows when a table or column changes meaning."""
 
 
@@ -52,6 +52,9 @@ RUNS = Table(
             "JSON of the sums (steps, calls, usage, cost ...), `{}` till the end",
         ),
         Column("session", "TEXT NOT NULL DEFAULT ''", "the conversation the run is a turn of, '' when of none"),
+        Column(
+            "label", "TEXT NOT NULL DEFAULT ''", "what the run is found again by: a cell of a comparison; '': nothing"
+        ),
     ),
 )
 
@@ -77,16 +80,61 @@ EVENTS = Table(
     ),
 )
 
-TABLES = (RUNS, EVENTS)
+COMPARISONS = Table(
+    "comparisons",
+    "One row a comparison: what was compared, and its table as it was last computed.",
+    (
+        Column("name", "TEXT PRIMARY KEY", "the comparison's name"),
+        Column("started", "REAL NOT NULL", "when it was first asked for, in seconds since 1970"),
+        Column("updated", "REAL NOT NULL", "when this row was last written"),
+        Column("head", "TEXT NOT NULL", "JSON: the suite, the loops with their models, the cells"),
+        Column("summary", "TEXT", "JSON with `rows` and `pairs`, as `plait compare --json` prints it; NULL: not yet"),
+    ),
+)
+
+RESULTS = Table(
+    "results",
+    "One row a finished cell of a comparison; several comparisons may have the cell.",
+    (
+        Column("cell", "TEXT PRIMARY KEY", "stands for all that could change it; the `label` of its run"),
+        Column("run", "TEXT NOT NULL", "the run's id"),
+        Column("at", "REAL NOT NULL", "when it was graded, in seconds since 1970"),
+        Column("data", "TEXT NOT NULL", "JSON of the `Result`: how it ended, its grade, what it took"),
+    ),
+)
+
+MARKS = Table(
+    "marks",
+    "One row a run that a person judged.",
+    (
+        Column("run", "TEXT PRIMARY KEY", "the run's id"),
+        Column("good", "INTEGER NOT NULL", "1: good, 0: bad"),
+        Column("at", "REAL NOT NULL", "when, in seconds since 1970"),
+        Column("why", "TEXT NOT NULL", "what the person says of it"),
+    ),
+)
+
+TABLES = (RUNS, EVENTS, COMPARISONS, RESULTS, MARKS)
 
 SESSIONS = "CREATE INDEX runs_of_session ON runs (session) WHERE session <> ''"
+LABELS = "CREATE INDEX runs_of_label ON runs (label) WHERE label <> ''"
 
-INDEXES = ("CREATE UNIQUE INDEX events_of_run ON events (run, seq)", SESSIONS)
+INDEXES = ("CREATE UNIQUE INDEX events_of_run ON events (run, seq)", SESSIONS, LABELS)
 """The first is unique, so that two processes can never both write one place of a run."""
+
+
+def _create(table: Table) -> str:
+    return f"CREATE TABLE {table.name} ({', '.join(f'{each.name} {each.sql}' for each in table.columns)})"
+
 
 UPGRADES: dict[int, tuple[str, ...]] = {
     # Last in the table, with a default: a process of the older version that has the file open goes on writing.
-    1: (f"ALTER TABLE runs ADD COLUMN session {RUNS.columns[-1].sql}", SESSIONS),
+    1: ("ALTER TABLE runs ADD COLUMN session TEXT NOT NULL DEFAULT ''", SESSIONS),
+    2: (
+        "ALTER TABLE runs ADD COLUMN label TEXT NOT NULL DEFAULT ''",
+        LABELS,
+        *(_create(table) for table in (COMPARISONS, RESULTS, MARKS)),
+    ),
 }
 """By version: the statements that make a file of that version one of the next."""
 
@@ -98,10 +146,7 @@ def kinds() -> tuple[tuple[str, str], ...]:
 
 def statements() -> tuple[str, ...]:
     """The SQL that makes a new journal, marks included."""
-    tables = (
-        f"CREATE TABLE {table.name} ({', '.join(f'{each.name} {each.sql}' for each in table.columns)})"
-        for table in TABLES
-    )
+    tables = (_create(table) for table in TABLES)
     marks = (f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {VERSION}")
     return (*tables, *INDEXES, *marks)
 

@@ -32,7 +32,7 @@ from plait.journal.writer import _INSERTS, Writer
 
 _BEGIN = (
     "INSERT INTO runs (id, question, strategy, status, owner, parent, fork_at, started, updated, head, "
-    "totals, session) VALUES (?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, '{}', ?)"
+    "totals, session, label) VALUES (?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, '{}', ?, ?)"
 )
 
 _going: weakref.WeakValueDictionary[tuple[str, str], RunLog] = weakref.WeakValueDictionary()
@@ -113,14 +113,14 @@ class Journal:
         self, head: RunHead, owner: str, records: Sequence[Entry] = (), *, secrets: Iterable[str] = ()
     ) -> RunLog:
         """Begin a run: its row and first records are written together. Raises JournalError."""
-        writer = self._writer()
+        writer = self.writer()
         scrubber = Scrubber(secrets)
         now = self._clock()
         text = scrubber(codec.encode(head)).decode()
         question = scrubber(head.question.encode("utf-8", "replace")).decode()
         name = scrubber(str(head.strategy.get("name", "")).encode("utf-8", "replace")).decode()
         session = scrubber(head.session.encode("utf-8", "replace")).decode()
-        values = (head.run, question, name, owner, head.parent, head.fork_at, now, now, text, session)
+        values = (head.run, question, name, owner, head.parent, head.fork_at, now, now, text, session, head.label)
 
         def work(connection: sqlite3.Connection) -> RunLog:
             try:
@@ -144,7 +144,7 @@ class Journal:
         ran on another host, where that can't be told. The log goes on at the next place of the record.
         """
         self._must_exist()
-        writer = self._writer()
+        writer = self.writer()
         scrubber = Scrubber(secrets)
 
         def work(connection: sqlite3.Connection) -> RunLog:
@@ -176,13 +176,13 @@ class Journal:
             connection.execute("DELETE FROM events WHERE run = ?", (n,))
             connection.execute("DELETE FROM runs WHERE n = ?", (n,))
 
-        await self._writer().transact(work)
+        await self.writer().transact(work)
 
     def compact(self) -> None:
         """Give the room of deleted runs back to the disk. Needs the file for itself for a moment."""
         self._must_exist()
         try:
-            self._writer().connection().execute("VACUUM")
+            self.writer().connection().execute("VACUUM")
         except sqlite3.Error as error:
             raise faults.translate(error, self.path) from None
 
@@ -256,7 +256,7 @@ class Journal:
         with reader.reading(self.path):
             pass
 
-    def _writer(self) -> Writer:
+    def writer(self) -> Writer:
         """This thread's writer, with the file at the path open (and not a deleted one)."""
         thread = threading.get_ident()
         found = self._writers.get(thread)

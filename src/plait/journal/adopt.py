@@ -1,0 +1,82 @@
+"""A run that was recorded in another journal, carried over: its rows as they stand, byte for byte.
+
+carried = pack(other, run)           # plain values: `msgspec.msgpack` takes them anywhere
+await adopt(journal, [carried])      # the run is in the journal, once, however often this is done
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from plait.core.errors import JournalError
+from plait.journal import reader, schema
+from plait.journal.store import Journal
+
+CarriedRow: TypeAlias = tuple[int, float, str, str, int | None, int | None, int | None, int | None, bytes | None]
+"""The columns of `events` but for its id and the run's number, in order."""
+
+_RUN = tuple(each.name for each in schema.RUNS.columns[1:])
+_ROW = tuple(each.name for each in schema.EVENTS.columns[2:])
+_INSERT_RUN = f"INSERT INTO runs ({', '.join(_RUN)}) VALUES ({', '.join('?' * len(_RUN))})"
+_INSERT_ROW = f"INSERT INTO events (run, {', '.join(_ROW)}) VALUES ({', '.join('?' * (len(_ROW) + 1))})"
+
+
+class Carried(Struct, frozen=True):
+    """A run that has ended, on its way from one journal to another.
+
+    `run` has the columns of its row in `runs` but for its number, `rows` those of its record, of a journal of this
+    `version`. Secrets are replaced already: it is what stands in the other journal.
+    """
+
+    version: int
+    run: dict[str, Any]
+    rows: tuple[CarriedRow, ...]
+
+
+def pack(journal: Journal, run: str) -> Carried:
+    """A run with its record. Raises `JournalError` for one that has not ended, or is not there."""
+    with reader.reading(journal.path) as connection:
+        connection.execute("BEGIN")  # one state of the file for both reads
+        n, row = reader.find(connection, run)
+        if row.outcome is None:
+            raise JournalError(f"Run {row.head.run} has not ended ({row.status}): it can't be carried over yet.")
+        values = connection.execute(f"SELECT {', '.join(_RUN)} FROM runs WHERE n = ?", (n,)).fetchone()
+        rows = connection.execute(f"SELECT {', '.join(_ROW)} FROM events WHERE run = ? ORDER BY seq", (n,)).fetchall()
+        return Carried(reader.version(connection), dict(zip(_RUN, values, strict=True)), tuple(rows))
+
+
+async def adopt(journal: Journal, runs: Sequence[Carried]) -> bool:
+    """Put runs into a journal, all or none, in this order; one that is in it already is let be.
+
+    False when another run has the id of one of them: then nothing is written. Raises `JournalError` for runs of a
+    journal of another version, for a record with a gap, and when the file can't be written.
+    """
+    for each in runs:
+        if each.version != schema.VERSION or set(each.run) != set(_RUN):
+            raise JournalError(
+                f"Run {each.run.get('id')} comes from a journal of version {each.version}, and this one is of "
+                f"version {schema.VERSION}.",
+                hint="Use the same version of Plait on both machines.",
+            )
+        if [row[0] for row in each.rows] != list(range(each.run["rows"] or 0)):
+            raise JournalError(f"Run {each.run['id']} came with {len(each.rows)} of its {each.run['rows']} records.")
+
+    def work(connection: sqlite3.Connection) -> bool:
+        new = []
+        for each in runs:
+            asked = "SELECT head, started FROM runs WHERE id = ?"
+            there = connection.execute(asked, (each.run["id"],)).fetchone()
+            if there is None:
+                new.append(each)
+            elif there != (each.run["head"], each.run["started"]):
+                return False
+        for each in new:
+            n = connection.execute(_INSERT_RUN, [each.run[name] for name in _RUN]).lastrowid
+            connection.executemany(_INSERT_ROW, [(n, *row) for row in each.rows])
+        return True
+
+    return await journal.writer().transact(work)

@@ -1,0 +1,166 @@
+"""What the lab keeps in a journal beside the runs: comparisons, results of cells, and what people think of runs.
+
+A cell's run bears the cell as its label from its first row on, so a cell whose process died between the run's end
+and its result is found again and not run twice.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from plait.core.errors import UsageError
+from plait.journal import codec, reader
+from plait.journal.records import RunRow
+from plait.journal.secrets import Scrubber
+from plait.journal.store import Journal
+
+_AT_ONCE = 500
+"""Values of one question: SQLite takes no more than some thousands."""
+
+
+class Kept(Struct, frozen=True):
+    """A comparison as kept: what was compared (`head`) and its table when last computed (None: not yet), both JSON."""
+
+    name: str
+    started: float
+    updated: float
+    head: dict[str, Any]
+    summary: dict[str, Any] | None
+
+
+class Mark(Struct, frozen=True):
+    """What a person thinks of a run."""
+
+    run: str
+    good: bool
+    at: float
+    why: str = ""
+
+
+class Results:
+    """Comparisons, results and marks of a journal. Every method raises `JournalError` when the file can't be used."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+
+    # -- runs of cells
+
+    def runs(self, labels: Iterable[str]) -> dict[str, list[RunRow]]:
+        """The runs that bear these labels, the newest first."""
+        found: dict[str, list[RunRow]] = {}
+        where = f"SELECT label, {reader.RUN} FROM runs WHERE label <> '' AND label IN (%s) ORDER BY n DESC"
+        for label, *row in self._asked(where, labels):
+            found.setdefault(label, []).append(reader.run_row(tuple(row)))
+        return found
+
+    # -- results
+
+    def results(self, cells: Iterable[str]) -> dict[str, bytes]:
+        """The finished ones of these cells: JSON of each one's result."""
+        return {
+            cell: data.encode()
+            for cell, data in self._asked("SELECT cell, data FROM results WHERE cell IN (%s)", cells)
+        }
+
+    async def keep(self, cell: str, run: str, data: bytes, *, secrets: Iterable[str] = ()) -> None:
+        """Keep the result of a cell, JSON. A cell that has one keeps the first."""
+        values = (cell, run, time.time(), Scrubber(secrets)(data).decode())
+        await self._write("INSERT OR IGNORE INTO results (cell, run, at, data) VALUES (?, ?, ?, ?)", values)
+
+    async def forget(self, cells: Iterable[str]) -> None:
+        """Take the results of these cells and the labels of their runs away: they are run again. The runs stay."""
+        wanted = list(cells)
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.executemany("DELETE FROM results WHERE cell = ?", [(cell,) for cell in wanted])
+            connection.executemany(
+                "UPDATE runs SET label = '' WHERE label <> '' AND label = ?", [(cell,) for cell in wanted]
+            )
+
+        await self.journal.writer().transact(work)
+
+    # -- comparisons
+
+    async def save(self, name: str, head: dict[str, Any], summary: dict[str, Any] | None = None) -> None:
+        """Keep a comparison, new or again."""
+        now = time.time()
+        told = codec.encode(summary).decode() if summary is not None else None
+        await self._write(
+            "INSERT INTO comparisons (name, started, updated, head, summary) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (name) DO UPDATE SET updated = excluded.updated, head = excluded.head, "
+            "summary = coalesce(excluded.summary, summary)",
+            (name, now, now, codec.encode(head).decode(), told),
+        )
+
+    def comparisons(self) -> list[Kept]:
+        """All comparisons, the newest first."""
+        return [
+            _kept(row)
+            for row in self._all("SELECT name, started, updated, head, summary FROM comparisons ORDER BY started DESC")
+        ]
+
+    def comparison(self, name: str) -> Kept:
+        """The comparison whose name is, or alone begins with, `name`; "last" is the newest.
+
+        Raises `UsageError` naming those there are.
+        """
+        known = self.comparisons()
+        found = [each for each in known if each.name == name] or [each for each in known if each.name.startswith(name)]
+        if name == "last" and known:
+            return known[0]
+        if len(found) == 1:
+            return found[0]
+        names = ", ".join(each.name for each in (found or known)[:8])
+        if found:
+            raise UsageError(f"More than one comparison begins with {name!r}: {names}.", hint="Write more of it.")
+        hint = f"There are: {names}." if names else "`plait compare` makes one."
+        raise UsageError(f"There is no comparison {name!r} in the journal {self.journal.path}.", hint=hint)
+
+    # -- marks
+
+    async def mark(self, run: str, good: bool, why: str = "") -> Mark:
+        """Keep what a person thinks of a run; it takes the place of what was thought before. Raises `UnknownRun`."""
+        mark = Mark(self.journal.run(run).head.run, good, time.time(), why)
+        await self._write(
+            "INSERT OR REPLACE INTO marks (run, good, at, why) VALUES (?, ?, ?, ?)",
+            (mark.run, int(good), mark.at, why),
+        )
+        return mark
+
+    def marks(self, runs: Iterable[str] | None = None) -> dict[str, Mark]:
+        """What people think of these runs, or of all."""
+        columns = "run, good, at, why"
+        found = (
+            self._all(f"SELECT {columns} FROM marks")
+            if runs is None
+            else self._asked(f"SELECT {columns} FROM marks WHERE run IN (%s)", runs)
+        )
+        return {run: Mark(run, bool(good), at, why) for run, good, at, why in found}
+
+    # -- inside
+
+    def _asked(self, question: str, values: Iterable[str]) -> Iterator[tuple[Any, ...]]:
+        wanted = list(values)
+        for start in range(0, len(wanted), _AT_ONCE):
+            some = wanted[start : start + _AT_ONCE]
+            yield from self._all(question % ",".join("?" * len(some)), some)
+
+    def _all(self, question: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        try:
+            with reader.reading(self.journal.path) as connection:
+                return connection.execute(question, values).fetchall() if reader.has_results(connection) else []
+        except reader.NoJournal:
+            return []
+
+    async def _write(self, statement: str, values: Sequence[Any]) -> None:
+        await self.journal.writer().transact(lambda connection: connection.execute(statement, values))
+
+
+def _kept(row: tuple[Any, ...]) -> Kept:
+    name, started, updated, head, summary = row
+    return Kept(name, started, updated, codec.decode_plain(head), codec.decode_plain(summary) if summary else None)
