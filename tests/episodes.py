@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import string
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,25 +65,6 @@ def _fever(row: dict[str, Any]) -> Episode:
         rest = f"Thought {n + 1}:" + following if following else ""
         n += 1
     return Episode(head, tuple(replies), tuple(observations), row["result"]["gt_answer"], row["result"])
-
-
-def normalized(text: str) -> str:
-    """An answer as the papers compare it: lower case, no punctuation, no articles, single blanks."""
-    text = "".join(c for c in text.lower() if c not in string.punctuation)
-    return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
-
-
-def f1(answer: str, gold: str) -> float:
-    """Token F1 as HotpotQA computes it: yes, no and noanswer count only when equal."""
-    answer, gold = normalized(answer), normalized(gold)
-    if answer != gold and {answer, gold} & {"yes", "no", "noanswer"}:
-        return 0.0
-    ours, theirs = answer.split(), gold.split()
-    same = sum((Counter(ours) & Counter(theirs)).values())
-    if not same:
-        return 0.0
-    precision, recall = same / len(ours), same / len(theirs)
-    return 2 * precision * recall / (precision + recall)
 
 
 def play(episode: Episode, names: tuple[str, ...], steps: int | None = None) -> plait.Run:

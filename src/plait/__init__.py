@@ -17,11 +17,13 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from plait import toolkits
+    from plait.advice import Advice, Demand, advise
     from plait.agent import Agent
     from plait.core.code import CodeLimits
     from plait.core.errors import PlaitError, ReplayDiffers, ToolError, UsageError
     from plait.core.plans import Plan, Step
     from plait.core.things import Thing
+    from plait.lab.comparing import acompare, compare
     from plait.models.recorded import Recorded
     from plait.models.scripted import Scripted
     from plait.runtime.limits import Limits
@@ -33,10 +35,12 @@ if TYPE_CHECKING:
 
 # Names are imported when they are first used, so that `import plait` costs next to nothing.
 _PLACES = {
+    "Advice": "plait.advice",
     "Agent": "plait.agent",
     "CodeAct": "plait.strategies",
     "CodeLimits": "plait.core.code",
     "Compiler": "plait.strategies",
+    "Demand": "plait.advice",
     "JsonReact": "plait.strategies",
     "Limits": "plait.runtime.limits",
     "Native": "plait.strategies",
@@ -55,16 +59,21 @@ _PLACES = {
     "ToolError": "plait.core.errors",
     "UsageError": "plait.core.errors",
     "Window": "plait.runtime.sessions",
+    "advise": "plait.advice",
+    "acompare": "plait.lab.comparing",
     "cancelled": "plait.tools.cancel",
+    "compare": "plait.lab.comparing",
     "tool": "plait.tools",
     "toolkits": "plait.toolkits",
 }
 
 __all__ = [
+    "Advice",
     "Agent",
     "CodeAct",
     "CodeLimits",
     "Compiler",
+    "Demand",
     "JsonReact",
     "Limits",
     "Native",
@@ -84,7 +93,10 @@ __all__ = [
     "UsageError",
     "Window",
     "__version__",
+    "acompare",
+    "advise",
     "cancelled",
+    "compare",
     "tool",
     "toolkits",
 ]

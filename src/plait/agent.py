@@ -18,12 +18,12 @@ from plait.core.errors import UsageError
 from plait.journal.records import Row, RunHead
 from plait.journal.store import Journal
 from plait.models.base import Model
-from plait.models.resolve import resolve
+from plait.models.resolve import resolve_all
 from plait.prompts import PromptBook
 from plait.runtime import runs
 from plait.runtime.asking import Phases, known_models
 from plait.runtime.background import run_blocking
-from plait.runtime.described import check, fields_in, settings_of
+from plait.runtime.described import USUAL, book_of, check, fields_in, loop_of, settings_of
 from plait.runtime.faces import streamed, whole
 from plait.runtime.job import Approve, InDoubt, Job, Person
 from plait.runtime.limits import Limits
@@ -31,11 +31,12 @@ from plait.runtime.provenance import Provenance
 from plait.runtime.run import Run
 from plait.runtime.runs import Replayed
 from plait.runtime.sessions import Embedder, Seat, Window, seat_of, session_spec, take_seat
-from plait.runtime.showing import Finder, narrowed, recorded_in, searchable, shown_by
+from plait.runtime.showing import Finder, most_shown, narrowed, recorded_in, shown_by
 from plait.sandbox import Sandbox
 from plait.tools import Tool, Toolset, anchored, tools_from
 
 if TYPE_CHECKING:
+    from plait.advice import Advice, Demand
     from plait.runtime.estimate import Expected
     from plait.runtime.plans import Planned
 
@@ -44,7 +45,9 @@ if TYPE_CHECKING:
 class Agent:
     """A loop with its models, tools and limits.
 
-    `strategy`: a loop by name ("react", "json") or as an object with options (`plait.React(dialect="lines")`).
+    `strategy`: a loop by name ("react", "json") or as an object with options (`plait.React(dialect="lines")`); "auto"
+    takes loop and models from `results`, a comparison's: the cheapest that met `demand`, among those with the models
+    that are named here (see `advice/auto.py`).
     `model`: for all phases, `provider:name` or a model object; `models`: for single phases.
     `tools`: tools, plain typed functions, or words such as "calculator" or "lookup:facts.json".
     `prompts`: a folder whose files replace ours, file by file. `system`: a system prompt sent byte for byte in
@@ -61,7 +64,7 @@ class Agent:
     """
 
     strategy: str | Strategy = "react"
-    model: str | Model = field(default="local", kw_only=True)
+    model: str | Model = field(default=USUAL, kw_only=True)
     models: Mapping[str, str | Model] = field(default_factory=dict, kw_only=True)
     tools: Iterable[Tool | Callable[..., Any] | str] = field(default=(), kw_only=True)
     limits: Limits = field(default=Limits(), kw_only=True)
@@ -78,14 +81,16 @@ class Agent:
     code_limits: CodeLimits = field(default=CodeLimits(), kw_only=True)
     now: float | None = field(default=None, kw_only=True)
     show_tools: int | None = field(default=None, kw_only=True)
+    results: Any = field(default=None, kw_only=True, repr=False)
+    demand: Demand | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        strategy = strategies.make(self.strategy) if isinstance(self.strategy, str) else self.strategy
-        if isinstance(strategy, type):
-            raise UsageError(
-                f"The strategy is the class {strategy.__name__}, not a loop.",
-                hint=f"Give {strategy.__name__}().",
-            )
+        if self.strategy == "auto" or self.results is not None or self.demand is not None:
+            from plait.advice.auto import settled
+
+            for name, value in settled(self).items():
+                object.__setattr__(self, name, value)
+        strategy = loop_of(self.strategy)
         object.__setattr__(self, "strategy", strategy)
         object.__setattr__(self, "models", dict(self.models))
         object.__setattr__(self, "tools", tuple(self.tools))
@@ -111,12 +116,14 @@ class Agent:
         session: str | None = None,
         emit: Callable[[Event], None] | None = None,
         person: Person | None = None,
+        label: str = "",
     ) -> Run:
         """The same, awaited. Cancelling it cancels the run, which puts that on its record.
 
-        `emit` is told each event as it happens, the last (`Ended`) also of a run that is cancelled.
+        `emit` is told each event as it happens, the last (`Ended`) also of a run that is cancelled. `label` is what
+        the run can be found again by in the journal.
         """
-        return await whole(self._begin(question, session, emit, person))
+        return await whole(self._begin(question, session, emit, person, label))
 
     async def stream(
         self, question: str, *, session: str | None = None, person: Person | None = None
@@ -270,20 +277,11 @@ class Agent:
         wanted = {**self.models}
         if any(phase not in wanted for phase in self._loop.phases):
             wanted.setdefault("", self.model)
-        settings = None
-        made: dict[str, Model] = {}
-        for phase, model in wanted.items():
-            if isinstance(model, str):
-                settings = settings or config.load()
-                made[phase] = resolve(model, settings.models)
-            else:
-                made[phase] = model
-        return made
+        return resolve_all(wanted, lambda: config.load().models)
 
     @cached_property
     def _book(self) -> PromptBook:
-        folder = Path(self.prompts) if self.prompts is not None else None
-        return _book(self._loop, folder)
+        return book_of(self._loop, Path(self.prompts) if self.prompts is not None else None)
 
     @cached_property
     def _store(self) -> Journal | None:
@@ -310,11 +308,7 @@ class Agent:
 
     @cached_property
     def _most_shown(self) -> int | None:
-        """So many tools are shown, None for all. Where nothing is said, a loop may know better."""
-        told: int | None = getattr(self._loop, "told", None)
-        if self.show_tools is None and told is not None and len(self._toolset) > told and searchable(self.embedder):
-            return 0
-        return self.show_tools
+        return most_shown(self.show_tools, self._loop, len(self._toolset), self.embedder)
 
     def _job(
         self,
@@ -388,18 +382,27 @@ class Agent:
     def _settings(self) -> dict[str, Any]:
         return settings_of(self)
 
+    @cached_property
+    def advice(self) -> Advice | None:
+        """What loop and models were chosen by ("auto"); None where they were not, or were changed since."""
+        if self.results is None:
+            return None
+        from plait.advice.auto import held
+
+        return held(self.results, self._loop, self.model, self.models)
+
     async def _begin(
-        self, question: str, session: str | None, emit: Callable[[Event], None] | None, person: Person | None
+        self,
+        question: str,
+        session: str | None,
+        emit: Callable[[Event], None] | None,
+        person: Person | None,
+        label: str = "",
     ) -> Run:
         if not isinstance(question, str) or not question.strip():
             raise UsageError("The question is empty.", hint="Say what is to be done.")
         seat = take_seat(session, self._journal_needed(), self.window) if session is not None else None
         shown = await asyncio.to_thread(self._shown, question) if self._most_shown is not None else None
         job = self._job(question, person, seat=seat, shown=shown)
-        return await runs.begin(job, self._head(question, job, seat), self._store, emit)
-
-
-def _book(loop: Strategy, folder: Path | None) -> PromptBook:
-    other = strategies.fallback_of(loop)
-    others = (_book(other, folder),) if other is not None else ()
-    return PromptBook(loop.name, folder, getattr(loop, "prompts", None), others)
+        head = msgspec.structs.replace(self._head(question, job, seat), label=label)
+        return await runs.begin(job, head, self._store, emit)

@@ -31,6 +31,23 @@ class Positive(click.ParamType[Any]):
         return number
 
 
+class Share(click.ParamType[Any]):
+    """A share from 0 to 1, also in per cent: 0.8 or 80%."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The share, or an error that says what is wanted."""
+        text = str(value).strip()
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            share = math.nan
+        if not 0 <= share <= 1:
+            self.fail(f"{value!r} is no share from 0 to 1, such as 0.8 or 80%.", param, ctx)
+        return share
+
+
 WHOLE, NUMBER = Positive(whole=True), Positive(whole=False)
 
 
@@ -52,6 +69,9 @@ journal = click.option("--journal", metavar="FILE", help="The record's file inst
 as_object = click.option("--json", "as_object", is_flag=True, help="Print one JSON object on stdout.")
 quiet = click.option("--quiet", is_flag=True, help="Do not show the steps, only how it ended.")
 strategy = click.option("--strategy", metavar="NAME", help="The loop (see `plait strategies list`).")
+at_least = click.option(
+    "--at-least", "at_least", type=Share(), metavar="SHARE", help="The least share of tasks done right (default 80%)."
+)
 settings = click.option("--set", "settings", metavar="K=V", multiple=True, help="An option of the loop.")
 models = click.option(
     "--model",
@@ -115,7 +135,11 @@ code = combine(
         help="What one piece of code may use: seconds, memory_mb, recursion, output_chars, calls.",
     ),
 )
-agent = combine(strategy, settings, models, tools, show_tools, limits, provenance, code, prompts, system)
+chosen = combine(
+    click.option("--results", metavar="FILE", help="With --strategy auto: what loop and models are chosen from."),
+    at_least,
+)
+agent = combine(strategy, chosen, settings, models, tools, show_tools, limits, provenance, code, prompts, system)
 """What describes an agent, in the order in which the help shows it."""
 session = click.option(
     "--session", metavar="NAME", help="The conversation this is a turn of: a new one, or one to go on with."

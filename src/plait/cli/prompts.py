@@ -15,9 +15,9 @@ def prompts() -> None:
 @prompts.command("list")
 def list_() -> None:
     """List the prompts, a line each: STRATEGY/NAME."""
-    from plait.strategies import names
+    from plait.strategies.registry import ELSEWHERE, names
 
-    for strategy in names():
+    for strategy in sorted([*names(), *ELSEWHERE]):
         for name in _texts(strategy):
             click.echo(f"{strategy}/{name}")
 

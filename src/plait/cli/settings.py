@@ -19,6 +19,7 @@ from plait.config import RunDefaults, load
 from plait.core import CodeLimits
 from plait.core.errors import UsageError
 from plait.journal.records import RunHead
+from plait.runtime.described import USUAL
 from plait.runtime.limits import Limits
 
 # A phase, also one of the loop that is fallen back to: `react.act`.
@@ -49,6 +50,8 @@ def agent_for(
     sandbox: str | None = None,
     code_limit: Sequence[str] = (),
     show_tools: int | None = None,
+    results: str | None = None,
+    at_least: float | None = None,
     usual: str = "react",
     **limits: float | None,
 ) -> Agent:
@@ -57,13 +60,19 @@ def agent_for(
     if journal is not None and no_journal:
         raise UsageError("--journal and --no-journal contradict each other.", hint="Give one of them.")
     loop = strategy or os.environ.get("PLAIT_STRATEGY") or said.strategy or usual
+    auto = chosen_by(said, results, at_least, _limits(said, limits)) if loop == "auto" else {}
+    if not auto and (results is not None or at_least is not None):
+        flag = "--results" if results is not None else "--at-least"
+        raise UsageError(f"{flag} is for choosing a loop, and '{loop}' is one.", hint="Give --strategy auto.")
     # The file's options are options of the file's loop: another one chosen by a flag knows nothing of them.
     options = {**(said.set if loop == (said.strategy or "react") else {}), **pairs(settings)}
     everywhere, single = models_of(models)
     general = everywhere or os.environ.get("PLAIT_MODEL")
+    if auto and options:
+        raise UsageError("Options are those of a loop that is named, and this one is chosen.", hint="Leave out --set.")
     return Agent(
-        strategies.make(loop, options),
-        model=general or said.model or "local",
+        "auto" if auto else strategies.make(loop, options),
+        model=general or said.model or USUAL,
         # A model for all, said nearer by than the file, is for all.
         models=single if general else {**said.models, **single},
         tools=tuple(tools) or tuple(said.tools),
@@ -78,7 +87,39 @@ def agent_for(
         sandbox=sandbox or said.sandbox or "monty",
         show_tools=said.show_tools if show_tools is None else show_tools,
         code_limits=_code_limits({**said.code, **pairs(code_limit, "--code-limit", "seconds=5")}),
+        **auto,
     )
+
+
+def lab_settings(
+    *,
+    prompts: str | None,
+    provenance: str | None,
+    sandbox: str | None,
+    code_limit: Sequence[str],
+    show_tools: int | None,
+    **limits: float | None,
+) -> dict[str, Any]:
+    """The fields of an agent that all cells of a comparison have; what is not said is left out. Raises `UsageError`."""
+    said = {name: value for name, value in limits.items() if value is not None}
+    given = {"prompts": prompts, "provenance": provenance, "sandbox": sandbox, "show_tools": show_tools}
+    fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if said:
+        fields["limits"] = Limits(**_limits(RunDefaults(), limits))
+    if code_limit:
+        fields["code_limits"] = _code_limits(pairs(code_limit, "--code-limit", "seconds=5"))
+    return fields
+
+
+def chosen_by(
+    said: RunDefaults, results: str | None, at_least: float | None, limits: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What a loop is chosen by: the results, and as the demand what a run may take and how often it must succeed."""
+    from plait.advice import Demand
+
+    share = said.at_least if at_least is None else at_least
+    most = {name: limits.get(name) for name in ("usd", "seconds", "tokens")}
+    return {"results": results or said.results, "demand": Demand(0.8 if share is None else share, **most)}
 
 
 def agent_again(

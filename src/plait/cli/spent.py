@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import TypeAlias
 
 from plait.cli.text import clean
 from plait.models.prices import Rate
-from plait.runtime.spending import TOOLS, PhaseSpending, in_all, in_units
+from plait.runtime.spending import TOOLS, PhaseSpending, in_all
+from plait.runtime.spending import shown as shown
 
 MILLISECOND, CENT_MILLI = 1_000, 10_000
 """What is shown: seconds to three decimals (in microseconds), USD to five (in billionths)."""
 
-UNKNOWN_COST, ABSENT = "?", "-"
+ABSENT = "-"
 
 Head: TypeAlias = tuple[str, bool]
 """A column's head, and whether it is set to the right."""
@@ -62,18 +62,3 @@ def rate_words(rate: Rate) -> str:
                 words += f"; above {tier.above:,} of input "
                 words += f"{tier.input:.15g} in, {tier.cached:.15g} cached, {tier.output:.15g} out"
     return f"{words} ({origin})" if origin else words
-
-
-def shown(parts: Sequence[Fraction | int | None], unit: int, digits: int) -> tuple[list[str], str]:
-    """Parts and total as text that adds up. Where a part is not known, nor is the total, and each is rounded alone."""
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
-        alone = [UNKNOWN_COST if part is None else _decimal(in_units([part], unit)[1], digits) for part in parts]
-        return alone, UNKNOWN_COST
-    units, total = in_units(known, unit)
-    return [_decimal(each, digits) for each in units], _decimal(total, digits)
-
-
-def _decimal(units: int, digits: int) -> str:
-    whole, rest = divmod(units, 10**digits)
-    return f"{whole}.{rest:0{digits}d}" if digits else str(whole)

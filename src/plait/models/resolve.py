@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -50,6 +50,12 @@ def resolve(
             raise UsageError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME.")
         return _preset(spec, provider, name, PRESETS[provider], config, env, date)
     return _plugin(spec, provider, name, config)
+
+
+def resolve_all(wanted: Mapping[str, str | Model], settings: Callable[[], ModelConfig]) -> dict[str, Model]:
+    """The models by phase; what is no object yet is resolved by `settings`, which are read only then."""
+    config = settings() if any(isinstance(model, str) for model in wanted.values()) else None
+    return {phase: resolve(model, config) if isinstance(model, str) else model for phase, model in wanted.items()}
 
 
 def providers(config: ModelConfig | None = None) -> list[str]:

@@ -13,12 +13,21 @@ from plait.core import CodeLimits, Strategy
 from plait.core.errors import UsageError
 from plait.journal.records import RunHead
 from plait.models.base import Model
+from plait.prompts import PromptBook
 from plait.runtime.job import Approve, InDoubt
 from plait.runtime.limits import Limits
 from plait.runtime.provenance import Provenance
 from plait.runtime.sessions import SESSION, Window
 from plait.runtime.showing import SEARCH, shown_by
 from plait.sandbox import BACKENDS, Sandbox, sandbox
+
+
+class Usual(str):
+    """What is taken because nobody said anything: worth the same as when it is said, and told apart from it."""
+
+
+USUAL = Usual("local")
+"""An agent's model where none is named."""
 
 
 class Description(Protocol):
@@ -48,6 +57,31 @@ class Description(Protocol):
     def models(self) -> Mapping[str, str | Model]: ...
     @property
     def show_tools(self) -> int | None: ...
+    @property
+    def advice(self) -> Chosen | None: ...
+
+
+class Chosen(Protocol):
+    """What a loop was chosen by."""
+
+    def record(self) -> dict[str, Any]:
+        """What the settings of a run keep of it."""
+        ...
+
+
+def loop_of(strategy: str | Strategy) -> Strategy:
+    """The loop that an agent is given by name or as an object. Raises `UsageError`."""
+    loop = strategies.make(strategy) if isinstance(strategy, str) else strategy
+    if isinstance(loop, type):
+        raise UsageError(f"The strategy is the class {loop.__name__}, not a loop.", hint=f"Give {loop.__name__}().")
+    return loop
+
+
+def book_of(loop: Strategy, folder: Path | None) -> PromptBook:
+    """A loop's prompts, and those of the loops it may fall back to; `folder` has files that replace ours."""
+    other = strategies.fallback_of(loop)
+    others = (book_of(other, folder),) if other is not None else ()
+    return PromptBook(loop.name, folder, getattr(loop, "prompts", None), others)
 
 
 def check(agent: Description, strategy: Strategy) -> None:
@@ -89,6 +123,7 @@ def settings_of(agent: Description) -> dict[str, Any]:
         "sandbox": agent.sandbox if isinstance(agent.sandbox, str) else agent.sandbox.name,
         "code_limits": to_builtins(agent.code_limits),
         "now": agent.now,
+        **({"chosen": agent.advice.record()} if agent.advice is not None else {}),
     }
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs, to_builtins
 
-from plait.core import Kit
+from plait.core import Kit, Strategy
 from plait.journal.records import RunHead
 from plait.runtime.sessions import SESSION, Embedder
 from plait.toolkits.method_search import lines_of, method_search
@@ -82,6 +82,12 @@ class Finder:
 def searchable(embedder: Embedder) -> bool:
     """The extra `search` is installed, as far as this embedder needs it."""
     return find_spec("numpy") is not None and (embedder != "local" or find_spec("threadpoolctl") is not None)
+
+
+def most_shown(said: int | None, loop: Strategy, tools: int, embedder: Embedder) -> int | None:
+    """So many of an agent's tools are shown, None for all. Where nothing is said, a loop may know better."""
+    told: int | None = getattr(loop, "told", None)
+    return 0 if said is None and told is not None and tools > told and searchable(embedder) else said
 
 
 def shown_by(head: RunHead) -> tuple[str, ...] | None:

@@ -25,6 +25,7 @@ TOOLS = "tools"
 """The phase under which tool calls stand; its `model` is "" (so a loop's own phase of that name is another row)."""
 CODE = "code"
 """The same for pieces of code, without the calls that they waited for."""
+UNKNOWN_COST = "?"
 
 
 class PhaseSpending(Struct, frozen=True, omit_defaults=True):
@@ -142,6 +143,21 @@ def in_units(parts: Sequence[Fraction | int], unit: int) -> tuple[list[int], int
     for i in lost[: total - sum(cut)]:
         cut[i] += 1
     return cut, total
+
+
+def shown(parts: Sequence[Fraction | int | None], unit: int, digits: int) -> tuple[list[str], str]:
+    """Parts and total as text that adds up. Where a part is not known, nor is the total, and each is rounded alone."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        alone = [UNKNOWN_COST if part is None else _decimal(in_units([part], unit)[1], digits) for part in parts]
+        return alone, UNKNOWN_COST
+    units, total = in_units(known, unit)
+    return [_decimal(each, digits) for each in units], _decimal(total, digits)
+
+
+def _decimal(units: int, digits: int) -> str:
+    whole, rest = divmod(units, 10**digits)
+    return f"{whole}.{rest:0{digits}d}" if digits else str(whole)
 
 
 def paid_back(hardware_usd: float | str | Decimal, baseline_usd: float | None, other_usd: float | None) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plait.strategies.registry import OURS, fallback_of, make, names, options_of, phases_of, prompts_of, splitter_of
+from plait.strategies.words import loop_from, parse_loops, parts_of, word_of
 
 if TYPE_CHECKING:
     from plait.strategies.codeact import CodeAct
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from plait.strategies.rewoo import Rewoo
 
 __all__ = [
+    "OURS",
     "CodeAct",
     "Compiler",
     "JsonReact",
@@ -24,12 +26,16 @@ __all__ = [
     "React",
     "Rewoo",
     "fallback_of",
+    "loop_from",
     "make",
     "names",
     "options_of",
+    "parse_loops",
+    "parts_of",
     "phases_of",
     "prompts_of",
     "splitter_of",
+    "word_of",
 ]
 
 

@@ -24,6 +24,9 @@ OURS: dict[str, tuple[str, str]] = {
     "codeact": ("codeact", "CodeAct"),
 }
 
+ELSEWHERE: dict[str, tuple[str, str]] = {"judge": ("plait.lab.judge", "Judge")}
+"""Loops that another room uses for itself: found when a record names them, and not listed. Named, not imported."""
+
 GROUP = "plait.strategies"
 """The entry-point group for loops of other packages: name = "module:Class"."""
 
@@ -96,6 +99,9 @@ def _kind(name: str) -> type[Any]:
     if name in OURS:
         module, kind = OURS[name]
         return getattr(import_module(f"plait.strategies.{module}"), kind)  # type: ignore[no-any-return]
+    if name in ELSEWHERE:
+        module, kind = ELSEWHERE[name]
+        return getattr(import_module(module), kind)  # type: ignore[no-any-return]
     for point in _plugins():
         if point.name == name:
             loaded = point.load()

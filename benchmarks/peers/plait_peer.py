@@ -1,0 +1,30 @@
+"""Plait's own loops at the same endpoint, on the same terms: `plait-react`, `plait-codeact`, `plait-native` ..."""
+
+from __future__ import annotations
+
+import os
+
+from common import Job, Outcome, work
+
+import plait
+from plait.models.config import Endpoint, ModelConfig
+from plait.models.resolve import resolve
+
+
+def ask(job: Job) -> Outcome:
+    os.environ["PEERS_KEY"] = job.key
+    endpoint = Endpoint(base_url=job.url, key_env="PEERS_KEY", kind="llamacpp", model=job.model)
+    agent = plait.Agent(
+        job.agent.removeprefix("plait-"),
+        model=resolve("peers", ModelConfig(endpoints={"peers": endpoint})),
+        tools=job.tools,
+        limits=plait.Limits(steps=job.steps),
+        can_ask=False,
+        journal=False,
+    )
+    run = agent.run(job.question)
+    status = run.status if run.status in ("answered", "stopped") else "crashed"
+    return Outcome(status, run.answer, str(run.reason or ""))
+
+
+work(ask, "plait")

@@ -1,0 +1,99 @@
+"""The table of what `run.py` wrote: python report.py OUT
+
+Every answer is graded here, by the rule of `embedded.py` that our own loops are graded by, so that grading again needs
+no model. Right is an answer that the agent gave by itself; what it said when stopped at the step limit has a column.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+HEAD = """\
+| agent | right | 95 % | of 1 / 2 / 3 / 4 steps | right when stopped | stopped | crashed | native calls | model calls \
+| tokens in | of these cached | tokens out | wall s, median | model CPU s, mean | own CPU s, mean |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
+
+
+def right(line: dict[str, Any]) -> bool:
+    """Does the right answer stand in what came?"""
+    from embedded import correct
+
+    return line["answer"] is not None and correct(line["answer"], str(line["gold"]))
+
+
+def wilson(count: int, of: int) -> str:
+    """The 95 per cent interval of a share after Wilson, in per cent."""
+    z = 1.959964
+    middle, share = (count + z * z / 2) / (of + z * z), count / of
+    half = z / (of + z * z) * (of * share * (1 - share) + z * z / 4) ** 0.5
+    return f"{100 * max(0.0, middle - half):.0f} to {100 * min(1.0, middle + half):.0f}"
+
+
+def row(lines: list[dict[str, Any]]) -> str:
+    """One agent's row; tokens and calls are means a task."""
+    count = len(lines)
+    good = [line for line in lines if line["status"] == "answered" and right(line)]
+    by_steps = [Counter(each["about"]["steps"] for each in part) for part in (good, lines)]
+    statuses = Counter(line["status"] for line in lines)
+
+    def mean(name: str) -> float:
+        return statistics.fmean(line.get(name) or 0 for line in lines)
+
+    cells = [
+        lines[0]["agent"] + (" (own template)" if lines[0]["template"] == "own" else ""),
+        f"{len(good)} of {count}",
+        wilson(len(good), count),
+        " / ".join(f"{by_steps[0][k]} of {by_steps[1][k]}" for k in (1, 2, 3, 4)),
+        str(sum(line["status"] == "stopped" and right(line) for line in lines)),
+        str(statuses["stopped"]),
+        str(statuses["crashed"]),
+        f"{mean('native_calls'):.1f}",
+        f"{mean('calls'):.1f}",
+        f"{mean('tokens_in'):,.0f}",
+        f"{mean('cached'):,.0f}",
+        f"{mean('tokens_out'):,.0f}",
+        f"{statistics.median(line['seconds'] for line in lines):.0f}",
+        f"{mean('model_cpu'):.0f}",
+        f"{mean('own_cpu'):.2f}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--suite", default="basics:report")
+    parser.add_argument("--wrong", action="store_true", help="show what was answered wrong, too")
+    options = parser.parse_args()
+    files = [file for file in sorted(options.out.glob("*.jsonl")) if file.name != "calls.jsonl"]
+    all_lines = [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
+    tables = [part for lines in all_lines if (part := [line for line in lines if line["suite"] == options.suite])]
+    if not tables:
+        raise SystemExit(f"{options.out} has no results of {options.suite}; run.py writes them.")
+    most = max(map(len, tables))
+    print(f"{options.suite}, {most} tasks; calls, tokens and CPU are means a task.\n\n{HEAD}")
+    for lines in tables:
+        print(row(lines))
+    print()
+    for lines in tables:
+        name = lines[0]["agent"]
+        versions: dict[str, str] = next((line["versions"] for line in lines if line["versions"]), {})
+        print(f"{name}: {', '.join(f'{package} {number}' for package, number in versions.items())}.", end=" ")
+        print(f"Only {len(lines)} of {most} tasks so far." if len(lines) < most else "")
+        for error, count in Counter(line["error"][:160] for line in lines if line["status"] == "crashed").items():
+            print(f"  crashed {count} times: {error}")
+        for line in lines:
+            if options.wrong and not (line["status"] == "answered" and right(line)):
+                print(f"  {line['task']} {line['question']} -> {line['status']} {line['answer']!r} ({line['gold']})")
+
+
+if __name__ == "__main__":
+    main()

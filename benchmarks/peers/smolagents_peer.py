@@ -1,0 +1,28 @@
+"""smolagents: `CodeAgent` (smolagents-code) and `ToolCallingAgent` (smolagents-tools), as its guided tour makes them.
+
+A tool's exception is shown to the model by smolagents itself. At the step limit it asks the model for an answer from
+what there is: such a run is counted as stopped. `ToolCallingAgent` reads a call out of the text where the endpoint
+gave none.
+"""
+
+from __future__ import annotations
+
+from common import Job, Outcome, functions, work
+from smolagents import CodeAgent, LogLevel, OpenAIModel, ToolCallingAgent, tool
+
+
+def ask(job: Job) -> Outcome:
+    model = OpenAIModel(model_id=job.model, api_base=job.url, api_key=job.key, temperature=0)
+    kind = {"smolagents-code": CodeAgent, "smolagents-tools": ToolCallingAgent}[job.agent]
+    agent = kind(
+        tools=[tool(function) for function in functions(job)],
+        model=model,
+        max_steps=job.steps,
+        verbosity_level=LogLevel.OFF,
+        return_full_result=True,
+    )
+    result = agent.run(job.question)
+    return Outcome("answered" if result.state == "success" else "stopped", result.output)
+
+
+work(ask, "smolagents", "openai")

@@ -1,0 +1,22 @@
+"""Text of others made fit to be shown: without what could draw on the user's terminal."""
+
+from __future__ import annotations
+
+import re
+
+# Escape sequences (with their parameters), then what is left of control characters and of marks that turn the
+# direction of writing: tool output must not be able to draw on the user's terminal.
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, movements
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"  # titles, links
+    r"|\x1b[ -/]*[0-~]?"
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: str) -> str:
+    """The text without escape sequences and control characters; line ends become newlines."""
+    if text.isascii() and text.isprintable():
+        return text
+    plain = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _CONTROLS.sub("", _ESCAPES.sub("", plain))

@@ -1,0 +1,68 @@
+"""A comparison: a suite, the loops and models that do it, and a result for every cell that is finished."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from plait.lab.base import Suite, Task
+from plait.lab.result import Result
+
+if TYPE_CHECKING:
+    from plait.lab.table import Row
+
+
+class Contender(Struct, frozen=True):
+    """A loop with its models, as the table names it: one row. `models` maps each phase to its model's name.
+
+    `strategy` is the loop with the options that are not its usual ones, `react(dialect=lines)`; `who` the models in
+    words; `key` both, `react @ local`.
+    """
+
+    key: str
+    strategy: str
+    who: str
+    models: dict[str, str]
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """What was compared, and what came of it so far.
+
+    `results` has at most one for each contender, task and repeat (0, 1, ... `repeat` - 1), in the order of
+    contenders, tasks and repeats. `unfinished` says in words why there are fewer ("" when it is whole). `journal` is
+    the file with the runs.
+    """
+
+    name: str
+    suite: Suite
+    contenders: tuple[Contender, ...]
+    repeat: int
+    results: tuple[Result, ...]
+    journal: str = ""
+    unfinished: str = ""
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The table's rows, computed anew (see `table.py`); what advice is made from."""
+        from plait.lab.table import rows
+
+        return rows(self)
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are, finished or not."""
+        return len(self.suite.tasks) * len(self.contenders) * self.repeat
+
+    @property
+    def whole(self) -> bool:
+        """Every cell is finished."""
+        return len(self.results) == self.cells
+
+    def of(self, contender: Contender) -> tuple[Result, ...]:
+        """The results of one row."""
+        return tuple(each for each in self.results if each.variant == contender.key)
+
+    def task(self, id: str) -> Task:
+        """The task of that id."""
+        return next(task for task in self.suite.tasks if task.id == id)

@@ -1,0 +1,174 @@
+"""A user's own function as a grader: `checks.py:right`, `python:module:function`.
+
+It is called with (answer, gold), or with (task, run) where its parameters are named so; it may be async. It returns
+true or false, a number from 0 to 1 (1 is right), or a `plait.lab.Grade`. An error in it is not a wrong answer: it ends
+the comparison, and says where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from numbers import Real
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from plait.core.errors import PlaitError, UsageError
+from plait.lab.base import Grade, Grader, Task
+from plait.lab.graders.answers import ended, of_run
+from plait.runtime.run import Run
+
+
+def function_grader(word: str) -> Grader:
+    """The grader of `file.py:function` or `module:function`. Raises `UsageError` for what can't be loaded or called."""
+    place, _, name = word.rpartition(":")
+    if not place or not name:
+        raise UsageError(f"{word!r} names no function.", hint="Write checks.py:right or python:module:function.")
+    return graded_by(_function(place, name, word), word)
+
+
+def graded_by(function: Callable[..., Any], word: str) -> Grader:
+    """A grader of a function."""
+    whole = _takes_run(function, word)
+
+    async def grade(task: Task, run: Run) -> Grade:
+        if not whole and run.answer is None:
+            return of_run(run, Grade(False, 0.0, "wrong", ended(run)))
+        try:
+            given = (task, run) if whole else (run.answer, task.answer)
+            if inspect.iscoroutinefunction(function):
+                said = await function(*given)
+            else:
+                said = await asyncio.to_thread(function, *given)
+        except PlaitError:
+            raise
+        except Exception as error:  # a user's code may fail in any way
+            raise UsageError(
+                f"The grader {word} fails {_place(error)}for the task {task.id!r}: {type(error).__name__}: {error}.",
+                hint="Mend it and start again: finished cells are kept.",
+            ) from error
+        made = _grade(said, word, task)
+        return made if whole else of_run(run, made)
+
+    return grade
+
+
+def source_of(place: str) -> str:
+    """The text of `file.py` or of a module, "" for one that has none. Raises `UsageError` where there is no file."""
+    if place.endswith(".py"):
+        return _read(place).decode(errors="replace")
+    _here()
+    try:
+        spec = find_spec(place)
+    except (ImportError, ValueError):
+        return ""
+    origin = spec.origin if spec is not None else None
+    return _read(origin).decode(errors="replace") if origin is not None and origin.endswith(".py") else ""
+
+
+def _grade(said: Any, word: str, task: Task) -> Grade:
+    if isinstance(said, Grade):
+        return said
+    if isinstance(said, Real) and 0 <= float(said) <= 1:  # a bool is one too
+        right = float(said) == 1.0
+        why = "" if right else f"{word} says {'no' if isinstance(said, bool) else f'{float(said):g}'}"
+        return Grade(right, float(said), "right" if right else "wrong", why)
+    raise UsageError(
+        f"The grader {word} gave {said!r} for the task {task.id!r}.",
+        hint="It is to return true or false, a number from 0 to 1, or a plait.lab.Grade.",
+    )
+
+
+def _takes_run(function: Callable[..., Any], word: str) -> bool:
+    """Is it called with (task, run)?"""
+    try:
+        signature = inspect.signature(function)
+        signature.bind(None, None)
+    except TypeError:
+        raise UsageError(
+            f"The grader {word} can't be called with two values.", hint="Define it as f(answer, gold) or f(task, run)."
+        ) from None
+    except ValueError:  # it does not show its parameters
+        return False
+    return list(signature.parameters)[:2] == ["task", "run"]
+
+
+def _function(place: str, name: str, word: str) -> Callable[..., Any]:
+    module = _file(place) if place.endswith(".py") else _module(place, word)
+    found = getattr(module, name, None)
+    if found is None:
+        from plait.tools.toolset import nearest
+
+        near = nearest(name, tuple(each for each in vars(module) if not each.startswith("_")))
+        raise UsageError(
+            f"{word!r}: {place} has no {name!r}.", hint=f"Did you mean {' or '.join(near)}?" if near else ""
+        )
+    if not callable(found):
+        raise UsageError(f"{word!r} is a {type(found).__name__} and not a function.")
+    return found  # type: ignore[no-any-return]
+
+
+def _module(name: str, word: str) -> ModuleType:
+    _here()
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{word!r}: there is no module {error.name!r}.", hint="Is it in this folder?") from error
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{word!r}: {name} fails when imported: {_place(error)}{_said(error)}.") from error
+
+
+def _here() -> None:
+    """Modules that lie in the current folder are found."""
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.append(here)
+
+
+def _read(name: str) -> bytes:
+    path = Path(name).expanduser().absolute()
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{name!r} can't be read: {error.strerror}.", hint=f"Looked for {path}.") from error
+
+
+def _file(name: str) -> ModuleType:
+    path, source = Path(name).expanduser().absolute(), _read(name)
+    if (folder := str(path.parent)) not in sys.path:
+        sys.path.append(folder)
+    module = ModuleType(f"plait_grader_{path.stem}")
+    module.__file__ = str(path)
+    before = sys.modules.get(module.__name__)
+    sys.modules[module.__name__] = module  # where the type hints of its data classes are looked up
+    try:
+        exec(compile(source, str(path), "exec"), vars(module))
+    except (Exception, SystemExit) as error:
+        if before is None:
+            del sys.modules[module.__name__]
+        else:
+            sys.modules[module.__name__] = before
+        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.filename == str(path) else ""
+        raise UsageError(f"{name!r} can't be used: {line or _place(error)}{_said(error)}.") from error
+    return module
+
+
+def _place(error: BaseException) -> str:
+    """Where it was raised, in the user's code if that is known: `at checks.py, line 3, `."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _ours(frame.filename)]
+    return f"at {Path(frames[-1].filename).name}, line {frames[-1].lineno}, " if frames else ""
+
+
+def _ours(filename: str) -> bool:
+    return filename.startswith((str(Path(__file__).parents[2]), os.path.dirname(os.__file__), "<frozen"))
+
+
+def _said(error: BaseException) -> str:
+    said = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}".rstrip(": .")

@@ -1,0 +1,1 @@
+"""Tasks from files, one module a format."""

@@ -1,0 +1,197 @@
+"""What the table claims, and how sure that is: intervals, paired tests, quantiles. Plain Python, no package.
+
+Theory of operation. A row's runs are a sample of the runs its tasks could have had, and its tasks a sample of such
+tasks. Runs of one task resemble each other, so 5 runs of 20 tasks tell less than 100 tasks do: intervals are given for
+an *effective* number of runs. Rows are compared on the same tasks only, task by task, so that hard and easy tasks
+don't blur the difference. Tests are exact: integers are counted, nothing is drawn at random.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from statistics import NormalDist
+
+ALPHA = 0.05
+"""Of pairs that don't differ, no more than this share is called different (over all pairs of a table together)."""
+POWER = 0.8
+FINEST = 2520
+"""Differences of rates are tested in whole parts of at most so many; 1 to 10 runs a task divide it."""
+_Z95 = NormalDist().inv_cdf(1 - ALPHA / 2)
+_ZPOWER = NormalDist().inv_cdf(POWER)
+
+
+def wilson(successes: float, n: float) -> tuple[float, float]:
+    """The 95 % interval of a proportion, both ends from 0 to 1; (0, 1) where n is 0.
+
+    Wilson 1927, J. Am. Stat. Assoc. 22:209. Both numbers may be fractions, for an effective number of runs.
+    """
+    if n <= 0:
+        return 0.0, 1.0
+    share, z2 = successes / n, _Z95**2
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = _Z95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+    low = 0.0 if successes <= 0 else max(0.0, middle - half)
+    return low, 1.0 if successes >= n else min(1.0, middle + half)
+
+
+def effective(tallies: Sequence[tuple[int, int]]) -> float:
+    """How many independent runs these are worth; a tally is (successes, runs) of one task.
+
+    With m tasks, n runs in all, k_i of n_i successes in task i and p their share over all, the variance of p with
+    tasks as clusters is v = m/(m-1) * sum((k_i - n_i p)^2) / n^2, and n_eff = p(1-p)/v, held between m (all runs of a
+    task end alike) and n (they are independent). Where p is 0 or 1, or there is one task, v says nothing: it is m
+    then. With one run a task it is always n. Korn and Graubard 1998, Survey Methodology 24:193; in Wilson's interval:
+    Franco et al. 2019, J. Surv. Stat. Methodol. 7:334.
+    """
+    tallies = [tally for tally in tallies if tally[1] > 0]
+    tasks, runs, right = len(tallies), sum(n for _, n in tallies), sum(k for k, _ in tallies)
+    if tasks < 2 or right in (0, runs):
+        return float(tasks)
+    share = Fraction(right, runs)
+    spread = sum(((k - n * share) ** 2 for k, n in tallies), Fraction(0))
+    if spread == 0:
+        return float(runs)
+    variance = Fraction(tasks, tasks - 1) * spread / runs**2
+    return float(min(Fraction(runs), max(Fraction(tasks), share * (1 - share) / variance)))
+
+
+def interval(tallies: Sequence[tuple[int, int]]) -> tuple[float, float]:
+    """Wilson's 95 % interval of the share of successes, for the effective number of runs."""
+    runs, right = sum(n for _, n in tallies), sum(k for k, _ in tallies)
+    if runs == 0:
+        return 0.0, 1.0
+    worth = effective(tallies)
+    return wilson(worth if right == runs else worth * (right / runs), worth)
+
+
+def sign_flip(differences: Iterable[Fraction | int]) -> float:
+    """The p of the two-sided sign-flip test: that differences without direction sum up as far from 0, or farther.
+
+    Each difference is one task's (first row's success rate less the other's). If the rows are alike, each is as
+    likely to have the other sign; of all 2^m choices of signs those are counted whose sum is at least as far from 0,
+    by convolution over whole numbers. With one run a task it is McNemar's exact test (1947, Psychometrika 12:153).
+    Fisher 1935, The Design of Experiments, section 21. Rates in parts finer than `FINEST` are rounded to it: still an
+    exact test.
+    """
+    given = [Fraction(each) for each in differences]
+    unit = min(FINEST, math.lcm(*(each.denominator for each in given)))
+    whole = [round(each * unit) for each in given]
+    sizes = sorted(abs(each) for each in whole if each)
+    if not sizes:
+        return 1.0
+    step = math.gcd(*sizes)
+    sizes = [size // step for size in sizes]
+    low = (sum(sizes) - abs(sum(whole)) // step) // 2  # what the rarer direction sums up to
+    ways = _binomial(len(sizes), low) if sizes[-1] == 1 else _subsets(sizes, low)
+    return float(min(Fraction(1), Fraction(2 * ways, 1 << len(sizes))))
+
+
+def _binomial(n: int, most: int) -> int:
+    """In how many ways at most so many of n can be chosen."""
+    ways = total = 1
+    for k in range(most):
+        ways = ways * (n - k) // (k + 1)
+        total += ways
+    return total
+
+
+def _subsets(sizes: Sequence[int], most: int) -> int:
+    """How many subsets sum up to at most so much.
+
+    The counts by sum stand side by side in one integer, each in a slot of bits that it can't outgrow: a size is
+    taken in by one shift and one addition.
+    """
+    slot = len(sizes) + 1
+    keep = (1 << slot * (most + 1)) - 1
+    counts = 1
+    for size in sizes:
+        counts = (counts + (counts << slot * size)) & keep
+    return counts % ((1 << slot) - 1)  # the sum of the slots, as 9 leaves the sum of decimal digits
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """The p of several tests made at once, adjusted: of all that are below 0.05, one is wrong 1 time in 20 at most.
+
+    Holm 1979, Scand. J. Stat. 6:65.
+    """
+    adjusted, so_far = [0.0] * len(ps), 0.0
+    for rank, at in enumerate(sorted(range(len(ps)), key=lambda at: ps[at])):
+        so_far = max(so_far, min(1.0, (len(ps) - rank) * ps[at]))
+        adjusted[at] = so_far
+    return adjusted
+
+
+def least_p(differing: int) -> float:
+    """The least p that so many differing tasks can give: all in one direction. Below 0.05 from 6 on."""
+    return min(1.0, 2.0 ** (1 - differing))
+
+
+def seeable(tasks: int, mean_square: float, unit: float = 1.0) -> float | None:
+    """How large a true difference of success must be to be seen (p < 0.05) 4 times of 5 at least, with so many tasks.
+
+    The least d, from 0 to 1, with m d - u >= z(.975) sqrt(m s) + z(.8) sqrt(m (s - d^2)), where m are the tasks, s is
+    the mean square of their differences (with one run a task the share of tasks that differ), but not less than u d,
+    and u is the least a task can differ: 1 with one run a task, 1/r with r. With one it is the sample size of McNemar's
+    test (Miettinen 1968, Biometrics 24:339; Connor 1987, Biometrics 43:207) solved for the difference, with a
+    correction for continuity. None: no difference could be seen.
+    """
+    if least_p(tasks) >= ALPHA:
+        return None
+
+    def seen(d: float) -> bool:
+        square = max(mean_square, unit * d)
+        return tasks * d - unit >= _Z95 * math.sqrt(tasks * square) + _ZPOWER * math.sqrt(
+            tasks * max(0.0, square - d * d)
+        )
+
+    return _least(seen)
+
+
+def _least(holds: Callable[[float], bool]) -> float | None:
+    """The least number from 0 to 1 for which something holds that holds for all above it."""
+    if not holds(1.0):
+        return None
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def quantile(values: Iterable[float], share: float) -> float:
+    """The value below which that share lies: (n - 1) share steps up the sorted values, between two in proportion.
+
+    Hyndman and Fan's type 7 (1996, Am. Stat. 50:361), which numpy has too. Values must not be empty.
+    """
+    ordered = sorted(values)
+    at = (len(ordered) - 1) * share
+    below = math.floor(at)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (at - below)
+
+
+def ratio(pairs: Sequence[tuple[float, float]], *, seed: int = 1) -> tuple[float, tuple[float, float] | None] | None:
+    """The sum of the first over the sum of the second, and its 95 % interval; a pair is one task's two numbers.
+
+    The interval is the percentile bootstrap's: tasks are drawn with replacement 1,000 times (less often from more than
+    2,000) with a generator of that seed, so it is the same each time. Efron 1979, Ann. Stat. 7:1. The interval is None
+    where there are fewer than 2 tasks or a draw had nothing to divide by; all is None where the second sum is 0.
+    """
+    over, under = [a for a, _ in pairs], [b for _, b in pairs]
+    first, second, tasks = sum(over), sum(under), range(len(pairs))
+    if second <= 0:
+        return None
+    if len(pairs) < 2:
+        return first / second, None
+    dice = random.Random(seed)
+    draws = []
+    for _ in range(max(200, min(1000, 2_000_000 // len(pairs)))):
+        chosen = dice.choices(tasks, k=len(tasks))
+        above, below = sum(map(over.__getitem__, chosen)), sum(map(under.__getitem__, chosen))
+        if below <= 0:
+            return first / second, None
+        draws.append(above / below)
+    return first / second, (quantile(draws, 0.025), quantile(draws, 0.975))

@@ -1,0 +1,397 @@
+"""A comparison runs every cell once, on the record, and goes on where it was, whatever happened in between."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import plait
+from cli_support import PLAIT
+from models_server import Asked, Server
+from plait.core import Reply, Usage
+from plait.journal.results import Results
+from plait.journal.store import Journal
+from plait.lab import Progress, Task, acompare, compare, kept
+from plait.lab.gates import Gate
+from plait.models.prices import Rate
+
+TASKS = [{"id": name, "question": f"What is {name}?", "answer": name} for name in ("a", "b", "c", "d")]
+RIGHT = "Thought: I know.\nFinal Answer: a"
+
+
+def scripted(*replies: Any, **options: Any) -> plait.Scripted:
+    return plait.Scripted(list(replies) or [RIGHT], **options)
+
+
+def runs_of(journal: Path) -> list[tuple[str, str]]:
+    """Label and status of every run in a journal."""
+    connection = sqlite3.connect(journal)
+    try:
+        return connection.execute("SELECT label, status FROM runs ORDER BY n").fetchall()
+    finally:
+        connection.close()
+
+
+def test_every_cell_is_a_recorded_run_and_what_is_finished_is_not_run_again(tmp_path: Path) -> None:
+    journal, model = tmp_path / "j.db", scripted()
+    told: list[Progress] = []
+    first = compare(
+        TASKS, strategies="react,json", models=[model], repeat=2, journal=journal, tell=told.append, name="mine"
+    )
+    assert (first.cells, len(first.results), first.unfinished, first.whole) == (16, 16, "", True)
+    right = {(each.variant.split()[0], each.task): each.grade.success for each in first.results}
+    assert [right["react", task["id"]] for task in TASKS] == [True, False, False, False]
+    assert not any(ok for (loop, _), ok in right.items() if loop == "json")  # the reply is not in json's format
+    labels = [label for label, _ in runs_of(journal)]
+    assert len(set(labels)) == len(labels) == 16
+    assert [each.finished for each in told] == list(range(17)) and told[-1].left == 0
+    sent = model.sent
+    again = compare(TASKS, strategies="react,json", models=[model], repeat=2, journal=journal, name="mine")
+    assert again == first and model.sent == sent and kept("mine", journal) == first
+
+
+def test_cells_are_shared_between_comparisons_and_a_changed_prompt_makes_new_ones(tmp_path: Path) -> None:
+    journal, model = tmp_path / "j.db", scripted()
+    small = compare(TASKS, strategies="react", models=[model], limit=2, journal=journal)
+    large = compare(TASKS, strategies="react", models=[model], journal=journal)
+    assert large.results[:2] == small.results and len(runs_of(journal)) == 4 and small.name != large.name
+    prompts = tmp_path / "prompts" / "react"
+    prompts.mkdir(parents=True)
+    (prompts / "system.txt").write_text("Answer.")
+    compare(TASKS, strategies="react", models=[model], prompts=tmp_path / "prompts", journal=journal)
+    assert len(runs_of(journal)) == 8
+    compare(TASKS, strategies="react", models=[model], limits=plait.Limits(steps=3), journal=journal)
+    assert len(runs_of(journal)) == 12
+    compare(TASKS, strategies="react", models=[model], journal=journal, again=True)
+    assert len(runs_of(journal)) == 16
+
+
+def test_a_run_that_failed_or_crashed_by_itself_is_a_result(tmp_path: Path) -> None:
+    gives_up = '{"thought": "no", "tool": "fail_task", "tool_input": "I can not."}'
+    broken = scripted(ValueError("a defect of the model's client"))
+    failed = compare(TASKS, strategies="json", models=[scripted(gives_up)], journal=tmp_path / "j.db", limit=1)
+    crashed = compare(TASKS, strategies="json", models=[broken], journal=tmp_path / "k.db", limit=1)
+    assert [each.status for each in (*failed.results, *crashed.results)] == ["failed", "crashed"]
+    assert crashed.results[0].grade.mark == "crashed" and "ValueError" in crashed.results[0].grade.why
+
+
+def test_it_stops_at_the_budget_and_goes_on_with_a_larger_one(tmp_path: Path) -> None:
+    rate = Rate("tokens", input=1000.0, output=1000.0)  # USD per million tokens
+    model = scripted(Reply(RIGHT, usage=Usage(900, 100)), rate=rate)  # 1 USD a run
+    options: dict[str, Any] = {"strategies": "react", "models": [model], "journal": tmp_path / "j.db"}
+    first = compare(TASKS, budget=2.5, **options)
+    assert len(first.results) == 2 and "the budget of 2.5 USD is reached: 2.00000 USD are spent" in first.unfinished
+    assert compare(TASKS, budget=2.5, **options).results == first.results
+    assert len(compare(TASKS, budget=4.0, **options).results) == 4
+    unknown = compare(TASKS, strategies="react", models=[scripted(name="x")], budget=1.0, journal=tmp_path / "k.db")
+    assert len(unknown.results) == 1 and "price of a model is not known" in unknown.unfinished
+
+
+def completion(text: str) -> dict[str, Any]:
+    return {
+        "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 5},
+    }
+
+
+async def test_an_outage_is_no_result_and_the_cell_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plait.lab.gates.FIRST_PAUSE", 0.01)
+    down = True
+
+    async def answer(asked: Asked) -> None:
+        await (asked.answer(503, {"error": "down"}) if down else asked.answer(200, completion(RIGHT)))
+
+    async with Server(answer) as server:
+        options: dict[str, Any] = {
+            "strategies": "react",
+            "models": [server.model()],
+            "journal": tmp_path / "j.db",
+            "limits": plait.Limits(retries=0),
+        }
+        first = await acompare(TASKS, **options)
+        assert not first.results and "is out (ServerFailed)" in first.unfinished
+        down = False
+        second = await acompare(TASKS, **options)
+        assert len(second.results) == 4 and not second.unfinished
+        assert {each.status for each in second.results} == {"answered"}
+        labels = [label for label, _ in runs_of(tmp_path / "j.db")]
+        assert len(labels) == len(set(labels)) == 4  # the runs that met the outage were gone on with
+
+
+async def test_an_endpoint_that_fails_at_one_task_only_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plait.lab.gates.FIRST_PAUSE", 0.01)
+
+    async def answer(asked: Asked) -> None:
+        bad = "What is b?" in asked.raw.decode()
+        await (asked.answer(500, {"error": "no"}) if bad else asked.answer(200, completion(RIGHT)))
+
+    async with Server(answer) as server:
+        done = await acompare(
+            TASKS,
+            strategies="react",
+            models=[server.model()],
+            journal=tmp_path / "j.db",
+            limits=plait.Limits(retries=0),
+        )
+        assert {each.task: each.status for each in done.results}["b"] == "crashed" and len(done.results) == 4
+
+
+async def test_an_endpoint_that_says_too_many_is_asked_by_fewer_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plait.lab.gates.FIRST_PAUSE", 0.01)
+    busy = most = refused = 0
+
+    async def answer(asked: Asked) -> None:
+        nonlocal busy, most, refused
+        busy += 1
+        most = max(most, busy)
+        try:
+            await asyncio.sleep(0.02)
+            if busy > 2:
+                refused += 1
+                await asked.answer(429, {"error": "slow down"}, Retry_After="0")
+            else:
+                await asked.answer(200, completion(RIGHT))
+        finally:
+            busy -= 1
+
+    tasks = [{"id": str(n), "question": f"What is {n}?", "answer": "a"} for n in range(30)]
+    async with Server(answer) as server:
+        done = await acompare(
+            tasks,
+            strategies="react",
+            models=[server.model()],
+            jobs=8,
+            journal=tmp_path / "j.db",
+            limits=plait.Limits(retries=0),
+        )
+    assert len(done.results) == 30 and all(each.grade.success for each in done.results)
+    assert most > 2 and 0 < refused < 30
+
+
+async def test_a_gate_lets_through_as_many_as_it_may_and_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, inside, most = Gate("x", 3), 0, 0
+
+    async def one() -> None:
+        nonlocal inside, most
+        async with gate.through():
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0.01)
+            inside -= 1
+
+    await asyncio.gather(*(one() for _ in range(9)))
+    assert most == 3
+    await gate.is_out("too many", began=time.monotonic(), after=0.2, lasting=False, busy=True)
+    began = time.monotonic()
+    await asyncio.wait_for(one(), 5)
+    assert time.monotonic() - began >= 0.2 and gate.now == 1
+
+
+def test_phases_with_models_of_their_own_give_the_product(tmp_path: Path) -> None:
+    models = {name: scripted(name=name) for name in ("one", "two", "three")}
+    done = compare(
+        TASKS,
+        strategies="phased,react",
+        models=[models["one"]],
+        phases={"reason": [models["one"], models["two"]], "reply": [models["three"], models["one"]]},
+        limit=1,
+        journal=tmp_path / "j.db",
+    )
+    assert [each.who for each in done.contenders] == [
+        "reason=scripted:one react=scripted:one reply=scripted:three",
+        "scripted:one",
+        "reason=scripted:two react=scripted:one reply=scripted:three",
+        "reason=scripted:two react=scripted:one reply=scripted:one",
+        "scripted:one",
+    ]
+
+
+def test_wrong_input_is_told_before_anything_is_run(tmp_path: Path) -> None:
+    model = scripted()
+    wrong: list[dict[str, Any]] = [
+        {"strategies": "reakt"},
+        {"phases": {"reson": [model]}},
+        {"repeat": 0},
+        {"jobs": 0},
+        {"limit": 0},
+        {"journal": False},
+        {"model": "local"},
+        {"tools": ["no-such-tool"]},
+        {"strategies": "react(dialekt=lines)"},
+    ]
+    for changes in wrong:
+        with pytest.raises(plait.UsageError):
+            compare(TASKS, **{"strategies": "react", "models": [model], "journal": tmp_path / "j.db", **changes})
+    with pytest.raises(plait.UsageError, match="No grader is named"):
+        compare([Task(id="1", question="?", grader="exakt")], models=[model], journal=tmp_path / "j.db")
+    assert model.sent == 0 and not (tmp_path / "j.db").exists()
+
+
+# -- on the command line
+
+
+def files(folder: Path, delay: float = 0.0, count: int = 4) -> None:
+    (folder / "tasks.jsonl").write_text(
+        "".join(json.dumps({"question": f"What is {n}?", "answer": "a"}) + "\n" for n in range(count))
+    )
+    (folder / "script.json").write_text(json.dumps({"replies": [RIGHT] * 6, "delay": delay}))
+
+
+def plait_compare(folder: Path, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [PLAIT, "compare", "tasks.jsonl", "--models", "scripted:script.json", "--journal", "j.db", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False, **options)
+
+
+def test_the_command_prints_the_table_and_what_is_on_record_is_shown_again(tmp_path: Path) -> None:
+    files(tmp_path)
+    done = plait_compare(tmp_path, "--strategies", "react,json", "--name", "mine", "--json", "--cells")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [(row["strategy"], row["success"], row["n"]) for row in told["rows"]] == [
+        ("react", 1.0, 4),
+        ("json", 0.0, 4),
+    ]
+    wanted = {"strategy", "models", "success", "n", "interval", "steps", "calls", "tokens", "seconds", "cost_usd"}
+    assert all(wanted <= set(row) for row in told["rows"])
+    assert told["rows"][0]["models"] == {"act": "scripted:script.json"} and len(told["cells"]) == 8
+    assert "8 of 8" in done.stderr
+    again = subprocess.run(
+        [PLAIT, "results", "show", "mine", "--journal", "j.db", "--csv", "--html", "t.html"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert again.returncode == 0, again.stderr
+    assert [row["strategy"] for row in csv.DictReader(io.StringIO(again.stdout))] == ["react", "json"]
+    assert (tmp_path / "t.html").read_text().startswith("<!doctype html>")
+    listed = subprocess.run(
+        [PLAIT, "results", "list", "--journal", "j.db"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "mine" in listed.stdout and "8 of 8" in listed.stdout
+
+
+def test_killed_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    files(tmp_path, delay=0.05, count=20)
+    command = [PLAIT, "compare", "tasks.jsonl", "--models", "scripted:script.json", "--journal", "j.db"]
+    words = ["--strategies", "react,json", "--jobs", "3"]
+    process = subprocess.Popen([*command, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            with_result = finished(tmp_path / "j.db")
+            if with_result >= 7:
+                break
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+    finally:
+        process.communicate()
+    before = finished(tmp_path / "j.db")
+    assert 7 <= before < 40
+    done = plait_compare(tmp_path, *words, "--json", "--cells")
+    assert done.returncode == 0, done.stderr
+    labels = [label for label, _ in runs_of(tmp_path / "j.db")]
+    assert len(labels) == len(set(labels)) == 40  # no cell has a second run, those cut off were gone on with
+    assert {status for _, status in runs_of(tmp_path / "j.db")} <= {"answered", "failed"}
+    (tmp_path / "other").mkdir()
+    files(tmp_path / "other", count=20)
+    whole = plait_compare(tmp_path / "other", *words, "--json", "--cells")
+    timeless = ("seconds", "seconds_p90", "run")
+    ours, theirs = (
+        {key: told[key] for key in ("rows", "pairs")} for told in map(json.loads, (done.stdout, whole.stdout))
+    )
+    assert without(ours, *timeless) == without(theirs, *timeless)
+
+
+def finished(journal: Path) -> int:
+    try:
+        connection = sqlite3.connect(f"file:{journal}?mode=ro", uri=True)
+        try:
+            return int(connection.execute("SELECT count(*) FROM results").fetchone()[0])
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return 0
+
+
+def without(value: Any, *names: str) -> Any:
+    if isinstance(value, dict):
+        return {key: without(each, *names) for key, each in value.items() if key not in names}
+    return [without(each, *names) for each in value] if isinstance(value, list) else value
+
+
+def test_a_run_that_ended_before_it_was_graded_is_graded_and_not_run_again(tmp_path: Path) -> None:
+    journal, model = tmp_path / "j.db", scripted()
+    first = compare(TASKS, strategies="react", models=[model], journal=journal)
+    Journal.at(journal).close()
+    connection = sqlite3.connect(journal)
+    connection.execute("DELETE FROM results")
+    connection.commit()
+    connection.close()
+    sent = model.sent
+    assert compare(TASKS, strategies="react", models=[model], journal=journal).results == first.results
+    assert model.sent == sent
+
+
+def test_ctrl_c_cancels_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    files(tmp_path, delay=0.3, count=6)
+    command = [PLAIT, "compare", "tasks.jsonl", "--models", "scripted:script.json", "--journal", "j.db"]
+    process = subprocess.Popen(
+        [*command, "--strategies", "react"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    until = time.monotonic() + 60
+    while finished(tmp_path / "j.db") < 2 and time.monotonic() < until:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and out == "" and "The same command goes on where it was" in err
+    files(tmp_path, count=6)
+    done = plait_compare(tmp_path, "--strategies", "react", "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["rows"][0]["n"] == 6
+    assert len(runs_of(tmp_path / "j.db")) == 6
+
+
+def test_wrong_usage_ends_with_code_2_and_a_line(tmp_path: Path) -> None:
+    files(tmp_path)
+    for words in (
+        ["--csv", "--json"],
+        ["--cells"],
+        ["--model", "local"],
+        ["--html", "no/such/folder/x.html"],
+        ["--strategies", "nope"],
+        ["--address", "x"],
+        ["--budget", "-1"],
+    ):
+        done = plait_compare(tmp_path, *words)
+        assert done.returncode == 2 and "Error" in done.stderr and "Traceback" not in done.stderr, (words, done.stderr)
+    assert not (tmp_path / "j.db").exists()
+
+
+async def test_a_person_may_judge_runs_and_their_last_word_counts(tmp_path: Path) -> None:
+    journal = Journal.at(tmp_path / "j.db")
+    run = await plait.Agent("react", model=scripted(), journal=journal.path).arun("What is a?")
+    results = Results(journal)
+    await results.mark(run.run[:12], False, "too short")
+    await results.mark(run.run, True)
+    assert [(mark.good, mark.why) for mark in results.marks().values()] == [(True, "")]
+    assert results.marks([run.run]).keys() == {run.run} and not results.marks(["other"])
+    with pytest.raises(plait.UsageError):
+        await results.mark("nope", True)
