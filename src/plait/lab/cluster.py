@@ -7,6 +7,7 @@ import logging
 import os
 import secrets
 import shutil
+import signal
 import socket
 import tempfile
 import threading
@@ -123,6 +124,12 @@ class Cluster:
                 if address
                 else "Is there room in the temporary folder and in memory?",
             ) from error
+
+
+def own_sigterm() -> None:
+    """Put this program's handler of SIGTERM back: Ray's tells its stack on stderr first. For the main thread."""
+    if threading.current_thread() is threading.main_thread() and (handler := signal.getsignal(signal.SIGTERM)):
+        signal.signal(signal.SIGTERM, handler)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from plait.core.errors import PlaitError
 from plait.journal.adopt import adopt
 from plait.journal.records import RunRow
 from plait.journal.store import Journal
-from plait.lab.cluster import Cluster, ray_here
+from plait.lab.cluster import Cluster, own_sigterm, ray_here
 from plait.lab.performing import Elsewhere, Out
 from plait.lab.planning import Cell
 from plait.lab.result import Result
@@ -73,6 +73,7 @@ class OnRay:
         except asyncio.CancelledError:
             self._cluster = await starting
             raise
+        own_sigterm()
         self.places = self._cluster.cpus
         from plait.lab.worker import work
 
