@@ -22,6 +22,7 @@ from plait.core import (
     Note,
     Observation,
     PromptTooLong,
+    Propose,
     Ran,
     Reply,
     Stopped,
@@ -114,6 +115,8 @@ def drive(
                 case Note():
                     run.notes.append(effect)
                     result = None
+                case Propose():
+                    result = ""
                 case Act():
                     run.calls.append(effect.calls)
                     answers = [(tools or found)(call) for call in effect.calls]

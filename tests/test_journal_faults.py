@@ -302,7 +302,7 @@ async def test_a_full_disk_is_told_at_the_append_and_can_be_gone_on_with(runs: i
     """SQLite's own limit on the file's size gives the same error as a full disk."""
     journal = Journal(tmp_path / "j.db")
     logs = [await journal.begin(head(), ME, [(note(0), None)]) for _ in range(runs)]
-    connection = journal._writer().connection()
+    connection = journal.writer().connection()
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages + 3}")
     big, small = note(1, "y" * 100_000), note(1, "fits")

@@ -10,7 +10,7 @@ import pytest
 
 import plait
 from plait.core import Call, Exchange, Task, ToolSpec
-from plait.core.events import Noted
+from plait.core.events import Noted, Observed
 from plait.journal.records import Acting, ObservedRecord
 from plait.runtime.provenance import Sources, sources_of
 
@@ -209,6 +209,19 @@ def test_a_run_with_a_policy_replays(tmp_path: Path, policy: Any) -> None:
     )
     done = agent.run("Pay Lyon.")
     assert said(done) and agent.replay(done.run).whole
+
+
+def test_an_error_that_repeats_a_made_up_value_is_no_source_for_it(tmp_path: Path) -> None:
+    wrong = 'Thought: x\nAction:\n```json\n{"action": "calculator", "action_input": "7 / 144.485"}\n```'
+    broken = wrong.replace("7 / 144.485", "7 / 144.485 +")
+    script = plait.Scripted([wrong, wrong, broken, wrong, "Thought: x\nFinal Answer: no"], by_turn=False)
+    agent = plait.Agent(
+        "react", model=script, tools=["calculator"], provenance="refuse", journal=tmp_path / "j.db", can_ask=False
+    )
+    run = agent.run("What is 7?")
+    seen = [event.observation for event in run.events if isinstance(event, Observed)]
+    assert [observation.trouble for observation in seen] == ["refused"] * 4
+    assert agent.replay(run.run).whole
 
 
 def test_a_policy_that_there_is_not_is_refused() -> None:

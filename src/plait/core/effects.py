@@ -70,6 +70,12 @@ class Ask(Struct, frozen=True, omit_defaults=True, tag="ask"):
     kind: Literal["question", "plan"] = "question"
 
 
+class Propose(Struct, frozen=True, tag="propose"):
+    """An answer, before the loop ends with it. Its result is what speaks against it, "" when it may be given."""
+
+    answer: Any
+
+
 class Note(Struct, frozen=True, omit_defaults=True, tag="note"):
     """A remark for the record: a repair, a cut, a fallback. Its result is None."""
 
@@ -122,7 +128,7 @@ class Taken(Struct, frozen=True, omit_defaults=True):
     observations: tuple[Observation, ...] = ()
 
 
-Effect: TypeAlias = Think | Act | Ask | Note | Execute | Continue | Start | Take
+Effect: TypeAlias = Think | Act | Ask | Propose | Note | Execute | Continue | Start | Take
 
 MAX_CONTINUATIONS = 2
 
@@ -169,6 +175,11 @@ def ask(question: str, kind: Literal["question", "plan"] = "question") -> Genera
 def note(kind: str, text: str) -> Generator[Effect, Any, None]:
     """Put a remark on the record."""
     yield Note(kind, text)
+
+
+def propose(answer: Any) -> Generator[Effect, Any, str]:
+    """Ask whether that may be the answer: "", or what speaks against it, in words for the model."""
+    return cast(str, (yield Propose(answer)))
 
 
 def execute(code: str) -> Generator[Effect, Any, Ran]:

@@ -13,6 +13,7 @@ from msgspec import structs
 from plait.core import JSON, Step, ToolSpec
 from plait.formats.base import Remark, Unreadable
 from plait.formats.describe import arguments
+from plait.formats.in_words import refer
 from plait.formats.loose_json import Found, NotJson, read_value, without_halves
 from plait.formats.objects import text_key
 from plait.formats.references import RESULTS
@@ -51,7 +52,9 @@ def steps_in(text: str, tools: Sequence[ToolSpec], most: int) -> tuple[tuple[Ste
     entries = found.value
     if len(entries) > most:
         notes.append(cut(f"{len(entries) - most} of {len(entries)} actions: {most} count"))
-    named = [_step(entry, place, tools, notes) for place, entry in enumerate(entries[:most], 1)]
+    named: list[Step] = []
+    for place, entry in enumerate(entries[:most], 1):
+        named.append(_referring(_step(entry, place, tools, notes), named, notes))
     doing = [step for step in named if not is_basic(step, tools)]
     steps = tuple(_needing(step, doing) for step in named)
     _check_order(steps)
@@ -177,6 +180,14 @@ def _step(entry: Any, place: int, tools: Sequence[ToolSpec], notes: list[Remark]
         notes.append(repaired("an EXPLANATION was not text"))
         words = "" if words is None else json.dumps(words, ensure_ascii=False)
     return Step(str(place), name, value or None, words)
+
+
+def _referring(step: Step, before: Sequence[Step], notes: list[Remark]) -> Step:
+    """The action with references where it says in words what an action before it is to find."""
+    value, put = refer(step.input, [(f"${other.id}", other.input) for other in before])
+    if put:
+        notes.append(repaired(f"action {step.id} had words in place of {', '.join(put)}"))
+    return structs.replace(step, input=value) if put else step
 
 
 def _input(value: JSON, tool: ToolSpec | None, notes: list[Remark]) -> JSON:

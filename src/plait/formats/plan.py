@@ -22,6 +22,7 @@ from plait.core import JSON, Plan, Step, ToolSpec
 from plait.formats import gbnf
 from plait.formats.base import Remark, Unreadable
 from plait.formats.describe import input_words, sentence
+from plait.formats.in_words import refer
 from plait.formats.lines import plain_name
 from plait.formats.loose_json import NotJson, read_value, without_halves
 from plait.formats.plan_scan import (
@@ -111,7 +112,7 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS) -> Pl
         if part.id:
             earlier = next((step for step in steps if step.id == part.id), None)
             try:
-                step = _step(part, why, listed, remarks)
+                step = _referring(_step(part, why, listed, remarks), steps, remarks)
             except Unreadable as trouble:
                 if earlier is not None:
                     # `#E1 = lookup[...]` and then `#E1 = 42`: evidence is for the tools to give.
@@ -135,6 +136,18 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS) -> Pl
         raise Unreadable(f"{'Your reply is empty' if not text.strip() else 'There is no call in your plan'}. {SHAPE}")
     plan = checked(Plan(tuple(steps)), listed, troubles)
     return PlanRead(plan, tuple(dict.fromkeys(remarks)))
+
+
+def _referring(step: Step, before: Sequence[Step], remarks: list[Remark]) -> Step:
+    """The step with references where it says in words what a step before it is to find."""
+    value, put = (
+        refer(step.input, [(f"#{other.id}", other.input) for other in before if other.tool])
+        if step.tool != LLM
+        else (step.input, ())
+    )
+    if put:
+        remarks.append(repaired(f"step {step.id} had words in place of {', '.join(put)}"))
+    return structs.replace(step, input=value) if put else step
 
 
 def plan_of_text(text: str, tools: Iterable[ToolSpec]) -> Plan:

@@ -25,7 +25,7 @@ class References(Struct, frozen=True):
 
     def named(self, value: JSON) -> tuple[str, ...]:
         """The ids that stand in a value, at any depth, each once, in order."""
-        return tuple(dict.fromkeys(self._id(match) for text in _texts(value) for match in self._find(text)))
+        return tuple(dict.fromkeys(self._id(match) for text in texts(value) for match in self._find(text)))
 
     def filled(self, value: JSON, results: Mapping[str, Observation]) -> JSON:
         """The value with each reference replaced by its result.
@@ -46,7 +46,7 @@ class References(Struct, frozen=True):
             found = results.get(self._id(match))
             return found.text if found is not None else match[0]
 
-        return _mapped(value, fill)
+        return mapped(value, fill)
 
     def _find(self, text: str) -> Iterator[re.Match[str]]:
         return re.finditer(self.pattern, text, re.A) if self.mark in text else iter(())
@@ -62,22 +62,24 @@ RESULTS = References(r"\$\{(\d{1,6})\}|\$(\d{1,6})(?![\w.,]*\d)", "$")
 """`$1` or `${1}`: the results of numbered calls. An amount such as $1,200 or $1.50 is none."""
 
 
-def _texts(value: JSON) -> Iterator[str]:
+def texts(value: JSON) -> Iterator[str]:
+    """The texts in a value, at any depth; keys are none."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for item in value.values():
-            yield from _texts(item)
+            yield from texts(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _texts(item)
+            yield from texts(item)
 
 
-def _mapped(value: JSON, change: Callable[[str], JSON]) -> Any:
+def mapped(value: JSON, change: Callable[[str], JSON]) -> Any:
+    """The value with each text in it changed."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {key: _mapped(item, change) for key, item in value.items()}
+        return {key: mapped(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_mapped(item, change) for item in value]
+        return [mapped(item, change) for item in value]
     return value

@@ -21,7 +21,7 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `cell` stands for all that could change it (see `planning.py`); `variant` is the key of its loop and models.
     `answer` is the run's, `usage` in tokens, `seconds` the run's wall time. `repairs` counts replies that were not in
-    their format, `invented` arguments that nobody had said, `by_step` has the tokens in and out of each step.
+    their format, `invented` arguments and answers that nothing gave, `by_step` has the tokens in and out of each step.
     """
 
     cell: str
@@ -65,7 +65,7 @@ def result_of(run: Run, grade: Grade, *, cell: str, variant: str, task: str, rep
         answer=run.answer,
         reason=run.reason,
         repairs=sum(kind in REPAIRS for kind in notes),
-        invented=notes.count("invented"),
+        invented=notes.count("invented") + notes.count("unfounded"),
         fell_back=any("." in spent.phase for spent in phases),
         phases=phases,
         by_step=_by_step([event for event in events if isinstance(event, Replied)]),

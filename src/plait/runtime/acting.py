@@ -76,8 +76,7 @@ class Actor:
         ordered = tuple(results[i] for i in range(len(calls)))
         for call, observation in zip(calls, ordered, strict=True):
             self.desk.breaker.after(call, observation)
-            if self.desk.sources is not None:
-                self.desk.sources.add(observation.text)
+        self._learn(calls, ordered)
         return ordered
 
     def at_once(self, effect: Act) -> bool:
@@ -189,6 +188,17 @@ class Actor:
             return {}
         found = {i: sources.invented(calls[i], kit.tool(calls[i].tool)) for i in todo if calls[i].tool != kit.search}
         return {i: each for i, each in found.items() if each}
+
+    def _learn(self, calls: tuple[Call, ...], seen: tuple[Observation, ...]) -> None:
+        """What was observed is a source from now on, but for made-up values that an error says once more."""
+        if self.desk.sources is None:
+            return
+        echoed = self._invented(calls, [i for i, observation in enumerate(seen) if not observation.ok])
+        for i, observation in enumerate(seen):
+            text = observation.text
+            for value in echoed.get(i, ()):
+                text = text.replace(value.rpartition(": ")[2], " ")
+            self.desk.sources.add(text)
 
     def _write(self) -> None:
         """Write what waits in line; where that fails the next append says so."""

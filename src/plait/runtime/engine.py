@@ -33,6 +33,7 @@ from plait.core import (
     Outcome,
     PlaitError,
     PromptTooLong,
+    Propose,
     Start,
     Stopped,
     Take,
@@ -48,6 +49,7 @@ from plait.runtime.executing import Executor
 from plait.runtime.job import Desk, Job, RecordEnds, Suspend, differs, sentence
 from plait.runtime.limits import LimitReached, Meter
 from plait.runtime.past import PastEffect
+from plait.runtime.provenance import answer_warning, told
 from plait.runtime.thinking import Thinker
 from plait.runtime.tickets import Tickets
 
@@ -69,6 +71,7 @@ class Engine:
         self._ended: dict[str, Any] | None = None
         self._next = 0
         self._notes = 0
+        self._refused = 0
 
     async def run(self) -> Outcome:
         """Take the loop to its end. Never raises, but for cancellation from outside after it is recorded,
@@ -141,6 +144,9 @@ class Engine:
             except StopIteration as end:
                 return self._settled(cast(Outcome, end.value))
             result = thrown = None
+            if isinstance(effect, Propose):
+                result = self._proposed(effect.answer)
+                continue
             if isinstance(effect, Note):
                 self._note(effect)
                 continue
@@ -218,6 +224,18 @@ class Engine:
         if self.desk.sources is not None:
             self.desk.sources.add(told.text)
         return told.text
+
+    def _proposed(self, answer: Any) -> str:
+        """What speaks against an answer; worked out anew wherever the loop is walked, so nothing has to be recorded."""
+        sources, policy = self.desk.sources, self.job.provenance
+        found = sources.in_answer(answer) if sources is not None else ()
+        if not found:
+            return ""
+        self._note(Note("unfounded", f"the answer has what {told(found)}"))
+        self._refused += 1
+        if policy == "note" or self.desk.meter.near is not None or (policy != "refuse" and self._refused > 1):
+            return ""
+        return answer_warning(found)
 
     def _note(self, effect: Note) -> None:
         number, self._notes = self._notes, self._notes + 1

@@ -12,6 +12,7 @@ A text may be as long as a page: each pattern is linear in it.
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
@@ -87,6 +88,11 @@ class Sources:
             found.extend(f"{where}{each}" for each in self._strange(value))
         return tuple(dict.fromkeys(found))
 
+    def in_answer(self, answer: Any) -> tuple[str, ...]:
+        """The numbers, dates and addresses of an answer that nothing gave; words are the model's own."""
+        text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=str)
+        return tuple(dict.fromkeys(self._within(text)))
+
     def _strange(self, value: str | float) -> list[str]:
         if not isinstance(value, str):
             written = repr(value)
@@ -100,6 +106,11 @@ class Sources:
             if numbers and numbers[0][1] == text:
                 return [] if self.has_number(*numbers[0]) else [value]
             return [value]
+        return self._within(value)
+
+    def _within(self, value: str) -> list[str]:
+        """What a text of the model's own wording holds that is made up."""
+        text = value.casefold().strip()
         found = [each for each in _NAMED.findall(value) if not self._knows(each.rstrip(".,;:!?"))]
         rest = _NAMED.sub(" ", text)
         for dates, written in _dates(rest):
@@ -155,6 +166,14 @@ def warning(found: Iterable[str]) -> str:
     return (
         f"Not from the task or an observation: {', '.join(found)}. Use only values that you were given or have "
         "observed; look up those you don't have."
+    )
+
+
+def answer_warning(found: Iterable[str]) -> str:
+    """What the model is told of those in an answer."""
+    return (
+        f"That can't be the answer: {', '.join(found)} stands neither in the task nor in any observation. Look up what "
+        "is missing, and have a tool compute what has to be computed; then answer."
     )
 
 

@@ -21,6 +21,7 @@ from plait.core import (
     LimitNear,
     Loop,
     Message,
+    Observation,
     OneKind,
     Outcome,
     Reply,
@@ -28,6 +29,7 @@ from plait.core import (
     Stopped,
     Task,
     note,
+    propose,
     think,
 )
 from plait.formats import Turn, Unreadable
@@ -78,11 +80,14 @@ class CodeAct:
                 turn, chars = yield from fitting(_tries(partial(ask, task, kit, page, log)), chars)
                 if not isinstance(turn, Turn):
                     return turn  # type: ignore[no-any-return]
-                if turn.call is None:
-                    return Answered(turn.answer)
-                seen = yield from work.run(turn.call.input)
+                seen: Observation | Answered = Answered(turn.answer)
+                if turn.call is not None:
+                    seen = yield from work.run(turn.call.input)
                 if isinstance(seen, Answered):
-                    return seen if seen.answer is not None else Answered(turn.thought)
+                    done = seen if seen.answer is not None else Answered(turn.thought)
+                    if not (against := (yield from propose(done.answer))):
+                        return done
+                    seen = Observation(against, "refused")
                 log, turn = log.then(turn, seen), None
         except LimitNear as limit:
             if isinstance(turn, Turn):

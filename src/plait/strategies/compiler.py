@@ -29,6 +29,7 @@ from plait.core import (
     Think,
     assistant,
     note,
+    propose,
     start,
     take,
     think,
@@ -85,10 +86,14 @@ class Compiler:
                 verdict, chars = yield from fitting(partial(self._join, kit, pages, rounds, last), chars)
                 if isinstance(verdict, Failed):
                     return verdict
+                missing = verdict.text
                 if verdict.kind == "finish":
-                    return Answered(verdict.text)
-                yield from note("replan", verdict.text)
-                rounds[-1].missing = verdict.text
+                    if not (missing := (yield from propose(verdict.text))):
+                        return Answered(verdict.text)
+                    if last:
+                        return Failed(missing)
+                yield from note("replan", missing)
+                rounds[-1].missing = missing
         except LimitNear as limit:
             # The call kept in reserve: one, whatever comes of it.
             asked = pages.conclude(rounds, chars, limit.detail)

@@ -29,6 +29,7 @@ from plait.core import (
     act,
     ask,
     assistant,
+    propose,
     system,
     think,
     user,
@@ -67,7 +68,11 @@ class JsonReact:
                 if not isinstance(turn, Turn):
                     return turn  # type: ignore[no-any-return]
                 if turn.answered:
-                    return Answered(_argument(turn.answer, "answer"))
+                    answer = _argument(turn.answer, "answer")
+                    if not (against := (yield from propose(answer))):
+                        return Answered(answer)
+                    log = (*log, (turn, Observation(against, "refused")))
+                    continue
                 assert turn.call is not None
                 if turn.call.tool == "fail_task":
                     return Failed(_words(_argument(turn.call.input, "reason")))

@@ -26,6 +26,7 @@ from plait.core import (
     Task,
     act,
     note,
+    propose,
     think,
     user,
 )
@@ -104,6 +105,9 @@ class Native:
                 continue
             for remark in turn.remarks:
                 yield from note(remark.kind, remark.text)
+            if turn.answered and (complaint := (yield from propose(turn.answer))):
+                tail = page.again(reply, complaint, log)
+                continue
             return turn
         return Failed(f"{self.misses} replies in a row could not be read. The last complaint: {complaint}", "format")
 

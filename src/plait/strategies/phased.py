@@ -34,6 +34,7 @@ from plait.core import (
     Task,
     going_round,
     note,
+    propose,
     think,
     user,
 )
@@ -69,21 +70,36 @@ class Phased:
 
     def run(self, task: Task, kit: Kit) -> Loop:
         """The loop."""
-        log = Log(task, kit)
+        log, rounds, against = Log(task, kit), self.rounds, ""
         try:
-            for done in range(max(1, self.rounds)):
-                thought = yield from self._say(log, "reason", "again" if done else "reason")
-                if not kit.tools or (done and action_list.says_done(thought)):
-                    break
-                steps = yield from self._react(log)
-                if not steps:
-                    break
-                yield from self._act(log, steps)
-            answer = yield from self._say(log, "reply", "reply")
-            return Answered(answer) if answer else Failed("The reply is empty.", kind="format")
+            while True:
+                yield from self._rounds(log, max(1, rounds), against)
+                answer = yield from self._say(log, "reply", "reply")
+                if not answer:
+                    return Failed("The reply is empty.", kind="format")
+                before, against = against, (yield from propose(answer))
+                if not against:
+                    return Answered(answer)
+                if before or not kit.tools:
+                    return Failed(against)
+                rounds = 1
         except LimitNear as limit:
             answer = yield from self._say(log, "reply", "conclude", reason=limit.detail)
             return Stopped(limit.limit, limit.detail, answer or None)
+
+    def _rounds(self, log: Log, rounds: int, against: str) -> Generator[Effect, Any, None]:
+        """Reason, react and act; `against` is what spoke against the reply that there was."""
+        for done in range(rounds):
+            if against:
+                thought = yield from self._say(log, "reason", "refused", complaint=against)
+            else:
+                thought = yield from self._say(log, "reason", "again" if done else "reason")
+            if not log.kit.tools or (done and action_list.says_done(thought)):
+                return
+            steps = yield from self._react(log)
+            if not steps:
+                return
+            yield from self._act(log, steps)
 
     def splitter(self, phase: str) -> Splitter:
         """Tells the parts of a reply apart."""

@@ -17,12 +17,14 @@ from plait.core import (
     Kit,
     LimitNear,
     Loop,
+    Observation,
     Outcome,
     Reply,
     Splitter,
     Stopped,
     Task,
     act,
+    propose,
     think,
 )
 from plait.formats import Format, Turn, Unreadable, react_format
@@ -65,7 +67,10 @@ class React:
                 if not isinstance(turn, Turn):
                     return turn  # type: ignore[no-any-return]
                 if turn.call is None:
-                    return Answered(turn.answer)
+                    if not (against := (yield from propose(turn.answer))):
+                        return Answered(turn.answer)
+                    log = log.then(turn, Observation(against, "refused"))
+                    continue
                 (observation,) = yield from act(turn.call)
                 log = log.then(turn, observation)
         except LimitNear as limit:

@@ -36,6 +36,7 @@ from plait.core import (
     Think,
     assistant,
     note,
+    propose,
     take,
     think,
     user,
@@ -94,7 +95,14 @@ class Rewoo:
             if failed := (yield from self._work(kit, task, plan, work)):
                 return failed
             answer, chars = yield from fitting(partial(self._solve, kit, task, plan, work.results), chars)
-            return Answered(answer) if answer else Failed("The solver's reply is empty.", kind="format")
+            if not answer:
+                return Failed("The solver's reply is empty.", kind="format")
+            if not (against := (yield from propose(answer))):
+                return Answered(answer)
+            if not self.fallback:
+                return Failed(against)
+            why = f"The evidence does not give the answer. {against}"
+            return (yield from fall_back(self.fallback, task, kit, why))
         except LimitNear as limit:
             if self.only_plan:
                 raise

@@ -89,9 +89,9 @@ class ObjectChat:
         return (*self._head, *(message for i in range(len(log)) for message in self._done[i, chars]))
 
     def _result(self, turn: Turn, seen: Observation, chars: int) -> str:
-        assert turn.call is not None
+        tool = turn.call.tool if turn.call is not None else "final_answer"
         text = seen.text if not seen.note else f"{seen.text}\n({seen.note})"
-        return self._kit.prompt("result", tool=turn.call.tool, text=self._format.escape(shorten(text, chars)[0]))
+        return self._kit.prompt("result", tool=tool, text=self._format.escape(shorten(text, chars)[0]))
 
 
 def earlier(task: Task, format: Format) -> tuple[Exchange, ...]:

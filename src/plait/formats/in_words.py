@@ -1,0 +1,49 @@
+"""Results that a formula names in words: `population of Ghent / area of Ghent`, where earlier steps look both up.
+
+Models plan so: they repeat what an earlier step asks for, where its reference (`$1`, `#E1`) should stand. It is read as
+meant only where nothing else can be meant: what is left beside the words is a formula of numbers and operators.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from plait.core import JSON
+from plait.formats.references import mapped, texts
+
+_FORMULA = re.compile(r"(?:[-+*/^%().,\s\d\0]|round|sqrt|abs|min|max|sum|avg|mean)*")  # one way only: linear
+_OPERATOR = re.compile(r"[-+*/^%]|\b(?:round|sqrt|abs|min|max|sum|avg|mean)\b")
+_SHORTEST = 4
+"""Characters: shorter words may stand anywhere."""
+
+
+def refer(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple[JSON, tuple[str, ...]]:
+    """The input with references in place of words, and the references that were put there.
+
+    `earlier` are the steps before: the reference of each, and its input.
+    """
+    named = [(text.strip(), mark) for mark, given in earlier for text in texts(given) if len(text.strip()) >= _SHORTEST]
+    named.sort(key=lambda pair: -len(pair[0]))
+    put: list[str] = []
+
+    def change(text: str) -> JSON:
+        if not named or not _OPERATOR.search(text):
+            return text
+        used: list[str] = []
+
+        def mark_of(match: re.Match[str]) -> str:
+            words = next(group for group in match.groups() if group).casefold()
+            used.append(next(mark for name, mark in named if name.casefold() == words))
+            return "\0"
+
+        either = "|".join(re.escape(name) for name, _ in named)
+        pattern = rf"""<({either})>|["'`\[{{]({either})["'`\]}}]|(?<!\w)({either})(?!\w)"""
+        left = re.sub(pattern, mark_of, text, flags=re.IGNORECASE)
+        if not used or "\0" in text or not _FORMULA.fullmatch(left):
+            return text
+        put.extend(used)
+        parts = left.split("\0")
+        return "".join(part + mark for part, mark in zip(parts, [*used, ""], strict=True))
+
+    return mapped(value, change), tuple(dict.fromkeys(put))

@@ -1,0 +1,77 @@
+"""A formula that says in words what an earlier step finds is read as naming that step's result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plait.core import ToolSpec
+from plait.formats import action_list, plan
+from plait.formats.in_words import refer
+
+TEXT = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
+TOOLS = (ToolSpec("lookup", "Finds.", TEXT), ToolSpec("calculator", "Computes.", TEXT))
+EARLIER: list[tuple[str, Any]] = [("$1", ["people in Ghent"]), ("$2", {"key": "area of Ghent in km2"}), ("$3", ["3"])]
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("people in Ghent / area of Ghent in km2", "$1 / $2"),
+        ("19 * <people in Ghent>", "19 * $1"),
+        ("round('people in Ghent' / 2, 1)", "round($1 / 2, 1)"),
+        ("People in ghent - 10%", "$1 - 10%"),
+        ("[people in Ghent] + {area of Ghent in km2}", "$1 + $2"),
+    ],
+)
+def test_words_of_an_earlier_step_in_a_formula_are_its_result(written: str, read: str) -> None:
+    assert refer([written], EARLIER)[0] == [read]
+    assert refer({"key": [written]}, EARLIER)[0] == {"key": [read]}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "people in Ghent",  # may be looked up twice
+        "people in Ghent and Bruges",
+        "the people in Ghent + 3",  # other words beside it
+        "hotels - people in Ghent",
+        "many people in Ghent",
+        "3 * 4",
+        "$1 / $2",
+        "people in Ghentbrugge / 2",
+        "",
+    ],
+)
+def test_all_else_stays_as_it_is(written: str) -> None:
+    assert refer([written], EARLIER) == ([written], ())
+
+
+def test_a_list_of_actions_is_read_so_and_it_is_noted() -> None:
+    read = action_list.read(
+        '[{"ACTION": "lookup", "ARGUMENTS": ["people in Ghent"], "EXPLANATION": "a"},'
+        ' {"ACTION": "lookup", "ARGUMENTS": ["area of Ghent"], "EXPLANATION": "b"},'
+        ' {"ACTION": "calculator", "ARGUMENTS": ["people in Ghent / area of Ghent"], "EXPLANATION": "c"}]',
+        TOOLS,
+        8,
+    )
+    assert read.steps[2].input == ["$1 / $2"] and read.steps[2].needs == ("1", "2")
+    assert [remark.text for remark in read.remarks] == ["action 3 had words in place of $1, $2"]
+
+
+def test_a_plan_is_read_so() -> None:
+    read = plan.read_plan(
+        "Plan: a\n#E1 = lookup[people in Ghent]\nPlan: b\n#E2 = calculator[<people in Ghent> * 2]", TOOLS
+    )
+    assert read.plan.calls[1].input == "#E1 * 2" and read.plan.calls[1].needs == ("E1",)
+    assert [remark.text for remark in read.remarks] == ["step E2 had words in place of #E1"]
+
+
+def test_long_inputs_take_no_longer_than_they_are_long() -> None:
+    for text in (
+        "1," * 20_000 + "x + people in Ghent",
+        "(" * 20_000 + "people in Ghent / x",
+        "people in Ghent - " * 2_000,
+    ):
+        assert refer([text], EARLIER)[0]
