@@ -193,6 +193,8 @@ def test_the_reader_reads_every_list_that_the_writer_writes(made: list[tuple[str
     except Unreadable as why:
         assert "wait for each other" in str(why)
         return
+    if any(" had words in place of " in remark.text for remark in back.remarks):
+        return  # a formula of an earlier action's words: tests/test_formats_in_words.py
     assert [(step.tool, step.input, step.why) for step in back.steps] == made
     assert (back.kept, back.remarks) == (written, ())
 

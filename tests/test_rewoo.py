@@ -23,6 +23,7 @@ from plait.core import (
     Note,
     Observation,
     Plan,
+    Propose,
     Reply,
     Start,
     Step,
@@ -503,6 +504,7 @@ def test_the_loop_needs_no_runtime() -> None:
     assert loop.send((9,)) == Take((9,))
     solve = loop.send(Taken(9, observations=(Observation("13"),)))
     assert isinstance(solve, Think) and solve.phase == "solve" and "Evidence: 13" in solve.messages[0].content
+    assert loop.send(Reply("It is 13.")) == Propose("It is 13.")
     with pytest.raises(StopIteration) as end:
-        loop.send(Reply("It is 13."))
+        loop.send("")
     assert end.value.value == Answered("It is 13.")

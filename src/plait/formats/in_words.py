@@ -40,7 +40,8 @@ def refer(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple[JSON, tuple
         either = "|".join(re.escape(name) for name, _ in named)
         pattern = rf"""<({either})>|["'`\[{{]({either})["'`\]}}]|(?<!\w)({either})(?!\w)"""
         left = re.sub(pattern, mark_of, text, flags=re.IGNORECASE)
-        if not used or "\0" in text or not _FORMULA.fullmatch(left):
+        # What is nothing but an earlier input asks for the same once more.
+        if not used or "\0" in text or not _OPERATOR.search(left) or not _FORMULA.fullmatch(left):
             return text
         put.extend(used)
         parts = left.split("\0")

@@ -90,8 +90,9 @@ def with_llm(tools: Iterable[ToolSpec], what_for: str = "") -> tuple[ToolSpec, .
     return (*tools, ToolSpec(LLM, what_for, instruction))
 
 
-def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS) -> PlanRead:
+def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in_words: bool = True) -> PlanRead:
     """The plan in a reply, leniently, of at most `most` calls. `tools` are the user's; the model is one beside them.
+    `in_words`: a formula may name earlier steps by what they find.
 
     Takes `Plan 1:`, text around, labels in bold, both lines of a step on one line, inputs over several lines,
     brackets in strings and inside each other, round brackets or none, arguments by name, references in JSON without
@@ -112,7 +113,8 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS) -> Pl
         if part.id:
             earlier = next((step for step in steps if step.id == part.id), None)
             try:
-                step = _referring(_step(part, why, listed, remarks), steps, remarks)
+                step = _step(part, why, listed, remarks)
+                step = _referring(step, steps, remarks) if in_words else step
             except Unreadable as trouble:
                 if earlier is not None:
                     # `#E1 = lookup[...]` and then `#E1 = 42`: evidence is for the tools to give.
@@ -156,7 +158,7 @@ def plan_of_text(text: str, tools: Iterable[ToolSpec]) -> Plan:
     Raises `Unreadable` with all that is wrong: what keeps the plan from being run, and what would not count in it.
     """
     if text.lstrip()[:1] != "{":
-        read = read_plan(text, tools)
+        read = read_plan(text, tools, in_words=False)
         if lost := [remark.text for remark in read.remarks if remark.kind == "cut"]:
             raise Unreadable(f"This would not count: {'; '.join(lost)}. A comment begins with `# `.")
         return read.plan
