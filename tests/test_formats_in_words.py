@@ -75,3 +75,7 @@ def test_long_inputs_take_no_longer_than_they_are_long() -> None:
         "people in Ghent - " * 2_000,
     ):
         assert refer([text], EARLIER)[0]
+
+
+def test_letters_that_only_a_pattern_takes_for_alike_do_no_harm() -> None:
+    assert refer(["\u0130zmir / 2"], [("$1", ["izmir"])]) == (["\u0130zmir / 2"], ())

@@ -34,7 +34,10 @@ def refer(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple[JSON, tuple
 
         def mark_of(match: re.Match[str]) -> str:
             words = next(group for group in match.groups() if group).casefold()
-            used.append(next(mark for name, mark in named if name.casefold() == words))
+            mark = next((mark for name, mark in named if name.casefold() == words), None)
+            if mark is None:  # letters that are alike to a pattern and differ when folded, such as the dotted capital I
+                return match[0]
+            used.append(mark)
             return "\0"
 
         either = "|".join(re.escape(name) for name, _ in named)

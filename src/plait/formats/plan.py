@@ -142,11 +142,9 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in
 
 def _referring(step: Step, before: Sequence[Step], remarks: list[Remark]) -> Step:
     """The step with references where it says in words what a step before it is to find."""
-    value, put = (
-        refer(step.input, [(f"#{other.id}", other.input) for other in before if other.tool])
-        if step.tool != LLM
-        else (step.input, ())
-    )
+    if step.tool == LLM:
+        return step
+    value, put = refer(step.input, [(f"#{other.id}", other.input) for other in before if other.tool])
     if put:
         remarks.append(repaired(f"step {step.id} had words in place of {', '.join(put)}"))
     return structs.replace(step, input=value) if put else step
