@@ -37,6 +37,8 @@ def invented(value: Any, spec: ToolSpec | None = None) -> tuple[str, ...]:
         0.12574,
         8908081,
         "8908081",
+        "abs(-13.1)",
+        "sqrt(13.1)/2",
         "2023-04-07",
         "7 April 2023",
         "Apr 7, 2023",

@@ -45,7 +45,7 @@ wrong usage.
 @click.option("--limit", type=options.WHOLE, metavar="N", help="The first N tasks only.")
 @click.option("--jobs", type=options.WHOLE, default=1, metavar="N", help="Runs at once (default 1).")
 @click.option(
-    "--budget", type=options.NUMBER, metavar="USD", help="Begin no run that would cost more than this in all."
+    "--budget", type=options.NUMBER, metavar="USD", help="Begin no run when this is spent, or would be by what runs cost on average."
 )
 @click.option("--name", metavar="NAME", help="The comparison's name (default: made from what is compared).")
 @click.option("--again", is_flag=True, help="Run what is finished once more.")

@@ -50,8 +50,8 @@ class JsonTurn(Struct, frozen=True):
     name: ClassVar[str] = "json"
 
     def stop(self, n: int) -> tuple[str, ...]:
-        """None: the object's last bracket ends the turn."""
-        return ()
+        """Where a model that does not end with the object goes on: with a result of its own making, or a next turn."""
+        return ("\nThe result of ", '\n{"thought"')
 
     def read(self, text: str, n: int, tools: Sequence[ToolSpec] = ()) -> Turn:
         """The turn in a reply. Raises `Unreadable`, and nothing else.

@@ -52,9 +52,9 @@ async def acompare(
     `suite`: its word (`basics:report`, `tasks.jsonl`), a `Suite`, or tasks. `strategies`: "all", words such as
     `react(dialect=lines)`, loops. `models` are for all phases; `phases` maps a phase to models of its own, and each
     combination is compared. `tools` are for every task, beside the suite's. Each task is run `repeat` times, the first
-    `limit` tasks only; `jobs` runs at once; no run begins that would cost more than `budget` USD in all. Runs,
-    results and the table are kept in the `journal`: what is finished there is not run again, unless `again`. `settings`
-    are fields of `Agent`: limits, prompts, sandbox, show_tools ...
+    `limit` tasks only; `jobs` runs at once; no run begins when `budget` USD are spent, or would be by what
+    runs cost on average. Runs, results and the table are kept in the `journal`: what is finished there is not run
+    again, unless `again`. `settings` are fields of `Agent`: limits, prompts, sandbox, show_tools ...
 
     Cancelling it cancels what is going on. Raises `UsageError` for what can't be run, before anything is.
     """

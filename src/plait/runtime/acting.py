@@ -24,7 +24,7 @@ from plait.journal.records import Acting, Begun, ObservedRecord, Thrown
 from plait.runtime.calling import make_call
 from plait.runtime.job import Desk, RecordEnds, differs, input_of, lines_of, sentence
 from plait.runtime.past import PastEffect
-from plait.runtime.provenance import told, warning
+from plait.runtime.provenance import refusal, told, warning
 
 Invented: TypeAlias = dict[int, tuple[str, ...]]
 """The made-up values of calls, by their index."""
@@ -105,7 +105,8 @@ class Actor:
         need = [i for i in rest if i not in past.begun and (i in asks or self._needs_leave(calls[i]))]
         results.update(await self._begin(group, tuple(i for i in rest if i not in need)))
         for i in refused:
-            text = f"This call was not made. {warning(group.invented[i])}"
+            others = (tool.name for tool in self.desk.job.tools if tool.name != calls[i].tool)
+            text = refusal(group.invented[i], others)
             results[i] = await self._ended(group, i, Observation(text, trouble="refused"))
         for i in questions:
             results[i] = await self._ended(group, i, await self._asked(group, i))

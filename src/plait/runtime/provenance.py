@@ -49,7 +49,8 @@ _TRIVIAL = {0.0, 1.0, -1.0}
 """Numbers that are no knowledge of anything: nothing, one, the last one."""
 _COUNTED = 10
 """Whole numbers up to this one are not looked at within a text: words count, and formulas halve and double."""
-_FORMULA = re.compile(r"(?=\D*\d.*[-+*/^%(])[\d.,+*/()^%e-]+")
+_FORMULA = re.compile(r"(?=\D*\d.*[-+*/^%(]|[a-z]+\(.*\d)(?:[a-z]{2,8}\(|[\d.,+*/()^%e-])++")
+"""Numbers and operators without a blank, and functions of them: `abs(-3)`."""
 
 
 class Sources:
@@ -166,6 +167,16 @@ def warning(found: Iterable[str]) -> str:
     return (
         f"Not from the task or an observation: {', '.join(found)}. Use only values that you were given or have "
         "observed; look up those you don't have."
+    )
+
+
+def refusal(found: Iterable[str], others: Iterable[str]) -> str:
+    """What the model is told of a call that was not made; `others` are the names of the other tools."""
+    names = list(others)
+    who = f" ({', '.join(names[:6])})" if names else ""
+    return (
+        f"This call was not made: {', '.join(found)} stands neither in the task nor in any result, so it is made up. "
+        f"First call the tool that tells it{who}, then use what it gives."
     )
 
 

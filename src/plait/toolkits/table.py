@@ -2,7 +2,8 @@
 
 An entry is found by its exact key, then by its words; words beside the key lead on into it, so that
 "population of Lyon" finds `population` in the entry `Lyon`, or `Lyon` in the entry `population`. Fewer words than the
-key has are enough where no other key has them all: "Lyon area" finds `area of Lyon in square kilometres`.
+key has are enough where no other key has them all: "Lyon area" finds `area of Lyon in square kilometres`. Where a few
+entries may be meant, or several are asked for at once, all are given, each with its name.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import csv
 import difflib
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -24,6 +26,8 @@ NEAR = 500
 """A miss is compared with at most this many keys."""
 MOST_WORDS = 40
 """A question's words beyond this many are not looked at."""
+MOST_AT_ONCE = 5
+"""As many entries may be given for one question."""
 
 
 class Table(Struct, frozen=True, dict=True):
@@ -53,7 +57,15 @@ class Table(Struct, frozen=True, dict=True):
         same = self._by_words.get(words(key)) or self._by_set.get(_set(key))
         if same:
             return self.entries[_only(same, key)]
-        return self._led(key)
+        return self._listed(key) or self._led(key)
+
+    def _listed(self, question: str) -> dict[str, Any]:
+        """Entries that are asked for together, "population of Lyon, area of Lyon"; empty unless each part is a key."""
+        parts = [part for each in re.split(r"[,;\n]", question) for part in re.split(r"\band\b", each) if part.strip()]
+        if not 1 < len(parts) <= MOST_AT_ONCE:
+            return {}
+        keys = [self._by_words.get(words(part)) or self._by_set.get(_set(part)) or [] for part in parts]
+        return {names[0]: self.entries[names[0]] for names in keys} if all(len(names) == 1 for names in keys) else {}
 
     def _entry(self, key: str) -> Any:
         if key in self.entries:
@@ -89,11 +101,7 @@ class Table(Struct, frozen=True, dict=True):
         if len(found) == 1:
             return found[0][1]
         if found:
-            meant = ", ".join(name for name, _ in found[:6])
-            raise ToolError(
-                f"{question!r} may mean several entries: {meant}.",
-                hint="Ask for the one that is needed, by its whole name.",
-            )
+            return _all(found, question)
         key, rest = named[0]
         more = " ".join(word for word in rest if word not in SMALL)
         raise ToolError(f"The entry {key!r} has nothing on {more!r}.", hint=_has(self.entries[key]))
@@ -107,11 +115,7 @@ class Table(Struct, frozen=True, dict=True):
         if len(keys) == 1:
             return self.entries[keys[0]]
         if keys:
-            meant = ", ".join(keys[:6]) + (", ..." if len(keys) > 6 else "")
-            raise ToolError(
-                f"{question!r} may mean several entries: {meant}.",
-                hint="Ask for the one that is needed, by its whole name.",
-            )
+            return _all([(key, self.entries[key]) for key in keys], question)
         raise self._missing(question)
 
     def _missing(self, key: str) -> ToolError:
@@ -154,6 +158,17 @@ def _index(keys: Iterable[str], by: Any) -> dict[tuple[str, ...], list[str]]:
         if folded:
             index.setdefault(folded, []).append(key)
     return index
+
+
+def _all(found: list[tuple[str, Any]], question: str) -> dict[str, Any]:
+    """What a question may mean, each with its name. Raises `ToolError` when it is much."""
+    if len(found) <= MOST_AT_ONCE:
+        return dict(found)
+    meant = ", ".join(name for name, _ in found[:MOST_AT_ONCE])
+    raise ToolError(
+        f"{question!r} may mean {len(found)} entries: {meant}, ...",
+        hint="Ask for the one that is needed, by its whole name.",
+    )
 
 
 def _only(keys: list[str], asked: str) -> str:
