@@ -337,7 +337,7 @@ def test_a_model_that_talks_is_asked_again_once_and_then_its_text_is_for_the_rep
     assert (run.status, run.answer) == ("answered", "By 55 metres.")
     assert [phase for phase, _ in requests(run)] == ["reason", "react", "react", "reply"]
     assert notes(run)[0][0] == "unreadable" and "no JSON list" in notes(run)[0][1]
-    assert notes(run)[1] == ("repaired", "no list of actions came: the text is taken for the reply phase")
+    assert notes(run)[1] == ("unreadable", "no list of actions came: the text is taken for the reply phase")
     said = [message["content"] for message in requests(run)[-1][1]]
     assert "It is 55, I believe." in said and "I would look it up." not in said
     its.replay(run.run)

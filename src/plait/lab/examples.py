@@ -29,9 +29,6 @@ UNREADABLE, UNENDED, EMPTY, UNSENT, MENDED = (
 )
 """Why a call is left out."""
 
-_GIVEN_UP = ("no list of actions came", "The reply names no steps")
-"""Remarks of the kind "repaired" that say that nothing could be read: the loop went on without."""
-
 
 class Example(Struct, frozen=True, kw_only=True):
     """One model call of a good run.
@@ -120,8 +117,6 @@ def _said(rows: Iterable[Row]) -> list[_Said]:
                 said.append(_Said(*open_.pop(n), reply))
                 said[-1].remarks, early = early, []
             case NoteRecord(kind="unreadable") if said:
-                said[-1].unreadable = True
-            case NoteRecord(kind="repaired", text=text) if text.startswith(_GIVEN_UP) and said:
                 said[-1].unreadable = True
             case NoteRecord(kind="repaired", text=text):
                 # A reply that is read while it is written is remarked on before it is whole.

@@ -114,7 +114,7 @@ def plan(
     contenders, cells = [], []
     for variant in variants:
         contenders.append(Contender(variant.key, variant.strategy, variant.who, variant.specs))
-        loop = replace_models(agent, variant, models)
+        loop = _with_models(agent, variant, models)
         same = digest(_same(loop))
         doing: dict[Any, Agent] = {}
         for task in suite.tasks:
@@ -131,7 +131,7 @@ def plan(
     return Wanted(given, suite, tuple(contenders), repeat, tuple(cells))
 
 
-def replace_models(agent: Agent, variant: Variant, models: _Models) -> Agent:
+def _with_models(agent: Agent, variant: Variant, models: _Models) -> Agent:
     """The agent with a variant's loop and models."""
     phases = {phase: models.of(model) for phase, model in variant.models.items() if phase}
     return agent.using(strategy=variant.loop, model=models.of(variant.models[""]), models=phases)

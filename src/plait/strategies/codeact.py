@@ -108,7 +108,7 @@ class CodeAct:
         steps = steps_of(reply.text)
         if not steps:
             steps = (" ".join(task.question.split()),)
-            yield from note("repaired", "The reply names no steps: the task itself is taken for the only one.")
+            yield from note("unreadable", "The reply names no steps: the task itself is taken for the only one.")
         turn = Turn(kit.prompt("first", steps=steps).strip(), code_call(f"{SEARCH}({_quoted(steps[0])})"))
         return Turn(turn.thought, turn.call, kept=FORMAT.write(turn, 1))
 

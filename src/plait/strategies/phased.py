@@ -148,7 +148,7 @@ class Phased:
             except Unreadable as why:
                 misses += 1
                 if misses >= self.misses:
-                    yield from note("repaired", "no list of actions came: the text is taken for the reply phase")
+                    yield from note("unreadable", "no list of actions came: the text is taken for the reply phase")
                     log.add(prompt, text)
                     return ()
                 bad = (text, str(why))
