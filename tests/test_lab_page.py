@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec import structs
 
 from browser import Browser, Page
 from plait import Agent, React, Scripted
@@ -430,9 +431,17 @@ async def test_all_text_can_be_read_and_all_is_named(browser: Browser, tmp_path:
 
 def test_the_same_comparison_gives_the_same_bytes() -> None:
     made = comparison(4, 6, 2, leave=3, hostile=True)
-    first = page(made, record=recorded, when="2026-11-21 18:50")
-    assert page(made, record=recorded, when="2026-11-21 18:50") == first
-    assert "2026-11-21 18:50" in first
+    first = page(made, record=recorded)
+    assert page(made, record=recorded) == first
+
+
+def test_the_days_of_its_runs_are_told() -> None:
+    made = comparison(2, 2, 1)
+    assert made.when == ""
+    named = [structs.replace(each, run=f"2026112{i % 3}-031500-abcde{i}") for i, each in enumerate(made.results)]
+    made = structs.replace(made, results=tuple(named))
+    assert made.when == "2026-11-20 to 2026-11-22"
+    assert "2026-11-20 to 2026-11-22" in page(made, record=recorded)
 
 
 def test_another_process_gives_the_same_bytes() -> None:

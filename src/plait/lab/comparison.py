@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -11,6 +12,9 @@ from plait.lab.result import Result
 
 if TYPE_CHECKING:
     from plait.lab.table import Row
+
+
+_DAY = re.compile(r"(\d{4})(\d\d)(\d\d)-\d{6}-")
 
 
 class Contender(Struct, frozen=True):
@@ -53,6 +57,12 @@ class Comparison(Struct, frozen=True, kw_only=True):
     def cells(self) -> int:
         """How many cells there are, finished or not."""
         return len(self.suite.tasks) * len(self.contenders) * self.repeat
+
+    @property
+    def when(self) -> str:
+        """The days (UTC) of its runs, by their names: `2026-11-21`, or first and last; "" where none says it."""
+        days = sorted({"-".join(day.groups()) for each in self.results if (day := _DAY.match(each.run))})
+        return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
 
     @property
     def whole(self) -> bool:

@@ -143,6 +143,7 @@ def as_object(comparison: Comparison, *, cells: bool = False) -> dict[str, Any]:
         "cells_in_all": comparison.cells,
         "cells_finished": len(comparison.results),
         "unfinished": comparison.unfinished,
+        "when": comparison.when,
         "journal": comparison.journal,
         "rows": [row.json() for row in rows(comparison)],
         "pairs": [pair.json() for pair in pairs(comparison)],

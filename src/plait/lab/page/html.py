@@ -22,18 +22,18 @@ MOST = 20_000_000
 """Bytes of a page, unless said otherwise."""
 
 
-def page(comparison: Comparison, *, record: Reader, when: str = "", most: int = MOST) -> str:
+def page(comparison: Comparison, *, record: Reader, most: int = MOST) -> str:
     """The comparison as one HTML file, the same bytes for the same comparison.
 
-    `record` gives a run's events by its id, None where they can't be read. `when` is the time in words. Records are
-    left out, those of right answers first, until the page has at most `most` bytes (the rest of it is about 1 MB and
-    is never left out). Raises `UsageError` without the extra `report`.
+    `record` gives a run's events by its id, None where they can't be read. Records are left out, those of right
+    answers first, until the page has at most `most` bytes (the rest of it is about 1 MB and is never left
+    out). Raises `UsageError` without the extra `report`.
     """
     draw, rows, lines = charts.script(), standings(comparison), grid.lines(comparison)
     parts: dict[str, Any] = {
         "suite": visible(comparison.suite.word),
         "about": visible(comparison.suite.about),
-        "facts": _facts(comparison, when),
+        "facts": _facts(comparison),
         "unfinished": _unfinished(comparison),
         "rows": rows,
         "pairs": pairs(comparison),
@@ -66,7 +66,7 @@ def _filled(comparison: Comparison, parts: dict[str, Any], records: dict[str, st
     )
 
 
-def _facts(comparison: Comparison, when: str) -> list[tuple[str, str]]:
+def _facts(comparison: Comparison) -> list[tuple[str, str]]:
     tasks, runs = len(comparison.suite.tasks), len(comparison.results)
     facts = [
         ("Tasks", f"{tasks:,}"),
@@ -74,7 +74,7 @@ def _facts(comparison: Comparison, when: str) -> list[tuple[str, str]]:
         ("Repeats", f"{comparison.repeat:,} a task"),
         ("Runs", f"{runs:,}" if comparison.whole else f"{runs:,} of {comparison.cells:,}"),
         ("Grader", brief(comparison.suite.grader)),
-        ("When", visible(when)),
+        ("When", comparison.when),
         ("Journal", visible(comparison.journal)),
         ("Name", visible(comparison.name)),
     ]
