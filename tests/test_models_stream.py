@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 
@@ -44,6 +45,59 @@ def test_the_text_filter_gives_the_same_for_any_pieces(text, stops, prefill, pla
     assert pieces.reasoning == whole.reasoning
     assert pieces.stopped == whole.stopped
     assert not any(stop in found for stop in stops)
+
+
+CIRCLES = st.builds(
+    lambda before, unit, times, after: before + unit * times + after,
+    st.text(st.sampled_from("ab\nObs:"), max_size=600),
+    st.text(st.sampled_from("ab\nObs:"), min_size=1, max_size=700),
+    st.integers(1, 40),
+    st.text(st.sampled_from("ab\nObs:"), max_size=100),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(CIRCLES, STOPS, PREFILL, st.lists(st.integers(0, 30_000), max_size=60))
+def test_a_circle_is_seen_at_the_same_place_for_any_pieces(text, stops, prefill, places):
+    whole, pieces = TextFilter(stops, prefill), TextFilter(stops, prefill)
+    expected = whole.feed(text)
+    expected += whole.close()
+    assert "".join(pieces.feed(piece) for piece in cut(text, places)) + pieces.close() == expected
+    assert (pieces.circling, pieces.stopped) == (whole.circling, whole.stopped)
+
+
+@pytest.mark.parametrize("unit", ["a", "no. ", '{"tool": "lookup", "tool_input": "x"}\n', "word " * 100])
+def test_a_reply_that_says_the_same_over_and_over_is_cut_soon(unit):
+    text = TextFilter()
+    found = text.feed("The plan is this. " + unit * (20_000 // len(unit)))
+    assert text.circling and 2048 <= len(found) <= 18 + 2048 + 512
+
+
+def test_what_only_looks_alike_is_no_circle():
+    lines = "".join(f"Line {i} of the table, as it stands in the file.\n" for i in range(500))
+    text = TextFilter()
+    assert text.feed(lines) + text.close() == lines
+    assert not text.circling
+
+
+async def test_an_endpoint_that_goes_in_circles_is_left_and_the_reply_says_so():
+    left = asyncio.Event()
+
+    async def handler(asked):
+        await asked.begin()
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await asked.piece(delta("I look it up once more.\n"))
+        left.set()
+
+    think = Think("act", (user("Who?"),))
+    async with Server(handler) as server:
+        model, shown = server.model(), []
+        response = await model.send(model.encode(think), think, shown.append)
+        await asyncio.wait_for(left.wait(), 30)
+    assert response.reply.finish == "circle" and response.cut
+    assert 2048 <= len(response.reply.text) <= 2560
+    assert "".join(shown) == response.reply.text == model.decode(response, think).text
 
 
 @settings(max_examples=300, deadline=None)

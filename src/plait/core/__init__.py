@@ -38,12 +38,13 @@ from plait.core.outcomes import (
     Waiting,
 )
 from plait.core.plans import Plan, Step
-from plait.core.replies import Reply, Usage
+from plait.core.replies import CUT, Reply, Usage
 from plait.core.strategy import Kit, Loop, OneKind, Piece, PieceKind, Prompts, Splitter, Strategy, Task
 from plait.core.things import Handle, Thing
 from plait.core.tools import Call, Observation, ToolSpec
 
 __all__ = [
+    "CUT",
     "JSON",
     "Act",
     "Answered",

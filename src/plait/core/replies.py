@@ -8,8 +8,12 @@ from msgspec import Struct
 
 from plait.core.tools import Call
 
-Finish: TypeAlias = Literal["stop", "length", "calls", "filter"]
-"""Why the model stopped writing: done (or at a stop string), cut by its token limit, native calls, filtered."""
+Finish: TypeAlias = Literal["stop", "length", "calls", "filter", "circle"]
+"""Why the model stopped writing: done (or at a stop string), cut by its token limit, native calls, filtered, or cut on
+our side because it wrote the same over and over."""
+
+CUT: tuple[Finish, ...] = ("length", "circle")
+"""The reply is not whole."""
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):

@@ -66,20 +66,19 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         return wire.encode(think, self.name, self.abilities, self.provider, self.params)
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
-        """One attempt. See `Model.send`; a stop string that the endpoint ran over ends the request here."""
+        """One attempt. See `Model.send`; a stop string that is run over, or a circle, ends the request here."""
         place = self.place
         headers = {"Authorization": f"Bearer {self.key}", **self.headers} if self.key else self.headers
         answer = http.Answer()
-        watch = _Watch(think, self._prefill(think), on_text) if on_text or think.stop else None
-        take = watch.take if watch else None
+        watch = _Watch(think, self._prefill(think), on_text)
         broken: ModelError | None = None
         try:
-            await http.post(place, request.path, request.body, headers, self.timeout, answer, take)
+            await http.post(place, request.path, request.body, headers, self.timeout, answer, watch.take)
         except ModelError as error:
             if not answer.status:
                 raise
             broken = error
-        cut = answer.cut and watch is not None and watch.stopped
+        cut = answer.cut and watch.stopped
         response = Response(answer.status, place.clean_bytes(answer.body), cut)
         if broken and answer.status != 200:
             broken.response = response
@@ -104,8 +103,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
                 broken.response = response
                 raise broken from None
             raise
-        if watch is not None:
-            watch.finish(reply)
+        watch.finish(reply)
         return structs.replace(response, reply=reply)
 
     def decode(self, response: Response, think: Think) -> Reply:

@@ -190,6 +190,8 @@ class Draft:
         """The reply, when all has come."""
         calls = tuple(pending.call() for pending in self.calls)
         finish = "stop" if self.filter.stopped else _FINISH.get(self.finish, "stop")
+        if self.filter.circling:
+            finish = "circle"
         if calls and finish == "stop" and not self.filter.stopped:
             finish = "calls"
         thought = "".join(self.reasoning)

@@ -1,5 +1,8 @@
 """The text of a reply, as it streams in: reasoning set apart, a repeated prefill dropped, stop strings cut.
 
+Small models fall into circles: they write the same lines over and over until their token limit, which takes minutes.
+So a reply whose end is one piece of text again and again is cut there.
+
 The same filter reads a whole recorded body and a live stream, so that what was shown while streaming is
 what the reply says, however the stream was cut into pieces. It lets no text out that a later piece could
 still take back.
@@ -10,6 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 _OPEN, _CLOSE = "<think>", "</think>"
+
+CIRCLE = 2048
+"""Characters that one piece of text fills, repeated, when the reply goes in circles."""
+ROUNDS = 4
+"""As often at least it stands in them."""
+EVERY = 512
+"""Characters from one look at that to the next: so it is seen at the same place however the stream comes in pieces."""
 
 
 class TextFilter:
@@ -26,8 +36,12 @@ class TextFilter:
         self._held = ""
         self._stage: Callable[[], str] = self._lead
         self._reasoning: list[str] = []
+        self._passed = 0
+        self._end = ""
         self.stopped = False
-        """A stop string was met; whatever is fed after it is dropped."""
+        """A stop string was met, or a circle seen; whatever is fed after it is dropped."""
+        self.circling = False
+        """The text went in circles."""
 
     @property
     def reasoning(self) -> str:
@@ -39,10 +53,26 @@ class TextFilter:
         if self.stopped or not text:
             return ""
         self._held += text
-        return self._stage()
+        return self._straight(self._stage())
 
     def close(self) -> str:
         """What was held back, when the reply has ended."""
+        return "" if self.circling else self._straight(self._rest())
+
+    def _straight(self, text: str) -> str:
+        """The text up to where a circle is seen."""
+        at = 0
+        while at < len(text):
+            piece = text[at : at + EVERY - self._passed % EVERY]
+            at += len(piece)
+            self._passed += len(piece)
+            self._end = (self._end + piece)[-CIRCLE:]
+            if self._passed % EVERY == 0 and _circles(self._end):
+                self.stopped = self.circling = True
+                return text[:at]
+        return text
+
+    def _rest(self) -> str:
         text = ""
         # What a stage still held for its own decision goes through the later ones all the same.
         if self._stage == self._lead:
@@ -115,6 +145,14 @@ class TextFilter:
     def _enter(self, stage: Callable[[], str]) -> str:
         self._stage = stage
         return stage()
+
+
+def _circles(text: str) -> bool:
+    """Is it one piece of text, repeated?"""
+    if len(text) < CIRCLE:
+        return False
+    again = text.find(text[: CIRCLE // ROUNDS], 1)
+    return 0 < again <= CIRCLE // ROUNDS and text[again:] == text[: len(text) - again]
 
 
 def _overlap(text: str, word: str) -> int:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from plait.core import (
+    CUT,
     Answered,
     Effect,
     Kit,
@@ -134,7 +135,7 @@ class CodeAct:
                 grammar=grammar,
                 repair=again or bool(bad),
             )
-            whole = reply.finish != "length"
+            whole = reply.finish not in CUT
             return reply
 
         def read(text: str) -> Turn:

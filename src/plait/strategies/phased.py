@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from msgspec import structs
 
 from plait.core import (
+    CUT,
     Act,
     Answered,
     Call,
@@ -124,7 +125,7 @@ class Phased:
 
         reply, log.chars = yield from fitting(attempt, log.chars)
         text = str(reply.text).strip()
-        return action_list.whole(text) if phase == "react" and reply.finish == "length" else text
+        return action_list.whole(text) if phase == "react" and reply.finish in CUT else text
 
     def _listed(self, text: str) -> bool:
         """A list that was broken off need not be continued: it has all the actions that count, or goes round."""
