@@ -373,7 +373,7 @@ def test_wrong_usage_ends_with_code_2_and_a_line(tmp_path: Path) -> None:
     files(tmp_path)
     for words in (
         ["--csv", "--json"],
-        ["--cells"],
+        ["--cells", "--csv"],
         ["--model", "local"],
         ["--html", "no/such/folder/x.html"],
         ["--strategies", "nope"],
@@ -383,6 +383,19 @@ def test_wrong_usage_ends_with_code_2_and_a_line(tmp_path: Path) -> None:
         done = plait_compare(tmp_path, *words)
         assert done.returncode == 2 and "Error" in done.stderr and "Traceback" not in done.stderr, (words, done.stderr)
     assert not (tmp_path / "j.db").exists()
+
+
+def test_tasks_in_python_are_read_as_those_of_a_file(tmp_path: Path) -> None:
+    def compared(*tasks: dict[str, Any]) -> Any:
+        return plait.compare(tasks, strategies="react", models=[scripted()], journal=tmp_path / "j.db")
+
+    done = compared({"question": "How many?", "answer": 40}, {"id": "b", "question": "Is it?", "answer": True})
+    assert [(task.id, task.grader) for task in done.suite.tasks] == [("1", "number"), ("b", "yesno")]
+    assert str(done).startswith("tasks: 2 tasks") and "Success: the share" in str(done)
+    for wrong, said in (({"anser": 1}, "Did you mean 'answer'"), ({}, "'answer' is missing")):
+        with pytest.raises(plait.UsageError) as told:
+            compared({"question": "How many?", "answer": 1}, {"question": "What?", **wrong})
+        assert "task 2" in str(told.value) and said in str(told.value)
 
 
 async def test_a_person_may_judge_runs_and_their_last_word_counts(tmp_path: Path) -> None:

@@ -444,6 +444,14 @@ def test_the_days_of_its_runs_are_told() -> None:
     assert "2026-11-20 to 2026-11-22" in page(made, record=recorded)
 
 
+def test_all_graders_that_judged_are_told() -> None:
+    made = comparison(1, 2, 1)
+    assert "<dt>Grader</dt><dd><bdi>has</bdi></dd>" in page(made, record=recorded)
+    tasks = (made.suite.tasks[0], structs.replace(made.suite.tasks[1], grader="number"))
+    shown = page(structs.replace(made, suite=structs.replace(made.suite, tasks=tasks)), record=recorded)
+    assert "<dt>Graders</dt><dd><bdi>has, number</bdi></dd>" in shown
+
+
 def test_another_process_gives_the_same_bytes() -> None:
     code = (
         "import hashlib, sys; sys.path.insert(0, 'tests'); import test_lab_page as t; "

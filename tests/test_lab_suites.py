@@ -3,6 +3,7 @@ wrong with one is said where it is."""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import re
@@ -599,6 +600,19 @@ def run_head(journal: Path, run: str) -> Any:
     return Journal.at(journal).run(run).head
 
 
+def test_a_misspelt_suite_of_a_file_and_one_without_its_file_are_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as told:
+        suite("hotpot:dev.jsonl")
+    assert told.value.message == "No suite is named 'hotpot'." and "Did you mean hotpotqa" in told.value.hint
+    with pytest.raises(UsageError) as told:
+        suite("hotpotqa")
+    assert told.value.message == "The suite hotpotqa needs a file." and "hotpotqa:dev.jsonl" in told.value.hint
+    odd = tmp_path / "hotpot:tasks.jsonl"
+    odd.write_text('{"question": "a", "answer": 1}')
+    with contextlib.chdir(tmp_path):
+        assert len(suite(odd.name).tasks) == 1
+
+
 # --- suites of other packages
 
 
@@ -619,6 +633,7 @@ def test_a_suite_of_another_package_has_a_word(tmp_path: Path, monkeypatch: pyte
     monkeypatch.syspath_prepend(str(tmp_path))
     assert "colours" in names() and set(OURS) <= set(names())
     assert suite("colours:leaves").tasks[0].question == "The colour of leaves?"
+    assert suite("colours:mine.jsonl").tasks[0].question == "The colour of mine.jsonl?"
     with pytest.raises(UsageError, match="can't be made"):
         suite("broken")
     with pytest.raises(UsageError, match="not a suite"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import dataclass
 from textwrap import dedent
 from typing import Any
 
@@ -15,10 +14,9 @@ from msgspec import structs
 
 from lab_results import comparison, result, spent
 from plait.core import Usage
-from plait.core.errors import UsageError
 from plait.lab import render, statistics
 from plait.lab.base import Grade
-from plait.lab.table import Row, by_about, by_phase, pairs, rows
+from plait.lab.table import by_about, by_phase, pairs, rows
 from plait.runtime.spending import in_all
 
 # -- rows
@@ -191,7 +189,7 @@ def test_the_table_in_a_terminal() -> None:
         json                  100 % (77-100)    13    2.0    2.0  1,000   50   1,050     1.00  1.00  0.00100
         (no room for: cached, repairs, repaired, invented)
 
-        Not finished: 3 of 64 cells. The budget is spent.
+        Not finished: 3 of 64 cells: the budget is spent.
         The rows don't have the same runs; two rows are compared on the tasks both finished.
         Success: the share of runs that did the task, with a 95 % interval (Wilson's). Seconds: the median (p90: 9
           of 10 runs took less). All else: the mean of a run.
@@ -248,7 +246,7 @@ def test_the_table_in_markdown() -> None:
         - Success: the share of runs that did the task, with a 95 % interval (Wilson's). Seconds: the median (p90: 9 of 10 runs took less). All else: the mean of a run.
         - Too few to tell: re\\|act and json. Fewer than 6 tasks differ: that can always be chance.
         - In all 4 runs, 4,200 tokens, ? USD.
-        - ?: a price is not known.
+        - ?: a price is not known. [prices] of plait.toml tells it for new runs (--again).
         """  # noqa: E501
     ).rstrip("\n")
 
@@ -290,6 +288,26 @@ def test_what_is_shown_on_demand() -> None:
     ]
 
 
+def test_a_field_that_no_task_has_is_said_with_those_there_are() -> None:
+    shown = render.terminal(comparison({"react": "+-"}, about=[{"steps": 1}, {"kind": "a"}]), by="stepps")
+    assert "No task has a field 'stepps'. They have: kind, steps." in shown and "Success by" not in shown
+    assert "A task's fields stand in its `about`." in render.terminal(comparison({"react": "+"}), by="steps")
+
+
+def test_each_cell_is_shown_with_its_run_and_what_was_wrong() -> None:
+    made = comparison({"react": ["+", "-"]}, who=["a"])
+    grade = Grade(False, 0.0, "wrong", "12 was expected, 13 came" + "!" * 200)
+    shown = render.terminal(
+        structs.replace(made, results=(made.results[0], structs.replace(made.results[1], grade=grade))), cells=True
+    )
+    head, right, wrong = shown.split("\n\n")[3].split("\n")
+    assert head.split() == ["loop", "task", "grade", "steps", "tokens", "seconds", "run", "why"]
+    assert right.split() == ["react", "t1", "right", "2", "1,050", "1.00", "run-react", "@", "a-t1-0"]
+    assert "run-react @ a-t2-0  12 was expected, 13 came!" in wrong and wrong.endswith("!…")
+    assert "| time |" in render.markdown(comparison({"react": ["+-"]}), cells=True)
+    assert "Each finished cell" not in render.terminal(made)
+
+
 def test_the_phases_shown_add_up_to_what_is_shown_in_all() -> None:
     phases = (
         spent("reason", "local", 1, (333, 34), 0.3337, 0.0003337),
@@ -315,7 +333,7 @@ def test_an_unknown_price_is_a_question_mark_and_estimated_tokens_are_marked() -
     made = comparison({"react": "+-"}, cost_usd=None, usage=Usage(1000, 50, 0, estimated=True))
     shown = render.terminal(made)
     assert "  ~1,050  " in shown and shown.split("\n")[3].split().count("?") == 1
-    assert "?: a price is not known." in shown
+    assert "?: a price is not known. [prices] of plait.toml tells it" in shown
     assert "~: tokens estimated from the length of the text." in shown
     assert "In all 2 runs, 2,100 tokens, ? USD." in shown
 
@@ -343,7 +361,7 @@ def test_many_pairs_are_counted_not_listed() -> None:
 def test_nothing_finished_is_a_table_of_dashes() -> None:
     shown = render.terminal(comparison({"react": "  ", "json": "  "}, unfinished="interrupted"))
     assert shown.split("\n")[3].split() == ["react", *"- 0 - - - - - - - - - - - -".split()]  # noqa: SIM905
-    assert shown.endswith("Not finished: 4 of 4 cells. Interrupted.")
+    assert shown.endswith("Not finished: 4 of 4 cells: interrupted.")
 
 
 def test_a_reason_that_only_counts_is_not_said_twice() -> None:
@@ -376,12 +394,6 @@ def test_comma_separated_values_have_every_digit() -> None:
     assert (first["cost_usd"], first["models"], first["status_answered"], second["n"]) == ("", "reason=local", "3", "2")
 
 
-def test_what_json_printed_is_read_again() -> None:
-    made = comparison({**SMALL, "native": " " * 16}, unfinished="stopped", cost_usd=None)
-    told = json.dumps(render.as_object(made))
-    assert render.load(told) == render.load(told.encode()) == rows(made)
-
-
 def test_json_names_what_was_compared() -> None:
     told = render.as_object(comparison({"react": "+ ", "json": "+-"}, unfinished="stopped"), cells=True)
     assert {name: told[name] for name in ("name", "suite", "tasks", "repeat", "unfinished")} == {
@@ -401,36 +413,3 @@ def test_json_names_what_was_compared() -> None:
     assert told["pairs"][0]["word"] == "too few to tell"
     assert "cells" not in render.as_object(comparison({"react": "+"}))
     assert json.loads(json.dumps(told, allow_nan=False))["rows"][0]["interval"] == list(statistics.wilson(1, 1))
-
-
-def test_a_row_written_by_hand_needs_only_what_matters() -> None:
-    row = {"strategy": "react", "models": {"": "local"}, "success": 1, "n": 3, "interval": [0.4, 1]}
-    (read,) = render.load(json.dumps({"rows": [row]}))
-    assert isinstance(read, Row) and (read.success, read.interval, read.cost_usd) == (1.0, (0.4, 1.0), None)
-
-
-@dataclass(frozen=True)
-class Wrong:
-    text: str
-    says: str
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        Wrong("", "not JSON"),
-        Wrong("loop,success\nreact,1\n", "not JSON"),
-        Wrong("[" * 100_000, "not JSON"),
-        Wrong("[]", "no list `rows`"),
-        Wrong('{"run": "r1", "status": "answered"}', "no list `rows`"),
-        Wrong('{"rows": {"react": 1}}', "no list `rows`"),
-        Wrong('{"rows": [{"strategy": "react"}]}', "missing required field"),
-        Wrong('{"rows": [{"strategy": "a", "models": {}, "success": 2, "n": 1, "interval": [0, 1]}]}', "<= 1"),
-    ],
-    ids=lambda wrong: wrong.text[:20],
-)
-def test_a_file_of_something_else_is_refused_with_the_reason(wrong: Wrong) -> None:
-    with pytest.raises(UsageError) as told:
-        render.load(wrong.text)
-    assert wrong.says in told.value.message
-    assert "plait compare" in told.value.hint

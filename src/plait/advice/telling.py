@@ -35,7 +35,7 @@ def sentences(advice: Advice) -> list[str]:
         stands = "meets no budget" if advice.demand.usd is not None else "stands last"
         said.append(
             f"A price that is not known {stands}: {', '.join(unknown)}."
-            " The tables [prices] and [electricity] of plait.toml tell prices."
+            " The tables [prices] and [electricity] of plait.toml tell prices of new runs: plait compare ... --again."
         )
     said += [f"Can't be run here: {named(each.row)}: {each.unusable}" for each in advice.candidates if each.unusable]
     if advice.unfinished:

@@ -104,8 +104,8 @@ def _cells(advice: Advice, each: Candidate) -> tuple[str, ...]:
         certain(each.sure).replace("more than ", ">").replace("less than ", "<")
         if row.n and advice.demand.at_least
         else "-",
-        "?" if row.cost_usd is None else few(row.cost_usd),
-        f"{row.tokens:,.0f}",
-        few(row.seconds),
+        "-" if not row.n else "?" if row.cost_usd is None else few(row.cost_usd),
+        f"{row.tokens:,.0f}" if row.n else "-",
+        few(row.seconds) if row.n else "-",
         ", ".join(_MISSES[miss] for miss in each.misses) or stands,
     )

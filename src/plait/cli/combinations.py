@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from plait.cli.spent import ABSENT, CENT_MILLI, MILLISECOND, Head, rate_words, shown
 from plait.cli.text import clean
 from plait.journal.records import Resumed, Row, RunHead, RunRow, Thinking
+from plait.lab.grid import in_turn
 from plait.models.prices import NANO, UNKNOWN, Rate
 from plait.runtime.spending import MICRO, PhaseSpending, in_all, in_units, merged, spending
 
@@ -98,7 +99,7 @@ def averaged(lines: Iterable[Line]) -> list[Line]:
 
 def table(lines: Sequence[Line], *, mean: bool, tokens: bool) -> tuple[list[Head], list[list[str]]]:
     """The table's heads and its rows of cells, the columns of all lines' phases in it."""
-    columns = _columns(lines)
+    columns = in_turn(line.columns for line in lines)
     heads: list[Head] = [("runs" if mean else "run", mean), ("loop", False), ("models", False)]
     for column in columns:
         name = _label(column, columns)
@@ -132,18 +133,6 @@ def _cells(line: Line, columns: Sequence[Column], *, mean: bool, tokens: bool) -
                 cells += [rounded[kind][0][at] if at >= 0 else ABSENT for kind in kinds]
         cells += [rounded[kind][1] for kind in kinds]
     return cells
-
-
-def _columns(lines: Sequence[Line]) -> list[Column]:
-    """The phases of all lines; one that is new stands behind the one it follows in its own line."""
-    found: list[Column] = []
-    for line in lines:
-        at = 0
-        for column in line.columns:
-            if column not in found:
-                found.insert(at, column)
-            at = found.index(column) + 1
-    return found
 
 
 def _label(column: Column, columns: Sequence[Column]) -> str:

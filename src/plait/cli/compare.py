@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plait.cli import options
-from plait.cli.tables import output
+from plait.cli.tables import output, unwatched
 
 if TYPE_CHECKING:
     from plait.lab.running import Engine
@@ -45,7 +45,10 @@ wrong usage.
 @click.option("--limit", type=options.WHOLE, metavar="N", help="The first N tasks only.")
 @click.option("--jobs", type=options.WHOLE, default=1, metavar="N", help="Runs at once (default 1).")
 @click.option(
-    "--budget", type=options.NUMBER, metavar="USD", help="Begin no run when this is spent, or would be by what runs cost on average."
+    "--budget",
+    type=options.NUMBER,
+    metavar="USD",
+    help="Begin no run when this is spent, or would be by what runs cost on average.",
 )
 @click.option("--name", metavar="NAME", help="The comparison's name (default: made from what is compared).")
 @click.option("--again", is_flag=True, help="Run what is finished once more.")
@@ -60,7 +63,7 @@ wrong usage.
 @output
 @options.journal
 @options.config
-@options.quiet
+@unwatched
 def compare(
     suite: str,
     strategies: str,
@@ -85,8 +88,8 @@ def compare(
     SUITE is basics[:report|tuning], world, gsm8k:FILE, hotpotqa:FILE and so on, or a FILE of tasks (docs/suites.md).
     """
     from plait.cli.aside import stdout_aside
-    from plait.cli.comparing import Watch, go
-    from plait.cli.group import CANCELLED, leave
+    from plait.cli.comparing import Watch, by_phase, go, told
+    from plait.cli.group import leave
     from plait.cli.places import journal_file
     from plait.cli.settings import lab_settings
     from plait.cli.tables import checked, show
@@ -97,12 +100,12 @@ def compare(
     watch = Watch(sys.stderr, quiet=quiet)
     place = journal_file(journal)
     with stdout_aside():
-        done = go(
+        found = go(
             acompare(
                 suite,
                 strategies=strategies,
                 models=names,
-                phases=_phases(phases),
+                phases=by_phase(phases),
                 tools=tools,
                 repeat=repeat,
                 limit=limit,
@@ -117,27 +120,9 @@ def compare(
             )
         )
     watch.close()
-    if done is None:
-        click.echo("Cancelled. The same command goes on where it was.", err=True)
-        leave(CANCELLED)
-    if done.unfinished:
-        click.echo(f"Not finished: {done.unfinished}. The same command goes on where it was.", err=True)
+    done = told(found)
     show(done, **output)
     leave(0 if done.whole else 4)
-
-
-def _phases(given: Sequence[str]) -> dict[str, str]:
-    from plait.core.errors import UsageError
-
-    found: dict[str, str] = {}
-    for each in given:
-        phase, sign, models = each.partition("=")
-        if not sign or not models.strip():
-            raise UsageError(
-                f"--model {each!r} names no phase.", hint="Write --model reason=A,B; --models are for all."
-            )
-        found[phase.strip()] = models
-    return found
 
 
 def _engine(name: str, address: str | None) -> Engine | None:

@@ -1,4 +1,4 @@
-"""Performs a comparison in this process: cancelled by Ctrl-C or SIGTERM, its progress on stderr."""
+"""What commands that compare share: Ctrl-C or SIGTERM cancels, progress goes to stderr, models are named by phase."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TextIO, TypeVar
 
-from plait.cli.group import CANCELLED
+import click
+
+from plait.cli.group import CANCELLED, leave
 from plait.cli.text import clean, duration, money
+from plait.core.errors import UsageError
+from plait.lab.comparison import Comparison
 from plait.lab.running import Progress
 
 T = TypeVar("T")
@@ -45,6 +49,37 @@ def go(work: Coroutine[Any, Any, T]) -> T | None:
     with suppress(asyncio.CancelledError):
         return asyncio.run(watched())
     return None
+
+
+def told(done: Comparison | None) -> Comparison:
+    """What came of it; says what is not finished, and ends the command when it was cancelled."""
+    if done is None:
+        click.echo("Cancelled. The same command goes on where it was.", err=True)
+        leave(CANCELLED)
+    if done.unfinished:
+        click.echo(f"Not finished: {done.unfinished.rstrip('.')}. The same command goes on where it was.", err=True)
+    return done
+
+
+def by_phase(given: Sequence[str]) -> dict[str, list[str]]:
+    """The models that single phases have of their own, each given as PHASE=X,Y."""
+    found: dict[str, list[str]] = {}
+    for each in given:
+        phase, equals, names = each.partition("=")
+        if not equals or not phase.strip():
+            raise UsageError(
+                f"--model {each!r} names no phase.", hint="Write --model reason=X,Y; --models are for all."
+            )
+        found[phase.strip()] = several(names)
+    return found
+
+
+def several(names: str) -> list[str]:
+    """The models of a list. Raises `UsageError` where it names none."""
+    found = [name.strip() for name in names.split(",") if name.strip()]
+    if not found:
+        raise UsageError(f"{names!r} names no model.", hint="Such as --models local.")
+    return found
 
 
 class Watch:

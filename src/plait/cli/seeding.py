@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plait.cli import options
+from plait.cli.tables import unwatched
 
 if TYPE_CHECKING:
     from plait.lab.base import Suite
@@ -30,7 +31,7 @@ _SHARED = options.combine(
     options.as_object,
     options.journal,
     options.config,
-    options.quiet,
+    unwatched,
 )
 _RUNNING = ("tools", "jobs", "budget", "again", "journal", "quiet")
 _LIMITS = ("max_steps", "max_calls", "max_tokens", "max_cost", "max_seconds")
@@ -55,31 +56,6 @@ def shared(function: Callable[..., Any]) -> Callable[..., Any]:
 def recorded(what: str) -> Callable[[Any], Any]:
     """The option to draw from a comparison that is on record."""
     return click.option("--comparison", "recorded", metavar="NAME", help=f"Run nothing: {what} of a comparison's runs.")
-
-
-def several(names: str) -> list[str]:
-    """The models of a list. Raises `UsageError` where it names none."""
-    from plait.core.errors import UsageError
-
-    found = [name.strip() for name in names.split(",") if name.strip()]
-    if not found:
-        raise UsageError(f"{names!r} names no model.", hint="Such as --models local.")
-    return found
-
-
-def by_phase(given: Sequence[str]) -> dict[str, list[str]]:
-    """The models that single phases have of their own, each given as PHASE=X,Y."""
-    from plait.core.errors import UsageError
-
-    found: dict[str, list[str]] = {}
-    for each in given:
-        phase, equals, names = each.partition("=")
-        if not equals or not phase.strip():
-            raise UsageError(
-                f"--model {each!r} names no phase.", hint="Write --model reason=X,Y; --models are for all."
-            )
-        found[phase.strip()] = several(names)
-    return found
 
 
 def suite_of(word: str | None, asked: str | None, tools: Sequence[str], usual: str) -> str | Suite:
@@ -107,8 +83,7 @@ def compared(
 ) -> Comparison:
     """The comparison, run as far as it is not on record; or one that is. Ends the command when it is cancelled."""
     from plait.cli.aside import stdout_aside
-    from plait.cli.comparing import Watch, go
-    from plait.cli.group import CANCELLED, leave
+    from plait.cli.comparing import Watch, go, told
     from plait.cli.places import journal_file
     from plait.cli.settings import lab_settings
     from plait.lab.comparing import acompare, kept
@@ -126,7 +101,7 @@ def compared(
     )
     watch = Watch(sys.stderr, quiet=running["quiet"])
     with stdout_aside():
-        done = go(
+        found = go(
             acompare(
                 suite,
                 strategies=strategies,
@@ -143,12 +118,7 @@ def compared(
             )
         )
     watch.close()
-    if done is None:
-        click.echo("Cancelled. The same command goes on where it was.", err=True)
-        leave(CANCELLED)
-    if done.unfinished:
-        click.echo(f"Not finished: {done.unfinished}. The same command goes on where it was.", err=True)
-    return done
+    return told(found)
 
 
 def show(drawn: Sequence[Drawn], *, as_markdown: bool) -> None:

@@ -46,11 +46,12 @@ def phases(
 
     --hardware compares each row with the first one, as `plait costs` does.
     """
+    from plait.cli.comparing import by_phase, several
     from plait.core.errors import UsageError
     from plait.lab.seeds import combined, product_of
 
-    everywhere = seeding.several(names)
-    chosen = product_of("phased", everywhere, seeding.by_phase(single))
+    everywhere = several(names)
+    chosen = product_of("phased", everywhere, by_phase(single))
     if hardware is not None and recorded is None and all(len(set(each)) < 2 for each in chosen.values()):
         raise UsageError(
             "--hardware compares rows with the first one, and there is only one row.",

@@ -23,9 +23,10 @@ _FLAGS = options.combine(
     click.option("--markdown", "as_markdown", is_flag=True, help="As tables in Markdown."),
     click.option("--csv", "as_csv", is_flag=True, help="The rows as comma-separated values."),
     click.option("--json", "as_object", is_flag=True, help="One JSON object on stdout, with every digit."),
-    click.option("--cells", is_flag=True, help="With --json: each finished cell as well."),
+    click.option("--cells", is_flag=True, help="Each finished cell, its grade and its run, as well."),
     click.option("--html", metavar="FILE", help="Write one HTML file as well, with pictures and every run."),
 )
+unwatched = click.option("--quiet", is_flag=True, help="Do not tell the progress.")
 NAMES = ("by_phase", "about", "pairs", "as_markdown", "as_csv", "as_object", "cells", "html")
 
 
@@ -45,8 +46,8 @@ def checked(output: dict[str, Any]) -> None:
 
     if output["as_markdown"] + output["as_csv"] + output["as_object"] > 1:
         raise UsageError("--csv, --markdown and --json exclude each other.", hint="Choose one.")
-    if output["cells"] and not output["as_object"]:
-        raise UsageError("--cells goes with --json.", hint="Give both.")
+    if output["cells"] and output["as_csv"]:
+        raise UsageError("--csv has the rows only.", hint="--json --cells has each cell with every digit.")
     if output["html"]:
         place = Path(output["html"]).expanduser()
         if place.is_dir() or not place.absolute().parent.is_dir():
@@ -77,10 +78,11 @@ def show(
     elif as_csv:
         click.echo(render.values(comparison), nl=False)
     elif as_markdown:
-        click.echo(render.markdown(comparison, phases=by_phase, all_pairs=pairs, by=about))
+        click.echo(render.markdown(comparison, phases=by_phase, all_pairs=pairs, by=about, cells=cells))
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        click.echo(render.terminal(comparison, width=width, phases=by_phase, all_pairs=pairs, by=about))
+        shown = render.terminal(comparison, width=width, phases=by_phase, all_pairs=pairs, by=about, cells=cells)
+        click.echo(shown)
     if html:
         from plait.lab.comparing import record_of
         from plait.lab.page import page

@@ -26,7 +26,12 @@ person marked it bad. Exit codes: 0 lines are written, 3 there is none to write,
 @click.option("-o", "--out", "folder", required=True, metavar="DIR", help="Where LOOP.PHASE.jsonl are written.")
 @click.option("--loop", default="", metavar="LOOP", help="Runs of this loop only: react, or react(dialect=lines).")
 @click.option("--model", default="", metavar="SPEC", help="Calls of this model only.")
-@click.option("--min-score", type=float, metavar="X", help="Of graded runs those with this score at least (0 to 1).")
+@click.option(
+    "--min-score",
+    type=click.FloatRange(0, 1),
+    metavar="X",
+    help="Of graded runs those with this score at least.",
+)
 @click.option("--approved", is_flag=True, help="Only runs that a person marked good.")
 @click.option("--strict", is_flag=True, help="Without replies that the reader had to mend.")
 @click.option("--force", is_flag=True, help="Write over files that are there.")

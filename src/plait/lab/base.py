@@ -17,7 +17,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One task: what is asked, and what is needed to judge what came.
 
     `answer` is the right one, any JSON value; a list where several are right. `grader` is a word (see
-    `graders.py`), "" for the suite's. `tools` are words of tools it has beside the suite's; `now` is the time that
+    `graders/`), "" for the suite's. `tools` are words of tools it has beside the suite's; `now` is the time that
     code is told, in seconds since 1970. `about` is what the table can be parted by, such as {"steps": 2}.
     """
 

@@ -49,12 +49,13 @@ async def acompare(
 ) -> Comparison:
     """The comparison, with all that could be finished.
 
-    `suite`: its word (`basics:report`, `tasks.jsonl`), a `Suite`, or tasks. `strategies`: "all", words such as
-    `react(dialect=lines)`, loops. `models` are for all phases; `phases` maps a phase to models of its own, and each
-    combination is compared. `tools` are for every task, beside the suite's. Each task is run `repeat` times, the first
-    `limit` tasks only; `jobs` runs at once; no run begins when `budget` USD are spent, or would be by what
-    runs cost on average. Runs, results and the table are kept in the `journal`: what is finished there is not run
-    again, unless `again`. `settings` are fields of `Agent`: limits, prompts, sandbox, show_tools ...
+    `suite`: its word (`basics:report`, `tasks.jsonl`), a `Suite`, or tasks, as values or as a line of a file has
+    them. `strategies`: "all", words such as `react(dialect=lines)`, loops. `models` are for all phases; `phases`
+    maps a phase to models of its own, and each combination is compared. `tools` are for every task, beside the
+    suite's. Each task is run `repeat` times, the first `limit` tasks only; `jobs` runs at once; no run begins when
+    `budget` USD are spent, or would be by what runs cost on average. Runs, results and the table are kept in the
+    `journal`: what is finished there is not run again, unless `again`. `settings` are fields of `Agent`: limits,
+    prompts, sandbox, show_tools ...
 
     Cancelling it cancels what is going on. Raises `UsageError` for what can't be run, before anything is.
     """
@@ -84,43 +85,36 @@ async def acompare(
 
 def of(wanted: Wanted, results: Results, unfinished: str = "") -> Comparison:
     """A comparison from what is on the record."""
-    done = results.results(cell.digest for cell in wanted.cells)
-    found = []
-    for cell in wanted.cells:
-        if cell.digest in done:
-            # The cell may have been finished in another comparison, where its contender had another name.
-            found.append(msgspec.structs.replace(performing.read(done[cell.digest]), variant=cell.contender))
-    return Comparison(
-        name=wanted.name,
-        suite=wanted.suite,
-        contenders=wanted.contenders,
-        repeat=wanted.repeat,
-        results=tuple(found),
-        journal=str(results.journal.path),
-        unfinished=unfinished,
-    )
+    return _recorded(wanted.name, wanted.head(), results, unfinished)
 
 
 def kept(name: str, journal: str | Path | None = None) -> Comparison:
     """A comparison in the journal, by its name or the beginning of one; "last" is the newest. Raises `UsageError`."""
     results = Results(Journal.at(journal))
     row = results.comparison(name)
-    suite = msgspec.convert(row.head["suite"], Suite)
-    contenders = msgspec.convert(row.head["contenders"], tuple[Contender, ...])
-    repeat, cells = int(row.head["repeat"]), row.head["cells"]
+    return _recorded(row.name, row.head, results)
+
+
+def _recorded(name: str, head: Mapping[str, Any], results: Results, unfinished: str = "") -> Comparison:
+    """A comparison from its head (see `Wanted.head`), with the results that are on the record."""
+    suite = msgspec.convert(head["suite"], Suite)
+    contenders = msgspec.convert(head["contenders"], tuple[Contender, ...])
+    repeat, cells = int(head["repeat"]), head["cells"]
     done = results.results(cells)
     found = []
     for at, cell in enumerate(cells):
         if cell in done:
+            # The cell may have been finished in another comparison, where its contender had another name.
             contender = contenders[at // (len(suite.tasks) * repeat)]
             found.append(msgspec.structs.replace(performing.read(done[cell]), variant=contender.key))
     return Comparison(
-        name=row.name,
+        name=name,
         suite=suite,
         contenders=contenders,
         repeat=repeat,
         results=tuple(found),
         journal=str(results.journal.path),
+        unfinished=unfinished,
     )
 
 
@@ -165,12 +159,10 @@ def summary(comparison: Comparison) -> dict[str, Any]:
 
 
 def _task(given: Mapping[str, Any], number: int) -> Task:
-    try:
-        return msgspec.convert({"id": str(number), **given}, Task)
-    except msgspec.ValidationError as error:
-        raise UsageError(
-            f"Task {number} can't be taken: {error}.", hint="A task has a question and an answer."
-        ) from None
+    from plait.lab.loaders.files import Entry
+    from plait.lab.loaders.plain import task_of
+
+    return task_of(Entry(f"task {number}", number, dict(given)))
 
 
 def graders_of(wanted: Wanted, journal: str | Path | None) -> dict[str, Grader]:

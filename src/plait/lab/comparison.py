@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from plait.lab.base import Suite, Task
+from plait.lab.base import Suite
 from plait.lab.result import Result
 
 if TYPE_CHECKING:
     from plait.lab.table import Row
-
 
 _DAY = re.compile(r"(\d{4})(\d\d)(\d\d)-\d{6}-")
 
@@ -35,7 +34,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     `results` has at most one for each contender, task and repeat (0, 1, ... `repeat` - 1), in the order of
     contenders, tasks and repeats. `unfinished` says in words why there are fewer ("" when it is whole). `journal` is
-    the file with the runs.
+    the file with the runs. As text it is its table.
     """
 
     name: str
@@ -52,6 +51,11 @@ class Comparison(Struct, frozen=True, kw_only=True):
         from plait.lab.table import rows
 
         return rows(self)
+
+    def __str__(self) -> str:
+        from plait.lab.render import terminal
+
+        return terminal(self)
 
     @property
     def cells(self) -> int:
@@ -72,7 +76,3 @@ class Comparison(Struct, frozen=True, kw_only=True):
     def of(self, contender: Contender) -> tuple[Result, ...]:
         """The results of one row."""
         return tuple(each for each in self.results if each.variant == contender.key)
-
-    def task(self, id: str) -> Task:
-        """The task of that id."""
-        return next(task for task in self.suite.tasks if task.id == id)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
 from plait.core.text import clean
 
+T = TypeVar("T")
 NEVER = 0
 """The `leave` of a column that is there however narrow the terminal is."""
 BAR, ELLIPSIS = "|", "…"
@@ -29,6 +31,18 @@ class Column(Struct, frozen=True):
     def width(self) -> int:
         """Letters of its widest cell."""
         return max(len(cell) for cell in (self.head, *self.cells))
+
+
+def in_turn(rows: Iterable[Iterable[T]]) -> list[T]:
+    """What stands in any of the rows, once; what is new stands behind what it follows in its own row."""
+    found: list[T] = []
+    for row in rows:
+        at = 0
+        for each in row:
+            if each not in found:
+                found.insert(at, each)
+            at = found.index(each) + 1
+    return found
 
 
 def line(text: str) -> str:

@@ -44,8 +44,8 @@ class Elsewhere(Exception):
     """Another process is at this cell."""
 
 
-async def perform(cell: Cell, earlier: list[RunRow], grader: Grader, *, give_up: bool = False) -> tuple[Run, Result]:
-    """The run of a cell and its result.
+async def perform(cell: Cell, earlier: list[RunRow], grader: Grader, *, give_up: bool = False) -> Result:
+    """The result of a cell.
 
     `earlier` are the runs that bear the cell's label. `give_up`: take an outage for the run's end after all, since the
     endpoint answers everybody else. Raises `Out`, and `Elsewhere`.
@@ -59,7 +59,7 @@ async def perform(cell: Cell, earlier: list[RunRow], grader: Grader, *, give_up:
         raise Out(
             type(error).__name__, f"The judge can't be asked: {error}", after=getattr(error, "after", None)
         ) from None
-    return run, result_of(run, grade, cell=cell.digest, variant=cell.contender, task=cell.task.id, repeat=cell.repeat)
+    return result_of(run, grade, cell=cell.digest, variant=cell.contender, task=cell.task.id, repeat=cell.repeat)
 
 
 async def graded(cell: Cell, run: Run, grader: Grader) -> Grade:

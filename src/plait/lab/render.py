@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from plait.core.errors import UsageError
 from plait.lab import grid, parts, words
 from plait.lab.comparison import Comparison
 from plait.lab.grid import Column, line
 from plait.lab.table import Row, pairs, rows
-from plait.lab.views import about_columns, pair_columns, phase_columns
+from plait.lab.views import about_columns, cell_columns, pair_columns, phase_columns
 
 
 def terminal(
-    comparison: Comparison, *, width: int | None = None, phases: bool = False, all_pairs: bool = False, by: str = ""
+    comparison: Comparison,
+    *,
+    width: int | None = None,
+    phases: bool = False,
+    all_pairs: bool = False,
+    by: str = "",
+    cells: bool = False,
 ) -> str:
     """The table and what is to be said of it, as text without a newline at its end.
 
     `width` is the terminal's, None for a pipe: columns are left out until it fits, never those of success, tokens,
     seconds and USD, and said below. `phases` shows what each phase took, `all_pairs` every two rows, `by` (a field of
-    `Task.about`) success in each part of the tasks.
+    `Task.about`) success in each part of the tasks, `cells` a line for each finished cell.
     """
 
     def drawn(columns: Sequence[Column]) -> str:
@@ -35,17 +39,19 @@ def terminal(
     def written(said: str) -> str:
         return grid.wrapped(said, width)
 
-    return _whole(comparison, drawn, written, phases, all_pairs, by)
+    return _whole(comparison, drawn, written, phases, all_pairs, by, cells)
 
 
-def markdown(comparison: Comparison, *, phases: bool = False, all_pairs: bool = False, by: str = "") -> str:
+def markdown(
+    comparison: Comparison, *, phases: bool = False, all_pairs: bool = False, by: str = "", cells: bool = False
+) -> str:
     """The same in Markdown, every column."""
 
     def written(said: str) -> str:
         depth = len(said) - len(said.lstrip())
         return f"{said[:depth]}- {grid.escaped(said[depth:])}"
 
-    return _whole(comparison, grid.markdown, written, phases, all_pairs, by)
+    return _whole(comparison, grid.markdown, written, phases, all_pairs, by, cells)
 
 
 def _whole(
@@ -55,15 +61,20 @@ def _whole(
     phases: bool,
     all_pairs: bool,
     by: str,
+    cells: bool,
 ) -> str:
     told, compared = rows(comparison), pairs(comparison)
     blocks = [_title(comparison, told), drawn(columns(told))] if told else [_title(comparison, told)]
-    if by:
+    if by and not any(by in task.about for task in comparison.suite.tasks):
+        blocks.append(_no_field(comparison, by))
+    elif by:
         blocks += [f"Success by {line(by)}:", drawn(about_columns(told, parts.by_about(comparison, by)))]
     if phases:
         blocks += ["By phase, a run's mean:", drawn(phase_columns(told, parts.by_phase(comparison)))]
     if all_pairs and compared:
         blocks += ["Each two rows on the same tasks:", drawn(pair_columns(told, compared))]
+    if cells and comparison.results:
+        blocks += ["Each finished cell:", drawn(cell_columns(told, comparison.results))]
     blocks.append("\n".join(map(written, words.notes(comparison, told, compared))))
     return "\n\n".join(block for block in blocks if block)
 
@@ -154,19 +165,10 @@ def as_object(comparison: Comparison, *, cells: bool = False) -> dict[str, Any]:
     return told
 
 
-def load(text: str | bytes) -> tuple[Row, ...]:
-    """The rows that `plait compare --json` printed. Raises `UsageError` for what is something else, and says what."""
-    hint = "Give a file that `plait compare SUITE --json > FILE` wrote."
-    try:
-        told = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"The results are not JSON: {error}.", hint=hint) from None
-    if not isinstance(told, dict) or not isinstance(told.get("rows"), list):
-        raise UsageError("The JSON has no list `rows`: it is not a comparison.", hint=hint)
-    try:
-        return msgspec.convert(told["rows"], tuple[Row, ...])
-    except msgspec.ValidationError as error:
-        raise UsageError(f"The comparison's rows can't be read: {error}.", hint=hint) from None
+def _no_field(comparison: Comparison, by: str) -> str:
+    fields = sorted({field for task in comparison.suite.tasks for field in task.about})
+    has = f"They have: {', '.join(map(line, fields))}." if fields else "A task's fields stand in its `about`."
+    return f"No task has a field {line(by)!r}. {has}"
 
 
 def _title(comparison: Comparison, told: Sequence[Row]) -> str:

@@ -71,7 +71,7 @@ class Here:
 
     async def perform(self, cell: Cell, earlier: list[RunRow], *, give_up: bool) -> Result:
         """See `Engine.perform`."""
-        return (await performing.perform(cell, earlier, self._graders[cell.grader], give_up=give_up))[1]
+        return await performing.perform(cell, earlier, self._graders[cell.grader], give_up=give_up)
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -150,7 +150,10 @@ class _Work:
             return True
         spent = self.usd
         if spent is None:
-            self.why.append("a budget is set, and the price of a model is not known")
+            self.why.append(
+                "a budget is set, and the price of a model is not known: [prices] in plait.toml tells it,"
+                " and --again runs anew what was run without"
+            )
             return False
         paid = [each.cost_usd for each in self.done.values() if each.cost_usd is not None]
         mean = sum(paid) / len(paid) if paid else 0.0

@@ -24,6 +24,7 @@ OURS = {
     "musique": "plait.lab.loaders.musique:load",
     "tool-search": "plait.lab.loaders.tool_search:load",
 }
+OF_A_FILE = tuple(name for name in OURS if name not in ("basics", "world"))
 ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz", ".ndjson", ".ndjson.gz")
 
 
@@ -35,17 +36,20 @@ def suite(word: str) -> Suite:
     """
     word = word.strip()
     name, _, argument = word.partition(":")
+    if name in OF_A_FILE and not argument.strip():
+        raise UsageError(f"The suite {name} needs a file.", hint=f"Write {name}:FILE, such as {name}:dev.jsonl.")
     if name in OURS:
         module, _, attribute = OURS[name].partition(":")
         return _checked(getattr(import_module(module), attribute)(argument), word)
-    if word.casefold().endswith(ENDINGS):
-        from plait.lab.loaders import plain
-
-        return _checked(plain.load(word), word)
     plugins = _plugins()
     if name in plugins:
         return _checked(_from(plugins[name], word, argument), word)
     near = difflib.get_close_matches(name.casefold(), names(), 2)
+    misspelt = bool(near and argument) and not Path(word).is_file()  # hotpot:dev.jsonl
+    if word.casefold().endswith(ENDINGS) and not misspelt:
+        from plait.lab.loaders import plain
+
+        return _checked(plain.load(word), word)
     told = f"Did you mean {' or '.join(near)}?" if near else f"Suites: {', '.join(names())}."
     if not near and Path(word).is_file():
         told = f"A file of tasks ends in {', '.join(ENDINGS[:4])}."

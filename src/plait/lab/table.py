@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from plait.lab import statistics
 from plait.lab.comparison import Comparison, Contender
@@ -23,9 +23,6 @@ from plait.lab.result import Result
 from plait.models.prices import NANO
 
 __all__ = ["ByAbout", "ByPhase", "Pair", "Row", "by_about", "by_phase", "pairs", "rows"]
-
-Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
-Count: TypeAlias = Annotated[int, Meta(ge=0)]
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -44,16 +41,16 @@ class Row(Struct, frozen=True, kw_only=True):
     models: dict[str, str]
     who: str = ""
     key: str = ""
-    success: Share | None
-    n: Count
-    interval: tuple[Share, Share] | None
+    success: float | None
+    n: int
+    interval: tuple[float, float] | None
     steps: float | None = None
     calls: float | None = None
     tokens: float | None = None
     seconds: float | None = None
     cost_usd: float | None = None
-    tasks: Count = 0
-    successes: Count = 0
+    tasks: int = 0
+    successes: int = 0
     worth: float = 0.0
     score: float | None = None
     input_tokens: float | None = None
@@ -64,9 +61,9 @@ class Row(Struct, frozen=True, kw_only=True):
     cost_usd_total: float | None = None
     grading_usd: float | None = None
     repairs: float | None = None
-    repaired: Share | None = None
+    repaired: float | None = None
     invented: float | None = None
-    fell_back: Count = 0
+    fell_back: int = 0
     statuses: dict[str, int] = {}
     measures: dict[str, float] = {}
 

@@ -1,16 +1,19 @@
-"""The further tables, shown on demand: by phase, by a field of the tasks, and each two rows."""
+"""The further tables, shown on demand: by phase, by a field of the tasks, each two rows, and each cell."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from plait.lab import words
-from plait.lab.grid import Column, line
+from plait.lab.grid import ELLIPSIS, Column, line
 from plait.lab.parts import ByAbout, ByPhase
+from plait.lab.result import Result
 from plait.lab.table import Pair, Row
 from plait.runtime.spending import CODE, TOOLS, PhaseSpending, in_all, shown
 
+WHY = 100
+"""Letters of what was wrong with a run."""
 HUNDREDTHS = 100
 MILLISECOND = 1_000
 """What seconds are shown to, in microseconds."""
@@ -78,6 +81,31 @@ def about_columns(rows: Sequence[Row], by_about: Sequence[ByAbout]) -> list[Colu
         head = f"{'-' if value is None else line(str(value))} ({tasks:,} {'task' if tasks == 1 else 'tasks'})"
         found.append(Column(head, tuple(words.percent(each.success, each.interval) for each in same)))
     return found
+
+
+def cell_columns(rows: Sequence[Row], results: Sequence[Result]) -> list[Column]:
+    """A line for each finished cell: how it was graded, what it took, its run on record, and what was wrong."""
+    name = words.namer(rows)
+    repeated = any(each.repeat for each in results)
+
+    def why(each: Result) -> str:
+        said = line(each.grade.why or (each.reason or "" if each.status != "answered" else ""))
+        return said if len(said) <= WHY else said[: WHY - 1] + ELLIPSIS
+
+    def column(head: str, cell: Callable[[Result], str], leave: int = 0, left: bool = False) -> Column:
+        return Column(head, tuple(map(cell, results)), leave, left)
+
+    return [
+        column("loop", lambda each: name(each.variant), left=True),
+        column("task", lambda each: line(each.task), left=True),
+        *([column("time", lambda each: str(each.repeat + 1))] if repeated else []),
+        column("grade", lambda each: line(each.grade.mark), left=True),
+        column("steps", lambda each: words.number(each.steps), 3),
+        column("tokens", lambda each: words.number(each.usage.tokens), 4),
+        column("seconds", lambda each: words.number(each.seconds, 2), 2),
+        column("run", lambda each: each.run, left=True),
+        column("why", why, 1, left=True),
+    ]
 
 
 def pair_columns(rows: Sequence[Row], pairs: Sequence[Pair]) -> list[Column]:

@@ -10,6 +10,7 @@ from plait.lab.grid import line
 from plait.lab.table import Pair, Row
 from plait.runtime.spending import UNKNOWN_COST, in_units
 
+UNKNOWN_PRICE = "?: a price is not known. [prices] of plait.toml tells it for new runs (--again)."
 MOST = 12
 """Pairs named one by one; of more, the rest are counted."""
 
@@ -69,7 +70,7 @@ def notes(comparison: Comparison, rows: Sequence[Row], pairs: Sequence[Pair]) ->
     if any(row.n for row in rows):
         said += [_how(comparison), *_apart(pairs, name), *_ended(rows, name), _totals(rows)]
     if any(row.n and row.cost_usd is None for row in rows):
-        said.append("?: a price is not known.")
+        said.append(UNKNOWN_PRICE)
     if any(row.estimated for row in rows):
         said.append("~: tokens estimated from the length of the text.")
     return said
@@ -79,8 +80,8 @@ def _missing(comparison: Comparison, rows: Sequence[Row]) -> list[str]:
     said, missing = [], comparison.cells - len(comparison.results)
     if missing > 0 or comparison.unfinished:
         count, why = f"{missing:,} of {_count(comparison.cells, 'cell')}", line(comparison.unfinished).rstrip(".")
-        reason = f" {why[0].upper()}{why[1:]}." if why and count not in why else ""  # it may say no more than this
-        said.append(f"Not finished: {count}.{reason}")
+        reason = f": {why}" if why and count not in why else ""  # it may say no more than this
+        said.append(f"Not finished: {count}{reason}.")
     if len({row.n for row in rows}) > 1:
         said.append("The rows don't have the same runs; two rows are compared on the tasks both finished.")
     return said

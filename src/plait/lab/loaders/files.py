@@ -53,7 +53,7 @@ class Entry(Struct, frozen=True):
 def found(name: str) -> Path:
     """The file of that name, as an absolute path. Raises `UsageError` when there is none."""
     if not name.strip():
-        raise UsageError("The name of a file is missing.", hint="Write it after the colon, such as gsm8k:test.jsonl.")
+        raise UsageError("The name of a file is missing.", hint="Write it after the colon: SUITE:FILE.")
     path = Path(name.strip()).expanduser().absolute()
     if path.is_file():
         return path

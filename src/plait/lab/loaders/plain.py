@@ -23,12 +23,13 @@ def load(argument: str) -> Suite:
     name, _ = files.parted(argument, (), "of a file")
     path = files.found(name)
     entries = files.records(path)
-    tasks = [_task(entry) for entry in entries]
+    tasks = [task_of(entry) for entry in entries]
     files.distinct((entry, task.id) for entry, task in zip(entries, tasks, strict=True))
     return Suite(word=str(path), about=f"the tasks of {path.name}", tasks=tuple(tasks), grader="exact")
 
 
-def _task(entry: files.Entry) -> Task:
+def task_of(entry: files.Entry) -> Task:
+    """The task of a record. Raises `UsageError` naming the record and what is wrong with it."""
     value = entry.value
     for name in value:
         near = difflib.get_close_matches(name, FIELDS, 1, 0.8)

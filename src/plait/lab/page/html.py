@@ -68,12 +68,13 @@ def _filled(comparison: Comparison, parts: dict[str, Any], records: dict[str, st
 
 def _facts(comparison: Comparison) -> list[tuple[str, str]]:
     tasks, runs = len(comparison.suite.tasks), len(comparison.results)
+    graders = dict.fromkeys(map(comparison.suite.grader_of, comparison.suite.tasks))
     facts = [
         ("Tasks", f"{tasks:,}"),
         ("Rows", f"{len(comparison.contenders):,}"),
         ("Repeats", f"{comparison.repeat:,} a task"),
         ("Runs", f"{runs:,}" if comparison.whole else f"{runs:,} of {comparison.cells:,}"),
-        ("Grader", brief(comparison.suite.grader)),
+        ("Grader" if len(graders) == 1 else "Graders", brief(", ".join(graders))),
         ("When", comparison.when),
         ("Journal", visible(comparison.journal)),
         ("Name", visible(comparison.name)),

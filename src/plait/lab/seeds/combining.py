@@ -13,10 +13,11 @@ from msgspec import Struct, structs
 
 from plait.core.errors import UsageError
 from plait.lab.comparison import Comparison
-from plait.lab.grid import Column, line
+from plait.lab.grid import Column, in_turn, line
 from plait.lab.result import Result
 from plait.lab.seeds.asking import judged
 from plait.lab.seeds.drawn import Drawn, missing
+from plait.lab.words import UNKNOWN_PRICE
 from plait.runtime.spending import UNKNOWN_COST, PhaseSpending, in_all, merged, runs_until, shown
 
 MILLISECOND, CENT_MILLI = 1_000, 10_000
@@ -79,7 +80,7 @@ class Combined(Struct, frozen=True):
 
     def drawn(self) -> Drawn:
         """Means of a run: seconds and USD by phase and in all, as `plait costs --mean` has them."""
-        places = _places(self.rows)
+        places = in_turn(row.phases for row in self.rows)
         cells = [_cells(row, places) for row in self.rows]
         columns = [
             Column("models", tuple(line(row.who) for row in self.rows), left=True),
@@ -96,7 +97,7 @@ class Combined(Struct, frozen=True):
             columns.append(Column("paid back after", tuple(_paid(row.paid_back_after) for row in self.rows)))
         notes = list(self.notes)
         if any(row.runs and row.nanos is None for row in self.rows):
-            notes.append("?: a price is not known.")
+            notes.append(UNKNOWN_PRICE)
         return Drawn(tuple(columns), tuple(notes))
 
     def json(self) -> dict[str, Any]:
@@ -155,18 +156,6 @@ def _crashed(rows: Sequence[Sequence[Result]]) -> tuple[str, ...]:
     runs = [result for results in rows for result in results]
     crashed = sum(result.status == "crashed" for result in runs)
     return (f"{crashed:,} of {len(runs):,} runs crashed; the means count what they took.",) if crashed else ()
-
-
-def _places(rows: Sequence[Combination]) -> list[Place]:
-    """The phases of all rows; one that is new stands behind the one it follows in its own row."""
-    found: list[Place] = []
-    for row in rows:
-        at = 0
-        for place in row.phases:
-            if place not in found:
-                found.insert(at, place)
-            at = found.index(place) + 1
-    return found
 
 
 def _cells(row: Combination, places: Sequence[Place]) -> list[str]:

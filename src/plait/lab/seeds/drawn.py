@@ -31,4 +31,4 @@ class Drawn(Struct, frozen=True):
 
 def missing(comparison: Comparison) -> tuple[str, ...]:
     """That cells are not finished, where it is so."""
-    return (f"Not finished: {comparison.unfinished}.",) if comparison.unfinished else ()
+    return (f"Not finished: {comparison.unfinished.rstrip('.')}.",) if comparison.unfinished else ()

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from plait.core.errors import UsageError
 from plait.lab.comparison import Comparison, Contender
+from plait.lab.counting import by_task
 from plait.lab.grid import Column, line
 from plait.lab.result import Result
 from plait.lab.seeds.asking import judged
@@ -114,19 +115,12 @@ def working(comparison: Comparison, loops: Sequence[str] = ("react", "rewoo")) -
 
 
 def _table(comparison: Comparison, one: Contender, other: Contender) -> Working:
-    first, second = _by_task(comparison.of(one)), _by_task(comparison.of(other))
+    first, second = by_task(comparison.of(one)), by_task(comparison.of(other))
     rows = [
         Work(task.id, _side(comparison, first.get(task.id, ())), _side(comparison, second.get(task.id, ())))
         for task in comparison.suite.tasks
     ]
     return Working((one.strategy, other.strategy), one.who, tuple(rows), missing(comparison))
-
-
-def _by_task(results: Iterable[Result]) -> dict[str, list[Result]]:
-    found: dict[str, list[Result]] = {}
-    for result in results:
-        found.setdefault(result.task, []).append(result)
-    return found
 
 
 def _side(comparison: Comparison, results: Sequence[Result]) -> Side | None:
