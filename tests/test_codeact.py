@@ -532,7 +532,7 @@ def test_the_users_own_system_prompt_is_sent_as_it_is():
 def test_where_no_steps_are_named_the_task_is_the_step():
     run = drive([" ", action("stop()")], STOP, question="How many\npeople?")
     assert run.codes[0] == 'method_search("How many people?")'
-    assert run.notes[0].kind == "repaired"
+    assert run.notes[0].kind == "unreadable"
 
 
 @pytest.mark.parametrize(

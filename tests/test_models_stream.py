@@ -80,6 +80,12 @@ def test_what_only_looks_alike_is_no_circle():
     assert not text.circling
 
 
+def test_a_reply_that_comes_whole_is_left_as_it_is():
+    body = json.dumps(completion("ha " * 5000)).encode()
+    reply = MODEL.decode(Response(200, body), Think("act", (user("q"),)))
+    assert (len(reply.text), reply.finish) == (15_000, "stop")
+
+
 async def test_an_endpoint_that_goes_in_circles_is_left_and_the_reply_says_so():
     left = asyncio.Event()
 

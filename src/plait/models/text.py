@@ -36,6 +36,8 @@ class TextFilter:
         self._held = ""
         self._stage: Callable[[], str] = self._lead
         self._reasoning: list[str] = []
+        self.whole = False
+        """The text comes in one piece: nothing is gained by cutting a circle."""
         self._passed = 0
         self._end = ""
         self.stopped = False
@@ -61,6 +63,8 @@ class TextFilter:
 
     def _straight(self, text: str) -> str:
         """The text up to where a circle is seen."""
+        if self.whole:
+            return text
         at = 0
         while at < len(text):
             piece = text[at : at + EVERY - self._passed % EVERY]
