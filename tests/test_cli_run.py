@@ -92,6 +92,7 @@ def test_each_outcome_has_its_exit_code(
         ([], "Missing argument 'QUESTION'"),
         ([""], "The question is empty."),
         (["  \n"], "The question is empty."),
+        (["a \udcff b"], "The question is no text: half a character at 2. Send UTF-8."),
         (["q", "--strategy", "reakt"], "There is no loop 'reakt'. Did you mean react or codeact?"),
         (["q", "--set", "dialekt=lines"], "has no option 'dialekt'"),
         (["q", "--set", "dialect=line"], "dialect (blob or lines or numbered or original)"),

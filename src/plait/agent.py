@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from plait import __version__, config, strategies
-from plait.core import CodeLimits, Event, Kit, Plan, Strategy, Task, ToolSpec
+from plait import __version__, config, strategies, telemetry
+from plait.core import CodeLimits, Event, Exchange, Kit, Plan, Strategy, Task, ToolSpec
 from plait.core.errors import UsageError
 from plait.journal.records import Row, RunHead
 from plait.journal.store import Journal
@@ -28,6 +28,7 @@ from plait.runtime.faces import streamed, whole
 from plait.runtime.job import Approve, InDoubt, Job, Person
 from plait.runtime.limits import Limits
 from plait.runtime.provenance import Provenance
+from plait.runtime.recalled import as_recorded
 from plait.runtime.run import Run
 from plait.runtime.runs import Replayed
 from plait.runtime.sessions import Embedder, Seat, Window, seat_of, session_spec, take_seat
@@ -117,13 +118,15 @@ class Agent:
         emit: Callable[[Event], None] | None = None,
         person: Person | None = None,
         label: str = "",
+        history: Iterable[Exchange] | None = None,
     ) -> Run:
         """The same, awaited. Cancelling it cancels the run, which puts that on its record.
 
         `emit` is told each event as it happens, the last (`Ended`) also of a run that is cancelled. `label` is what
-        the run can be found again by in the journal.
+        the run can be found again by in the journal. `history` are the session's turns so far where another keeps
+        them, None for those in the journal.
         """
-        return await whole(self._begin(question, session, emit, person, label))
+        return await whole(self._begin(question, session, emit, person, label, history))
 
     async def stream(
         self, question: str, *, session: str | None = None, person: Person | None = None
@@ -241,7 +244,13 @@ class Agent:
         return run_blocking(self.afork(run, at))
 
     async def afork(
-        self, run: str, at: int, *, emit: Callable[[Event], None] | None = None, person: Person | None = None
+        self,
+        run: str,
+        at: int,
+        *,
+        emit: Callable[[Event], None] | None = None,
+        person: Person | None = None,
+        label: str = "",
     ) -> Run:
         """The same, awaited."""
         journal = self._journal_needed()
@@ -249,7 +258,8 @@ class Agent:
         seat = seat_of(row.head, runs.fresh_id())
         shown = await asyncio.to_thread(self._shown, row.head.question, row.head)
         job = self._job(row.head.question, person, seat=seat, shown=shown)
-        head = msgspec.structs.replace(self._head(row.head.question, job, seat), parent=row.head.run, fork_at=at)
+        head = self._head(row.head.question, job, seat)
+        head = msgspec.structs.replace(head, parent=row.head.run, fork_at=at, label=label)
         return await whole(runs.fork(job, head, journal.rows(row.head.run), at, journal, emit))
 
     @staticmethod
@@ -320,8 +330,8 @@ class Agent:
     ) -> Job:
         shown = shown_by(recorded) if recorded is not None else shown
         seat = seat or (seat_of(recorded) if recorded is not None else None)
-        tools = self._toolset
-        if seat is not None:
+        tools = self._toolset if recorded is None else as_recorded(self._toolset, recorded)
+        if seat is not None and seat.searched:
             tools = Toolset((*tools, seat.tool(self._journal_needed(), self.embedder)))
         if shown is not None:
             tools = self._finder.among(tools)
@@ -349,6 +359,7 @@ class Agent:
             sandbox=self.sandbox,
             code_limits=self.code_limits,
             now=self.now,
+            tracer=telemetry.here(),
         )
 
     def _head(self, question: str, job: Job, seat: Seat | None) -> RunHead:
@@ -364,7 +375,7 @@ class Agent:
         )
         if job.kit.search:
             head = recorded_in(head, self._most_shown, job.kit, self.embedder)
-        return head if seat is None else seat.taken_by(head, job.kit.tools[-1], self.window, self.embedder)
+        return head if seat is None else seat.taken_by(head, session_spec(), self.window, self.embedder)
 
     @cached_property
     def _loop_recorded(self) -> dict[str, Any]:
@@ -398,10 +409,19 @@ class Agent:
         emit: Callable[[Event], None] | None,
         person: Person | None,
         label: str = "",
+        history: Iterable[Exchange] | None = None,
     ) -> Run:
         if not isinstance(question, str) or not question.strip():
             raise UsageError("The question is empty.", hint="Say what is to be done.")
-        seat = take_seat(session, self._journal_needed(), self.window) if session is not None else None
+        try:
+            question.encode()
+        except UnicodeEncodeError as why:
+            raise UsageError(f"The question is no text: half a character at {why.start}.", hint="Send UTF-8.") from None
+        if any(isinstance(tool, str) for tool in self.tools):
+            await asyncio.to_thread(getattr, self, "_toolset")  # a word may begin a server, which takes a while
+        seat = None
+        if session is not None:
+            seat = take_seat(session, self._journal_needed(), self.window, history)
         shown = await asyncio.to_thread(self._shown, question) if self._most_shown is not None else None
         job = self._job(question, person, seat=seat, shown=shown)
         head = msgspec.structs.replace(self._head(question, job, seat), label=label)

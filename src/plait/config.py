@@ -1,4 +1,4 @@
-"""`plait.toml`: endpoints, prices, electricity, and defaults for `plait run`.
+"""`plait.toml`: endpoints, prices, electricity, defaults for `plait run`, and what `plait serve` serves.
 
 Flags win over the environment, the environment over the file, the file over what is built in.
 Secrets are never in the file: an endpoint names the environment variable its key is in.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -16,7 +16,7 @@ from msgspec import Struct
 from plait.core.errors import UsageError
 from plait.models.config import ModelConfig
 
-TABLES = {"run", "endpoints", "prices", "params", "electricity", "local", "timeout"}
+TABLES = {"run", "serve", "agents", "endpoints", "prices", "params", "electricity", "local", "telemetry", "timeout"}
 
 
 class RunDefaults(Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,12 +44,58 @@ class RunDefaults(Struct, frozen=True, forbid_unknown_fields=True):
     max_seconds: float | None = None
 
 
+class AgentTable(RunDefaults, frozen=True, forbid_unknown_fields=True):
+    """A table `[agents.NAME]`: what `plait serve` serves under that name. What it leaves open is as in `[run]`.
+
+    `description` is what clients are told of it; `thoughts`: they are told its thoughts and actions as well.
+    """
+
+    description: str = ""
+    thoughts: bool = False
+
+
+class ServeTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[serve]`: where `plait serve` listens, and its limits.
+
+    `concurrent` runs are performed at once, `queued` more wait. `seconds` is the most time of a run, `grace` what runs
+    are given when the server stops. A request's body has at most `body_mb` MB and is there within `body_seconds`.
+    `connections` are open at most. `hosts`: further names that the server is asked by where it has no token.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8765
+    concurrent: int = 16
+    queued: int = 64
+    seconds: float = 600.0
+    grace: float = 10.0
+    body_mb: float = 4.0
+    body_seconds: float = 20.0
+    connections: int = 512
+    hosts: list[str] = []
+
+
+class TelemetryTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[telemetry]`: whether spans are sent, with what was said or without, and to which collector.
+
+    `endpoint` is a base address, such as http://localhost:4318; in `headers` "$NAME" is read from the environment.
+    """
+
+    on: bool = False
+    content: bool = False
+    endpoint: str = ""
+    headers: dict[str, str] = {}
+    service: str = "plait"
+
+
 class Config(Struct, frozen=True):
     """What the file says. `path` is where it was read, None without a file."""
 
     run: RunDefaults
     models: ModelConfig
     path: Path | None = None
+    serve: ServeTable = ServeTable()
+    agents: dict[str, AgentTable] = {}
+    telemetry: TelemetryTable = TelemetryTable()
 
 
 def load(path: Path | None = None) -> Config:
@@ -75,19 +121,42 @@ def load(path: Path | None = None) -> Config:
                 f"{place} has a table [{table}], which is not known.",
                 hint=f"Known are: {', '.join(sorted(TABLES))}.",
             )
-    return Config(_defaults(data.pop("run", {}), place), ModelConfig.from_mapping(data, place.name), place)
+    run = _table(data.pop("run", {}), RunDefaults, "run", place)
+    serve = _table(data.pop("serve", {}), ServeTable, "serve", place)
+    agents = _agents(data.pop("agents", {}), run, place)
+    telemetry = _table(data.pop("telemetry", {}), TelemetryTable, "telemetry", place)
+    return Config(run, ModelConfig.from_mapping(data, place.name), place, serve, agents, telemetry)
 
 
-def _defaults(table: Any, place: Path) -> RunDefaults:
+def _agents(tables: Any, run: RunDefaults, place: Path) -> dict[str, AgentTable]:
+    """The agents to serve; what a table leaves open is as in `[run]`."""
+    if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
+        raise UsageError(f"{place}: an agent is a table [agents.NAME].")
+    found = {}
+    for name, table in tables.items():
+        _table(table, AgentTable, f"agents.{name}", place)
+        usual = {key: value for key, value in msgspec.structs.asdict(run).items() if value not in (None, {}, [])}
+        if table.get("strategy", run.strategy) != run.strategy:
+            usual.pop("set", None)  # options of another loop
+        if "journal" in table:
+            raise UsageError(f"{place}, table [agents.{name}]: all agents share the server's journal.")
+        found[name] = _table({**usual, **table}, AgentTable, f"agents.{name}", place)
+    return found
+
+
+T = TypeVar("T", bound=Struct)
+
+
+def _table(table: Any, kind: type[T], name: str, place: Path) -> T:
     import difflib
 
-    known = RunDefaults.__struct_fields__
-    for name in table if isinstance(table, dict) else ():
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
+    known = kind.__struct_fields__
+    for key in table if isinstance(table, dict) else ():
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
             hint = f"Did you mean {near[0]}?" if near else f"It may have: {', '.join(known)}."
-            raise UsageError(f"{place}, table [run]: there is no setting '{name}'.", hint=hint)
+            raise UsageError(f"{place}, table [{name}]: there is no setting '{key}'.", hint=hint)
     try:
-        return msgspec.convert(table, RunDefaults)
+        return msgspec.convert(table, kind)
     except msgspec.ValidationError as why:
-        raise UsageError(f"{place}, table [run]: {why}.") from why
+        raise UsageError(f"{place}, table [{name}]: {why}.") from why

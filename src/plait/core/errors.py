@@ -153,3 +153,7 @@ class BadInput(PlaitError):
 
 class ToolError(PlaitError):
     """For tools to raise: the text reaches the model as the observation, with no traceback."""
+
+
+class CallLost(ToolError):
+    """For tools to raise when it is not known whether the call took effect: its observation is "in doubt"."""

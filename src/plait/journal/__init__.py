@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from plait.journal.log import AnyLog, Entry, RunLog
     from plait.journal.memory import MemoryLog
     from plait.journal.owner import new_run_id, owner_of_this_process
-    from plait.journal.records import Record, Row, RunHead, RunRow, SessionTurn
+    from plait.journal.records import Record, Row, RunHead, RunRow, SessionRow, SessionTurn
     from plait.journal.store import Journal, default_path
 
 _HOMES = {
@@ -22,6 +22,7 @@ _HOMES = {
     "RunHead": "records",
     "RunLog": "log",
     "RunRow": "records",
+    "SessionRow": "records",
     "SessionTurn": "records",
     "default_path": "store",
     "new_run_id": "owner",
@@ -38,6 +39,7 @@ __all__ = [
     "RunHead",
     "RunLog",
     "RunRow",
+    "SessionRow",
     "SessionTurn",
     "default_path",
     "new_run_id",

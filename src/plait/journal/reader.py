@@ -11,7 +11,7 @@ from typing import Any
 
 from plait.core.errors import JournalError, UnknownRun
 from plait.journal import codec, delta, faults, owner, writer
-from plait.journal.records import Record, Row, RunRow, SessionTurn, Thinking
+from plait.journal.records import Record, Row, RunRow, SessionRow, SessionTurn, Thinking
 
 PATIENCE = 2.0
 """Seconds a read waits for another process that recovers the file; in WAL mode writers stop no reader."""
@@ -131,6 +131,18 @@ def turns(connection: sqlite3.Connection, session: str, before: str | None, limi
         SessionTurn(count - i, run, asked, _said(outcome), started)
         for i, (run, asked, outcome, started) in reversed(list(enumerate(found)))
     ]
+
+
+def sessions(connection: sqlite3.Connection, limit: int) -> list[SessionRow]:
+    """The conversations, the one with the newest turn first. See `Journal.sessions`."""
+    if not has_sessions(connection):
+        return []
+    last = (
+        "SELECT session, count(*) AS turns, max(n) AS n FROM runs WHERE session <> '' AND parent = '' GROUP BY session"
+    )
+    question = f"SELECT l.session, l.turns, r.question, r.started FROM ({last}) l JOIN runs r USING (n)"
+    found = connection.execute(f"{question} ORDER BY n DESC LIMIT ?", [limit])
+    return [SessionRow(*each) for each in found]
 
 
 def has_sessions(connection: sqlite3.Connection) -> bool:

@@ -189,8 +189,9 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     `strategy` is {"name": ..., "options": {...}}; `models` maps a phase ("" for all) to what
     `Model.describe` gave; `tools` are the specs as the model saw them and `sources` the words they were
     loaded by ("" for one given in Python); `settings` has limits, approval and the like. `session` is the
-    conversation the run is a turn of, `history` the recent turns that the loop was shown. `label` is what the run is
-    found again by.
+    conversation the run is a turn of, `history` the recent turns that the loop was shown. `given` are all turns before
+    it, where whoever asked brought them along and they are more than is shown. `label` is what the run is found again
+    by.
     """
 
     run: str
@@ -206,6 +207,7 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     session: str = ""
     history: tuple[Exchange, ...] = ()
     label: str = ""
+    given: tuple[Exchange, ...] = ()
 
 
 class SessionTurn(Struct, frozen=True):
@@ -219,6 +221,15 @@ class SessionTurn(Struct, frozen=True):
     run: str
     question: str
     answer: str | None
+    started: float
+
+
+class SessionRow(Struct, frozen=True):
+    """A conversation as listed: its name, how many turns it has, and of the last one the question and when it began."""
+
+    name: str
+    turns: int
+    question: str
     started: float
 
 

@@ -26,7 +26,7 @@ from plait.core.errors import JournalError
 from plait.journal import codec, faults, reader
 from plait.journal.log import Entry, RunLog
 from plait.journal.owner import life_of, owner_of_this_process
-from plait.journal.records import Row, RunHead, RunRow, SessionTurn
+from plait.journal.records import Row, RunHead, RunRow, SessionRow, SessionTurn
 from plait.journal.secrets import Scrubber
 from plait.journal.writer import _INSERTS, Writer
 
@@ -203,6 +203,14 @@ class Journal:
         try:
             with reader.reading(self.path) as connection:
                 return reader.turns(connection, session, before, limit)
+        except reader.NoJournal:
+            return []
+
+    def sessions(self, limit: int = 50) -> list[SessionRow]:
+        """The conversations, the one whose last turn is the newest first; none where no journal is there."""
+        try:
+            with reader.reading(self.path) as connection:
+                return reader.sessions(connection, limit)
         except reader.NoJournal:
             return []
 

@@ -25,6 +25,7 @@ from plait.runtime.calling import make_call
 from plait.runtime.job import Desk, RecordEnds, differs, input_of, lines_of, sentence
 from plait.runtime.past import PastEffect
 from plait.runtime.provenance import refusal, told, warning
+from plait.tools.progress import heard_by
 
 Invented: TypeAlias = dict[int, tuple[str, ...]]
 """The made-up values of calls, by their index."""
@@ -156,7 +157,10 @@ class Actor:
         async def one(i: int) -> Observation:
             call = group.calls[i]
             self.desk.say(ev.Called(group.step, call))
-            made = await make_call(job.tools, call, job.limits.tool_seconds, self.desk.things)
+            heard = heard_by(lambda text: self.desk.say(ev.Noted(group.step, "progress", f"{call.tool}: {text}")))
+            with heard, self.desk.span.tool(group.step, call, job.tools) as span:
+                made = await make_call(job.tools, call, job.limits.tool_seconds, self.desk.things)
+                span.observed(made)
             if i in group.invented and job.provenance == "warn":
                 made = structs.replace(made, note=warning(group.invented[i]))
             return await self._ended(group, i, made)

@@ -15,6 +15,7 @@ from plait.journal.log import AnyLog
 from plait.journal.records import Got, RunHead, Thinking, Thought
 from plait.models.base import Model
 from plait.runtime.past import PastEffect
+from plait.runtime.tracing import ModelSpan
 
 LONGEST_WAIT = 60.0
 """Seconds: an endpoint that asks for a longer pause is taken to be out for this run."""
@@ -82,6 +83,7 @@ async def ask_model(
     retries: int,
     on_text: Callable[[str], None] | None,
     on_retry: Callable[[str], None],
+    span: ModelSpan,
 ) -> Reply:
     """The reply to a think effect.
 
@@ -99,6 +101,7 @@ async def ask_model(
             raise Lacking("tools", f"{model.spec} takes no native tools")
         request = model.encode(think)
         await log.append((Thinking(n, step, think.phase, model.spec, request.path, attempt), request.body))
+        span.asked(request)
         began = time.perf_counter()
         try:
             response = await model.send(request, think, on_text)
@@ -106,6 +109,7 @@ async def ask_model(
             reply = response.reply or model.decode(response, think)
         except ModelError as why:
             seconds = time.perf_counter() - began
+            span.failed(why)
             answer = why.response
             lost = why.ability if isinstance(why, Unsupported) else ""
             status = answer.status if answer is not None else 0
@@ -131,7 +135,9 @@ async def ask_model(
             await asyncio.sleep(wait)
             continue
         cost = model.rate.cost(reply.usage, seconds)
+        named = reply.model
         reply = structs.replace(reply, seconds=seconds, cost=cost, model=model.spec)
+        span.replied(reply, named)
         log.buffer(
             (Got(n, attempt, response.status, seconds, cut=response.cut), response.body),
             (Thought(n, reply), None),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextvars
 import threading
 from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
@@ -61,7 +62,7 @@ def _aside(work: Coroutine[Any, Any, T]) -> T:
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1, "plait-aside") as pool:
-        return pool.submit(asyncio.run, work).result()
+        return pool.submit(contextvars.copy_context().run, asyncio.run, work).result()
 
 
 def _background_loop() -> asyncio.AbstractEventLoop:

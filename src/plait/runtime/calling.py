@@ -15,7 +15,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from plait.core import Call, Observation, Thing
-from plait.core.errors import BadInput, ToolError, UsageError
+from plait.core.errors import BadInput, CallLost, ToolError, UsageError
+from plait.core.tools import Trouble
 from plait.runtime.things import Things
 from plait.tools import Tool, Toolset, render
 from plait.tools.cancel import set_token
@@ -53,7 +54,8 @@ async def make_call(tools: Toolset, call: Call, seconds: float, things: Things) 
     except BaseException as why:
         if _is_ours(why):
             raise
-        return Observation(_said(why), trouble="raised", seconds=time.perf_counter() - began)
+        trouble: Trouble = "in_doubt" if isinstance(why, CallLost) else "raised"
+        return Observation(_said(why), trouble=trouble, seconds=time.perf_counter() - began)
     return Observation(text, value=plain, seconds=time.perf_counter() - began)
 
 

@@ -17,6 +17,7 @@ from plait.prompts import PromptBook
 from plait.runtime.job import Approve, InDoubt
 from plait.runtime.limits import Limits
 from plait.runtime.provenance import Provenance
+from plait.runtime.recalled import tools_of
 from plait.runtime.sessions import SESSION, Window
 from plait.runtime.showing import SEARCH, shown_by
 from plait.sandbox import BACKENDS, Sandbox, sandbox
@@ -146,7 +147,7 @@ def fields_in(head: RunHead, *, tools_given: bool = False) -> dict[str, Any]:
         "strategy": loop,
         "model": str(head.models.get("", {}).get("spec", "local")),
         "models": {phase: str(model["spec"]) for phase, model in head.models.items() if phase},
-        "tools": tuple(source for source in dict.fromkeys(head.sources) if source not in (SESSION, SEARCH)),
+        "tools": tools_of(head, (SESSION, SEARCH)),
         "limits": convert(settings.get("limits", {}), Limits),
         "prompts": settings.get("prompts"),
         "system": settings.get("system"),

@@ -52,6 +52,7 @@ from plait.runtime.past import PastEffect
 from plait.runtime.provenance import answer_warning, told
 from plait.runtime.thinking import Thinker
 from plait.runtime.tickets import Tickets
+from plait.runtime.tracing import UNWATCHED, RunSpan
 
 logger = logging.getLogger("plait")
 
@@ -61,9 +62,11 @@ _OUTCOMES = get_args(Outcome)
 class Engine:
     """One run. Make one, await `run`, read what it used from `totals`."""
 
-    def __init__(self, job: Job, log: AnyLog, emit: Callable[[Event], None] | None = None) -> None:
+    def __init__(
+        self, job: Job, log: AnyLog, emit: Callable[[Event], None] | None = None, span: RunSpan = UNWATCHED
+    ) -> None:
         self.job = job
-        self.desk = Desk(job, log, Meter(job.limits), Breaker(job.limits.repeats, job.tools), emit)
+        self.desk = Desk(job, log, Meter(job.limits), Breaker(job.limits.repeats, job.tools), emit, span)
         self._actor = Actor(self.desk)
         self._tickets = Tickets(self.desk, self._perform, self._number, self._actor.at_once)
         self._thinker = Thinker(self.desk, self._tickets.piece)
@@ -90,8 +93,8 @@ class Engine:
             # Not every TimeoutError is our time limit: the loop, or a model, may raise one of its own.
             limit = f"The limit of {self.job.limits.seconds} seconds is reached."
             outcome = Stopped("seconds", limit) if clock.expired() else self._ended_by(why)
-        except asyncio.CancelledError:
-            outcome = Cancelled()
+        except asyncio.CancelledError as why:
+            outcome = Cancelled(str(why.args[0])) if why.args else Cancelled()
         except Exception as why:
             outcome = self._ended_by(why)
         self._ended = self.totals()

@@ -68,10 +68,14 @@ class Executor:
             now = time.time() if self.desk.job.now is None else self.desk.job.now
             self.desk.say(ev.Executing(step, effect.code))
             zone = time.localtime(now).tm_gmtoff
-            ran = self._ran(await session.run(effect.code, now, zone))
+            with self.desk.span.code(step, effect.code) as span:
+                ran = self._ran(await session.run(effect.code, now, zone))
+                span.ran(ran)
             record = RanRecord(n, step, ran, effect.code, now, self._seed or 0, zone)
         else:
-            ran = self._ran(await session.go_on(results))
+            with self.desk.span.code(step, None) as span:
+                ran = self._ran(await session.go_on(results))
+                span.ran(ran)
             record = RanRecord(n, step, ran)
         self._keep(record, results)
         self.desk.log.buffer((record, None))

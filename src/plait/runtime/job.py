@@ -22,6 +22,7 @@ from plait.runtime.limits import Limits, Meter
 from plait.runtime.past import Past, PastEffect
 from plait.runtime.provenance import Provenance, Sources, sources_of
 from plait.runtime.things import Things
+from plait.runtime.tracing import UNWATCHED, RunSpan, Tracer
 from plait.sandbox import Sandbox
 from plait.tools import Toolset
 
@@ -68,6 +69,8 @@ class Job:
     code_limits: CodeLimits = field(default_factory=CodeLimits)
     now: float | None = None
     """What code is told of the time, in seconds since 1970; None for the machine's clock."""
+    tracer: Tracer = UNWATCHED
+    """Who observes the run from outside."""
     past: Past = field(default_factory=Past)
     replay: bool = False
     """Perform nothing: stop where the record ends, or at the first difference."""
@@ -84,6 +87,7 @@ class Desk:
     meter: Meter
     breaker: Breaker
     emit: Callable[[Event], None] | None = None
+    span: RunSpan = UNWATCHED
     clock: asyncio.Timeout | None = None
     """The run's time limit, where it is being performed."""
     compared: int = 0

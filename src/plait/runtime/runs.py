@@ -202,8 +202,10 @@ async def _perform(
 ) -> Run:
     if emit is not None:
         emit(ev.Began(head.run, head.question, head.strategy["name"], resumed))
-    engine = Engine(job, log, emit)
-    outcome = await engine.run()
+    with job.tracer.run(head, job.phases, log.scrub, resumed=resumed and not job.trust_until) as span:
+        engine = Engine(job, log, emit, span)
+        outcome = await engine.run()
+        span.ended(outcome, engine.desk.meter.steps)
     run = run_of(
         head.run,
         outcome,

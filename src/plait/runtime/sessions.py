@@ -4,6 +4,9 @@ Theory of operation. A session is a name, and its turns are the runs on record t
 last turns that fit the window are taken from the journal, given to the loop and kept in the run's head: whoever
 resumes, replays or forks it takes them from there, whatever was said since. All that was said before the run
 can be searched by the tool `chat_history`, which reads nothing until it is called.
+
+Whoever asks may bring the earlier turns along, as clients of an endpoint do: then those are the conversation. Where all
+of them are shown there is nothing to search, and so no tool.
 """
 
 from __future__ import annotations
@@ -70,22 +73,28 @@ class Seat(Struct, frozen=True):
     session: str
     run: str
     history: tuple[Exchange, ...] = ()
+    given: tuple[Exchange, ...] = ()
+    """All turns before the run, where whoever asked brought them along and they are more than is shown."""
+    searched: bool = True
+    """There is a tool that searches what was said."""
 
     def tool(self, journal: Journal, embedder: Embedder) -> Tool:
         """The tool that searches what was said before this run."""
         from plait.toolkits.chat_history import chat_history
 
-        found = chat_history(lambda: journal.turns(self.session, before=self.run), embedder)
-        return structs.replace(found, source=SESSION)
+        def said() -> list[SessionTurn]:
+            return _turns(self.given) if self.given else journal.turns(self.session, before=self.run)
+
+        return structs.replace(chat_history(said, embedder), source=SESSION)
 
     def taken_by(self, head: RunHead, spec: ToolSpec, window: Window, embedder: Embedder) -> RunHead:
         """The run's head with all that going on with it needs; `spec` is of the tool."""
         told = {"window": to_builtins(window), "embedder": embedder if isinstance(embedder, str) else "local"}
+        head = structs.replace(head, run=self.run, session=self.session, history=self.history, given=self.given)
+        if not self.searched:
+            return structs.replace(head, settings={**head.settings, **told})
         return structs.replace(
             head,
-            run=self.run,
-            session=self.session,
-            history=self.history,
             tools=(*head.tools, to_builtins(spec)),
             sources=(*head.sources, SESSION),
             settings={**head.settings, **told},
@@ -99,8 +108,16 @@ def session_spec() -> ToolSpec:
     return chat_history(lambda: (), "local").spec
 
 
-def take_seat(session: str, journal: Journal, window: Window) -> Seat:
-    """The place of a run that begins now. Raises `UsageError` for a name that can't be, `JournalError`."""
+def take_seat(session: str, journal: Journal, window: Window, history: Iterable[Exchange] | None = None) -> Seat:
+    """The place of a run that begins now; `history`: the turns before it, None for those on record.
+
+    Raises `UsageError` for a name that can't be, `JournalError`.
+    """
+    if history is not None:
+        given = tuple(history)
+        shown = window.of(_turns(given))
+        searched = shown != given
+        return Seat(named(session), new_run_id(), shown, given if searched else (), searched)
     # A few more than are shown, for those without an answer.
     turns = journal.turns(named(session), limit=4 * window.turns)
     return Seat(session, new_run_id(), window.of(turns))
@@ -109,7 +126,14 @@ def take_seat(session: str, journal: Journal, window: Window) -> Seat:
 def seat_of(head: RunHead, run: str = "") -> Seat | None:
     """The place that a recorded run has, for itself or for the `run` that is forked from it; None for one that is
     no turn of a conversation."""
-    return Seat(head.session, run or head.run, head.history) if head.session else None
+    if not head.session:
+        return None
+    return Seat(head.session, run or head.run, head.history, head.given, SESSION in head.sources)
+
+
+def _turns(given: Iterable[Exchange]) -> list[SessionTurn]:
+    """Turns that were brought along, as those on record are had."""
+    return [SessionTurn(i, "", each.question, each.answer, 0.0) for i, each in enumerate(given, 1)]
 
 
 def named(session: str) -> str:

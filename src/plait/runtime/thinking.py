@@ -81,17 +81,19 @@ class Thinker:
             self.desk.remark(step, "retry", text)
 
         try:
-            reply = await ask_model(
-                self.desk.job.phases,
-                effect,
-                n=n,
-                step=step,
-                log=self.desk.log,
-                past=past,
-                retries=self.desk.job.limits.retries,
-                on_text=listener.feed if listener is not None else None,
-                on_retry=retry,
-            )
+            with self.desk.span.model(step, effect, model) as span:
+                reply = await ask_model(
+                    self.desk.job.phases,
+                    effect,
+                    n=n,
+                    step=step,
+                    log=self.desk.log,
+                    past=past,
+                    retries=self.desk.job.limits.retries,
+                    on_text=listener.feed if listener is not None else None,
+                    on_retry=retry,
+                    span=span,
+                )
         except PromptTooLong as why:
             await self.desk.log.append(
                 (Thrown(n, step, "PromptTooLong", "context", why.detail, why.tokens, why.room), None)
@@ -101,6 +103,8 @@ class Thinker:
         except Lacking as why:
             await self._lacks(n, step, why.ability, why.detail)
         meter.asked(reply)
+        if reply.finish == "circle":
+            self.desk.remark(step, "circle", f"The reply went in circles: cut after {len(reply.text):,} characters.")
         if listener is not None:
             listener.close(reply)
         self.desk.say(ev.Replied(step, effect.phase, model.spec, reply.text, reply.usage, reply.seconds, reply.cost))

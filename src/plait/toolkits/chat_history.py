@@ -105,8 +105,8 @@ class _Memory:
 
     def _told(self, number: int, part: int, more: int) -> str:
         turn = self._turns[number]
-        when = datetime.fromtimestamp(turn.started).astimezone().strftime("%Y-%m-%d %H:%M")
-        lines = [f"Turn {turn.number} ({when})", f"The user: {shorten(turn.question, SHOWN)[0]}"]
+        when = f" ({datetime.fromtimestamp(turn.started).astimezone():%Y-%m-%d %H:%M})" if turn.started else ""
+        lines = [f"Turn {turn.number}{when}", f"The user: {shorten(turn.question, SHOWN)[0]}"]
         lines.append("You: " + (shorten(turn.answer, SHOWN)[0] if turn.answer is not None else "(no answer)"))
         if max(len(turn.question), len(turn.answer or "")) > SHOWN:
             lines.append(f"The part of it that fits: {self._parts[part][1]}")
