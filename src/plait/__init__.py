@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from plait import toolkits
+    from plait import telemetry, toolkits
     from plait.advice import Advice, Demand, advise
     from plait.agent import Agent
     from plait.core.code import CodeLimits
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from plait.strategies import CodeAct, Compiler, JsonReact, Native, Phased, React, Rewoo
     from plait.tools import Tool, tool
     from plait.tools.cancel import cancelled
+    from plait.tools.mcp import mcp
 
 # Names are imported when they are first used, so that `import plait` costs next to nothing.
 _PLACES = {
@@ -63,6 +64,8 @@ _PLACES = {
     "acompare": "plait.lab.comparing",
     "cancelled": "plait.tools.cancel",
     "compare": "plait.lab.comparing",
+    "mcp": "plait.tools.mcp",
+    "telemetry": "plait.telemetry",
     "tool": "plait.tools",
     "toolkits": "plait.toolkits",
 }
@@ -97,6 +100,8 @@ __all__ = [
     "advise",
     "cancelled",
     "compare",
+    "mcp",
+    "telemetry",
     "tool",
     "toolkits",
 ]

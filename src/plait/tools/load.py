@@ -2,7 +2,8 @@
 
 A word is what stands on the command line or in a tools list: `calculator`, `lookup:facts.json`, `file.py`,
 `module:name`, or a plug-in's name from the entry point group `plait.toolkits` (with `:argument` where it
-takes one). `cities=lookup:cities.json` gives the one tool of a word another name.
+takes one). `cities=lookup:cities.json` gives the one tool of a word another name. `mcp:COMMAND` and `mcp:http://ADDRESS`
+are the tools of an MCP server (`mcp_words`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 from msgspec import structs
 
 from plait.core.errors import PlaitError, UsageError
+from plait.core.tools import ToolSpec
 from plait.tools.tool import Tool, tool
 from plait.tools.toolset import Toolset, nearest
 
@@ -45,6 +47,9 @@ SHIPPED = {
 OF_TASKS = {"lab": "plait.lab.tools:tools"}
 """Words that stand in the record of a task's runs and are listed nowhere: its tools are found again by them."""
 
+AT_SERVER = "mcp:"
+"""What a word for the tools of an MCP server begins with."""
+
 _RENAMED = r"([A-Za-z_][\w.-]*)=(.+)"
 
 
@@ -56,6 +61,10 @@ def load(word: str) -> tuple[Tool, ...]:
     user's tools may import what lies beside them.
     """
     renamed = re.fullmatch(_RENAMED, word, re.DOTALL)
+    if at_server(word):
+        from plait.tools.mcp import of_word
+
+        return of_word(renamed[2].strip() if renamed else word.strip(), renamed[1] if renamed else "")
     if renamed is None:
         return tuple(structs.replace(one, source=word) for one in _load(word.strip()))
     found = _load(renamed[2].strip())
@@ -88,6 +97,10 @@ def tools_from(items: Iterable[Tool | Callable[..., Any] | str]) -> Toolset:
                 f"A {type(item).__name__} is no tool.",
                 hint="Give a typed function, a plait.tool, or a word such as 'calculator'.",
             )
+    if any(at_server(each.source) for each in found):
+        from plait.tools.mcp import told_apart
+
+        found = list(told_apart(found))
     toolset = Toolset(tuple(found))
     _ = toolset.specs  # what can't be described is said now, not in the middle of a run
     return toolset
@@ -95,15 +108,33 @@ def tools_from(items: Iterable[Tool | Callable[..., Any] | str]) -> Toolset:
 
 def anchored(word: str) -> str:
     """The word with the path in it made absolute: it names the same tools from any folder."""
-    prefix, _, rest = word.rpartition("=") if re.fullmatch(_RENAMED, word, re.DOTALL) else ("", "", word)
+    prefix, _, rest = word.partition("=") if re.fullmatch(_RENAMED, word, re.DOTALL) else ("", "", word)
     prefix += "=" if prefix else ""
     rest = rest.strip()
+    if rest.startswith(AT_SERVER):
+        from plait.tools.mcp import canonical
+
+        return prefix + canonical(rest)
     if rest.endswith(".py"):
         return prefix + os.path.abspath(rest)
     name, _, argument = rest.partition(":")
     if argument and os.path.exists(argument):
         return f"{prefix}{name}:{os.path.abspath(argument)}"
     return word
+
+
+def at_server(word: str) -> bool:
+    """Does the word, perhaps with a name before it, stand for the tools of an MCP server?"""
+    renamed = re.fullmatch(_RENAMED, word, re.DOTALL)
+    return (renamed[2] if renamed else word).strip().startswith(AT_SERVER)
+
+
+def recalled(word: str, specs: Iterable[ToolSpec]) -> tuple[Tool, ...]:
+    """The tools of an MCP server as a record describes them."""
+    from plait.tools.mcp import recalled as from_server
+
+    renamed = re.fullmatch(_RENAMED, word, re.DOTALL)
+    return from_server(renamed[2].strip() if renamed else word, specs, renamed[1] if renamed else "")
 
 
 def toolkit_names() -> tuple[str, ...]:

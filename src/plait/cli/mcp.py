@@ -1,0 +1,52 @@
+"""`plait mcp`: agents as tools of an MCP server, over stdin and stdout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from plait.cli import options
+
+EPILOG = """\
+\b
+Examples:
+  plait mcp --tools calculator --model local
+  plait mcp                                     # the agents of plait.toml, [agents.NAME]
+
+It is begun by a client of MCP, which talks to it on stdin and stdout; `plait serve` has the same at /mcp, over HTTP. It
+ends when stdin does, or with Ctrl-C: runs under way have some seconds to end, and can be resumed.
+"""
+
+
+@click.command(epilog=EPILOG, short_help="Serve agents over MCP, on stdin and stdout.")
+@click.option("--name", metavar="NAME", help="Serve one agent of that name, made from the flags.")
+@options.agent
+@options.approve
+@options.no_ask
+@options.embedder
+@options.journal
+@options.config
+def mcp(name: str | None, **flags: Any) -> None:
+    """Serve agents as MCP tools on stdin and stdout: those of plait.toml, or else one made from the flags."""
+    from importlib.util import find_spec
+
+    from plait.core.errors import UsageError
+
+    for module, extra in (("mcp", "mcp"), ("prometheus_client", "window")):
+        if find_spec(module) is None:
+            raise UsageError(
+                f"Serving MCP needs the module {module}, which is not installed.", hint=f"pip install 'plait[{extra}]'"
+            )
+    from plait.cli.serve import agents_of
+    from plait.config import load
+    from plait.window.desk import Desk
+    from plait.window.mcp_transport import serve_stdio
+
+    def desk() -> Desk:
+        config = load()
+        made = Desk(agents_of(config, name, False, flags), config.serve)
+        click.echo(f"MCP on stdin and stdout: {', '.join(made.agents)}. Journal: {made.journal.path}.", err=True)
+        return made
+
+    serve_stdio(desk)

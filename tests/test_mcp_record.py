@@ -1,0 +1,194 @@
+"""Runs with tools of MCP servers on record: resumed, replayed, forked, also when the server changed or is gone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import plait
+from mcp_support import ODD, command, lines, pids
+from mcp_talker import act, done
+from plait import Agent, Limits, Scripted, UsageError
+from plait.journal.store import Journal
+from plait.tools import anchored
+from plait.tools import mcp as rooms
+from plait.tools.mcp_words import place_of, read_word
+from window_server import script
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    yield
+    rooms.close()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    return tmp_path / "runs.db"
+
+
+def agent(folder: Path, journal: Path, *replies: str, tools: Any, **fields: Any) -> Agent:
+    return Agent("react", model=script(folder, *replies), tools=tools, journal=journal, **fields)
+
+
+def recorded(journal: Path, run: str) -> Agent:
+    """The agent as another process finds it."""
+    rooms.close()
+    rooms._links.clear()
+    return Agent.recorded(Journal.at(journal).run(run).head, journal=journal)
+
+
+def seen(run: plait.Run) -> list[str]:
+    return [row.record.observation.text for row in run.rows() if hasattr(row.record, "observation")]
+
+
+def test_a_replay_needs_no_server(log: Path, journal: Path, tmp_path: Path) -> None:
+    made = agent(tmp_path, journal, act("price", item="pear"), done("3"), tools=[f"mcp:{command(log)}"])
+    run = made.run("How much?")
+    assert run.status == "answered"
+    assert recorded(journal, run.run).replay(run.run).whole
+    assert len(pids(log)) == 1
+
+
+def test_a_run_that_waits_is_gone_on_with_in_another_process(log: Path, journal: Path, tmp_path: Path) -> None:
+    order = act("order", item="pear", colour="red", to={"city": "Lyon"})
+    made = agent(tmp_path, journal, order, done("ok"), tools=[f"shop=mcp:{command(log)}"], approve="effects")
+    made = made.using(model=script(tmp_path, order.replace("order", "shop_order"), done("ok")))
+    run = made.run("Order.")
+    assert run.status == "waiting" and "order pear" not in "".join(lines(log))
+    again = recorded(journal, run.run).resume(run.run, "yes")
+    assert again.status == "answered" and seen(again) == ["pear in red goes to Lyon"]
+    assert lines(log)[-1] == "order pear red Lyon None" and len(pids(log)) == 2
+
+
+def test_a_server_is_found_again_from_another_folder(
+    log: Path, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    word = f"mcp:{command(log)}".replace(str(ODD.parent) + "/", "")
+    monkeypatch.chdir(ODD.parent)
+    made = agent(tmp_path, journal, act("price", item="pear"), done("3"), tools=[word])
+    run = made.run("How much?")
+    monkeypatch.chdir("/")
+    forked = recorded(journal, run.run).fork(run.run, 1)
+    assert seen(forked) == ["3"]
+
+
+def stage(log: Path, name: str) -> None:
+    Path(f"{log}.stage").write_text(name)
+
+
+def test_tools_that_changed_since_are_as_recorded_and_say_so_when_called(
+    log: Path, journal: Path, tmp_path: Path
+) -> None:
+    word = f"mcp:{command(log, 'changed', script=ODD)}"
+    replies = [act("keep"), act("go"), act("turn", x=1), done("ok")]
+    made = agent(tmp_path, journal, *replies, tools=[word])
+    run = made.run("Go.")
+    assert seen(run) == ["keep: {}", "go: {}", 'turn: {"x": 1}']
+    stage(log, "2")
+    forked = recorded(journal, run.run).fork(run.run, 1)
+    texts = seen(forked)
+    assert texts[0] == "keep: {}"
+    assert "has no tool go any more: its tools have changed" in texts[1]
+    assert "y is missing" in texts[2] and "describes this tool otherwise than when the run began" in texts[2]
+
+
+def test_the_same_agent_goes_on_with_what_its_run_was_shown(log: Path, journal: Path, tmp_path: Path) -> None:
+    word = f"mcp:{command(log, 'changed', script=ODD)}"
+    replies = [act("keep"), act("go"), done("ok")]
+    first = agent(tmp_path, journal, *replies, tools=[word], approve=lambda call: call.tool == "go")
+    run = first.run("Go.")
+    assert run.status == "waiting"
+    stage(log, "2")
+    rooms.close()
+    rooms._links.clear()
+    second = agent(tmp_path, journal, *replies, tools=[word], approve=lambda call: call.tool == "go")
+    assert "more" in {spec.name for spec in second.specs}
+    again = second.resume(run.run, "yes")
+    assert again.status == "answered" and "has no tool go any more" in seen(again)[-1]
+
+
+def test_a_call_that_began_when_the_process_ended_is_in_doubt(log: Path, journal: Path, tmp_path: Path) -> None:
+    """What began and has no end on record: a read-only tool of a server is called again, another is not."""
+    import subprocess
+    import sys
+    import time
+
+    program = (
+        "import sys, plait\n"
+        "plait.Agent('react', model=sys.argv[1], tools=[sys.argv[2]], journal=sys.argv[3]).run('Go.')\n"
+    )
+    for tool, trouble in (("stay", "in_doubt"), ("look", "")):
+        kind = tmp_path / tool
+        replies = script(tmp_path, act(tool, seconds=60), done("ok"), name=f"{tool}.json")
+        word = f"mcp:{command(kind, script=ODD.parent / 'mcp_stay.py')}"
+        process = subprocess.Popen([sys.executable, "-c", program, replies, word, str(journal)])
+        end = time.monotonic() + 60
+        while not any("called" in line for line in lines(kind)) and time.monotonic() < end:
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
+        kind.with_suffix(".quick").write_text("")
+        run = Journal.at(journal).run("last").head.run
+        again = recorded(journal, run).resume(run)
+        observed = [row.record.observation for row in again.rows() if hasattr(row.record, "observation")]
+        assert [each.trouble for each in observed] == [trouble]
+        assert len([line for line in lines(kind) if "called" in line]) == (1 if trouble else 2)
+
+
+# -- words
+
+
+def test_a_word_on_the_record_has_the_folder_and_no_values_that_may_be_secret(tmp_path: Path) -> None:
+    here = os.getcwd()
+    assert anchored("mcp:npx -y server") == f'mcp:{{"command": ["npx", "-y", "server"], "cwd": "{here}"}}'
+    assert anchored("mcp:https://example.com/mcp") == "mcp:https://example.com/mcp"
+    kept = anchored("x=mcp:A=$A B=secret npx server")
+    assert '"env": {"A": "$A", "B": null}' in kept and "secret" not in kept and kept.startswith("x=mcp:{")
+    assert anchored(kept) == kept
+    place = place_of("https://example.com/mcp", headers={"Authorization": "Bearer $T", "X": "y"}, only=("a",))
+    assert read_word(place.word).headers == {"Authorization": "Bearer $T", "X": None}
+    assert read_word(place.word).only == ("a",)
+
+
+def test_a_value_that_was_left_off_the_record_is_asked_for(log: Path, journal: Path, tmp_path: Path) -> None:
+    tools = plait.mcp(command(log), env={"MODE": "quick"})
+    run = agent(tmp_path, journal, act("price", item="pear"), done("3"), tools=tools).run("How much?")
+    forked = recorded(journal, run.run).fork(run.run, 1)
+    assert "The value of MODE" in seen(forked)[0] and "is not on the record" in seen(forked)[0]
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("mcp:", "No MCP server is named"),
+        ("mcp:npx 'server", "can't be read as a command"),
+        ('mcp:{"comand": "x"}', "It may have: command"),
+        ("mcp:{", "can't be read"),
+        ("mcp:https://user:pass@example.com/mcp", "a password in it"),
+        ("mcp:https:///mcp", "has no host"),
+        ('mcp:{"command": "x", "headers": {"a": "b"}}', "takes no headers"),
+        ('mcp:{"url": "http://x", "timeout": -1}', "timeout=-1"),
+    ],
+)
+def test_a_word_that_cant_be_says_what_is_wrong(word: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        read_word(word)
+
+
+def test_a_limit_is_kept_while_a_server_takes_long(log: Path, journal: Path, tmp_path: Path) -> None:
+    tools = plait.mcp(command(log), only=["slow"])
+    limits = Limits(seconds=2)
+    run = Agent(
+        "react", model=Scripted([act("slow", seconds=60), done()]), tools=tools, journal=False, limits=limits
+    ).run("?")
+    assert run.status == "stopped"
