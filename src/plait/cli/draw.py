@@ -179,17 +179,3 @@ class Braid:
         if self._status is not None:
             self._status.stop()
             self._status = None
-
-
-class Busy(Braid):
-    """Says what is being done while it is done, and leaves nothing behind."""
-
-    def __call__(self, event: Event) -> None:
-        self._quiet()
-        match event:
-            case ev.Asked(phase=phase):
-                self._spin(phase)
-            case ev.Called(call=call):
-                self._spin(f"{clean(call.tool)} works")
-            case _:
-                pass
