@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
+from plait import telemetry
 from plait.cli.text import one_line
 from plait.core.errors import PlaitError, UsageError
 
@@ -19,6 +20,8 @@ CANCELLED, CRASHED, WRONG_USAGE = 130, 1, 2
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "run": ("run", "run", "Answer a question with a loop, a model and tools."),
     "chat": ("chat", "chat", "Talk, turn by turn, in a session that is kept."),
+    "serve": ("serve", "serve", "Serve agents: an endpoint, MCP, and a page to look at runs."),
+    "mcp": ("mcp", "mcp", "Serve agents as MCP tools, on stdin and stdout."),
     "plan": ("plan", "plan", "Have a plan written, drawn and priced before anything runs."),
     "compare": ("compare", "compare", "Compare loops and models on the same tasks, in one table."),
     "results": ("results", "results", "List comparisons on record, and show their tables."),
@@ -133,6 +136,7 @@ def perform(args: list[str]) -> int:
         # Half a surrogate pair, or a letter that the terminal's encoding lacks, must not end a run.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    telemetry.program = True
     try:
         code = plait.main(args=args, prog_name="plait", standalone_mode=False)
     except click.Abort:
@@ -144,6 +148,10 @@ def perform(args: list[str]) -> int:
         return why.exit_code
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else CRASHED
+    finally:
+        if lost := telemetry.end():
+            with contextlib.suppress(OSError):
+                click.echo(f"Telemetry was not delivered: {one_line(lost)}", err=True)
     return code if isinstance(code, int) else 0
 
 

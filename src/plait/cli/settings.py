@@ -53,10 +53,14 @@ def agent_for(
     results: str | None = None,
     at_least: float | None = None,
     usual: str = "react",
+    said: RunDefaults | None = None,
     **limits: float | None,
 ) -> Agent:
-    """The agent that `plait run` runs; `usual` is the loop where nothing is said. Raises `UsageError`."""
-    said = load().run
+    """The agent that `plait run` runs; `usual` is the loop where nothing is said. Raises `UsageError`.
+
+    `said`: a table of `plait.toml`, None for `[run]`.
+    """
+    said = said if said is not None else load().run
     if journal is not None and no_journal:
         raise UsageError("--journal and --no-journal contradict each other.", hint="Give one of them.")
     loop = strategy or os.environ.get("PLAIT_STRATEGY") or said.strategy or usual

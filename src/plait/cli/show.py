@@ -20,23 +20,47 @@ if TYPE_CHECKING:
 @click.option("--wire", is_flag=True, help="Each request and response, byte for byte.")
 @click.option("--pretty", is_flag=True, help="With --wire: JSON bodies indented, so no longer byte for byte.")
 @click.option("--full", is_flag=True, help="Long observations whole.")
+@click.option("--html", metavar="FILE", help="Write one HTML file instead: all steps and the wire, to look at or mail.")
 @options.journal
 @options.config
 @options.as_object
-def show(run: str, wire: bool, pretty: bool, full: bool, journal: str | None, as_object: bool) -> None:
+def show(
+    run: str, wire: bool, pretty: bool, full: bool, html: str | None, journal: str | None, as_object: bool
+) -> None:
     """Tell RUN (an id, the beginning of one, or `last`) again, step by step, on stdout."""
     from plait.cli.record import found
     from plait.core.errors import UsageError
 
     if pretty and not wire:
         raise UsageError("--pretty is for --wire.", hint="Add --wire.")
+    if html is not None and (wire or as_object):
+        raise UsageError("--html tells all of a run by itself.", hint="Leave out --wire and --json.")
     row, kept = found(run, journal)
-    if wire:
+    if html is not None:
+        _html(row, kept.rows(row.head.run), html, full=full)
+    elif wire:
         _wire(row.head, kept.iter_rows(row.head.run), pretty=pretty, as_object=as_object)
     elif as_object:
         _object(row, kept.rows(row.head.run))
     else:
         _told(row, kept.rows(row.head.run), full=full)
+
+
+def _html(row: Any, rows: Any, name: str, *, full: bool) -> None:
+    from pathlib import Path
+
+    from plait.core.errors import UsageError
+    from plait.window.file import LONGEST, page
+
+    place = Path(name).expanduser()
+    if place.is_dir() or not place.absolute().parent.is_dir():
+        raise UsageError(f"{name} can't be written.", hint="Name a file in a folder that is there.")
+    text = page(row, rows, most=None if full else LONGEST)
+    try:
+        place.write_text(text, encoding="utf-8")
+    except OSError as why:
+        raise UsageError(f"{name} can't be written: {why.strerror}.") from why
+    click.echo(f"Written: {place}", err=True)
 
 
 def _told(row: Any, rows: Any, *, full: bool) -> None:

@@ -1,0 +1,128 @@
+"""`plait serve`: agents as models of an endpoint, as tools over MCP, and the window."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from plait.cli import options
+
+if TYPE_CHECKING:
+    from plait.config import Config
+    from plait.window.desk import Desk
+    from plait.window.settings import ServedAgent
+
+EPILOG = """\
+\b
+Examples:
+  plait serve --tools calculator --model local
+  plait serve --port 9000                       # the agents of plait.toml, [agents.NAME]
+  PLAIT_SERVE_TOKEN=... plait serve --host 0.0.0.0
+
+A client of chat completions asks http://127.0.0.1:8765/v1 for the model of an agent's name. Without a token only this
+machine is served. Ctrl-C stops: runs under way have some seconds to end, then they are cancelled and can be resumed.
+"""
+
+
+@click.command(epilog=EPILOG, short_help="Serve agents as an endpoint.")
+@click.option("--host", metavar="ADDRESS", help="Where to listen (default 127.0.0.1).")
+@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="The port (default 8765; 0: a free one).")
+@click.option("--name", metavar="NAME", help="Serve one agent of that name, made from the flags.")
+@click.option("--thoughts", is_flag=True, help="Tell clients its thoughts and actions, as reasoning.")
+@click.option("--resume", is_flag=True, help="Go on with runs that the server left when it died or stopped.")
+@options.agent
+@options.approve
+@options.no_ask
+@options.embedder
+@options.journal
+@options.config
+def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, resume: bool, **flags: Any) -> None:
+    """Serve agents: those of plait.toml, `[agents.NAME]`, or else one made from the flags."""
+    _installed()
+    from plait.config import load
+    from plait.window.callers import door_from
+    from plait.window.desk import Desk
+    from plait.window.serving import listen
+    from plait.window.serving import serve as listening
+    from plait.window.settings import checked, with_flags
+
+    config = load()
+    door = door_from()
+    table = checked(with_flags(config.serve, host, port), door)
+    desk = Desk(agents_of(config, name, thoughts, flags), table, door)
+    sock = listen(table.host, table.port)
+    with sock:
+        listening(desk, sock, lambda: begun(desk, sock.getsockname(), resume, flags["journal"]), resume=resume)
+
+
+def _installed() -> None:
+    from importlib.util import find_spec
+
+    from plait.core.errors import UsageError
+
+    for module in ("starlette", "uvicorn", "prometheus_client"):
+        if find_spec(module) is None:
+            raise UsageError(
+                f"Serving needs the module {module}, which is not installed.", hint="pip install 'plait[window]'"
+            )
+
+
+def agents_of(config: Config, name: str | None, thoughts: bool, flags: dict[str, Any]) -> list[ServedAgent]:
+    """The agents to serve. Raises `UsageError` where flags describe one and plait.toml has some."""
+    from plait.cli.settings import agent_for
+    from plait.core.errors import UsageError
+    from plait.window.settings import served
+
+    if name is not None or not config.agents:
+        agent = agent_for(no_journal=False, **flags)
+        return [served(name or "plait", agent, config.serve, description=_described(agent), thoughts=thoughts)]
+    given = [flag for flag, value in flags.items() if flag != "journal" and value not in (None, (), False)]
+    if given or thoughts:
+        raise UsageError(
+            f"{config.path} has agents of its own, and '{(given or ['thoughts'])[0]}' describes another.",
+            hint="Leave the flag out, or serve the one from the flags with --name NAME.",
+        )
+    found = []
+    for each, said in config.agents.items():
+        # What an agent's table says is worth a flag: the environment is for the one agent of a command line.
+        general = (said.model,) if said.model else ()
+        models = (*general, *(f"{phase}={model}" for phase, model in said.models.items()))
+        own = {**flags, "strategy": said.strategy, "models": models, "approve": said.approve}
+        agent = agent_for(no_journal=False, said=said, **own)
+        found.append(
+            served(
+                each,
+                agent,
+                config.serve,
+                description=said.description or _described(agent),
+                thoughts=said.thoughts,
+            )
+        )
+    return found
+
+
+def _described(agent: Any) -> str:
+    tools = ", ".join(tool.name for tool in agent.specs)
+    return f"The loop {agent.strategy.name}" + (f" with {tools}." if tools else ".")
+
+
+def begun(desk: Desk, address: tuple[Any, ...], resume: bool, journal: str | None) -> None:
+    """Say where the server is, and what an earlier one left."""
+    import shlex
+
+    from plait.cli.text import count
+
+    host, port = str(address[0]), address[1]
+    place = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    click.echo(f"Listening on {place} (process {os.getpid()}). Ctrl-C stops.", err=True)
+    click.echo(f"Models for {place}/v1: {', '.join(desk.agents)}.", err=True)
+    click.echo(f"Journal: {desk.journal.path}.", err=True)
+    if not desk.door.locked:
+        click.echo("No token is set: this machine alone is served.", err=True)
+    left = desk.left_behind()
+    if left:
+        again = f" --journal {shlex.quote(journal)}" if journal else ""
+        how = "going on with them" if resume else f"`plait resume RUN{again}` goes on with one, --resume with all"
+        click.echo(f"{count(len(left), 'run')} of an earlier server did not end: {how}.", err=True)

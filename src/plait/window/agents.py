@@ -1,0 +1,49 @@
+"""The agents behind runs: a served one looked at before it is asked, the one that made a run, and a changed one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from msgspec import to_builtins
+
+from plait import strategies
+from plait.agent import Agent
+from plait.journal.records import RunHead
+from plait.runtime.described import settings_of
+from plait.window.errors import Rejected
+from plait.window.settings import ServedAgent
+
+FORKED = ("strategy", "options", "model", "models", "approve", "provenance")
+"""What a fork may change from afar: nothing that names a file or loads code."""
+
+
+def ready(served: ServedAgent, journal: str | Path | None) -> ServedAgent:
+    """The agent with the server's journal, its tools and models looked at: what is wrong is told before it is asked."""
+    agent = served.agent if served.agent.journal == journal else served.agent.using(journal=journal)
+    _ = agent.specs, agent._resolved
+    return replace(served, agent=agent)
+
+
+def same(agent: Agent, head: RunHead) -> bool:
+    """The agent makes the requests that a recorded run made, as far as its description says."""
+    settings = to_builtins(settings_of(agent))
+    loop = {"name": agent._loop.name, "options": strategies.options_of(agent._loop)}
+    return loop == head.strategy and all(head.settings.get(name) == value for name, value in settings.items())
+
+
+def changed(agent: Agent, changes: dict[str, Any]) -> Agent:
+    """The agent with fields changed, as `FORKED` allows. Raises `Rejected`."""
+    for name in changes:
+        if name not in FORKED:
+            raise Rejected(
+                400, f"A fork can't change '{name}'.", hint=f"It may change: {', '.join(FORKED)}.", param=name
+            )
+    loop, options = changes.pop("strategy", None), changes.pop("options", None)
+    if loop is not None or options:
+        kept = strategies.options_of(agent._loop) if loop in (None, agent._loop.name) else {}
+        changes["strategy"] = strategies.make(loop or agent._loop.name, {**kept, **(options or {})})
+        if loop not in (None, agent._loop.name) and "models" not in changes:
+            changes["models"] = {}
+    return agent.using(**changes)

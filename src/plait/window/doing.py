@@ -1,0 +1,119 @@
+"""What the window's pages do: log in, start a run, answer or resume one, fork, cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from plait.window.callers import COOKIE
+from plait.window.desk import Desk
+from plait.window.document import encoded
+from plait.window.errors import Rejected
+
+Answer = Callable[[Request], Awaitable[Response]]
+T = TypeVar("T")
+
+
+class Start(msgspec.Struct, forbid_unknown_fields=True):
+    """A run to begin."""
+
+    agent: str
+    question: str
+    session: str | None = None
+
+
+class Resume(msgspec.Struct, forbid_unknown_fields=True):
+    """What the person says to a run that waits; None to one that was interrupted."""
+
+    answer: str | None = None
+
+
+class Fork(msgspec.Struct, forbid_unknown_fields=True):
+    """A fork, and what is other in it."""
+
+    at: int
+    model: str | None = None
+    models: dict[str, str] | None = None
+    strategy: str | None = None
+    options: dict[str, Any] | None = None
+
+
+class Login(msgspec.Struct, forbid_unknown_fields=True):
+    """A browser that logs in."""
+
+    token: str
+
+
+def json_answer(value: Any, status: int = 200) -> Response:
+    """JSON, whatever is in it."""
+    return Response(encoded(value), status, media_type="application/json")
+
+
+def id_of(request: Request) -> str:
+    """The run that the address names."""
+    return str(request.path_params["id"])
+
+
+def login(desk: Desk) -> Answer:
+    """Trades a token for a cookie that the page's scripts can't read."""
+
+    async def answer(request: Request) -> Response:
+        wanted = await _body(request, Login)
+        cookie = desk.door.cookie_of(wanted.token)
+        if cookie is None:
+            desk.counts.refused("token")
+            raise Rejected(401, "The token does not open the window.", kind="authentication_error", code="bad_token")
+        given = json_answer({})
+        given.set_cookie(COOKIE, cookie, httponly=True, samesite="strict", secure=request.url.scheme == "https")
+        return given
+
+    return answer
+
+
+def routes(desk: Desk) -> list[Route]:
+    """What is posted under /api/runs."""
+
+    async def start(request: Request) -> Response:
+        wanted = await _body(request, Start)
+        caller = request.state.caller
+        session = caller.session(wanted.session) if wanted.session else None
+        async with desk.turn(session) as turn:
+            found = await desk.start(wanted.agent, wanted.question, caller=caller, session=session)
+            turn.lasts(found)
+        return json_answer({"run": found.run}, 201)
+
+    async def resume(request: Request) -> Response:
+        wanted = await _body(request, Resume)
+        found = await desk.resume(id_of(request), wanted.answer, caller=request.state.caller)
+        return json_answer({"run": found.run}, 202)
+
+    async def fork(request: Request) -> Response:
+        wanted = await _body(request, Fork)
+        given = {name: getattr(wanted, name) for name in wanted.__struct_fields__ if name != "at"}
+        changes = {name: value for name, value in given.items() if value not in (None, {}, "")}
+        found = await desk.fork(id_of(request), wanted.at, changes, caller=request.state.caller)
+        return json_answer({"run": found.run}, 201)
+
+    async def cancel(request: Request) -> Response:
+        if not desk.cancel(id_of(request), caller=request.state.caller):
+            raise Rejected(409, "This server is not performing that run.", hint="Cancel it where it was started.")
+        return json_answer({}, 202)
+
+    return [
+        Route("/api/runs", start, methods=["POST"]),
+        Route("/api/runs/{id}/resume", resume, methods=["POST"]),
+        Route("/api/runs/{id}/fork", fork, methods=["POST"]),
+        Route("/api/runs/{id}/cancel", cancel, methods=["POST"]),
+    ]
+
+
+async def _body(request: Request, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(await request.body(), type=kind)
+    except (msgspec.MsgspecError, UnicodeError) as why:
+        raise Rejected(400, f"The body can't be taken: {why}.") from None

@@ -1,0 +1,165 @@
+// A run's steps as a braid: thought, action, observation, each a strand; growing as the run does.
+import { button, duration, line, link, make, money, number, shown, tokens } from "./dom.js";
+import { long } from "./text.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+const STRANDS = ["thought", "action", "observation"];
+const ASKS = { question: "question to you", approval: "asks your leave", plan: "asks your leave for the plan" };
+
+// Between two steps the strands change places.
+const crossing = (turn) => {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("class", "crossing");
+  svg.setAttribute("viewBox", "0 0 48 36");
+  svg.setAttribute("aria-hidden", "true");
+  STRANDS.forEach((strand, i) => {
+    const from = 8 + 16 * ((i + turn) % 3), to = 8 + 16 * ((i + turn + 1) % 3);
+    const path = document.createElementNS(SVG, "path");
+    path.setAttribute("d", `M${from} 0C${from} 20 ${to} 16 ${to} 36`);
+    path.setAttribute("class", `strand-${strand}`);
+    svg.append(path);
+  });
+  return svg;
+};
+
+const part = (strand, label, ...inside) => make(`div.part.${strand}`, { "data-strand": strand }, make("span.label", {}, label), make("div.inside", {}, inside));
+
+export class Braid {
+  // `rest(item, field, from)` loads more of a text (null: there is no more to be had); `heads(step)` gives what a step's head ends with.
+  constructor(place, { rest = null, heads = () => [], waits = () => null, missing = "" } = {}) {
+    Object.assign(this, { place, rest, heads, waits, missing });
+    this.steps = new Map();
+    this.items = new Map();
+  }
+
+  // Puts in what is new or changed. Many steps at once are drawn a few at a time, so that the page stays at hand.
+  async grow(steps) {
+    for (let at = 0; at < steps.length; at += 25) {
+      for (const step of steps.slice(at, at + 25)) this.put(step);
+      if (at + 25 < steps.length) await new Promise((done) => setTimeout(done));
+    }
+  }
+
+  put(step) {
+    let held = this.steps.get(step.n);
+    if (!held) {
+      held = this.begin(step);
+      this.steps.set(step.n, held);
+    }
+    for (const item of step.items) {
+      const drawn = make("div.item", { "data-item": item.id, "data-kind": item.kind }, this.draw(item));
+      const old = held.nodes.get(item.id);
+      if (old) old.replaceWith(drawn);
+      else held.body.append(drawn);
+      held.nodes.set(item.id, drawn);
+      this.items.set(item.id, item);
+    }
+    const acts = [...held.nodes.values()].some((each) => ["call", "code"].includes(each.dataset.kind));
+    held.root.classList.toggle("acts", acts);
+    held.root.querySelectorAll("details.written").forEach((each) => { if (!each.dataset.touched) each.open = !acts; });
+    const words = [step.phases.join(", "), step.models.join(", ")].map((each) => make("bdi", {}, shown(each)));
+    held.head.replaceChildren(
+      make("h3", { tabindex: "-1" }, step.n ? `Step ${step.n}` : "Before the first step"),
+      line("facts-line", ...(step.phases.length ? words : []), tokens(step), duration(step.seconds), step.phases.length && (step.cost !== null || !step.in) ? money(step.cost) : ""),
+      make("div.step-acts", {}, this.heads(step)),
+    );
+    return held.root;
+  }
+
+  begin(step) {
+    const turn = ((step.n - 1) % 3 + 3) % 3;
+    const head = make("header.step-head"), body = make("div.items");
+    const root = make("li.step", { id: `step-${step.n}`, "data-turn": turn, "data-step": step.n }, make("div.gutter", { "aria-hidden": "true" }, make("i"), make("i"), make("i")), head, body, crossing(turn));
+    // Steps come in order, but work of an earlier one may be told later.
+    const after = [...this.place.children].find((each) => Number(each.dataset.step) > step.n);
+    this.place.insertBefore(root, after || null);
+    return { root, head, body, nodes: new Map() };
+  }
+
+  text(item, field, className = "", label = field) {
+    const load = this.rest && ((from) => this.rest(item.id, field, from));
+    return long(item[field], { rest: load, className, label, missing: this.missing });
+  }
+
+  draw(item) {
+    switch (item.kind) {
+      case "model": return this.model(item);
+      case "call": return this.call(item);
+      case "code": return [part("action", "code", this.text(item, "code", "code")), ...this.cameOf(item)];
+      case "output": return this.cameOf(item);
+      case "wait": return this.wait(item);
+      default: return make(`div.part.note.is-${item.sort}`, {}, make("span.label", {}, shown(item.word)), make("div.inside", {}, this.text(item, "text", "", "remark")));
+    }
+  }
+
+  model(item) {
+    const drawn = [], written = [];
+    if (item.reasoning) drawn.push(part("thought", "reasoning", make("details", {}, make("summary", {}, "The endpoint's own chain of thought"), this.text(item, "reasoning", "prose"))));
+    for (const name of item.parts || []) {
+      const kind = name.replace(/\d+$/, "");
+      if (kind === "thought") drawn.push(part("thought", "thought", this.text(item, name, "prose", "thought")));
+      else if (kind === "answer") drawn.push(part("answer", "answer", this.text(item, name, "prose", "answer")));
+      else written.push(this.text(item, name, "code", "action"));
+    }
+    if (item.reply) written.push(this.text(item, "reply", "prose", "reply"));
+    if (written.length) {
+      const details = make("details.written", {}, make("summary", {}, item.reply ? "reply" : "action, as the model wrote it"), written);
+      details.querySelector("summary").addEventListener("click", () => { details.dataset.touched = "yes"; });
+      drawn.push(part("action", item.reply ? "reply" : "written", details));
+    }
+    for (const wrong of item.errors) {
+      drawn.push(make("div.part.note.is-error", {}, make("span.label", {}, `attempt ${wrong.attempt} failed`), make("div.inside", {}, wrong.status ? `${wrong.status} · ` : "", long(wrong.text, { label: "error" }), wrong.lost ? make("p", {}, `The endpoint turned out not to take: ${wrong.lost}.`) : null)));
+    }
+    if (item.state === "asking") drawn.push(make("p.going", {}, make("span.pulse", { "aria-hidden": "true" }), make("bdi", {}, shown(item.model)), " is writing ", make("span.quiet", {}, ...shown(`(${item.phase})`))));
+    if (item.finish === "length") drawn.push(make("div.part.note.is-cut", {}, make("span.label", {}, "cut"), make("div.inside", {}, "The reply was cut by the model's token limit.")));
+    return drawn;
+  }
+
+  call(item) {
+    const named = [make("code.tool", {}, shown(item.tool))];
+    const given = item.input[0];
+    if (given && given.length <= 80 && !given.includes("\n")) named.push(" ", make("code.brief", {}, shown(given)));
+    else if (given) named.push(this.text(item, "input", "code", "input"));
+    const drawn = [part("action", "action", named)];
+    if (item.state === "running") drawn.push(make("p.going", {}, make("span.pulse", { "aria-hidden": "true" }), make("bdi", {}, shown(item.tool)), " works"));
+    if (item.state === "done") {
+      const label = item.trouble ? `error: ${item.trouble.replace("_", " ")}` : "observation";
+      const seen = part("observation", label, item.text[0] ? this.text(item, "text", "", "observation") : make("p.quiet", {}, "nothing"), item.seconds >= 0.001 ? make("span.took", {}, duration(item.seconds)) : null);
+      if (item.trouble) seen.classList.add("trouble");
+      drawn.push(seen);
+      if (item.note) drawn.push(make("div.part.note", {}, make("span.label", {}, "to the model"), make("div.inside", {}, this.text(item, "note"))));
+    }
+    return drawn;
+  }
+
+  cameOf(item) {
+    const drawn = [];
+    if (item.output) drawn.push(part("observation", "output", this.text(item, "output"), item.seconds >= 0.001 ? make("span.took", {}, duration(item.seconds)) : null));
+    if (item.error) {
+      const wrong = part("observation", "error", this.text(item, "error"), item.line ? make("p.quiet", {}, `in line ${number(item.line)}`) : null);
+      wrong.classList.add("trouble");
+      drawn.push(wrong);
+    }
+    if (item.lost) drawn.push(make("div.part.note.is-error", {}, make("span.label", {}, "lost"), make("div.inside", {}, "The session is gone with all its names.")));
+    return drawn;
+  }
+
+  wait(item) {
+    const label = ASKS[item.ask] || item.ask;
+    const drawn = [make("div.part.note.is-wait", {}, make("span.label", {}, label), make("div.inside", {}, this.text(item, "text", item.ask === "question" ? "prose" : "code", label)))];
+    if (item.told) {
+      const words = item.approved === null ? null : item.approved ? "approved" : "refused";
+      drawn.push(make("div.part.note.is-told", {}, make("span.label", {}, "you"), make("div.inside", {}, words, item.told[0] ? this.text(item, "told", "prose", "your words") : null)));
+    } else {
+      drawn.push(this.waits(item));
+    }
+    return drawn;
+  }
+}
+
+export const stepActs = (source, id, step, fork) => {
+  const acts = [];
+  if (step.phases.length) acts.push(link("wire", `#/runs/${encodeURIComponent(id)}/wire/${step.n}`, { "aria-label": `Exact wire of step ${step.n}`, class: "act" }));
+  if (source.live && step.n) acts.push(button("fork", () => fork(step.n), { "aria-label": `Fork from step ${step.n}`, class: "act" }));
+  return acts;
+};

@@ -1,0 +1,118 @@
+// Elements, and texts of others as text: nothing here ever reads markup.
+
+// Control characters (not tab and newline), direction marks, blanks of no width, line separators, halves of pairs, tags.
+const HIDDEN = /[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]|\p{Surrogate}|[\u{e0000}-\u{e007f}]/gu;
+const MANY = 2000;
+
+// make("button.quiet", {type: "button", onclick}, "Text", other): null and false are left out.
+export const make = (what, attributes = {}, ...inside) => {
+  const [tag, ...classes] = what.split(".");
+  const made = document.createElement(tag);
+  if (classes.length) made.className = classes.join(" ");
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value === true ? "" : String(value));
+  }
+  made.append(...inside.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false && each !== ""));
+  return made;
+};
+
+export const button = (words, onclick, attributes = {}) => make("button", { type: "button", onclick, ...attributes }, words);
+export const link = (words, href, attributes = {}) => make("a", { href, ...attributes }, words);
+export const unseen = (words) => make("span.unseen", {}, words);
+
+const coded = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+
+// A text as nodes: what can't be seen is shown by its number.
+export const shown = (text) => {
+  const parts = [];
+  let from = 0, count = 0;
+  for (const found of text.matchAll(HIDDEN)) {
+    if (++count > MANY) {
+      parts.push(text.slice(from).replace(HIDDEN, (each) => `[${coded(each)}]`));
+      return parts;
+    }
+    if (found.index > from) parts.push(text.slice(from, found.index));
+    parts.push(make("span.hidden-sign", {}, coded(found[0])));
+    from = found.index + found[0].length;
+  }
+  if (from < text.length) parts.push(text.slice(from));
+  return parts;
+};
+
+// The same on one line, as plain text, for titles and labels.
+export const flat = (text, most = 200) => {
+  const clean = text.slice(0, most + 200).replace(HIDDEN, (each) => `[${coded(each)}]`).replace(/\s+/g, " ").trim();
+  return clean.length > most ? `${clean.slice(0, most)}…` : clean;
+};
+
+export const number = (value) => (value ?? 0).toLocaleString("en-US", { maximumFractionDigits: 2 });
+export const many = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
+
+export const money = (usd) => {
+  if (usd === null || usd === undefined) return "price not known";
+  if (usd === 0) return "0 USD";
+  return `${usd >= 0.01 ? usd.toFixed(4) : Number(usd.toPrecision(3))} USD`;
+};
+
+export const duration = (seconds) => {
+  if (seconds === null || seconds === undefined) return "";
+  if (seconds < 0.0005) return "0 ms";
+  if (seconds < 1) return `${Math.max(1, Math.round(seconds * 1000))} ms`;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  return `${Math.floor(seconds / 3600)} h ${Math.round((seconds % 3600) / 60)} min`;
+};
+
+export const tokens = (each) => {
+  if (!each.in && !each.out) return "";
+  const cached = each.cached ? ` (${number(each.cached)} cached)` : "";
+  return `${each.estimated ? "about " : ""}${number(each.in)} in${cached}, ${number(each.out)} out`;
+};
+
+// When, as a person says it; the whole time stands in the element's title.
+export const when = (seconds) => {
+  const at = new Date(seconds * 1000), ago = Date.now() / 1000 - seconds;
+  const day = at.toLocaleDateString(undefined, { day: "numeric", month: "short", year: "numeric" });
+  const clock = at.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
+  const words = ago < 60 ? "just now" : ago < 3600 ? `${Math.floor(ago / 60)} min ago` : at.toDateString() === new Date().toDateString() ? `today ${clock}` : `${day} ${clock}`;
+  return make("time", { datetime: at.toISOString(), title: at.toLocaleString() }, words);
+};
+
+// Facts on a line, parted by dots that a screen reader reads as pauses.
+export const line = (className, ...facts) => {
+  const kept = facts.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== "" && each !== false);
+  return make(`p.${className}`, {}, kept.flatMap((each, i) => (i ? [make("span.dot", {}, " · "), each] : [each])));
+};
+
+export const STATES = {
+  running: ["●", "running"], waiting: ["?", "waits for you"], answered: ["✓", "answered"], stopped: ["■", "stopped"], failed: ["✗", "failed"],
+  crashed: ["!", "crashed"], cancelled: ["–", "cancelled"], interrupted: ["~", "interrupted"],
+};
+export const chip = (status) => {
+  const [sign, words] = STATES[status] || ["·", status];
+  return make(`span.chip.is-${status}`, {}, make("span", { "aria-hidden": "true" }, sign), ` ${words}`);
+};
+
+// -- what is said aloud, politely and not too often
+
+let last = 0, waiting = null, words = "";
+export const say = (text) => {
+  words = text;
+  if (waiting) return;
+  waiting = setTimeout(() => {
+    waiting = null;
+    last = Date.now();
+    const place = document.getElementById("said");
+    if (place) place.textContent = words;
+  }, Math.max(50, 2500 - (Date.now() - last)));
+};
+
+// -- a message that something went wrong
+
+export const problem = (error) => {
+  const place = make("div.problem", { role: "alert" }, make("strong", {}, shown(error.message || String(error))));
+  if (error.hint) place.append(" ", ...shown(error.hint));
+  return place;
+};

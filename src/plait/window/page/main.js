@@ -1,0 +1,78 @@
+// The pages put together: what the address names is shown, the bar on top stays.
+import { newPage } from "./acts.js";
+import { comparisonPage, comparisonsPage } from "./comparisons.js";
+import { button, link, make, problem } from "./dom.js";
+import { keys, theme } from "./keys.js";
+import { runPage } from "./run.js";
+import { runsPage } from "./runs.js";
+import { sidesPage } from "./sides.js";
+import { held, server } from "./source.js";
+import { wirePage } from "./wire.js";
+
+const data = document.getElementById("data");
+const file = data ? JSON.parse(data.textContent) : null;
+const source = file ? held(file) : server;
+const main = document.getElementById("main");
+let page = null, turn = 0;
+
+const place = () => {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const parts = path.split("/").filter(Boolean).map((each) => { try { return decodeURIComponent(each); } catch { return each; } });
+  if (file && parts[0] !== "runs") return { parts: ["runs", file.run.run], query: {} };
+  return { parts, query: Object.fromEntries(new URLSearchParams(query)) };
+};
+const where = () => {
+  const [kind, id, what, at] = place().parts;
+  return kind === "runs" ? { run: id, wire: what === "wire" ? at : null } : {};
+};
+
+const show = async (inside, { parts, query }) => {
+  const [kind, id, what, at] = parts;
+  if (!kind) return runsPage(inside, source, query);
+  if (kind === "runs" && id && what === "wire") return wirePage(inside, source, id, at);
+  if (kind === "runs" && id) return runPage(inside, source, id, { toStep: what === "step" ? at : null });
+  if (kind === "sides" && what) return sidesPage(inside, source, id, what);
+  if (kind === "comparisons" && id) return comparisonPage(inside, source, id);
+  if (kind === "comparisons") return comparisonsPage(inside, source);
+  if (kind === "new") return newPage(inside, source);
+  throw new Error("There is no such page.");
+};
+
+const open = async (first = false) => {
+  const mine = ++turn, at = place(), inside = make("div.page");
+  page?.leave?.();
+  page = null;
+  document.querySelectorAll("dialog").forEach((each) => each.close());
+  main.setAttribute("aria-busy", "true");
+  main.replaceChildren(inside);
+  let made = null;
+  try {
+    made = await show(inside, at);
+  } catch (error) {
+    inside.replaceChildren(make("h1", { tabindex: "-1" }, "That did not work"), problem(error), file ? "" : make("p", {}, link("To the runs", "#/")));
+  }
+  if (mine !== turn) {
+    made?.leave?.();
+    return;
+  }
+  page = made || null;
+  main.removeAttribute("aria-busy");
+  const on = { comparisons: "#/comparisons", new: "#/new" }[at.parts[0]] || "#/";
+  for (const each of document.querySelectorAll("nav.pages a")) {
+    if (each.getAttribute("href") === on) each.setAttribute("aria-current", "page");
+    else each.removeAttribute("aria-current");
+  }
+  if (first || at.parts[2] === "step") return;
+  scrollTo(0, 0);
+  inside.querySelector("h1")?.focus({ preventScroll: true });
+};
+
+const look = theme();
+const pressed = keys({ live: source.live, dark: look.turn, page: () => page, where });
+document.getElementById("tools").append(look.control, button("?", pressed.help, { "aria-label": "Keys", title: "Keys" }));
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+addEventListener("hashchange", () => open());
+open(true);

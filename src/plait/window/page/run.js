@@ -1,0 +1,141 @@
+// One run: how it ended on top, then its steps, growing while it goes on.
+import { actsOf, forkDialog, waitForm } from "./acts.js";
+import { Braid, stepActs } from "./braid.js";
+import { button, chip, duration, flat, line, link, make, many, money, number, say, shown, tokens, when } from "./dom.js";
+import { planOf } from "./plan.js";
+import { long } from "./text.js";
+
+const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+const row = (name, ...value) => [make("dt", {}, name), make("dd", {}, value)];
+
+const phases = (run) => {
+  if (!run.phases.length) return null;
+  const cells = (each) => [
+    make("th", { scope: "row" }, shown(each.phase || "?"), each.model ? make("small", {}, make("bdi", {}, shown(each.model))) : null),
+    make("td", {}, number(each.calls)), make("td", {}, each.model ? number(each.usage.input_tokens) : ""), make("td", {}, each.model ? number(each.usage.output_tokens) : ""),
+    make("td", {}, duration(each.seconds)), make("td", {}, each.model ? (each.cost_usd === null ? "?" : money(each.cost_usd).replace(" USD", "")) : ""),
+  ];
+  const heads = ["Phase", "Calls", "In", "Out", "Time", "USD"];
+  return make("section", {}, make("h2", { id: "phases-title" }, "What it took"),
+    make("div.box", { tabindex: "0", role: "region", "aria-labelledby": "phases-title" }, make("table", {}, make("thead", {}, make("tr", {}, heads.map((each) => make("th", { scope: "col" }, each)))), make("tbody", {}, run.phases.map((each) => make("tr", {}, cells(each)))))),
+    run.estimated ? make("p.quiet", {}, "Tokens are estimated where the provider did not report them.") : null);
+};
+
+const about = (run, live) => {
+  const settings = Object.entries(run.settings).filter(([name, value]) => value !== null && value !== "" && !["shown", "agent"].includes(name));
+  const words = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+  const runLink = (id, ...more) => (live ? link(id, `#/runs/${encodeURIComponent(id)}`) : make("span", {}, id));
+  return make("section", {}, make("h2", { id: "about-title" }, "About"),
+    make("dl", {},
+      row("Run", make("code", {}, run.run)), run.agent ? row("Agent", make("bdi", {}, shown(run.agent))) : [],
+      row("Models", Object.entries(run.phase_models).map(([phase, model]) => make("div", {}, phase ? `${phase}: ` : "", make("bdi", {}, shown(model))))),
+      run.session ? row("Session", live ? link(run.session, `#/?session=${encodeURIComponent(run.session)}`) : make("bdi", {}, shown(run.session)), run.history ? ` (shown ${many(run.history, "turn")})` : "") : [],
+      run.parent ? row("Fork of", runLink(run.parent), ` at step ${run.fork_at}`, live ? [" ", link("side by side", `#/sides/${encodeURIComponent(run.parent)}/${encodeURIComponent(run.run)}`)] : null) : [],
+      run.children.length ? row("Forks", run.children.map((each) => make("div", {}, runLink(each)))) : [],
+      row("Tools", run.tools.length ? make("details", {}, make("summary", {}, many(run.tools.length, "tool")), make("ul.tools", {}, run.tools.map((each) => make("li", {}, make("code", {}, shown(each.name)), " ", make("span.quiet", {}, shown(each.what)))))) : "none"),
+      row("Settings", make("details", {}, make("summary", {}, "as it was started"), make("dl.settings", {}, Object.entries(run.options).map(([name, value]) => row(name, shown(words(value)))), settings.map(([name, value]) => row(name, shown(words(value))))))),
+      row("Started", when(run.started)), run.plait ? row("Plait", run.plait) : []));
+};
+
+const outcome = (run) => {
+  if (run.answer !== null && run.answer !== undefined) {
+    return [long([run.answer, 0], { className: "prose", label: "answer" }), run.status === "stopped" ? make("p.why", {}, "Answered early: ", shown(run.reason || "")) : null];
+  }
+  if (run.status === "running") return null;
+  return [run.reason ? make("div.why", {}, long([run.reason, 0], { className: "prose", label: "reason" })) : null, run.hint ? make("p.why", {}, shown(run.hint)) : null];
+};
+
+export const runPage = async (place, source, id, { toStep = null } = {}) => {
+  const data = await source.run(id);
+  let run = data.run, waits = data.waiting || [], going = null;
+  const title = make("h1", { tabindex: "-1" }, make("bdi", {}, shown(run.question.length > 2000 ? `${run.question.slice(0, 2000)}…` : run.question)));
+  const state = make("div.state"), answer = make("section.outcome", { "aria-label": "How it ended" }), acts = make("div.run-acts"), side = make("aside.beside", { "aria-label": "About this run" }), plan = make("div.plan-place");
+  const list = make("ol.steps"), lost = make("p.lost", { role: "status" });
+  const fork = (step) => forkDialog(source, run, step);
+  const braid = new Braid(list, {
+    rest: source.text ? (item, field, from) => source.text(id, item, field, from) : null,
+    missing: `All of it: plait show ${run.run} --full`,
+    heads: (step) => stepActs(source, id, step, fork),
+    waits: (item) => {
+      if (!source.live) return make("p.quiet", {}, "It waits for an answer.");
+      if (waits[0]?.item !== item.id) return waits.some((each) => each.item === item.id) ? make("p.quiet", {}, "Another question comes first.") : null;
+      return waitForm(source, run, item, reopen);
+    },
+  });
+
+  let follows = false;
+  const follow = button("Follow", () => { follows = !follows; follow.setAttribute("aria-pressed", String(follows)); if (follows) down(); }, { class: "follow", "aria-pressed": "false", hidden: true });
+  const down = () => scrollTo({ top: document.documentElement.scrollHeight, behavior: calm() ? "auto" : "smooth" });
+
+  const head = () => {
+    document.title = `${flat(run.question, 60)} · Plait`;
+    const clock = run.status === "running" ? run.work : run.seconds;
+    state.replaceChildren(chip(run.status), line("facts-line", make("bdi", {}, shown(run.loop)), run.models.map((each) => make("bdi", {}, shown(each))), many(run.steps, "step"), many(run.calls, "model call"), tokens(run), duration(clock), money(run.cost), when(run.started)));
+    const how = outcome(run);
+    answer.replaceChildren(...(how || []).filter(Boolean));
+    answer.hidden = !how;
+    answer.className = `outcome is-${run.status}`;
+    acts.replaceChildren(...(source.live ? actsOf(source, run, reopen) : []));
+    // What somebody just opened beside the steps stays open while the run goes on.
+    const open = [...side.querySelectorAll("details")].map((each) => each.open);
+    side.replaceChildren(...[phases(run), about(run, source.live)].filter(Boolean));
+    side.querySelectorAll("details").forEach((each, i) => { each.open = open[i] || false; });
+    follow.hidden = run.status !== "running";
+  };
+  const picture = (found) => { if (found) plan.replaceChildren(planOf(found)); };
+  const take = (news) => {
+    const before = run.status;
+    if (news.run) run = news.run;
+    const others = news.waiting && JSON.stringify(news.waiting) !== JSON.stringify(waits);
+    if (news.waiting) waits = news.waiting;
+    for (const step of news.steps || []) braid.put(step);
+    if (others) redraw();
+    if (news.plan) picture(news.plan);
+    head();
+    const last = news.steps?.at(-1);
+    if (before !== run.status) say(`The run ${run.status === "waiting" ? "waits for you" : run.status === "running" ? "goes on" : run.status}.`);
+    else if (last?.items.length) say(told(last));
+    if (follows) down();
+  };
+  // Forms of waiting items come and go with what the run waits for; one that somebody is filling in stays.
+  const redraw = () => {
+    for (const item of braid.items.values()) if (item.kind === "wait") braid.put({ ...stepOf(item.step), items: [item] });
+  };
+  const heads = new Map();
+  const stepOf = (n) => heads.get(n);
+  const put = braid.put.bind(braid);
+  braid.put = (step) => { heads.set(step.n, { ...step, items: [] }); return put(step); };
+
+  const watch = () => {
+    going?.();
+    going = source.watchRun ? source.watchRun(id, data.seq, take, (gone) => { lost.textContent = gone ? "The connection is lost; trying again." : ""; }) : null;
+  };
+  async function reopen(to) {
+    if (to && to !== id) { location.hash = `#/runs/${encodeURIComponent(to)}`; return; }
+    const news = await source.run(id);
+    data.seq = news.seq;
+    take(news);
+    watch();
+  }
+
+  place.replaceChildren(
+    make("header.run-head", {}, make("p.crumbs", {}, source.live ? [link("Runs", "#/"), " / "] : null, make("code", {}, run.run)), title, state, answer, acts),
+    make("div.columns", {}, make("section.main", { "aria-labelledby": "steps-title" }, plan, make("h2", { id: "steps-title" }, "Steps"), list, lost, follow), side));
+  head();
+  picture(data.plan);
+  await braid.grow(data.steps);
+  if (["running", "waiting", "interrupted"].includes(run.status)) watch();
+  const to = toStep && document.getElementById(`step-${toStep}`);
+  if (to) {
+    to.scrollIntoView({ block: "start" });
+    to.querySelector("h3").focus({ preventScroll: true });
+  }
+  return { leave: () => going?.(), fork, id, run: () => run };
+};
+
+const told = (step) => {
+  const item = step.items.at(-1);
+  if (item.kind === "model") return item.state === "asking" ? `Step ${step.n}: a model is asked.` : `Step ${step.n}: the model has replied.`;
+  if (item.kind === "call") return item.state === "done" ? `Step ${step.n}: observation from ${flat(item.tool, 40)}.` : `Step ${step.n}: ${flat(item.tool, 40)} is called.`;
+  return `Step ${step.n}: ${flat(item.word || item.kind, 40)}.`;
+};

@@ -1,0 +1,113 @@
+// The list of runs: live ones on top, filters, search, pages; what happens elsewhere comes in as it does.
+import { button, chip, duration, flat, line, link, make, many, money, number, say, shown, when } from "./dom.js";
+
+const FILTERS = [["status", "How it ended"], ["loop", "Loop"], ["agent", "Agent"], ["session", "Session"], ["model", "Model"]];
+const STATUSES = ["answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted"];
+const used = (run) => (run.in || run.out ? `${number((run.in || 0) + (run.out || 0))} tokens` : "");
+
+// The two runs that were chosen to be looked at side by side, kept while other pages are looked at.
+const chosen = [];
+
+export const runsPage = async (place, source, wanted) => {
+  const about = await source.about();
+  const choices = { ...about.choices, statuses: STATUSES, agents: about.agents.map((each) => each.name) };
+  const search = make("input", { type: "search", id: "search", value: wanted.words || "", placeholder: "Search", autocomplete: "off", "aria-describedby": "search-hint" });
+  const plural = { status: "statuses", loop: "loops", agent: "agents", session: "sessions", model: "models" };
+  const selects = FILTERS.map(([name, label]) => {
+    const known = choices[plural[name]] || [];
+    const options = wanted[name] && !known.includes(wanted[name]) ? [wanted[name], ...known] : known;
+    const select = make("select", { id: `filter-${name}` }, make("option", { value: "" }, "any"), options.map((each) => make("option", { value: each, selected: wanted[name] === each }, each)));
+    select.addEventListener("change", () => apply());
+    return [name, label, select];
+  });
+  const apply = () => {
+    const values = Object.fromEntries([["words", search.value.trim()], ...selects.map(([name, , select]) => [name, select.value])].filter(([, value]) => value));
+    const next = `#/${Object.keys(values).length ? `?${new URLSearchParams(values)}` : ""}`;
+    if (next !== location.hash) location.hash = next;
+  };
+  const filtered = selects.some(([name]) => wanted[name]);
+  const form = make("form.filters", { role: "search", "aria-label": "Runs" },
+    make("div.field.search", {}, make("label", { for: "search" }, "Search"), search, make("p.hint", { id: "search-hint" }, "Every word must occur in the question, the answer or the reason. Enter searches.")),
+    make("details.more-filters", { open: filtered }, make("summary", {}, "Filter"), make("div.selects", {}, selects.map(([name, label, select]) => make("div.field", {}, make("label", { for: `filter-${name}` }, label), select)))));
+  form.addEventListener("submit", (event) => { event.preventDefault(); apply(); });
+
+  const live = make("ol.runs"), list = make("ol.runs"), state = make("p.quiet", { role: "status" }), lost = make("p.lost", { role: "status" });
+  const liveSection = make("section", { "aria-labelledby": "live-title" }, make("h2", { id: "live-title" }, "Going on"), live);
+  const more = button("Show more", () => page(), { class: "more-runs", hidden: true });
+  const compare = make("div.compare", { role: "region", "aria-label": "Side by side", hidden: true });
+  let last = 0;
+
+  const tellChosen = () => {
+    compare.hidden = !chosen.length;
+    const go = chosen.length === 2 ? link("Look at them side by side", `#/sides/${chosen.map(encodeURIComponent).join("/")}`, { class: "main-act" }) : make("span", {}, "Choose one more to look at both side by side.");
+    compare.replaceChildren(go, " ", button("Clear", () => { chosen.length = 0; document.querySelectorAll(".pick input").forEach((each) => { each.checked = false; }); tellChosen(); }));
+  };
+  const pick = (run) => {
+    const box = make("input", { type: "checkbox", checked: chosen.includes(run.run), "aria-label": `Side by side: ${flat(run.question, 60)}` });
+    box.addEventListener("change", () => {
+      const at = chosen.indexOf(run.run);
+      if (box.checked && at < 0) chosen.push(run.run);
+      if (!box.checked && at >= 0) chosen.splice(at, 1);
+      while (chosen.length > 2) {
+        const out = chosen.shift();
+        const other = [...document.querySelectorAll("li.run")].find((each) => each.dataset.run === out)?.querySelector(".pick input");
+        if (other) other.checked = false;
+      }
+      tellChosen();
+    });
+    return make("label.pick", { title: "Choose for side by side" }, box);
+  };
+  const drawn = (run) => {
+    const said = run.answer || (run.status === "waiting" ? run.reason : run.answer === "" && run.status !== "running" ? run.reason : "");
+    return make("li.run", { "data-run": run.run, "data-n": run.n, "data-state": `${run.status} ${run.updated}` },
+      pick(run),
+      make("div.run-body", {},
+        make("h3", {}, link("", `#/runs/${encodeURIComponent(run.run)}`, {})),
+        said ? make("p.said", {}, make("bdi", {}, shown(flat(said, 240)))) : null,
+        line("facts-line", chip(run.status), make("bdi", {}, shown(run.loop)), run.agent ? make("bdi", {}, shown(run.agent)) : "", run.models.slice(0, 2).map((each) => make("bdi", {}, shown(each))), run.session ? ["session ", make("bdi", {}, shown(run.session))].map((each, i) => (i ? each : null)).filter(Boolean) : "", run.parent ? `fork at step ${run.fork_at}` : "", run.steps ? many(run.steps, "step") : "", used(run), duration(run.seconds), run.cost === null || run.cost === undefined ? "" : money(run.cost), when(run.started))));
+  };
+  const put = (run) => {
+    const item = drawn(run);
+    item.querySelector("h3 a").append(make("bdi", {}, shown(flat(run.question, 240))));
+    return item;
+  };
+  const isLive = (run) => run.status === "running" || run.status === "waiting";
+  const tidy = () => {
+    liveSection.hidden = !live.children.length;
+    state.textContent = list.children.length || live.children.length ? "" : wanted.words || filtered ? "No run is like that." : "There is no run yet. Start one, or run `plait run`.";
+  };
+  const page = async () => {
+    const before = list.children.length;
+    const found = await source.runs({ ...wanted, before: last });
+    if (!last) live.replaceChildren(...found.live.map(put));
+    list.append(...found.runs.filter((run) => !isLive(run) || wanted.words || filtered).map(put));
+    last = found.runs.at(-1)?.n || last;
+    more.hidden = !found.more;
+    tidy();
+    if (before) list.children[before]?.querySelector("a").focus();
+  };
+  // With filters the list stands still; only what is in it changes.
+  const take = (news) => {
+    const still = wanted.words || filtered;
+    for (const run of news.runs) {
+      const there = [...place.querySelectorAll("li.run")].find((each) => each.dataset.run === run.run);
+      if (there && there.dataset.state === `${run.status} ${run.updated}`) continue;
+      const focused = there?.contains(document.activeElement);
+      const item = put(run);
+      if (there) {
+        if (isLive(run) === live.contains(there) || still) there.replaceWith(item);
+        else { there.remove(); (isLive(run) ? live : list).prepend(item); }
+        if (focused) item.querySelector("a").focus();
+      } else if (!still) {
+        (isLive(run) ? live : list).prepend(item);
+        say(`${isLive(run) ? "A run began" : "A run ended"}: ${flat(run.question, 80)}`);
+      }
+    }
+    tidy();
+  };
+  place.replaceChildren(make("header.list-head", {}, make("h1", { tabindex: "-1" }, "Runs"), link("Start a run", "#/new", { class: "main-act" })), form, state, lost, compare, liveSection, make("section", { "aria-labelledby": "all-title" }, make("h2", { id: "all-title" }, wanted.words || filtered ? "Found" : "Earlier"), list, more));
+  tellChosen();
+  document.title = "Runs · Plait";
+  await page();
+  return { leave: source.watchRuns(take, (gone) => { lost.textContent = gone ? "The connection is lost; trying again." : ""; }), search };
+};

@@ -1,0 +1,100 @@
+// Where the pages have their data from: the server, or what this file itself holds.
+
+export class Trouble extends Error {
+  constructor(message, hint = "") {
+    super(message);
+    this.hint = hint;
+  }
+}
+
+const asked = async (path, options = {}) => {
+  let answer;
+  try {
+    answer = await fetch(path, { credentials: "same-origin", headers: { accept: "application/json", ...options.headers }, ...options });
+  } catch {
+    throw new Trouble("The server can't be reached.", "Is `plait serve` still running?");
+  }
+  const body = await answer.json().catch(() => null);
+  if (answer.ok) return body;
+  if (answer.status === 401) {
+    location.reload();
+    throw new Trouble("You are not logged in any more.");
+  }
+  const error = body?.error || {};
+  throw new Trouble(error.message || `The server said ${answer.status}.`, error.hint || "");
+};
+const path = (...parts) => `/api/${parts.map(encodeURIComponent).join("/")}`;
+const query = (values) => new URLSearchParams(Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined)).toString();
+const post = (where, body) => asked(where, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+
+export const server = {
+  live: true,
+  about: () => asked(path("about")),
+  runs: (wanted) => asked(`${path("runs")}?${query(wanted)}`),
+  run: (id) => asked(path("runs", id)),
+  text: (id, item, field, from) => asked(`${path("runs", id, "text")}?${query({ item, field, from })}`).then((got) => [got.text, got.more]),
+  wire: (id, step) => asked(`${path("runs", id, "wire")}?${query({ step })}`),
+  exact: (id, seq) => path("runs", id, "wire", String(seq)),
+  sides: (a, b) => asked(`${path("sides")}?${query({ a, b })}`),
+  comparisons: () => asked(path("comparisons")),
+  comparison: (name) => asked(path("comparisons", name)),
+  start: (body) => post(path("runs"), body),
+  resume: (id, body) => post(path("runs", id, "resume"), body),
+  fork: (id, body) => post(path("runs", id, "fork"), body),
+  cancel: (id) => post(path("runs", id, "cancel"), {}),
+  // Calls `tell(data)` with what happens from `after` on; what comes back ends it. A page that is not seen listens to nothing.
+  watch: (where, after, tell, lost) => {
+    let events = null, seen = after, over = false;
+    const open = () => {
+      if (events || over || document.hidden) return;
+      events = new EventSource(`/api/${where}${seen === null ? "" : `?after=${seen}`}`);
+      events.onmessage = (event) => {
+        if (event.lastEventId !== "") seen = event.lastEventId;
+        lost(false);
+        tell(JSON.parse(event.data));
+      };
+      events.addEventListener("over", () => { over = true; shut(); });
+      events.onopen = () => lost(false);
+      events.onerror = () => lost(events?.readyState !== EventSource.OPEN);
+    };
+    const shut = () => { events?.close(); events = null; };
+    const turn = () => (document.hidden ? shut() : open());
+    document.addEventListener("visibilitychange", turn);
+    open();
+    return () => {
+      over = true;
+      document.removeEventListener("visibilitychange", turn);
+      shut();
+    };
+  },
+  watchRun: (id, after, tell, lost) => server.watch(`runs/${encodeURIComponent(id)}/events`, after, tell, lost),
+  watchRuns: (tell, lost) => server.watch("events", null, tell, lost),
+};
+
+// A file that holds one run: its requests are kept as what differs from the one before, and made again here.
+export const held = (data) => {
+  const requests = new Map();
+  for (const each of data.wire) {
+    let request = each.request;
+    if (each.before !== null) {
+      const before = requests.get(each.before);
+      let at = 0;
+      request = each.marks.map(([sign, what]) => {
+        if (sign === "+") return what;
+        const part = sign === "=" ? before.slice(at, at + what) : "";
+        at += what;
+        return part;
+      }).join("");
+    }
+    requests.set(each.seq, request);
+  }
+  const whole = data.wire.map((each) => ({ ...each, request: requests.get(each.seq) }));
+  return {
+    live: false,
+    run: async () => data,
+    wire: async (_, step) => {
+      const exchanges = whole.filter((each) => each.step === Number(step));
+      return { exchanges, before: Object.fromEntries(exchanges.filter((each) => each.before !== null).map((each) => [each.before, requests.get(each.before)])), steps: [...new Set(whole.map((each) => each.step))] };
+    },
+  };
+};

@@ -1,0 +1,86 @@
+// A long text: its beginning, and the rest when it is asked for, so that no page waits for what nobody reads.
+import { button, make, number, shown } from "./dom.js";
+
+const FOLD = 1500, LINES = 24, CHUNK = 32768;
+
+// Where a text is cut so that it shows its beginning: a number of characters, its length when it is short.
+const fold = (text) => {
+  let at = -1;
+  for (let lines = 0; lines < LINES; lines++) {
+    at = text.indexOf("\n", at + 1);
+    if (at < 0 || at > FOLD) break;
+  }
+  const most = at < 0 || at > FOLD ? FOLD : at;
+  return text.length <= most + 200 ? text.length : most;
+};
+
+const chunks = (text) => {
+  const parts = [];
+  for (let from = 0; from < text.length;) {
+    let to = Math.min(text.length, from + CHUNK);
+    if (to < text.length) {
+      const newline = text.lastIndexOf("\n", to);
+      if (newline > from) to = newline + 1;
+      else if (/[\ud800-\udbff]/.test(text[to - 1])) to--;
+    }
+    parts.push(text.slice(from, to));
+    from = to;
+  }
+  return parts;
+};
+
+// `held` is [text, how many characters are missing]; `rest(from)` gives [more text, how many are missing then].
+export const long = (held, { rest = null, className = "", label = "text", missing = "" } = {}) => {
+  const [text, more] = held;
+  const body = make("pre", { dir: "auto" });
+  const box = make(`div.text${className ? `.${className}` : ""}`, {}, body);
+  const at = fold(text);
+  if (at === text.length && !more) {
+    body.append(...shown(text));
+    return box;
+  }
+  const whole = text.length + more;
+  const bar = make("p.more");
+  const fill = () => {
+    body.replaceChildren(...shown(text.slice(0, at).trimEnd()), " …");
+    box.classList.remove("whole");
+    for (const name of ["role", "tabindex", "aria-label"]) body.removeAttribute(name);
+    bar.replaceChildren(button(`Show all, ${number(whole)} characters`, all, { "aria-label": `Show all of the ${label}, ${number(whole)} characters` }));
+  };
+  let stopped = false;
+  const put = (piece) => body.append(...chunks(piece).map((each) => make("span.chunk", {}, shown(each))));
+  const all = async () => {
+    stopped = false;
+    body.replaceChildren();
+    box.classList.add("whole");
+    // A long text scrolls in a box of its own, which the keyboard must be able to reach.
+    for (const [name, value] of [["role", "region"], ["tabindex", "0"], ["aria-label", `All of the ${label}`]]) body.setAttribute(name, value);
+    put(text);
+    let left = more, have = text.length;
+    const less = button("Show less", () => { stopped = true; fill(); bar.querySelector("button").focus(); });
+    bar.replaceChildren(less);
+    less.focus();
+    if (left && !rest) bar.prepend(make("span", {}, `${number(left)} more characters are not in this file. ${missing} `));
+    const state = make("span", { role: "status" });
+    if (left && rest) bar.append(" ", state);
+    while (left && rest && !stopped) {
+      state.textContent = ` loading, ${number(left)} characters to go`;
+      try {
+        const [piece, then] = await rest(have);
+        if (stopped || !piece) break;
+        put(piece);
+        // Characters are counted as Python counts them, by code point.
+        have += [...piece].length;
+        left = then;
+        await new Promise((done) => setTimeout(done));
+      } catch (error) {
+        state.textContent = ` ${error.message}`;
+        return;
+      }
+    }
+    if (!stopped) state.textContent = "";
+  };
+  fill();
+  box.append(bar);
+  return box;
+};

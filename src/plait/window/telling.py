@@ -1,0 +1,301 @@
+"""A run as one JSON document: its steps, and in each what was thought, done and observed, in the order of the record.
+
+Theory of operation. A `Teller` takes the rows of a run's record one by one. Each row makes an item of a step, or
+changes one that is there: a call that began gets its observation, a request its reply. `changes()` gives what is new
+since it was last asked, so that a page that has the document so far grows by it; all changes together are the document.
+Texts are cut at `most` characters, [text, how many are left out]: `window.texts` reads the rest by item and field.
+
+An item is `model` (a request and its reply), `call`, `code`, `output` (code that went on), `note` or `wait`. Items are
+named for their effect, so that a name stands for the same thing whenever the record is told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from plait.core import Call, Observation, Ran, Strategy
+from plait.core import events as ev
+from plait.core.errors import UsageError
+from plait.journal.records import (
+    Acting,
+    Begun,
+    Got,
+    NoteRecord,
+    ObservedRecord,
+    RanRecord,
+    Resumed,
+    Row,
+    RunHead,
+    Thinking,
+    Thought,
+    Thrown,
+    Told,
+    Waits,
+)
+from plait.runtime.retell import retell
+from plait.runtime.spending import PhaseSpending, in_all, merged, spending
+
+LONG = 4_000
+"""Characters of a text that the document holds."""
+
+SORTS = {
+    "repaired": "repair",
+    "unreadable": "repair",
+    "replan": "repair",
+    "fallback": "repair",
+    "cut": "cut",
+    "shortened": "cut",
+    "dropped": "cut",
+    "skipped": "cut",
+    "refused": "refusal",
+    "error": "error",
+    "retry": "error",
+    "limit": "limit",
+    "loop": "limit",
+}
+"""What sort of thing a remark of that kind tells of; all others are warnings."""
+
+JSON = dict[str, Any]
+
+
+class Teller:
+    """Tells one run. `loop` tells thought, action and answer apart; without it all is thought. `most` None: no cut."""
+
+    def __init__(self, loop: Strategy | None = None, *, most: int | None = LONG) -> None:
+        self.loop, self.most = loop, most
+        self.seq = -1
+        self.items: dict[str, JSON] = {}
+        self.steps: dict[int, JSON] = {}
+        self.phases: tuple[PhaseSpending, ...] = ()
+        self._touched: dict[str, None] = {}
+        self._changed: set[int] = set()
+        self._asked: dict[int, Row] = {}
+        self._step: dict[int, int] = {}
+        self._last = 0
+
+    def take(self, row: Row) -> None:
+        """The next row of the record."""
+        self.seq = row.seq
+        record = row.record
+        match record:
+            case Thinking():
+                self._asks(row, record)
+            case Got():
+                self._got(row, record)
+            case Thought():
+                self._replied(row, record)
+            case Acting(n=n, step=step, calls=calls):
+                self._step[n] = step
+                for i, call in enumerate(calls):
+                    self._call(row, n, i, call, "running" if i in record.begun else "asked")
+            case Begun(n=n):
+                for i in record.begun:
+                    self._change(f"c{n}.{i}", row, state="running")
+            case ObservedRecord(n=n, i=i, observation=observation):
+                self._observed(row, n, i, observation)
+            case RanRecord():
+                self._ran(row, record)
+            case NoteRecord(step=step, kind=kind, text=text):
+                self._note(row, step, kind, text)
+            case Thrown(step=step, kind=kind, detail=detail) if kind != "Lacking":
+                self._note(row, step, "limit", detail)
+            case Waits(n=n, i=i, step=step, kind=kind, text=text):
+                self._step.setdefault(n, step)
+                self._item(row, step, f"w{n}.{i}", "wait", ask=kind, text=self._text(text), told=None, approved=None)
+            case Told(n=n, i=i, text=text, approved=approved):
+                self._change(f"w{n}.{i}", row, told=self._text(text), approved=approved)
+            case Resumed():
+                if self.items:
+                    self._note(row, 0, "resumed", "The run goes on from here.")
+            case _:
+                pass
+
+    def changes(self) -> list[JSON]:
+        """The steps that changed since this was last asked, each with those of its items that did."""
+        items: dict[int, list[JSON]] = {step: [] for step in sorted(self._changed)}
+        for id in self._touched:
+            items.setdefault(self.items[id]["step"], []).append(self.items[id])
+        self._touched, self._changed = {}, set()
+        return [{**self.steps[step], "items": each} for step, each in sorted(items.items())]
+
+    def sums(self) -> JSON:
+        """What the record so far says that the run took."""
+        whole = in_all(self.phases)
+        usage = whole.usage
+        return {
+            "steps": max((n for n, step in self.steps.items() if step["phases"]), default=0),
+            "calls": whole.calls,
+            "in": usage.input_tokens,
+            "out": usage.output_tokens,
+            "cached": usage.cached_tokens,
+            "estimated": usage.estimated,
+            "cost": whole.cost_usd,
+            "work": whole.seconds,
+        }
+
+    def text(self, item: str, field: str) -> str | None:
+        """A text of an item as far as it is held, None where there is none."""
+        value = self.items.get(item, {}).get(field)
+        return value[0] if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) else None
+
+    # -- what models are asked and say
+
+    def _asks(self, row: Row, asks: Thinking) -> None:
+        self._step[asks.n] = asks.step
+        self._asked[asks.n] = row
+        self._spend(row)
+        id = f"m{asks.n}"
+        if id not in self.items:
+            named = {"phase": asks.phase, "model": asks.model}
+            self._item(row, asks.step, id, "model", **named, state="asking", errors=[], wire=[], seconds=0.0)
+            step = self.steps[asks.step]
+            for names, name in ((step["phases"], asks.phase), (step["models"], asks.model)):
+                if name and name not in names:
+                    names.append(name)
+        else:
+            self._change(id, row, state="asking")
+        self.items[id]["wire"].append(row.seq)
+
+    def _got(self, row: Row, got: Got) -> None:
+        if got.n not in self._asked:
+            return
+        self._spend(self._asked[got.n], row)
+        item = self.items[f"m{got.n}"]
+        seconds = round(item["seconds"] + got.seconds, 6)
+        self._change(item["id"], row, seconds=seconds)
+        self._add(item["step"], seconds=got.seconds)
+        if got.error:
+            wrong = {"attempt": got.attempt + 1, "status": got.status or None, "text": self._text(got.error)}
+            item["errors"].append({**wrong, "lost": got.lost})
+            item["state"] = "failed"
+        if got.cut:
+            item["cut"] = True
+
+    def _replied(self, row: Row, thought: Thought) -> None:
+        asked, reply = self._asked.get(thought.n), thought.reply
+        if asked is None:
+            return
+        self._spend(asked, row)
+        item = self.items[f"m{thought.n}"]
+        told: JSON = {}
+        for number, event in enumerate(retell((asked, row), self.loop)):
+            if isinstance(event, ev.Thought | ev.Action | ev.Answer) and event.text.strip():
+                kind = next(kind for kind, made in ev.WRITTEN.items() if isinstance(event, made))
+                told[f"{kind}{number}"] = self._text(event.text.strip("\n" if kind == "action" else None))
+        item["parts"] = list(told)
+        usage = reply.usage
+        self._change(
+            item["id"],
+            row,
+            **told,
+            **({"reasoning": self._text(reply.reasoning)} if reply.reasoning else {}),
+            **({"reply": self._text(reply.text)} if reply.text.strip() and not told else {}),
+            state="done",
+            finish=reply.finish,
+            native=[call.tool for call in reply.calls],
+            cost=reply.cost,
+            **{"in": usage.input_tokens, "out": usage.output_tokens, "cached": usage.cached_tokens},
+            estimated=usage.estimated,
+        )
+        used = {"in": usage.input_tokens, "out": usage.output_tokens, "cached": usage.cached_tokens}
+        self._add(item["step"], **used)
+        step = self.steps[item["step"]]
+        step["estimated"] = step["estimated"] or usage.estimated
+        step["cost"] = None if reply.cost is None or step["cost"] is None else step["cost"] + reply.cost
+
+    # -- what is done and observed
+
+    def _call(self, row: Row, n: int, i: int, call: Call, state: str) -> None:
+        given = "" if call.input is None else call.input if isinstance(call.input, str) else as_text(call.input)
+        self._item(
+            row, self._step[n], f"c{n}.{i}", "call", tool=call.tool, input=self._text(given), state=state, seconds=0.0
+        )
+
+    def _observed(self, row: Row, n: int, i: int, seen: Observation) -> None:
+        id = f"c{n}.{i}"
+        if id not in self.items:
+            return
+        self._spend(row)
+        told = {"text": self._text(seen.text), "trouble": seen.trouble, "seconds": seen.seconds}
+        self._change(id, row, state="done", **told, **({"note": self._text(seen.note)} if seen.note else {}))
+        self._add(self.items[id]["step"], seconds=seen.seconds)
+
+    def _ran(self, row: Row, record: RanRecord) -> None:
+        self._step[record.n] = record.step
+        self._spend(row)
+        told = self._came_of(record.ran)
+        if record.code is not None:
+            self._item(row, record.step, f"x{record.n}", "code", code=self._text(record.code), **told)
+        elif record.ran.output or record.ran.error or record.ran.lost:
+            self._item(row, record.step, f"x{record.n}", "output", **told)
+        self._add(record.step, seconds=record.ran.seconds)
+
+    def _came_of(self, ran: Ran) -> JSON:
+        told: JSON = {"seconds": ran.seconds, "calls": len(ran.calls), "lost": ran.lost}
+        if ran.output:
+            told["output"] = self._text(ran.output)
+        if ran.error is not None:
+            told["error"] = self._text(f"{ran.error.type}: {ran.error.message}".removesuffix(": "))
+            told["line"], told["limit"] = ran.error.line, ran.error.limit
+        return told
+
+    # -- items and steps
+
+    def _note(self, row: Row, step: int, word: str, text: str) -> None:
+        sort = SORTS.get(word, "plain" if word == "resumed" else "warning")
+        self._item(row, step or self._last, f"n{row.seq}", "note", word=word, sort=sort, text=self._text(text))
+
+    def _item(self, row: Row, step: int, id: str, kind: str, **fields: Any) -> None:
+        self._last = max(self._last, step)
+        if step not in self.steps:
+            empty: JSON = {"phases": [], "models": [], "in": 0, "out": 0, "cached": 0, "estimated": False}
+            self.steps[step] = {"n": step, "at": row.at, **empty, "cost": 0.0, "seconds": 0.0}
+        self.items[id] = {"id": id, "kind": kind, "step": step, "at": row.at, **fields}
+        self._touched[id] = None
+        self._changed.add(step)
+
+    def _change(self, id: str, row: Row, **fields: Any) -> None:
+        if id in self.items:
+            self.items[id].update(fields)
+            self._touched[id] = None
+            self._changed.add(self.items[id]["step"])
+
+    def _add(self, number: int, **amounts: float) -> None:
+        step = self.steps[number]
+        for name, amount in amounts.items():
+            step[name] = round(step[name] + amount, 6)
+
+    def _spend(self, *rows: Row) -> None:
+        # A request counts by its row alone; what came of it is told with the request's row, which then adds nothing.
+        self.phases = merged((*self.phases, *spending(rows)))
+
+    def _text(self, text: str) -> list[Any]:
+        if self.most is None or len(text) <= self.most:
+            return [text, 0]
+        return [text[: self.most], len(text) - self.most]
+
+
+def told(rows: Iterable[Row], loop: Strategy | None, *, most: int | None = LONG) -> Teller:
+    """A teller that has taken these rows."""
+    teller = Teller(loop, most=most)
+    for row in rows:
+        teller.take(row)
+    return teller
+
+
+def loop_of(head: RunHead) -> Strategy | None:
+    """The loop of a run, which tells its thoughts and actions apart; None where it is not installed here."""
+    from plait import strategies
+
+    try:
+        return strategies.make(head.strategy["name"], head.strategy["options"])
+    except UsageError:
+        return None
+
+
+def as_text(value: Any) -> str:
+    """A tool's input as it is shown: JSON, indented where it is long."""
+    flat = json.dumps(value, ensure_ascii=False, default=str)
+    return flat if len(flat) <= 80 else json.dumps(value, ensure_ascii=False, indent=2, default=str)

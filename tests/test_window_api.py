@@ -1,0 +1,189 @@
+"""What the window's pages ask for, over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+for module in ("starlette", "uvicorn", "prometheus_client"):
+    pytest.importorskip(module, reason="NOT CHECKED: plait[window] is not installed")
+
+from plait.core.errors import UsageError  # noqa: E402
+from plait.journal.store import Journal  # noqa: E402
+from plait.window.finding import Wanted, find  # noqa: E402
+from window_server import FULL, ONE, serving  # noqa: E402
+from window_support import HIDDEN, HOSTILE, action, answer, begin, react, rewoo, written  # noqa: E402
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    return tmp_path / "journal.db"
+
+
+def names(found: dict[str, Any]) -> list[str]:
+    return [run["question"] for run in found["runs"]]
+
+
+def test_the_pages_have_a_strict_policy_and_nothing_inline(journal: Path) -> None:
+    with serving(react(journal)) as server:
+        for name in ("/", "/page/main.js", "/page/page.css", "/page/icon.svg"):
+            status, headers, text = server.ask("GET", name)
+            assert status == 200 and text
+            policy = headers["content-security-policy"]
+            assert "default-src 'none'" in policy and "unsafe" not in policy and "script-src 'self'" in policy
+        _, _, page = server.ask("GET", "/")
+        assert "<script>" not in page and "style=" not in page and "onclick" not in page
+        assert "http" not in page.replace('http-equiv="', "")
+        for name in ("/page/index.html", "/page/README.md", "/page/__init__.py", "/page/none.js"):
+            assert server.ask("GET", name)[0] == 404
+
+
+def test_a_client_token_opens_the_endpoint_and_not_the_window(journal: Path) -> None:
+    with serving(react(journal), tokens=(FULL,), clients=(ONE,)) as server:
+        for path in ("/api/about", "/api/runs", "/api/events"):
+            assert server.ask("GET", path)[0] == 401
+            assert server.ask("GET", path, token=ONE)[0] == 403
+        assert server.ask("GET", "/api/runs", token=FULL)[0] == 200
+        assert server.ask("POST", "/login", {"token": ONE})[0] == 401
+        status, headers, _ = server.ask("POST", "/login", {"token": FULL})
+        cookie = headers["set-cookie"]
+        assert status == 200 and "HttpOnly" in cookie and "SameSite=strict" in cookie and FULL not in cookie
+        assert server.ask("GET", "/api/runs", headers={"cookie": cookie.partition(";")[0]})[0] == 200
+        assert "log in" in server.ask("GET", "/")[2] and "log in" not in server.ask("GET", "/", token=FULL)[2]
+
+
+def test_runs_are_paged_newest_first_without_gap_or_double(journal: Path) -> None:
+    agent = react(journal, [answer("x")])
+    for number in range(7):
+        begin(agent, f"question {number}")
+    with serving(react(journal)) as server:
+        seen: list[str] = []
+        before = 0
+        while True:
+            _, _, found = server.ask("GET", f"/api/runs?limit=3&before={before}")
+            seen += names(found)
+            before = found["runs"][-1]["n"]
+            if not found["more"]:
+                break
+        assert seen == [f"question {number}" for number in reversed(range(7))]
+        assert server.ask("GET", "/api/runs?limit=0")[0] == 400
+        assert server.ask("GET", "/api/runs?before=x")[0] == 400
+        assert server.ask("GET", "/api/runs?status=odd")[0] == 400
+
+
+def test_each_filter_keeps_what_it_says(journal: Path) -> None:
+    begin(react(journal, [answer("ÄRGER in 100% of cases")]), "What's_up?")
+    begin(rewoo(journal), "How many people?")
+    waiting = begin(react(journal, [action("send", {"text": "x"})], approve="effects"), "May I?")
+    react(journal, [answer("y")]).run("In a session", session="trip")
+    with serving(react(journal)) as server:
+        assert server.ask("POST", "/api/runs", {"agent": "plait", "question": "Served?"})[0] == 201
+        for query, expected in (
+            ("words=%C3%A4rger", ["What's_up?"]),
+            ("words=100%25+what", ["What's_up?"]),
+            ("words=_up", ["What's_up?"]),
+            ("words=nothing+like+that", []),
+            ("loop=rewoo", ["How many people?"]),
+            ("status=waiting", ["May I?"]),
+            ("session=trip", ["In a session"]),
+            ("agent=plait", ["Served?"]),
+            ("agent=pl*it", []),
+            ("model=scripted:other", []),
+        ):
+            assert names(server.ask("GET", f"/api/runs?{query}")[2]) == expected, query
+        assert len(names(server.ask("GET", "/api/runs?model=scripted:scripted")[2])) == 5
+        _, _, plain = server.ask("GET", "/api/runs")
+        assert waiting.run in [run["run"] for run in plain["live"]]
+        _, _, about = server.ask("GET", "/api/about")
+        assert about["choices"] == {
+            "loops": ["react", "rewoo"],
+            "sessions": ["trip"],
+            "models": ["scripted:scripted"],
+        }
+
+
+def test_a_journal_that_is_not_there_yet_has_no_runs(journal: Path) -> None:
+    assert find(Journal(journal), Wanted()) == ([], False)
+    with pytest.raises(UsageError):
+        Wanted(status="odd")
+    with serving(react(journal)) as server:
+        assert server.ask("GET", "/api/runs")[2] == {"live": [], "runs": [], "more": False}
+        assert server.ask("GET", "/api/runs/none")[0] == 404
+        assert server.ask("GET", "/api/comparisons")[2] == []
+
+
+def test_a_long_text_is_read_on_piece_by_piece(journal: Path) -> None:
+    whole = "".join(chr(97 + i % 26) for i in range(900_000)) + "👩‍🔬\ud800"
+    run = asyncio.run(written(journal, 1, observation=whole))
+    with serving(react(journal)) as server:
+        _, _, document = server.ask("GET", f"/api/runs/{run}")
+        text, more = document["steps"][0]["items"][1]["text"]
+        while more:
+            at = f"/api/runs/{run}/text?item=c1.0&field=text&from={len(text)}"
+            _, _, piece = server.ask("GET", at)
+            text += piece["text"]
+            more = piece["more"]
+        assert text == whole
+        assert server.ask("GET", f"/api/runs/{run}/text?item=c1.0&field=seconds")[0] == 404
+        assert server.ask("GET", f"/api/runs/{run}/text?item=c1.0&field=text&from=-1")[0] == 400
+
+
+def test_a_body_can_be_had_byte_for_byte_and_only_a_body(journal: Path) -> None:
+    run = begin(react(journal))
+    with serving(react(journal)) as server:
+        for row in run.record:
+            status, headers, text = server.ask("GET", f"/api/runs/{run.run}/wire/{row.seq}")
+            if row.record.__class__.__name__ in ("Thinking", "Got"):
+                assert row.body is not None
+                assert (status, text.encode()) == (200, row.body)
+                assert headers["content-type"] == "application/octet-stream"
+                assert headers["content-disposition"].startswith("attachment")
+            else:
+                assert status == 404
+        assert server.ask("GET", f"/api/runs/{run.run}/wire?step=x")[0] == 400
+        assert server.ask("GET", f"/api/runs/{run.run}/wire?step=99")[2]["exchanges"] == []
+
+
+def test_what_cannot_be_done_is_refused_in_words(journal: Path) -> None:
+    run = begin(react(journal)).run
+    with serving(react(journal)) as server:
+        for path, body, status in (
+            ("/api/runs", {"agent": "nobody", "question": "?"}, 404),
+            ("/api/runs", {"agent": "plait", "question": ""}, 400),
+            ("/api/runs", {"agent": "plait", "question": "?", "tools": ["evil.py"]}, 400),
+            (f"/api/runs/{run}/resume", {"answer": "yes"}, 409),
+            (f"/api/runs/{run}/fork", {"at": 99}, 400),
+            (f"/api/runs/{run}/fork", {"at": 1, "prompts": "/etc"}, 400),
+            (f"/api/runs/{run}/fork", {"at": 1, "strategy": "odd"}, 400),
+            (f"/api/runs/{run}/cancel", {}, 409),
+            ("/api/runs/none/resume", {}, 404),
+        ):
+            found, _, told = server.ask("POST", path, body)
+            assert (found, bool(told["error"]["message"])) == (status, True), (path, body, told)
+        assert server.ask("POST", "/api/runs", b"{", {"content-type": "application/json"})[0] == 400
+
+
+def test_hostile_texts_come_through_as_they_are(journal: Path) -> None:
+    run = begin(react(journal, [answer(f"{HOSTILE}{HIDDEN}")]), HOSTILE)
+    with serving(react(journal)) as server:
+        status, headers, found = server.ask("GET", f"/api/runs/{run.run}")
+        assert (status, headers["content-type"]) == (200, "application/json")
+        assert headers["x-content-type-options"] == "nosniff"
+        assert found["run"]["question"] == HOSTILE and found["run"]["answer"] == run.answer
+        assert "<script>" in json.dumps(found)
+
+
+def test_two_runs_are_told_side_by_side(journal: Path) -> None:
+    one = begin(react(journal)).run
+    two = begin(react(journal, [answer("a guess")])).run
+    with serving(react(journal)) as server:
+        _, _, found = server.ask("GET", f"/api/sides?a={one}&b={two}")
+        assert (found["first"]["step"], found["first"]["what"]) == (1, "what the model said")
+        assert (found["a"]["run"]["run"], found["b"]["run"]["run"], found["same"]) == (one, two, [])
+        _, _, same = server.ask("GET", f"/api/sides?a={one}&b={one}")
+        assert same["first"] is None and same["same"] == [1, 2, 3]
+        assert server.ask("GET", f"/api/sides?a={one}&b=none")[0] == 404

@@ -1,0 +1,390 @@
+"""What an attacker tries on the server, each refused."""
+
+from __future__ import annotations
+
+import hmac
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import plait
+from plait.core.errors import UnknownRun, UsageError
+from plait.window import callers
+from plait.window.callers import Caller, Door, door_from
+from plait.window.desk import Desk
+from window_server import FULL, ONE, TWO, Here, asked, serving
+
+CHAT = "/v1/chat/completions"
+
+
+def agent(journal: Path, **options: Any) -> plait.Agent:
+    model = plait.Scripted(["Final Answer: 42"] * 99, by_turn=False, **options)
+    return plait.Agent("react", model=model, journal=journal)
+
+
+@pytest.fixture
+def locked(journal: Path) -> Iterator[Here]:
+    with serving(agent(journal), tokens=(FULL,), clients=(ONE, TWO), body_mb=0.1, body_seconds=1.0) as here:
+        yield here
+
+
+@pytest.fixture
+def open_here(journal: Path) -> Iterator[Here]:
+    with serving(agent(journal)) as here:
+        yield here
+
+
+def raw(here: Here, sent: bytes, *, wait: float = 60) -> bytes:
+    """Bytes as they are, and all that comes back till the server closes or has answered."""
+    with socket.create_connection(("127.0.0.1", here.port), timeout=wait) as connection:
+        connection.sendall(sent)
+        got = b""
+        while more := connection.recv(65536):
+            got += more
+            if b"\r\n\r\n" in got and not got.startswith(b"HTTP/1.1 100"):
+                break
+    return got
+
+
+# -- tokens
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/models", "/mcp", "/api/runs", "/metrics", "/nothing/here"])
+def test_without_a_token_nothing_is_had(locked: Here, path: str) -> None:
+    method = "POST" if path in (CHAT, "/mcp") else "GET"
+    status, headers, body = locked.ask(method, path, asked("?") if method == "POST" else None)
+    assert (status, body["error"]["code"]) == (401, "invalid_api_key")
+    assert headers["www-authenticate"].startswith("Bearer")
+    assert not locked.desk.journal.path.exists()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Bearer wrong",
+        f"Bearer {FULL}x",
+        f"Bearer {FULL[:-1]}",
+        f"Bearer {FULL.upper()}",
+        f"Bearer {ONE},{FULL}",
+        "Bearer",
+        "Bearer ",
+        f"Basic {ONE}",
+        ONE,
+        "Bearer \xff\xfe",
+    ],
+)
+def test_a_wrong_token_opens_nothing(locked: Here, said: str) -> None:
+    status, _, body = locked.ask("POST", CHAT, asked("?"), {"Authorization": said})
+    assert (status, body["error"]["code"]) == (401, "invalid_api_key")
+
+
+def test_a_clients_token_opens_the_endpoint_alone(locked: Here) -> None:
+    assert locked.ask("POST", CHAT, asked("?"), token=ONE)[0] == 200
+    for path in ("/metrics", "/api/runs", "/nothing/here"):
+        assert locked.ask("GET", path, token=ONE)[0] == 403
+    assert locked.ask("GET", "/metrics", token=FULL)[0] == 200
+
+
+def test_tokens_are_compared_in_constant_time_and_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    door = Door((FULL,), (ONE, TWO))
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return hmac.compare_digest(one, other)
+
+    class Counting:
+        compare_digest = staticmethod(compare)
+        digest = staticmethod(hmac.digest)
+
+    monkeypatch.setattr(callers, "hmac", Counting)
+    for token in ("x", "y" * 4000, FULL, ONE):
+        compared.clear()
+        door.by_token(token)
+        assert len(compared) == 3
+        assert {len(each) for pair in compared for each in pair} == {32}
+
+
+@pytest.mark.parametrize("token", ["short", "fifteen-letters", "with spaces in the token", "mit-Umläuten-im-Token"])
+def test_a_token_that_can_be_guessed_is_not_taken(token: str) -> None:
+    with pytest.raises(UsageError, match="can't be used"):
+        door_from({"PLAIT_SERVE_TOKEN": token})
+
+
+def test_a_cookie_is_no_token_and_a_clients_token_gets_none() -> None:
+    door = Door((FULL,), (ONE,))
+    cookie = door.cookie_of(FULL)
+    assert cookie is not None and FULL not in cookie
+    assert door.by_cookie(cookie) == door.by_token(FULL)
+    assert door.by_token(cookie) is None and door.by_cookie(FULL) is None
+    assert door.cookie_of(ONE) is None
+
+
+# -- bodies
+
+
+def test_a_huge_body_is_refused_before_it_is_read(locked: Here) -> None:
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ONE}\r\nContent-Type: application/json\r\n"
+    got = raw(locked, f"{head}Content-Length: 99999999999\r\n\r\n".encode())
+    assert got.startswith(b"HTTP/1.1 413") and b"connection: close" in got.lower()
+
+
+def test_a_body_that_does_not_say_its_length_is_refused_as_it_grows(locked: Here) -> None:
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ONE}\r\nContent-Type: application/json\r\n"
+    part = b"4000\r\n" + b" " * 0x4000 + b"\r\n"
+    got = raw(locked, f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + part * 8)
+    assert got.startswith(b"HTTP/1.1 413")
+
+
+def test_a_body_within_the_limit_is_taken(locked: Here) -> None:
+    assert locked.ask("POST", CHAT, asked("x" * 90_000), token=ONE)[0] == 200
+
+
+def test_a_body_without_a_token_is_not_waited_for(locked: Here) -> None:
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n"
+    assert raw(locked, head.encode()).startswith(b"HTTP/1.1 401")
+
+
+def test_a_slow_body_is_given_up(locked: Here) -> None:
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ONE}\r\nContent-Type: application/json\r\n"
+    began = time.monotonic()
+    got = raw(locked, f"{head}Content-Length: 5000\r\n\r\n{{".encode())
+    assert got.startswith(b"HTTP/1.1 408") and time.monotonic() - began >= 1
+    assert not locked.desk.journal.path.exists()
+
+
+def test_headers_that_never_end_are_given_up(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait.window.serving.HEADER_SECONDS", 0.5)
+    with serving(agent(journal)) as here:
+        for sent in (b"", b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Slow: "):
+            with socket.create_connection(("127.0.0.1", here.port), timeout=60) as connection:
+                connection.sendall(sent)
+                with suppress(ConnectionResetError):
+                    assert connection.recv(100) == b""
+        assert here.ask("GET", "/health")[0] == 200
+
+
+def test_headers_without_end_are_refused(open_here: Here) -> None:
+    try:
+        got = raw(open_here, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"a" * 200_000)
+    except (ConnectionResetError, BrokenPipeError):
+        got = b""
+    assert got == b"" or got.startswith(b"HTTP/1.1 4")
+    assert open_here.ask("GET", "/health")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"5", b'{"a": ' * 5000, b"\xff\xfe", b"[" * 90_000, b'{"model": "plait"}']
+)
+def test_a_body_that_is_no_request_is_refused(open_here: Here, body: bytes) -> None:
+    status, _, told = open_here.ask("POST", CHAT, body)
+    assert status == 400 and told["error"]["type"] == "invalid_request_error"
+
+
+# -- paths
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/..%2f..%2fetc/passwd",
+        "/v1/%2e%2e/metrics",
+        "/v1/../metrics",
+        "/page/../api/runs",
+        "/page/..%2fapi%2fruns",
+        "/page/%2e%2e%2f%2e%2e%2fdesk.py",
+        "/page/..\\..\\desk.py",
+        "//metrics",
+        "/page//../../desk.py",
+        "/v1//../metrics",
+        "/page/a%00.js",
+        "/v1/%252e%252e/metrics",
+        "/page/%5c..%5cdesk.py",
+    ],
+)
+def test_tricks_with_paths_lead_nowhere(locked: Here, path: str) -> None:
+    for token in (None, ONE, FULL):
+        assert locked.ask("GET", path, token=token)[0] == 400
+
+
+# -- pages of other sites
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Origin": "http://127.0.0.1.evil.example"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Origin": "https://evil.example"},
+    ],
+)
+def test_a_page_of_another_site_is_refused(open_here: Here, headers: dict[str, str]) -> None:
+    for method, path in (("POST", CHAT), ("GET", "/api/runs"), ("GET", "/v1/models")):
+        status, told, _ = open_here.ask(method, path, asked("?") if method == "POST" else None, headers)
+        assert status == 403 and "access-control-allow-origin" not in told
+    assert not open_here.desk.journal.path.exists()
+
+
+def test_a_page_of_another_site_may_not_ask_beforehand_either(open_here: Here) -> None:
+    headers = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
+    status, told, _ = open_here.ask("OPTIONS", CHAT, None, headers)
+    assert status == 403 and not any(name.startswith("access-control") for name in told)
+
+
+def test_the_servers_own_page_may_ask(open_here: Here) -> None:
+    headers = {"Origin": open_here.url, "Sec-Fetch-Site": "same-origin"}
+    assert open_here.ask("POST", CHAT, asked("?"), headers)[0] == 200
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+def test_what_a_form_can_send_is_refused(open_here: Here, kind: str) -> None:
+    # No Origin: as an old browser, or a form in a frame, sends it.
+    assert open_here.ask("POST", CHAT, asked("?"), {"Content-Type": kind})[0] == 415
+    assert not open_here.desk.journal.path.exists()
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.0.0.1", "[::2]"])
+def test_a_name_that_was_made_to_point_here_is_refused(open_here: Here, host: str) -> None:
+    status, _, told = open_here.ask("GET", "/v1/models", None, {"Host": host})
+    assert (status, told["error"]["code"]) == (421, "wrong_host")
+
+
+@pytest.mark.parametrize("lines", ["", "Host: 127.0.0.1\r\nHost: evil.example\r\n", "Host: \r\n"])
+def test_no_host_or_two_are_refused(open_here: Here, lines: str) -> None:
+    got = raw(open_here, f"GET /v1/models HTTP/1.1\r\n{lines}\r\n".encode())
+    assert got.startswith((b"HTTP/1.1 400", b"HTTP/1.1 421"))
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8765", "127.0.0.1:1", "[::1]:8765", "[::1]"])
+def test_this_machines_names_are_taken(open_here: Here, host: str) -> None:
+    assert open_here.ask("GET", "/v1/models", None, {"Host": host})[0] == 200
+
+
+def test_further_names_can_be_allowed(journal: Path) -> None:
+    with serving(agent(journal), hosts=["box.lan"]) as here:
+        assert here.ask("GET", "/v1/models", None, {"Host": "box.lan:80"})[0] == 200
+
+
+# -- what others have
+
+
+def test_a_run_of_another_token_is_as_if_it_were_not(journal: Path) -> None:
+    with serving(agent(journal), tokens=(FULL,), clients=(ONE, TWO)) as here:
+        run = here.ask("POST", CHAT, asked("?"), token=ONE)[1]["x-plait-run"]
+        one, two = (here.desk.door.by_token(each) or Caller() for each in (ONE, TWO))
+        assert here.desk.row(run, one).head.run == run
+        with pytest.raises(UnknownRun) as theirs:
+            here.desk.row(run, two)
+        with pytest.raises(UnknownRun) as none:
+            here.desk.row("20200101-000000-aaaaaa", two)
+        assert str(theirs.value).replace(run, "X") == str(none.value).replace("20200101-000000-aaaaaa", "X")
+        for part in ("last", run[:10], ""):
+            with pytest.raises(UnknownRun):
+                here.desk.row(part, two)
+
+
+def test_a_run_that_no_server_began_is_for_full_tokens_alone(journal: Path) -> None:
+    run = agent(journal).run("?").run
+    from plait.config import ServeTable
+    from plait.window.settings import served
+
+    desk = Desk([served("plait", agent(journal), ServeTable())], door=Door((FULL,), (ONE,)))
+    assert desk.row(run, desk.door.by_token(FULL) or Caller("", False)).head.run == run
+    with pytest.raises(UnknownRun):
+        desk.row(run, desk.door.by_token(ONE) or Caller("", False))
+
+
+# -- too much
+
+
+def test_too_many_requests_are_told_to_come_again(journal: Path) -> None:
+    with serving(agent(journal, delay=300), concurrent=2, queued=1) as here:
+
+        def hang() -> None:
+            with suppress(OSError):
+                here.ask("POST", CHAT, asked("?"))
+
+        threads = [threading.Thread(target=hang, daemon=True) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        end = time.monotonic() + 60
+        while not (here.desk.running == 2 and here.desk.waiting == 1):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        status, headers, told = here.ask("POST", CHAT, asked("?"))
+        assert (status, told["error"]["code"]) == (429, "rate_limit_exceeded")
+        assert 1 <= int(headers["retry-after"]) <= 60
+        assert here.ask("GET", "/health")[0] == 200
+        metrics = here.ask("GET", "/metrics")[2]
+        assert "plait_runs_running 2.0" in metrics and "plait_runs_queued 1.0" in metrics
+        assert 'plait_refused_total{reason="full"} 1.0' in metrics
+        here.loop.call_soon_threadsafe(lambda: [each.cancel("test") for each in list(here.desk.performing.values())])
+        end = time.monotonic() + 60
+        while here.desk.waiting:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        here.loop.call_soon_threadsafe(lambda: [each.cancel("test") for each in list(here.desk.performing.values())])
+        for thread in threads:
+            thread.join(60)
+
+
+def test_a_run_has_its_time(journal: Path) -> None:
+    with serving(agent(journal, delay=300), seconds=0.3) as here:
+        status, headers, told = here.ask("POST", CHAT, asked("?"))
+        assert (status, told["error"]["code"]) == (422, "run_stopped") and headers["x-should-retry"] == "false"
+
+
+# -- what gets into headers
+
+
+@pytest.mark.parametrize("name", ["a\r\nSet-Cookie: x=1", "a\nb", "a\x00b", "\x85x", " ", "x" * 201, "a\u202eb"])
+def test_a_sessions_name_can_smuggle_nothing_into_a_header(open_here: Here, name: str) -> None:
+    status, headers, _ = open_here.ask("POST", CHAT, asked("?", session=name))
+    assert status == 400 and "set-cookie" not in headers
+
+
+@pytest.mark.parametrize("name", ["a%0d%0aSet-Cookie:%20x=1", "%00", "%ff"])
+def test_nor_can_one_in_a_header(open_here: Here, name: str) -> None:
+    status, headers, _ = open_here.ask("POST", CHAT, asked("?"), {"X-Plait-Session": name})
+    assert status == 400 and "set-cookie" not in headers
+
+
+def test_a_models_name_comes_back_as_text(open_here: Here) -> None:
+    status, headers, told = open_here.ask("POST", CHAT, {**asked("?"), "model": "a\r\nX-Evil: 1"})
+    assert status == 404 and "x-evil" not in headers and told["error"]["code"] == "model_not_found"
+
+
+# -- where it listens
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com"])
+def test_without_a_token_only_this_machine_is_served(host: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "plait", "serve", "--host", host, "--port", "0"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert "PLAIT_SERVE_TOKEN" in done.stderr and "Listening" not in done.stderr
+
+
+def test_answers_say_how_browsers_must_take_them(open_here: Here) -> None:
+    for path in ("/health", "/v1/models", "/nothing"):
+        headers = open_here.ask("GET", path)[1]
+        assert headers["x-content-type-options"] == "nosniff" and headers["x-frame-options"] == "DENY"
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "server" not in headers

@@ -1,0 +1,289 @@
+"""Conversation = session: a request's earlier messages are recognised, or are what was said before."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import plait
+from plait.core import Think
+from plait.core.errors import BadRequest
+from plait.journal.store import Journal
+from window_server import FULL, ONE, TWO, Here, asked, serving
+
+SEEN: list[str] = []
+
+
+def answer(think: Think) -> str:
+    """Says what it was asked last, and how many turns it is shown before."""
+    text = "\n".join(message.content for message in think.messages)
+    SEEN.append(text)
+    words = think.messages[-1].content.strip().splitlines()[-1]
+    return f"Final Answer: You said {words!r}."
+
+
+@pytest.fixture
+def agent(journal: Path) -> plait.Agent:
+    SEEN.clear()
+    return plait.Agent("react", model=plait.Scripted([answer] * 50, by_turn=False), journal=journal)
+
+
+@pytest.fixture
+def here(agent: plait.Agent) -> Iterator[Here]:
+    with serving(agent) as server:
+        yield server
+
+
+def say(here: Here, messages: list[dict[str, Any]], token: str | None = None, **more: Any) -> tuple[str, str]:
+    """The answer to a conversation, and its session."""
+    status, headers, body = here.ask(
+        "POST", "/v1/chat/completions", {"model": "plait", "messages": messages, **more}, token=token
+    )
+    assert status == 200, body
+    return body["choices"][0]["message"]["content"], headers["x-plait-session"]
+
+
+def talk(here: Here, *questions: str, before: list[dict[str, Any]] | None = None) -> tuple[list[Any], list[str]]:
+    """A client that keeps the conversation itself: all messages, and the session of each turn."""
+    messages = list(before or [])
+    sessions = []
+    for question in questions:
+        messages.append({"role": "user", "content": question})
+        said, session = say(here, messages)
+        messages.append({"role": "assistant", "content": said})
+        sessions.append(session)
+    return messages, sessions
+
+
+def test_a_conversation_is_recognised_by_its_messages(here: Here) -> None:
+    _, sessions = talk(here, "One?", "Two?", "Three?")
+    assert len(set(sessions)) == 1
+    turns = here.desk.journal.turns(sessions[0])
+    assert [turn.question for turn in turns] == ["One?", "Two?", "Three?"]
+    assert "One?" in SEEN[2] and "Two?" in SEEN[2]
+
+
+def test_it_is_recognised_after_a_restart_and_whatever_the_client_trims(agent: plait.Agent) -> None:
+    with serving(agent) as here:
+        messages, first = talk(here, "One?")
+    messages[0]["content"] = " One?\n"
+    with serving(agent) as here:
+        _, later = talk(here, "Two?", before=messages)
+    assert first == later
+
+
+def test_a_question_asked_again_otherwise_begins_a_session_of_its_own(here: Here) -> None:
+    messages, (first, _) = talk(here, "One?", "Two?")
+    _, (other,) = talk(here, "Two, otherwise?", before=messages[:2])
+    assert other != first
+    assert "One?" in SEEN[-1] and "Two?" not in SEEN[-1].replace("Two, otherwise?", "")
+
+
+def test_a_conversation_begun_elsewhere_is_what_was_said_before_and_is_on_record(here: Here, journal: Path) -> None:
+    before = [{"role": "user", "content": "My name is Ada."}, {"role": "assistant", "content": "Hello, Ada."}]
+    _, (session, later) = talk(here, "Who am I?", "And now?", before=before)
+    assert "My name is Ada." in SEEN[0] and "Hello, Ada." in SEEN[0]
+    assert session == later
+    assert "My name is Ada." in SEEN[1] and "Who am I?" in SEEN[1]
+    for row in Journal(journal).runs():
+        replayed = here.desk.agent_of(row.head).replay(row.head.run)  # the history comes from the record
+        assert replayed.whole and replayed.requests == 1
+
+
+def test_what_is_more_than_the_window_shows_can_be_searched(agent: plait.Agent) -> None:
+    def look(think: Think) -> str:
+        SEEN.append("\n".join(message.content for message in think.messages))
+        return 'Thought: x\nAction:\n```\n{"action": "chat_history", "action_input": {"query": "cat"}}\n```'
+
+    model = plait.Scripted([look, answer], by_turn=False)
+    before = [
+        {"role": role, "content": text}
+        for i in range(20)
+        for role, text in (("user", f"Fact {i}: the {'cat' if i == 3 else 'dog'} has {i} spots."), ("assistant", "Ah."))
+    ]
+    with serving(agent.using(model=model, embedder="local")) as here:
+        say(here, [*before, {"role": "user", "content": "Which cat?"}])
+        (row,) = here.desk.journal.runs()
+        assert "Fact 3" not in SEEN[0] and "Fact 19" in SEEN[0]
+        assert "the cat has 3 spots" in SEEN[1]
+        assert [tool["name"] for tool in row.head.tools] == ["chat_history"]
+
+
+def test_a_conversation_that_is_shown_whole_brings_no_tool_to_search_it(here: Here) -> None:
+    _, sessions = talk(here, "One?", "Two?")
+    assert [row.head.tools for row in here.desk.journal.runs(session=sessions[0])] == [(), ()]
+
+
+def test_a_named_session_needs_no_messages_before(here: Here) -> None:
+    say(here, [{"role": "user", "content": "I am Ada."}], session="trip")
+    _, session = say(here, [{"role": "user", "content": "Who?"}], session="trip")
+    assert session == "trip" and "I am Ada." in SEEN[-1]
+    status, headers, _ = here.ask("POST", "/v1/chat/completions", asked("Again?"), {"X-Plait-Session": "trip"})
+    assert (status, headers["x-plait-session"]) == (200, "trip")
+    assert [turn.question for turn in here.desk.journal.turns("trip")] == ["I am Ada.", "Who?", "Again?"]
+    assert [turn.number for turn in here.desk.journal.turns("trip")] == [1, 2, 3]
+
+
+def test_a_session_may_be_named_in_any_script(here: Here) -> None:
+    _, session = say(here, [{"role": "user", "content": "?"}], session="Reise nach Köln 100%")
+    assert session == "Reise nach K%C3%B6ln 100%25"
+    _, again = say(here, [{"role": "user", "content": "?"}], session="Reise nach Köln 100%")
+    assert session == again and len(here.desk.journal.turns("Reise nach Köln 100%")) == 2
+
+
+def test_two_turns_of_one_session_do_not_run_side_by_side(journal: Path) -> None:
+    going, most = 0, 0
+    count = threading.Lock()
+
+    @plait.tool
+    def work() -> str:
+        """Works."""
+        nonlocal going, most
+        with count:
+            going += 1
+            most = max(most, going)
+        threading.Event().wait(0.3)
+        with count:
+            going -= 1
+        return "done"
+
+    act = 'Thought: x\nAction:\n```\n{"action": "work", "action_input": {}}\n```'
+
+    def model(think: Think) -> str:
+        return "Final Answer: ok" if "done" in think.messages[-1].content else act
+
+    agent = plait.Agent("react", model=plait.Scripted([model] * 50, by_turn=False), tools=[work], journal=journal)
+    with serving(agent) as here:
+        threads = [
+            threading.Thread(target=say, args=(here, [{"role": "user", "content": f"{i}?"}]), kwargs={"session": "s"})
+            for i in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert most == 1
+        assert len(here.desk.journal.turns("s")) == 4
+
+
+# -- a run that waits for the person
+
+
+@plait.tool
+def send(to: str) -> str:
+    """Sends."""
+    return f"sent to {to}"
+
+
+SEND = 'Thought: x\nAction:\n```\n{"action": "send", "action_input": {"to": "Ada"}}\n```'
+
+
+@pytest.mark.parametrize("named", [None, "trip"])
+@pytest.mark.parametrize(("reply", "seen"), [("yes", "sent to Ada"), ("no, not her", "not her")])
+def test_what_a_run_waits_for_is_the_answer_and_the_next_message_answers_it(
+    journal: Path, named: str | None, reply: str, seen: str
+) -> None:
+    def close(think: Think) -> str:
+        assert seen in "\n".join(message.content for message in think.messages)
+        return "Final Answer: Done."
+
+    model = plait.Scripted([SEND, close, answer], by_turn=False)
+    agent = plait.Agent("react", model=model, tools=[send], approve="effects", journal=journal)
+    more = {"session": named} if named else {}
+    with serving(agent) as here:
+        messages: list[Any] = [{"role": "user", "content": "Send it."}]
+        said, session = say(here, messages, **more)
+        assert "May this be done?" in said and "send" in said and "Ada" in said
+        messages += [{"role": "assistant", "content": said}, {"role": "user", "content": reply}]
+        said, same = say(here, messages, **more)
+        assert (said, same) == ("Done.", session)
+        (row,) = here.desk.journal.runs()
+        assert row.status == "answered"
+        messages += [{"role": "assistant", "content": said}, {"role": "user", "content": "And?"}]
+        _, same = say(here, messages, **more)
+        assert same == session and len(here.desk.journal.turns(session)) == 2
+
+
+def test_a_question_of_the_models_is_answered_by_the_next_message(journal: Path) -> None:
+    ask = '{"thought": "x", "tool": "ask_user", "tool_input": "Which town?"}'
+    done = '{"thought": "x", "tool": "final_answer", "tool_input": "Lyon it is."}'
+    with serving(plait.Agent("json", model=plait.Scripted([ask, done], by_turn=False), journal=journal)) as here:
+        messages: list[Any] = [{"role": "user", "content": "The weather?"}]
+        said, _ = say(here, messages)
+        assert said == "Which town?"
+        messages += [{"role": "assistant", "content": said}, {"role": "user", "content": "Lyon"}]
+        assert say(here, messages)[0] == "Lyon it is."
+        assert len(here.desk.journal.runs()) == 1
+
+
+# -- whose it is
+
+
+def test_each_client_token_has_sessions_of_its_own(agent: plait.Agent) -> None:
+    with serving(agent, tokens=(FULL,), clients=(ONE, TWO)) as here:
+        say(here, [{"role": "user", "content": "My secret is 42."}], ONE, session="trip")
+        _, session = say(here, [{"role": "user", "content": "What is my secret?"}], TWO, session="trip")
+        assert session == "trip" and "42" not in SEEN[-1]
+        _, session = say(here, [{"role": "user", "content": "What is my secret?"}], ONE, session="trip")
+        assert session == "trip" and "42" in SEEN[-1]
+        # Nor by the name that it has on record, nor by knowing what was said.
+        (of_one,) = {row.head.session for row in here.desk.journal.runs() if "secret is" in row.head.question}
+        say(here, [{"role": "user", "content": "And here?"}], TWO, session=of_one)
+        assert "42" not in SEEN[-1]
+        sessions = {row.head.session for row in here.desk.journal.runs()}
+        assert len(sessions) == 3
+
+
+def test_a_conversation_of_another_token_is_not_recognised(agent: plait.Agent) -> None:
+    with serving(agent, clients=(ONE, TWO)) as here:
+        said, session = say(here, [{"role": "user", "content": "One?"}], ONE)
+        messages = [
+            {"role": "user", "content": "One?"},
+            {"role": "assistant", "content": said},
+            {"role": "user", "content": "Two?"},
+        ]
+        assert say(here, messages, TWO)[1] != session
+        assert say(here, messages, ONE)[1] == session
+
+
+def test_a_run_that_waits_is_not_answered_by_another_token(journal: Path) -> None:
+    model = plait.Scripted([SEND] * 9, by_turn=False)
+    agent = plait.Agent("react", model=model, tools=[send], approve="effects", journal=journal)
+    with serving(agent, clients=(ONE, TWO)) as here:
+        said, _ = say(here, [{"role": "user", "content": "Send it."}], ONE)
+        messages = [
+            {"role": "user", "content": "Send it."},
+            {"role": "assistant", "content": said},
+            {"role": "user", "content": "yes"},
+        ]
+        say(here, messages, TWO)
+        assert [row.status for row in here.desk.journal.runs()] == ["waiting", "waiting"]
+
+
+def test_the_journal_holds_no_token(agent: plait.Agent, journal: Path) -> None:
+    with serving(agent, clients=(ONE,)) as here:
+        say(here, [{"role": "user", "content": "One?"}], ONE)
+    for file in journal.parent.glob("runs.db*"):
+        assert ONE.encode() not in file.read_bytes()
+
+
+def test_a_turn_that_came_to_nothing_is_asked_again_in_the_same_session(journal: Path) -> None:
+    model = plait.Scripted([answer, BadRequest("no"), answer, answer], by_turn=False)
+    with serving(plait.Agent("react", model=model, journal=journal)) as here:
+        messages, (session,) = talk(here, "One?")
+        messages.append({"role": "user", "content": "Two?"})
+        assert here.ask("POST", "/v1/chat/completions", {"model": "plait", "messages": messages})[0] == 500
+        said, same = say(here, messages)
+        assert same == session
+        messages.append({"role": "assistant", "content": said})
+        assert talk(here, "Three?", before=messages)[1] == [session]
+        assert [turn.answer is None for turn in here.desk.journal.turns(session)] == [False, True, False, False]
+
+
+def test_an_agent_may_speak_first(here: Here) -> None:
+    say(here, [{"role": "assistant", "content": "Welcome to Lyon."}, {"role": "user", "content": "Where am I?"}])
+    assert "Welcome to Lyon." in SEEN[0]

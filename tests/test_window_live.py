@@ -1,0 +1,149 @@
+"""Live events: read off the journal, resumed where they broke off, nothing lost and nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import plait
+from plait.journal.log import RunLog
+from plait.journal.owner import owner_of_this_process
+from plait.journal.records import NoteRecord, RunHead
+from plait.journal.store import Journal
+from plait.window.live import Follower, after_of, document, events, events_of
+from window_support import action, answer, react
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    return tmp_path / "journal.db"
+
+
+def read(data: bytes) -> tuple[int | None, dict[str, Any] | None]:
+    """An event's id and data."""
+    lines = dict(line.split(": ", 1) for line in data.decode().strip().split("\n") if not line.startswith(":"))
+    named = lines.get("id")
+    if "data" not in lines or "event" in lines:
+        return None, None
+    return (int(named) if named else None), json.loads(lines["data"])
+
+
+async def gathered(stream: AsyncIterator[bytes], steps: dict[int, dict[str, Any]]) -> list[int]:
+    """Take events to their end into `steps`, as a page does; their ids."""
+    ids = []
+    async for each in stream:
+        id, data = read(each)
+        if data is None:
+            continue
+        if id is not None:
+            ids.append(id)
+        for step in data["steps"]:
+            held = steps.setdefault(step["n"], {})
+            held.update({item["id"]: item for item in step["items"]})
+    return ids
+
+
+def items(document: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    return {step["n"]: {item["id"]: item for item in step["items"]} for step in document["steps"]}
+
+
+async def test_events_from_any_row_on_lead_to_the_same_page(journal: Path) -> None:
+    run = await react(journal).arun("?")
+    store = Journal.at(journal)
+    whole = json.loads(json.dumps(items(document(store, run.run))))
+    for after in (None, -1, 0, 3, 7, document(store, run.run)["seq"]):
+        steps: dict[int, dict[str, Any]] = {}
+        if after is not None and after >= 0:  # what the page had when the connection broke
+            follower = Follower(store, run.run)
+            follower._read(until=after)
+            steps = items({"steps": follower.teller.changes()})
+        await gathered(events_of(store, run.run, after), steps)
+        assert json.loads(json.dumps({str(n): each for n, each in steps.items()})) == whole
+
+
+async def test_a_run_that_goes_on_is_followed_to_its_end(journal: Path) -> None:
+    """Rows are written one by one while the events are read: each is told once, in order."""
+    store = Journal.at(journal)
+    head = RunHead("20260101-000000-growth", "?", {"name": "react", "options": {}}, {"": {"spec": "x"}})
+    log: RunLog = await store.begin(head, owner_of_this_process())
+    stream = events_of(store, head.run, None)
+    told: list[str] = []
+
+    async def follow() -> list[int]:
+        ids = []
+        async for each in stream:
+            id, data = read(each)
+            if data is not None:
+                assert id is not None
+                ids.append(id)
+                told.extend(item["text"][0] for step in data["steps"] for item in step["items"])
+        return ids
+
+    task = asyncio.ensure_future(follow())
+    for number in range(20):
+        await log.append((NoteRecord(number, 1 + number // 5, "note", f"remark {number}"), None))
+        await asyncio.sleep(0.05)
+    await log.end("answered", {"type": "answered", "answer": "x"}, {})
+    ids = await asyncio.wait_for(task, 60)
+    assert told == [f"remark {number}" for number in range(20)]
+    assert ids == sorted(ids) and ids[-1] == 19
+    assert len(set(ids)) > 2  # it was not told all at once at the end
+
+
+async def test_a_run_that_waits_is_followed_until_it_is_answered(journal: Path) -> None:
+    agent = react(journal, [action("send", {"text": "x"}), answer("sent")], approve="effects")
+    run = await agent.arun("?")
+    stream = events_of(Journal.at(journal), run.run, None)
+    await anext(stream)
+    _, first = read(await anext(stream))
+    assert first is not None and first["run"]["status"] == "waiting" and first["waiting"][0]["item"] == "w1.0"
+    await agent.aresume(run.run, "yes")
+    last = None
+    async for each in stream:
+        _, data = read(each)
+        last = data or last
+    assert last is not None and last["run"]["status"] == "answered" and last["waiting"] == []
+
+
+async def test_the_list_is_told_of_runs_that_begin_and_end(journal: Path) -> None:
+    store = Journal.at(journal)
+    await react(journal, [answer("x")]).arun("earlier")
+    stream = events(store)
+    await anext(stream)
+    _, first = read(await anext(stream))
+    assert first is not None and [run["question"] for run in first["runs"]] == ["earlier"]  # none is missed between
+    hold = asyncio.Event()
+
+    @plait.tool(read_only=True)
+    async def look() -> str:
+        "Waits."
+        await hold.wait()
+        return "seen"
+
+    async def next_of(question: str) -> str:
+        async for each in stream:
+            _, data = read(each)
+            for run in (data or {"runs": []})["runs"]:
+                if run["question"] == question:
+                    return str(run["status"])
+        raise AssertionError
+
+    told = asyncio.ensure_future(next_of("later"))
+    await asyncio.sleep(0)
+    task = asyncio.ensure_future(react(journal, [action("look"), answer("x")], tools=(look,)).arun("later"))
+    assert await asyncio.wait_for(told, 60) == "running"
+    hold.set()
+    await task
+    assert await asyncio.wait_for(next_of("later"), 60) == "answered"
+    await stream.aclose()  # type: ignore[attr-defined]
+
+
+def test_where_to_begin_is_told_by_the_header_first() -> None:
+    assert after_of("12", "3") == 12
+    assert after_of(None, "3") == 3
+    assert after_of("x", None) is None

@@ -1,0 +1,515 @@
+"""The window in a real browser: runs seen live, answered, forked, compared; narrow and wide, dark and light."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+import plait
+import window_axe
+from browser import Browser, Page
+from plait import Scripted
+from plait.core.outcomes import Failed
+from plait.journal.store import Journal
+from plait.lab import acompare
+from window_support import HIDDEN, HOSTILE, action, answer, codeact, population, react, rewoo, send, turn, written
+
+for module in ("starlette", "uvicorn", "prometheus_client"):
+    pytest.importorskip(module, reason="NOT CHECKED: plait[window] is not installed")
+
+from window_server import FULL, Here, serving  # noqa: E402
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SHOTS = Path(os.environ["PLAIT_SHOTS"]) if "PLAIT_SHOTS" in os.environ else None
+"""A folder to keep the screenshots in, for a person to look at."""
+QUESTION = "How many people live in Lyon and Nice?"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with Browser.started() as started:
+        yield started
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    return tmp_path / "journal.db"
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """What a tool of the run waits for; opened at the end, so that no thread is left behind."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def gated(journal: Path, gate: threading.Event, **fields: Any) -> plait.Agent:
+    """An agent whose second call does not come back before the gate is open."""
+
+    @plait.tool(read_only=True)
+    def look(town: str) -> str:
+        "Looks at a town."
+        assert gate.wait(300)
+        return f"{town} is there"
+
+    script = [
+        action("population", {"town": "Lyon"}, "I need the first."),
+        action("look", {"town": "Nice"}, "I look at the other."),
+        answer("both are there"),
+    ]
+    return react(journal, script, tools=(population, look, send), **fields)
+
+
+async def opened(browser: Browser, server: Here, at: str = "", **look: Any) -> Page:
+    """A page of the server, filled."""
+    page = await browser.page(**look)
+    await page.goto(f"{server.url}/#/{at}")
+    await page.wait_for("document.querySelector('main')?.hasAttribute('aria-busy') === false")
+    return page
+
+
+async def to(page: Page, at: str) -> None:
+    """Another page, by its address."""
+    await page.evaluate(f"location.hash = '#/{at}'")
+    await asyncio.sleep(0.05)
+    await page.wait_for("document.querySelector('main')?.hasAttribute('aria-busy') === false")
+
+
+async def shot(page: Page, name: str) -> None:
+    if SHOTS is not None:
+        await page.screenshot(SHOTS / f"{name}.png")
+
+
+async def begun(server: Here, question: str = QUESTION, **more: Any) -> str:
+    """Start a run by the pages' own route; its id."""
+    status, _, body = await asyncio.to_thread(
+        server.ask, "POST", "/api/runs", {"agent": "plait", "question": question, **more}
+    )
+    assert status == 201, body
+    return str(body["run"])
+
+
+async def ended(journal: Path, run: str) -> str:
+    """Wait until the run has ended or waits; how."""
+    for _ in range(2400):
+        if (status := Journal.at(journal).run(run).status) != "running":
+            return status
+        await asyncio.sleep(0.05)
+    raise TimeoutError(run)
+
+
+async def test_a_run_is_seen_to_grow_step_by_step(browser: Browser, journal: Path, gate: threading.Event) -> None:
+    with serving(gated(journal, gate)) as server:
+        run = await begun(server)
+        page = await opened(browser, server, f"runs/{run}")
+        await page.wait_for("document.querySelectorAll('.step').length === 2")
+        await page.wait_for("document.body.innerText.includes('look works')")
+        assert "522250" in await page.text("#step-1")
+        assert "running" in await page.text(".state")
+        await shot(page, "running")
+        gate.set()
+        await page.wait_for("document.querySelectorAll('.step').length === 3")
+        await page.wait_for("document.querySelector('.state').innerText.includes('answered')")
+        assert await page.text(".outcome") == "both are there"
+        assert "Nice is there" in await page.text("#step-2")
+        await page.wait_for("document.querySelector('#said').textContent.includes('answered')")
+        assert page.problems == []
+        await page.close()
+
+
+async def test_the_list_has_live_runs_on_top_and_hears_of_their_end(
+    browser: Browser, journal: Path, gate: threading.Event
+) -> None:
+    await react(journal).arun("An earlier question")
+    with serving(gated(journal, gate)) as server:
+        page = await opened(browser, server)
+        await page.wait_for("document.querySelectorAll('li.run').length === 1")
+        run = await begun(server)  # the list is told of it
+        await page.wait_for("document.querySelectorAll('section[aria-labelledby=live-title] li.run').length === 1")
+        gate.set()
+        await ended(journal, run)
+        await page.wait_for("document.querySelectorAll('section[aria-labelledby=all-title] li.run').length === 2")
+        assert await page.count("section[aria-labelledby=live-title] li.run") == 0
+        assert page.problems == []
+        await page.close()
+
+
+async def test_a_run_of_another_process_is_seen_as_well(browser: Browser, journal: Path) -> None:
+    """Nothing of the run passes the server: it is performed beside it and only written to the journal."""
+    hold = asyncio.Event()
+
+    @plait.tool(read_only=True)
+    async def look() -> str:
+        "Waits."
+        await hold.wait()
+        return "seen"
+
+    with serving(react(journal)) as server:
+        other = react(journal, [action("look"), answer("done")], tools=(look,))
+        task = asyncio.ensure_future(other.arun("Another's?"))
+        while not Journal.at(journal).path.exists() or not Journal.at(journal).runs(1):
+            await asyncio.sleep(0.02)
+        page = await opened(browser, server, f"runs/{Journal.at(journal).run('last').head.run}")
+        await page.wait_for("document.body.innerText.includes('look works')")
+        hold.set()
+        await page.wait_for("document.querySelector('.outcome').innerText === 'done'")
+        await task
+        assert page.problems == []
+        await page.close()
+
+
+async def test_a_waiting_call_is_approved_and_refused_with_a_reason(browser: Browser, journal: Path) -> None:
+    script = [action("send", {"text": "hello"}), action("send", {"text": "again"}), answer("one was sent")]
+    with serving(react(journal, script, approve="effects")) as server:
+        run = await begun(server)
+        assert await ended(journal, run) == "waiting"
+        page = await opened(browser, server, f"runs/{run}")
+        await shot(page, "waiting")
+        await page.wait_for_selector("form.answer .approve")
+        await page.click("form.answer .approve")
+        await page.wait_for("document.body.innerText.includes('sent: hello')")
+        await page.wait_for("document.querySelectorAll('#step-2 form.answer').length === 1")
+        await page.type("Not twice, please.", "#step-2 form.answer textarea")
+        await page.click("#step-2 form.answer .refuse")
+        await page.wait_for("document.querySelector('.outcome').innerText === 'one was sent'")
+        assert "Not twice, please." in await page.text("#step-2")
+        assert "sent: again" not in await page.text()
+        assert page.problems == []
+        await page.close()
+
+
+async def test_a_question_is_replied_to_by_the_keyboard(browser: Browser, journal: Path) -> None:
+    script = [turn("ask_user", "Which town?"), turn("final_answer", {"answer": "Lyon it is"})]
+    with serving(react(journal, script, strategy="json")) as server:
+        run = await begun(server)
+        assert await ended(journal, run) == "waiting"
+        page = await opened(browser, server, f"runs/{run}")
+        await page.wait_for_selector("form.answer")
+        await page.press("a")
+        assert await page.evaluate("!!document.activeElement.closest('form.answer')")
+        await page.type("Lyon")
+        await asyncio.sleep(1)  # events that come meanwhile leave what is being written
+        assert await page.evaluate("document.querySelector('form.answer textarea').value") == "Lyon"
+        await page.press("Tab")
+        await page.press("Enter")
+        await page.wait_for("document.querySelector('.outcome').innerText === 'Lyon it is'")
+        await page.close()
+
+
+async def test_a_plan_is_edited_before_it_is_carried_out(browser: Browser, journal: Path) -> None:
+    with serving(rewoo(journal).using(approve="plan")) as server:
+        run = await begun(server)
+        assert await ended(journal, run) == "waiting"
+        page = await opened(browser, server, f"runs/{run}")
+        await page.wait_for_selector("form.answer .approve")
+        await page.evaluate(
+            "[...document.querySelectorAll('form.answer button')].find((b) => b.textContent === 'Edit').click()"
+        )
+        text = await page.evaluate("document.querySelector('form.answer textarea').value")
+        assert '"Lyon"' in text
+        edited = text.replace('"Lyon"', '"Nice"')
+        await page.evaluate(f"document.querySelector('form.answer textarea').value = {edited!r}")
+        await page.click("form.answer .main-act")
+        await page.wait_for("document.querySelector('.state').innerText.includes('answered')")
+        assert "522250" not in await page.text(".steps")
+        assert await page.count(".plan svg rect") == 3
+        assert page.problems == []
+        await page.close()
+
+
+async def test_a_fork_begins_from_the_step_that_was_chosen(browser: Browser, journal: Path) -> None:
+    with serving(react(journal)) as server:
+        run = await begun(server)
+        await ended(journal, run)
+        page = await opened(browser, server, f"runs/{run}")
+        await page.click("#step-2 .step-acts button")
+        await page.wait_for_selector("dialog[open] #fork-at")
+        assert await page.evaluate("document.querySelector('#fork-at').value") == "2"
+        await shot(page, "fork")
+        await page.click("dialog[open] .main-act")
+        await page.wait_for(f"!location.hash.includes('{run}')")
+        await page.wait_for("document.querySelector('.state')?.innerText.includes('answered')")
+        child = Journal.at(journal).run("last").head
+        assert (child.parent, child.fork_at) == (run, 2)
+        assert "side by side" in await page.text(".beside")
+        assert page.problems == []
+        await page.close()
+
+
+async def test_a_fork_that_cannot_be_is_told_in_the_dialog(browser: Browser, journal: Path) -> None:
+    with serving(react(journal)) as server:
+        run = await begun(server)
+        await ended(journal, run)
+        page = await opened(browser, server, f"runs/{run}")
+        await page.click("#step-2 .step-acts button")
+        await page.wait_for_selector("dialog[open] #fork-at")
+        await page.evaluate("document.querySelector('#fork-at').value = 99")
+        await page.click("dialog[open] .main-act")
+        await page.wait_for_selector("dialog[open] .problem")
+        assert "no step 99" in await page.text("dialog .problem")
+        await page.close()
+
+
+async def test_the_wire_of_a_step_shows_what_is_new(browser: Browser, journal: Path) -> None:
+    run = await react(journal).arun(QUESTION)
+    with serving(react(journal)) as server:
+        page = await opened(browser, server, f"runs/{run.run}")
+        await page.click("#step-2 .step-acts a")
+        await page.wait_for_selector(".exchange")
+        marks = await page.evaluate("[...document.querySelectorAll('.message .mark')].map((each) => each.textContent)")
+        assert marks == ["as before", "as before", "new", "new"]
+        assert "Headers are not on record" in await page.text(".run-head")
+        await shot(page, "wire")
+        await page.click(".tabs button[data-view=whole]")
+        new = await page.evaluate(
+            "[...document.querySelectorAll('.exact ins')].map((each) => each.textContent).join('')"
+        )
+        assert "522250" in new and "system" not in new
+        await page.evaluate("document.querySelectorAll('.fold').forEach((each) => each.click())")
+        sent = next(row.body for row in run.record if row.seq == 5)
+        assert sent is not None
+        whole = await page.evaluate(
+            "[...document.querySelector('.exact').querySelectorAll('del')].forEach((each) => each.remove()),"
+            "document.querySelector('.exact').textContent"
+        )
+        assert whole == sent.decode()
+        status, _, raw = await asyncio.to_thread(server.ask, "GET", f"/api/runs/{run.run}/wire/5")
+        assert (status, raw) == (200, sent.decode())
+        assert page.problems == []
+        await page.close()
+
+
+async def test_two_runs_are_chosen_and_their_first_difference_is_marked(browser: Browser, journal: Path) -> None:
+    await react(journal).arun(QUESTION)
+    other = [action("population", {"town": "Lyon"}, "I need both towns."), answer("about half a million")]
+    await react(journal, other).arun(QUESTION)
+    with serving(react(journal)) as server:
+        page = await opened(browser, server)
+        await page.click("li.run:nth-child(1) .pick input")
+        await page.click("li.run:nth-child(2) .pick input")
+        await page.click(".compare a")
+        await page.wait_for_selector(".sides .differs")
+        assert "in step 2, what the model said" in await page.text(".first")
+        assert await page.count(".differs") == 2
+        assert await page.evaluate("[...document.querySelectorAll('.alike')].map((each) => each.dataset.step)") == [
+            "1",
+            "1",
+        ]
+        await shot(page, "sides")
+        assert page.problems == []
+        await page.close()
+
+
+async def test_runs_are_searched_and_filtered(browser: Browser, journal: Path) -> None:
+    await react(journal).arun("Where is the Ärmelkanal?")
+    await rewoo(journal).arun("How many people live there?")
+    with serving(react(journal)) as server:
+        page = await opened(browser, server)
+        await page.press("/")
+        await page.wait_for("document.activeElement.id === 'search'")
+        await page.send("Input.insertText", text="ärmelKANAL where")
+        await page.press("Enter")
+        await page.wait_for("document.querySelectorAll('li.run').length === 1")
+        assert "Ärmelkanal" in await page.text("li.run")
+        await to(page, "?loop=rewoo")
+        await page.wait_for("document.querySelectorAll('li.run').length === 1")
+        assert "rewoo" in await page.text("li.run")
+        await to(page, "?words=870335")  # the answer is searched as well
+        await page.wait_for("document.querySelectorAll('li.run').length === 2")
+        await page.close()
+
+
+async def test_a_run_is_started_cancelled_and_gone_on_with(
+    browser: Browser, journal: Path, gate: threading.Event
+) -> None:
+    with serving(gated(journal, gate)) as server:
+        page = await opened(browser, server, "new")
+        await page.type("Is Nice there?", "#new-question")
+        await page.click("form.new button[type=submit]")
+        await page.wait_for_selector(".cancel")
+        await page.wait_for("document.body.innerText.includes('look works')")
+        await page.click(".cancel")
+        await page.wait_for("document.querySelector('.state').innerText.includes('cancelled')")
+        gate.set()
+        await page.click(".resume")
+        await page.wait_for("document.querySelector('.outcome').innerText === 'both are there'")
+        assert page.problems == []
+        await page.close()
+
+
+async def test_hostile_texts_are_text_and_run_nothing(browser: Browser, journal: Path) -> None:
+    @plait.tool(read_only=True)
+    def hostile(x: str) -> str:
+        "Says terrible things."
+        return f"{HOSTILE}\n{HIDDEN}"
+
+    script = [action("hostile", {"x": HOSTILE}, f"thought {HOSTILE}"), answer(f"answer {HOSTILE}")]
+    agent = react(journal, script, tools=(hostile,), model=Scripted(script, name=f"m{HOSTILE}"))
+    await agent.arun(f"question {HOSTILE}\u202e")
+    await written(
+        journal, 1, observation="x" + HIDDEN, outcome=Failed(HOSTILE), question=HOSTILE, run=f"r'{HOSTILE[:40]}"
+    )
+    with serving(react(journal)) as server:
+        run = Journal.at(journal).runs(9)[-1].head.run
+        page = await opened(browser, server)
+        assert HOSTILE[:40] in await page.text("li.run h3")
+        for at in (f"runs/{run}", f"runs/{run}/wire/2", f"sides/{run}/{run}"):
+            await to(page, at)
+            assert "<script>window.ran" in await page.text("main")
+        await to(page, f"runs/{run}")
+        assert "U+202E" in await page.text("#step-1") and "U+001B" in await page.text("#step-1")
+        assert await page.evaluate("window.ran") is None
+        assert await page.count("main script, main img, main a[href^=javascript]") == 0
+        assert page.dialogs == [] and page.problems == []
+        assert all(each.startswith(server.url) for each in page.requests if not each.startswith("data:"))
+        await page.close()
+
+
+async def test_a_run_of_500_steps_and_ten_megabytes_does_not_hold_the_page_up(browser: Browser, journal: Path) -> None:
+    line = "0123456789" * 1_000_000
+    long = await written(journal, 500, observation="word " * 200)
+    huge = await written(journal, 1, observation=line, run="20260101-000001-hugeee")
+    with serving(react(journal)) as server:
+        page = await browser.page()
+        await page.goto(f"{server.url}/#/")
+        # The longest that the page did not answer, told by a clock of its own.
+        await page.evaluate(
+            "(() => { let last = performance.now(); window.held = 0; setInterval(() => { const now = performance.now();"
+            " window.held = Math.max(window.held, now - last); last = now; }, 10); })()"
+        )
+        await to(page, f"runs/{long}")
+        await page.wait_for("document.querySelectorAll('.step').length === 500")
+        await page.press("e")
+        assert await page.evaluate("document.activeElement.closest('.step').id") == "step-500"
+        await to(page, f"runs/{huge}")
+        assert len(await page.text("#step-1")) < 5_000
+        await page.evaluate("[...document.querySelectorAll('.observation .more button')].at(-1).click()")
+        await page.wait_for("document.querySelector('.observation .whole')?.textContent.length > 9_999_999")
+        shown = await page.evaluate("document.querySelector('.observation .whole pre').textContent")
+        assert shown == line
+        held = await page.evaluate("window.held")
+        print(f"the page was held up for {held:.0f} ms at most")
+        assert held < 5_000  # on a busy machine; alone it is some hundred
+        assert page.problems == []
+        await page.close()
+
+
+async def test_a_comparison_has_its_table_its_pictures_and_a_way_to_each_run(browser: Browser, journal: Path) -> None:
+    pytest.importorskip("altair", reason="NOT CHECKED: plait[report] is not installed")
+    tasks = [{"question": f"How many live in {town}?", "answer": 522250} for town in ("Lyon", "Nice", HOSTILE)]
+    model = Scripted([answer("522250")])
+    await acompare(tasks, strategies="react,json", models=[model], journal=journal, name="mine")
+    with serving(react(journal)) as server:
+        for width, dark in ((1440, False), (390, True)):
+            page = await opened(browser, server, "comparisons", width=width, dark=dark)
+            assert "6 of 6 runs" in await page.text("main")
+            await page.click("li.run h3 a")
+            await page.wait_for("document.querySelectorAll('.plot[data-drawn=yes] svg').length === 4")
+            await shot(page, f"comparison-{width}")
+            assert await page.count("a.cell") == 6
+            assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            assert await window_axe.found(page, "moderate") == []
+            await page.click("a.cell.right")
+            await page.wait_for("document.querySelector('.outcome')?.innerText === '522250'")
+            assert page.problems == []
+            await page.close()
+
+
+async def test_single_keys_do_what_the_list_says_and_can_be_turned_off(browser: Browser, journal: Path) -> None:
+    run = await react(journal).arun(QUESTION)
+    with serving(react(journal)) as server:
+        page = await opened(browser, server)
+        await page.press("j")
+        await page.press("Enter")
+        await page.wait_for_selector(".step")
+        await page.wait_for("document.querySelector('main').hasAttribute('aria-busy') === false")
+        await page.press("j")
+        await page.press("j")
+        assert await page.evaluate("document.activeElement.closest('.step').id") == "step-2"
+        await page.press("w")
+        await page.wait_for_selector(".exchange")
+        await page.press("b")
+        await page.wait_for_selector("#step-2")
+        await page.wait_for("document.activeElement.closest?.('.step')?.id === 'step-2'")
+        await page.press("?")
+        await page.wait_for_selector("dialog[open] .keys")
+        assert await page.count("dialog[open] kbd") == 14
+        await shot(page, "keys")
+        await page.click("#keys-on")
+        await page.press("Escape")
+        await page.press("r")
+        await asyncio.sleep(0.2)
+        assert run.run in await page.evaluate("location.hash")
+        await page.close()
+
+
+async def test_light_and_dark_can_be_chosen_and_stay(browser: Browser, journal: Path) -> None:
+    with serving(react(journal)) as server:
+        page = await opened(browser, server)
+        light = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+        await page.click(".theme")
+        dark = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert light != dark
+        await page.goto(f"{server.url}/")
+        assert await page.evaluate("getComputedStyle(document.body).backgroundColor") == dark
+        await page.close()
+
+
+async def test_with_a_token_one_logs_in_first(browser: Browser, journal: Path) -> None:
+    with serving(react(journal), tokens=(FULL,)) as server:
+        page = await browser.page()
+        await page.goto(server.url)
+        await page.wait_for_selector("#token")
+        await page.type("a token that is none", "#token")
+        await page.press("Enter")
+        await page.wait_for("!document.querySelector('#wrong').hidden")
+        assert await window_axe.found(page) == []
+        page.problems.clear()
+        await page.evaluate("document.querySelector('#token').value = ''")
+        await page.type(FULL, "#token")
+        await page.press("Enter")
+        await page.wait_for_selector(".list-head")
+        assert FULL not in str(await page.evaluate("document.cookie + JSON.stringify(localStorage) + location.href"))
+        assert page.problems == []
+        await page.close()
+
+
+@pytest.mark.parametrize(("width", "dark"), [(390, False), (390, True), (1440, False), (1440, True)])
+async def test_every_page_fits_is_legible_and_accessible(
+    browser: Browser, journal: Path, width: int, dark: bool
+) -> None:
+    runs = [(await make(journal).arun(QUESTION)).run for make in (react, rewoo, codeact)]
+    waits = await react(journal, [action("send", {"text": "hello"})], approve="effects").arun(
+        f"Send it. {'long ' * 40}"
+    )
+    trouble = [action("population", {"town": "Atlantis"}), "nonsense", answer("There is no such town.")]
+    failed = await react(journal, trouble).arun("How many people live in Atlantis?")
+    runs += [waits.run, failed.run]
+    with serving(react(journal, approve="effects")) as server:
+        page = await opened(browser, server, width=width, dark=dark)
+        places = [
+            "",
+            "new",
+            "comparisons",
+            *(f"runs/{run}" for run in runs),
+            f"runs/{runs[0]}/wire/2",
+            f"sides/{runs[0]}/{failed.run}",
+        ]
+        for number, at in enumerate(places):
+            await to(page, at)
+            await asyncio.sleep(0.2)
+            await shot(page, f"page{number}-{width}-{'dark' if dark else 'light'}")
+            wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert wide <= 0, at
+            assert await page.poor_contrast() == [], at
+            assert await window_axe.found(page, "moderate") == [], at
+        assert page.problems == []
+        await page.close()

@@ -1,0 +1,235 @@
+"""`plait serve` as a process: what it says, how it stops, and what is left when it is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plait.journal.reader import NoJournal
+from plait.journal.store import Journal
+from window_server import ONE, Process, ask, asked, script
+
+CHAT = "/v1/chat/completions"
+ANSWER = "Thought: x\nFinal Answer: It is 42."
+
+
+def wait_for(journal: Journal, wanted: dict[str, int]) -> None:
+    """Until so many runs have each status."""
+    end = time.monotonic() + 90
+    while True:
+        try:
+            runs = journal.runs(1000)
+        except NoJournal:
+            runs = []
+        found = {status: sum(run.status == status for run in runs) for status in wanted}
+        if found == wanted:
+            return
+        assert time.monotonic() < end, found
+        time.sleep(0.05)
+
+
+def in_background(port: int, text: str, got: list[Any], **more: Any) -> threading.Thread:
+    """A request that may take long; what comes of it is put into `got`."""
+
+    def request() -> None:
+        try:
+            got.append(ask(port, "POST", CHAT, asked(text, **more)))
+        except (OSError, http.client.HTTPException) as why:
+            got.append(why)
+
+    thread = threading.Thread(target=request, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_one_agent_from_the_flags_of_run(tmp_path: Path) -> None:
+    model = script(tmp_path, ANSWER)
+    with Process("--model", model, "--strategy", "react", "--name", "oracle", "--thoughts", cwd=tmp_path) as server:
+        status, _, body = ask(server.port, "POST", CHAT, {**asked("?"), "model": "oracle"})
+        assert status == 200
+        message = body["choices"][0]["message"]
+        assert (message["content"], message["reasoning_content"].strip()) == ("It is 42.", "x")
+        assert ask(server.port, "GET", "/health/ready")[2] == {"status": "ok"}
+        assert server.stop() == 0
+    words = "".join(server.words)
+    assert "oracle" in words and "this machine alone" in words and "Traceback" not in words
+
+
+def test_the_agents_of_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "plait.toml").write_text(
+        f"""
+[run]
+model = "{script(tmp_path, ANSWER)}"
+
+[serve]
+concurrent = 3
+
+[agents.oracle]
+strategy = "react"
+description = "Knows."
+
+[agents.plain]
+model = "{script(tmp_path, "Thought: y" + chr(92) + "nFinal Answer: Plain.", name="other.json")}"
+thoughts = true
+tools = ["calculator"]
+"""
+    )
+    with Process(cwd=tmp_path, env={"PLAIT_STRATEGY": "json"}) as server:
+        models = ask(server.port, "GET", "/v1/models")[2]["data"]
+        assert [model["id"] for model in models] == ["oracle", "plain"]
+        assert models[0]["description"] == "Knows." and "calculator" in models[1]["description"]
+        body = ask(server.port, "POST", CHAT, {**asked("?"), "model": "oracle"})[2]
+        assert body["choices"][0]["message"] == {"role": "assistant", "content": "It is 42."}
+    for flags, said in ((["--max-steps", "5"], "describes another"), (["--name", "no good"], "can't be an agent")):
+        done = subprocess.run(
+            [sys.executable, "-m", "plait", "serve", *flags], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        )
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("[serve]\nport = 99999", "no port 99999"),
+        ("[serve]\nconcurent = 5", "Did you mean concurrent?"),
+        ("[serve]\nconcurrent = 0", "not above zero"),
+        ('[serve]\nhost = "0.0.0.0"', "PLAIT_SERVE_TOKEN"),
+        ("[agents.a]\nstrateggy = 'json'", "Did you mean strategy?"),
+        ("[agents.a]\njournal = 'x.db'", "share the server's journal"),
+        ("[agents.a]\nstrategy = 'jsn'", "Did you mean json"),
+        ("[agents]\na = 5", "an agent is a table"),
+    ],
+)
+def test_what_the_configuration_has_wrong_is_said_before_anything_is_bound(
+    tmp_path: Path, table: str, said: str
+) -> None:
+    (tmp_path / "plait.toml").write_text(table)
+    done = subprocess.run(
+        [sys.executable, "-m", "plait", "serve"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+    with Process("--model", script(tmp_path, ANSWER), cwd=tmp_path) as server:
+        done = subprocess.run(
+            [sys.executable, "-m", "plait", "serve", "--port", str(server.port)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    assert done.returncode == 2 and f"port {server.port}" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_ends_in_time_is_answered_though_the_server_stops(tmp_path: Path, number: int) -> None:
+    journal = Journal(tmp_path / "journal.db")
+    got: list[Any] = []
+    with Process("--model", script(tmp_path, ANSWER, delay=2), cwd=tmp_path) as server:
+        request = in_background(server.port, "?", got)
+        wait_for(journal, {"running": 1})
+        assert server.stop(number) == 0
+        request.join(60)
+    status, _, body = got[0]
+    assert status == 200 and body["choices"][0]["message"]["content"] == "It is 42."
+    assert [run.status for run in journal.runs()] == ["answered"]
+
+
+def test_what_does_not_end_in_time_is_cancelled_told_and_gone_on_with(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.db")
+    (tmp_path / "plait.toml").write_text("[serve]\ngrace = 0.5")
+    slow = script(tmp_path, ANSWER, delay=300)
+    whole: list[Any] = []
+    stream: list[Any] = []
+    with Process("--model", slow, cwd=tmp_path) as server:
+        requests = [in_background(server.port, "One?", whole), in_background(server.port, "Two?", stream, stream=True)]
+        wait_for(journal, {"running": 2})
+        assert server.stop() == 0
+        for request in requests:
+            request.join(60)
+    status, headers, body = whole[0]
+    assert (status, body["error"]["code"], headers["x-should-retry"]) == (503, "run_cancelled", "false")
+    assert "the server stopped" in body["error"]["message"]
+    last = json.loads(stream[0][2].strip().rpartition("data: ")[2])
+    assert last["error"]["code"] == "run_cancelled" and "[DONE]" not in stream[0][2]
+    wait_for(journal, {"cancelled": 2})
+    script(tmp_path, ANSWER)  # the same file: the same model, quick now
+    with Process("--model", slow, cwd=tmp_path) as server:
+        assert "2 runs of an earlier server did not end" in "".join(server.words) + _more(server)
+        server.stop()
+    with Process("--model", slow, "--resume", cwd=tmp_path) as server:
+        wait_for(journal, {"answered": 2, "cancelled": 0})
+        server.stop()
+
+
+def _more(server: Process) -> str:
+    time.sleep(1)  # the lines after the one that is waited for
+    return "".join(server.words)
+
+
+def test_kill_leaves_every_accepted_run_finished_or_to_be_gone_on_with(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.db")
+    model = script(tmp_path, ANSWER, delay=1.0, chunk=3)
+    got: list[Any] = []
+    with Process("--model", model, cwd=tmp_path) as server:
+        requests = [in_background(server.port, f"Question {i}?", got, stream=bool(i % 2)) for i in range(30)]
+        wait_for(journal, {"answered": 16, "running": 14})
+        os.kill(server.process.pid, signal.SIGKILL)
+        server.process.wait(60)
+        for request in requests:
+            request.join(60)
+    assert len(got) == 30
+    # Whatever a client was told of stands on record.
+    accepted = {reply[1]["x-plait-run"] for reply in got if isinstance(reply, tuple)}
+    on_record = {run.head.run: run.status for run in journal.runs(1000)}
+    assert accepted <= on_record.keys() and len(on_record) == 30
+    assert set(on_record.values()) == {"answered", "interrupted"}
+    with Process("--model", model, "--resume", cwd=tmp_path) as server:
+        wait_for(journal, {"answered": 30})
+        server.stop()
+
+
+def test_the_second_signal_does_not_wait(tmp_path: Path) -> None:
+    (tmp_path / "plait.toml").write_text("[serve]\ngrace = 300")
+    journal = Journal(tmp_path / "journal.db")
+    got: list[Any] = []
+    with Process("--model", script(tmp_path, ANSWER, delay=300), cwd=tmp_path) as server:
+        request = in_background(server.port, "?", got)
+        wait_for(journal, {"running": 1})
+        server.process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert server.process.poll() is None
+        assert server.stop(signal.SIGINT) == 0
+        request.join(60)
+    assert [run.status for run in journal.runs()] == ["cancelled"]
+
+
+def test_a_token_is_asked_for_and_a_client_that_leaves_makes_no_noise(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.db")
+    env = {"PLAIT_SERVE_CLIENT_TOKENS": ONE}
+    with Process("--model", script(tmp_path, ANSWER, delay=300), cwd=tmp_path, env=env) as server:
+        assert ask(server.port, "POST", CHAT, asked("?"))[0] == 401
+        for stream in (False, True):
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+            body = json.dumps(asked("?", stream=stream))
+            headers = {"content-type": "application/json", "authorization": f"Bearer {ONE}"}
+            connection.request("POST", CHAT, body, headers)
+            wait_for(journal, {"running": 1})
+            with contextlib.suppress(OSError):
+                connection.close()
+            wait_for(journal, {"running": 0, "cancelled": 1 + stream})
+        server.stop()
+    assert "Traceback" not in "".join(server.words) and "Exception" not in "".join(server.words)
+    assert ONE not in "".join(server.words)
