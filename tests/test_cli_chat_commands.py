@@ -257,7 +257,7 @@ def test_leave_is_asked_for_behind_the_live_line(plait: Shell, terminals: Any) -
     model = script(plait, action("send", "hello", "Let me send it."), final("Sent."), chunk=3, delay=0.2)
     at = started(terminals, "--session", "s", "--model", model, "--tools", "tools.py", "--approve", "effects")
     at.type("Say hello.\n")
-    asked = plain(at.until("May 'send' be called with", "(yes, no or a reason; empty: the run waits) "))
+    asked = plain(at.until("May 'send' be called with", "(yes, no, a reason, or edit JSON; empty: the run waits) "))
     assert asked.splitlines()[-2].startswith("May 'send' be called")
     say(at, "yes", "2 steps · send · ", "Sent.")
     at.type("\x04")

@@ -10,6 +10,8 @@ import pytest
 
 import plait
 from plait.core import Waiting
+from plait.core import events as ev
+from plait.core.errors import UsageError
 
 SENT: list[str] = []
 
@@ -90,6 +92,47 @@ def test_a_refused_call_is_not_made_and_the_model_is_told_why(journal: Path) -> 
     assert done.status == "answered" and SENT == []
     last = [row.body for row in done.record if type(row.record).__name__ == "Thinking"][-1]
     assert last is not None and b"Not on a Sunday" in last
+
+
+def test_an_edited_call_is_made_with_what_the_person_gave_and_the_model_is_told(journal: Path) -> None:
+    run = sending(journal).run("Say hello")
+    done = sending(journal).resume(run.run, 'edit {"text": "good morning"}')
+    assert done.status == "answered" and SENT == ["good morning"]
+    last = [row.body for row in done.record if type(row.record).__name__ == "Thinking"][-1]
+    assert last is not None and b"The person changed this call" in last and b"good morning" in last
+    made = [event.call.input for event in done.events if isinstance(event, ev.Called | ev.Observed)]
+    assert made[2:] == [{"text": "good morning"}] * 2
+    assert sending(journal).replay(run.run).whole
+
+
+def test_an_edit_that_is_no_json_makes_no_call_and_leaves_the_run_waiting(journal: Path) -> None:
+    run = sending(journal).run("Say hello")
+    with pytest.raises(UsageError, match="The edited input is no JSON"):
+        sending(journal).resume(run.run, "edit {text: good morning}")
+    assert SENT == []
+    assert sending(journal).resume(run.run).status == "waiting"
+
+
+def test_a_person_at_hand_who_edits_badly_is_asked_again(journal: Path) -> None:
+    said, asked = iter(['edit {"text"', 'EDIT: "good day"']), []
+
+    async def person(waiting: Waiting) -> str:
+        asked.append(waiting.reason)
+        return next(said)
+
+    assert sending(journal).run("Say hello", person=person).status == "answered"
+    assert SENT == ["good day"]
+    assert "no JSON" not in asked[0] and "no JSON" in asked[1] and "May 'send' be called" in asked[1]
+
+
+def test_what_a_person_put_into_a_call_is_not_made_up(journal: Path) -> None:
+    replies = [turn("send", "12345"), turn("send", "67890"), turn("final_answer", "over")]
+    agent = plait.Agent("json", model=plait.Scripted(replies), tools=[send], journal=journal, approve="effects")
+    agent = agent.using(provenance="note")
+    run = agent.resume(agent.run("Send 12345").run, 'edit "67890"')
+    run = agent.resume(run.run, "yes")
+    assert SENT == ["67890", "67890"]
+    assert not [event for event in run.events if isinstance(event, ev.Noted) and event.kind == "invented"]
 
 
 def test_always_asks_before_reading_too_and_a_function_decides_for_itself(journal: Path) -> None:

@@ -186,6 +186,30 @@ async def test_a_waiting_call_is_approved_and_refused_with_a_reason(browser: Bro
         await page.close()
 
 
+async def test_a_waiting_call_is_edited_and_what_is_no_json_is_told_at_once(browser: Browser, journal: Path) -> None:
+    script = [action("send", {"text": "hello"}), answer("it was sent")]
+    with serving(react(journal, script, approve="effects")) as server:
+        run = await begun(server)
+        assert await ended(journal, run) == "waiting"
+        page = await opened(browser, server, f"runs/{run}")
+        await page.wait_for_selector("form.answer .approve")
+        edit = "[...document.querySelectorAll('form.answer button')].find((b) => b.textContent === 'Edit').click()"
+        await page.evaluate(edit)
+        area = "document.querySelector('form.answer textarea').value"
+        assert await page.evaluate(area) == '{"text": "hello"}'
+        await page.evaluate(f"{area} = '{{text: good day}}'")
+        await page.click("form.answer .main-act")
+        await page.wait_for("document.querySelector('form.answer .problem').innerText.includes('no JSON')")
+        await page.evaluate(f"""{area} = '{{"text": "good day"}}'""")
+        await page.click("form.answer .main-act")
+        await page.wait_for("document.querySelector('.outcome').innerText === 'it was sent'")
+        shown = await page.text("#step-1")
+        assert "sent: good day" in shown and "sent: hello" not in shown
+        assert "The person changed this call" in shown
+        assert page.problems == []
+        await page.close()
+
+
 async def test_a_question_is_replied_to_by_the_keyboard(browser: Browser, journal: Path) -> None:
     script = [turn("ask_user", "Which town?"), turn("final_answer", {"answer": "Lyon it is"})]
     with serving(react(journal, script, strategy="json")) as server:

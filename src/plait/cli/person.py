@@ -14,7 +14,7 @@ from plait.core import Waiting
 from plait.runtime.job import Person
 
 HOW = {
-    "approval": "yes, no or a reason",
+    "approval": "yes, no, a reason, or edit JSON",
     "plan": "yes, no, e to edit it, or what to change",
     "question": "your answer",
 }

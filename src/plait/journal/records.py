@@ -106,12 +106,14 @@ class Waits(Struct, frozen=True, omit_defaults=True, tag="waits"):
 
 
 class Told(Struct, frozen=True, omit_defaults=True, tag="told"):
-    """What the person said. For an approval, `approved` says whether the call may be made."""
+    """What the person said. For an approval, `approved` says whether the call may be made, and `input` holds the one
+    input that it is made with in place of the model's, if they changed it."""
 
     n: int
     text: str
     i: int = -1
     approved: bool | None = None
+    input: tuple[Any, ...] = ()
 
 
 class NoteRecord(Struct, frozen=True, tag="note"):

@@ -9,9 +9,9 @@ policy says so.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from msgspec import structs
@@ -20,7 +20,7 @@ from plait.core import Act, Call, LimitNear, Observation
 from plait.core import events as ev
 from plait.core.errors import BadInput, JournalError
 from plait.journal.log import Entry
-from plait.journal.records import Acting, Begun, ObservedRecord, Thrown
+from plait.journal.records import Acting, Begun, ObservedRecord, Thrown, Told
 from plait.runtime.calling import make_call
 from plait.runtime.job import Desk, RecordEnds, differs, input_of, lines_of, sentence
 from plait.runtime.past import PastEffect
@@ -30,16 +30,20 @@ from plait.tools.progress import heard_by
 Invented: TypeAlias = dict[int, tuple[str, ...]]
 """The made-up values of calls, by their index."""
 
+CHANGED = "The person changed this call before it was made. Its input was"
+
 LONG = 0.05
 """Seconds: a call that takes longer is on the record while it goes on."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """The calls of one effect, what is recorded of it, and the values in them that the model made up."""
+    """The calls of one effect, as the model `wrote` them and as they are made, what is recorded of it, and the values in
+    them that the model made up."""
 
     n: int
     step: int
+    wrote: tuple[Call, ...]
     calls: tuple[Call, ...]
     past: PastEffect
     invented: Invented
@@ -95,7 +99,7 @@ class Actor:
         results: dict[int, Observation] = {}
         doubtful = [i for i in todo if i in past.begun and not self._may_repeat(calls[i])]
         todo = [i for i in todo if i not in doubtful]
-        group = Group(n, step, calls, past, self._invented(calls, todo))
+        group = Group(n, step, calls, as_told(calls, past.told), past, self._invented(calls, todo))
         for i in doubtful:
             results[i] = await self._ended(group, i, _in_doubt(calls[i]))
         policy = self.desk.job.provenance
@@ -147,7 +151,7 @@ class Actor:
         said = said or await self.desk.wait(group.n, group.step, i, "approval", question, group.past)
         if said.approved:
             await self.desk.log.append((Begun(group.n, (i,)), None))
-            return (await self._side_by_side(group, (i,)))[i]
+            return (await self._side_by_side(replace(group, calls=as_told(group.calls, {i: said})), (i,)))[i]
         text = f"The person refused this call: {said.text}" if said.text else "The person refused this call."
         return await self._ended(group, i, Observation(text, trouble="refused"))
 
@@ -163,6 +167,8 @@ class Actor:
                 span.observed(made)
             if i in group.invented and job.provenance == "warn":
                 made = structs.replace(made, note=warning(group.invented[i]))
+            if call is not group.wrote[i]:
+                made = structs.replace(made, note=f"{CHANGED} {input_of(call)}.")
             return await self._ended(group, i, made)
 
         if len(indexes) == 1 or all(self._inline(group.calls[i]) for i in indexes):
@@ -204,6 +210,8 @@ class Actor:
             for value in echoed.get(i, ()):
                 text = text.replace(value.rpartition(": ")[2], " ")
             self.desk.sources.add(text)
+            if observation.note.startswith(CHANGED):
+                self.desk.sources.add(observation.note)
 
     def _write(self) -> None:
         """Write what waits in line; where that fails the next append says so."""
@@ -249,6 +257,14 @@ class Actor:
         if approve == "always":
             return True
         return tool.spec.has_effects if approve == "effects" else approve(call)
+
+
+def as_told(calls: tuple[Call, ...], told: Mapping[int, Told]) -> tuple[Call, ...]:
+    """The calls with the inputs that the person put in place of the model's."""
+    return tuple(
+        structs.replace(call, input=said.input[0]) if (said := told.get(i)) is not None and said.input else call
+        for i, call in enumerate(calls)
+    )
 
 
 async def _quietly(writing: Awaitable[None]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import msgspec
 
 from plait.core import Call, CodeLimits, Event, Kit, Strategy, Task, Waiting
 from plait.core import events as ev
-from plait.core.errors import ReplayDiffers
+from plait.core.errors import ReplayDiffers, UsageError
 from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord, Told, Waits
 from plait.runtime.asking import Phases
@@ -37,6 +38,9 @@ Person: TypeAlias = Callable[[Waiting], Awaitable[str | None]]
 
 
 WaitKind: TypeAlias = Literal["question", "approval", "plan"]
+
+
+_EDIT = re.compile(r"edit[:\s]\s*(\S.*)", re.IGNORECASE | re.DOTALL)
 
 
 class Suspend(Exception):
@@ -116,12 +120,15 @@ class Desk:
         if i not in past.waits:
             await self.log.append((Waits(n, step, kind, text, i), None))
         waiting = Waiting(kind, text)
-        answer = await self._person(waiting)
-        if answer is None:
-            raise Suspend(waiting)
-        told = told_by(answer, n, i, kind)
-        await self.log.append((told, None))
-        return told
+        while (answer := await self._person(waiting)) is not None:
+            try:
+                told = told_by(answer, n, i, kind)
+            except UsageError as why:  # they are asked again, and told what was wrong
+                waiting = Waiting(kind, f"{why}\n{text}")
+                continue
+            await self.log.append((told, None))
+            return told
+        raise Suspend(Waiting(kind, text))
 
     async def _person(self, waiting: Waiting) -> str | None:
         """Ask the person at hand, if there is one; the run's time stands still meanwhile."""
@@ -140,10 +147,17 @@ class Desk:
 
 
 def told_by(answer: str, n: int, i: int, kind: str) -> Told:
-    """A person's words as a record: as they are, but for an approval, where yes, ok and approve give leave and
-    anything else refuses and is the reason."""
+    """A person's words as a record: as they are, but for an approval, where yes, ok and approve give leave, `edit JSON`
+    gives leave with that input, and anything else refuses and is the reason. Raises `UsageError` for an edit that is no
+    JSON."""
     if kind != "approval":
         return Told(n, answer, i)
+    if edit := _EDIT.fullmatch(answer.strip()):
+        try:
+            changed = msgspec.json.decode(edit[1])
+        except msgspec.DecodeError as why:
+            raise UsageError(f"The edited input is no JSON: {why}.", hint='Such as: edit {"text": "..."}') from None
+        return Told(n, "", i, approved=True, input=(changed,))
     yes = answer.strip().lower() in {"yes", "y", "ok", "approve", "approved"}
     plain_no = answer.strip().lower() in {"", "no", "n", "refuse", "refused"}
     return Told(n, "" if yes or plain_no else answer, i, approved=yes)

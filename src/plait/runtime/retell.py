@@ -20,6 +20,8 @@ from plait.journal.records import (
     Told,
     Waits,
 )
+from plait.runtime.acting import as_told
+from plait.runtime.job import input_of
 from plait.strategies import splitter_of
 
 
@@ -73,8 +75,12 @@ def retell(rows: Iterable[Row], strategy: Strategy | None) -> list[Event]:
                 events.append(ev.Noted(step, "limit", detail))
             case Waits(step=step, kind=kind, text=text):
                 events.append(ev.Noted(step, kind, text))
-            case Told(text=text, approved=approved):
+            case Told(n=n, i=i, text=text, approved=approved):
                 leave = "approved" if approved else f"refused: {text}".removesuffix(": ")
+                if record.input and n in calls:
+                    step, made = calls[n]
+                    calls[n] = (step, as_told(made, {i: record}))
+                    leave = f"approved, with {input_of(calls[n][1][i])}"
                 events.append(ev.Noted(0, "told", text if approved is None else leave))
             case _:
                 pass

@@ -76,12 +76,12 @@ async def go_on(
     waiting = Past(rows).waiting()
     if answer is not None and not waiting:
         raise UsageError(f"Run {head.run} does not wait for an answer.", hint="Resume it without one.")
-    log = await journal.claim(head.run, owner_of_this_process(), secrets=job.phases.secrets(), force=force)
-    entries: list[Entry] = [(Resumed(job.phases.describe()), None)]
+    said: list[Entry] = []
     if answer is not None:
         first = waiting[0]
-        entries.append((told_by(answer, first.n, first.i, first.kind), None))
-    await log.append(*entries)
+        said = [(told_by(answer, first.n, first.i, first.kind), None)]
+    log = await journal.claim(head.run, owner_of_this_process(), secrets=job.phases.secrets(), force=force)
+    await log.append((Resumed(job.phases.describe()), None), *said)
     job = _changed(job, past=Past(journal.rows(head.run)))
     return await _perform(job, head, log, journal, emit, resumed=True)
 

@@ -73,6 +73,8 @@ class Teller:
         self._changed: set[int] = set()
         self._asked: dict[int, Row] = {}
         self._step: dict[int, int] = {}
+        self._given: dict[tuple[int, int], str] = {}
+        """The calls' inputs as JSON, which a person may edit; "" for one too long for that."""
         self._last = 0
 
     def take(self, row: Row) -> None:
@@ -89,6 +91,8 @@ class Teller:
             case Acting(n=n, step=step, calls=calls):
                 self._step[n] = step
                 for i, call in enumerate(calls):
+                    given = as_text(call.input)
+                    self._given[n, i] = given if len(given) <= LONG else ""
                     self._call(row, n, i, call, "running" if i in record.begun else "asked")
             case Begun(n=n):
                 for i in record.begun:
@@ -103,9 +107,11 @@ class Teller:
                 self._note(row, step, "limit", detail)
             case Waits(n=n, i=i, step=step, kind=kind, text=text):
                 self._step.setdefault(n, step)
-                self._item(row, step, f"w{n}.{i}", "wait", ask=kind, text=self._text(text), told=None, approved=None)
+                waits = {"ask": kind, "text": self._text(text), "told": None, "approved": None}
+                self._item(row, step, f"w{n}.{i}", "wait", **waits, given=self._given.get((n, i), ""))
             case Told(n=n, i=i, text=text, approved=approved):
-                self._change(f"w{n}.{i}", row, told=self._text(text), approved=approved)
+                said = f"made with {as_text(record.input[0])}" if record.input else text
+                self._change(f"w{n}.{i}", row, told=self._text(said), approved=approved)
             case Resumed():
                 if self.items:
                     self._note(row, 0, "resumed", "The run goes on from here.")

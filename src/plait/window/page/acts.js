@@ -52,7 +52,25 @@ export const waitForm = (source, run, item, reopen) => {
     return place;
   }
   const refuse = button("Refuse", () => send(words() || "no"), { class: "refuse" });
-  place.append(make("div.buttons", {}, approve, refuse), field("Why not, or what to do instead", area, "Told to the model when you refuse."));
+  const usual = () => {
+    const edit = item.given ? button("Edit", begin) : null;
+    place.replaceChildren(make("div.buttons", {}, approve, edit, refuse), field("Why not, or what to do instead", area, "Told to the model when you refuse."));
+  };
+  const begin = () => {
+    const edited = button("Make the call as edited", () => {
+      try {
+        JSON.parse(area.value);
+      } catch (error) {
+        return missing(`That is no JSON: ${error.message}`);
+      }
+      return send(`edit ${area.value}`);
+    }, { class: "main-act" });
+    area.value = item.given;
+    area.rows = Math.min(20, item.given.split("\n").length + 1);
+    place.replaceChildren(field("The call's input, edited", area, "JSON. The call is made with it, and the model is told."), make("div.buttons", {}, edited, button("Back", () => { area.value = ""; usual(); approve.focus(); })));
+    area.focus();
+  };
+  usual();
   return place;
 };
 

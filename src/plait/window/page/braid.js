@@ -49,6 +49,8 @@ export class Braid {
     for (const item of step.items) {
       const drawn = make("div.item", { "data-item": item.id, "data-kind": item.kind }, this.draw(item));
       const old = held.nodes.get(item.id);
+      // A form that somebody may be filling in stays as it is, for as long as it is asked for.
+      if (old?.querySelector("form.answer") && drawn.querySelector("form.answer")) continue;
       if (old) old.replaceWith(drawn);
       else held.body.append(drawn);
       held.nodes.set(item.id, drawn);
