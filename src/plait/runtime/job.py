@@ -157,7 +157,7 @@ def told_by(answer: str, n: int, i: int, kind: str) -> Told:
             changed = msgspec.json.decode(edit[1])
         except msgspec.DecodeError as why:
             raise UsageError(f"The edited input is no JSON: {why}.", hint='Such as: edit {"text": "..."}') from None
-        return Told(n, "", i, approved=True, input=(changed,))
+        return Told(n, answer, i, approved=True, input=(changed,))
     yes = answer.strip().lower() in {"yes", "y", "ok", "approve", "approved"}
     plain_no = answer.strip().lower() in {"", "no", "n", "refuse", "refused"}
     return Told(n, "" if yes or plain_no else answer, i, approved=yes)
