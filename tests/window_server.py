@@ -78,6 +78,7 @@ class Here:
 
         try:
             self.loop.run_until_complete(serve())
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
         finally:
             self.loop.close()
