@@ -124,6 +124,22 @@ def loud(size: int) -> str:
 
 
 @server.tool()
+async def stay(seconds: float, ctx: Context[Any, Any]) -> str:
+    """Takes its time, and may not be repeated."""
+    await ctx.report_progress(0, seconds)
+    log("stay began")
+    await asyncio.sleep(seconds)
+    return "stayed"
+
+
+@server.tool(annotations=Marks(read_only_hint=True))
+def mutter(words: str) -> str:
+    """Writes on stderr."""
+    print(words, file=sys.stderr, flush=True)
+    return f"muttered {words}"
+
+
+@server.tool()
 def headers(ctx: Context[Any, Any]) -> str:
     """The Authorization header of this call."""
     request = ctx.request_context.request

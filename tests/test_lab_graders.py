@@ -274,7 +274,7 @@ async def test_a_task_without_an_answer_can_not_be_graded_by_it() -> None:
         ("judge:nowhere:gpt-5", "nowhere"),
         ("python:nothing", "names no function"),
         ("python:no_such_module_here:f", "no module"),
-        ("absent.py:f", "can't be read"),
+        ("absent.py:f", "There is no file 'absent.py'"),
     ],
 )
 def test_a_word_that_is_wrong_is_explained(word: str, said: str) -> None:
@@ -429,7 +429,7 @@ def test_a_grades_mark_changes_with_what_it_depends_on(tmp_path: Path, monkeypat
     assert all(before) and not set(before) & set(after)
     assert marks("def right(a, b): ...", "{{ answer }}") == before
     assert mark("judge:local") == mark("judge:openai:gpt-5") != ""
-    with pytest.raises(UsageError, match="can't be read"):
+    with pytest.raises(UsageError, match=r"There is no file 'absent\.py'"):
         mark("absent.py:right")
 
 

@@ -18,8 +18,10 @@ import plait
 from mcp_support import SHOP, alive, command, lines, over_http, pids, until
 from plait import Agent, Scripted, UsageError
 from plait.core import events as ev
+from plait.core.errors import CallLost, ToolError
 from plait.tools import mcp as rooms
 from plait.tools import tools_from
+from plait.tools.progress import heard_by
 
 
 @pytest.fixture(autouse=True)
@@ -260,6 +262,41 @@ def test_a_server_behind_an_address_is_killed_in_a_call_and_comes_back(log: Path
     with over_http(log, port):
         run = agent("react", [act("price", item="pear"), done()], *tools).run("Go on.")
         assert seen(run) == ["3"]
+
+
+async def test_calls_that_lose_their_server_together_find_a_whole_new_one(log: Path) -> None:
+    tools = {tool.name: tool for tool in plait.mcp(command(log))}
+    long = [asyncio.create_task(tools["slow"](seconds=1)) for _ in range(3)]
+    await asyncio.to_thread(until, lambda: lines(log).count("slow began") == 3)
+    os.kill(pids(log)[0], 9)
+    assert await asyncio.gather(*long) == ["done"] * 3
+    assert await tools["mutter"](words="on") == "muttered on", "its stderr is read, whenever the old one ended"
+    assert len(pids(log)) == 2
+
+
+async def test_a_call_is_not_made_again_because_another_one_finds_nobody_at_the_address(log: Path) -> None:
+    with over_http(log) as (url, process):
+        tools = {tool.name: tool for tool in plait.mcp(url)}
+        with heard_by(lambda text: None):  # the server's answer begins with how far it is
+            stays = asyncio.create_task(tools["stay"](seconds=60))
+        await asyncio.to_thread(until, lambda: "stay began" in lines(log))
+        process.kill()
+        process.wait()
+        await asyncio.sleep(0.05)
+        others = await asyncio.gather(*(tools["price"](item="pear") for _ in range(3)), return_exceptions=True)
+        with pytest.raises(CallLost, match="whether it happened is not known"):
+            await stays
+    assert all(isinstance(each, ToolError) for each in others)
+
+
+def test_a_server_that_was_started_anew_is_listed_again(log: Path) -> None:
+    with over_http(log) as (url, _):
+        plait.mcp(url)
+    port = int(url.split(":")[2].split("/")[0])
+    with pytest.raises(UsageError, match="can't be reached"):
+        plait.mcp(url)
+    with over_http(log, port):
+        assert "price" in {tool.name for tool in plait.mcp(url)}
 
 
 # -- beginning and ending

@@ -24,8 +24,12 @@ from mcp_types import ElicitResult
 import plait
 from mcp_support import until
 from mcp_talker import act, agent, done
-from plait.core.errors import JournalError
+from plait.config import ServeTable
+from plait.core.errors import BadRequest, JournalError
 from plait.journal.store import Journal
+from plait.window.desk import Desk
+from plait.window.mcp_transport import Endpoint
+from plait.window.settings import served
 from window_server import FULL, ONE, TWO, script, serving
 
 MODES = pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -347,3 +351,63 @@ def test_sigterm_ends_it_and_leaves_the_run_resumable(tmp_path: Path) -> None:
         assert process.wait(60) == 0
         process.stdout.read()
     assert Journal.at(tmp_path / "runs.db").run("last").status in ("cancelled", "interrupted")
+
+
+async def test_half_a_character_in_an_error_is_told_all_the_same(journal: Path) -> None:
+    with serving(agent(journal, BadRequest("no \ud800"))) as here:
+        async with client(here.url) as one:
+            result = await one.call_tool("plait", {"question": "?"})
+        assert result.is_error and "no ?" in text(result)
+
+
+# -- the transport
+
+
+async def test_requests_that_come_at_once_meet_one_transport(journal: Path) -> None:
+    desk = Desk([served("plait", agent(journal, done()), ServeTable())])
+    endpoint = Endpoint(desk)
+    managers = await asyncio.gather(*(endpoint._ready() for _ in range(5)))
+    assert len({id(each) for each in managers}) == 1
+    await desk.stop(0)
+    assert endpoint._holder is not None
+    await endpoint._holder
+
+
+async def test_a_transport_that_cant_be_begun_is_told_and_not_waited_for(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(desk: Desk) -> Any:
+        raise OSError("no room")
+
+    monkeypatch.setattr("plait.window.mcp_server.server", broken)
+    endpoint = Endpoint(Desk([served("plait", agent(journal, done()), ServeTable())]))
+    async with asyncio.timeout(30):
+        with pytest.raises(OSError, match="no room"):
+            await endpoint._ready()
+
+
+@pytest.mark.parametrize(
+    ("table", "flags", "said"),
+    [
+        ("[serve]\nconcurrent = 0", (), "not above zero"),
+        ("", ("--tools", "nothing-of-that-name"), "nothing-of-that-name"),
+        ("", ("--tools", "reads.py"), "it read nothing"),
+    ],
+)
+def test_what_is_wrong_is_said_though_the_client_waits(
+    tmp_path: Path, table: str, flags: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "plait.toml").write_text(table)
+    (tmp_path / "reads.py").write_text(
+        "import sys\nprint('loud')\nassert sys.stdin.read() == ''\nraise ValueError('it read nothing')\n"
+    )
+    command = [sys.executable, "-m", "plait", "mcp", "--model", "scripted:none.json", *flags]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.wait(60) == 2  # stdin stays open all the while
+        finally:
+            process.kill()
+        assert process.stdout is not None and process.stderr is not None
+        assert said in process.stderr.read().decode() and process.stdout.read() == b""

@@ -135,6 +135,72 @@ def test_what_a_person_put_into_a_call_is_not_made_up(journal: Path) -> None:
     assert not [event for event in run.events if isinstance(event, ev.Noted) and event.kind == "invented"]
 
 
+def test_a_person_at_hand_who_only_gives_edits_that_cant_be_read_leaves_the_run_waiting(journal: Path) -> None:
+    asked = []
+
+    async def person(waiting: Waiting) -> str:
+        asked.append(waiting.reason)
+        return "edit {"
+
+    run = sending(journal).run("Say hello", person=person)
+    assert (run.status, run.reason, SENT) == ("waiting", asked[0], [])
+    assert 2 <= len(asked) <= 10
+    assert sending(journal).resume(run.run, "yes").status == "answered"
+
+
+def test_a_fork_behind_an_edited_call_has_it_as_it_was_made(journal: Path) -> None:
+    run = sending(journal).run("Say hello")
+    sending(journal).resume(run.run, 'edit {"text": "good morning"}')
+    fork = sending(journal).fork(run.run, 3)
+    assert (fork.status, SENT) == ("answered", ["good morning"])
+    assert [event.call.input for event in fork.events if isinstance(event, ev.Called)][1:] == [{"text": "good morning"}]
+    assert sending(journal).replay(fork.run).whole
+
+
+async def test_an_edited_call_that_is_in_doubt_is_said_to_be_the_persons(journal: Path) -> None:
+    began = asyncio.Event()
+
+    @plait.tool
+    async def send(text: str) -> str:
+        """Send a text to everybody."""
+        began.set()
+        await asyncio.sleep(60)
+        return "sent"
+
+    agent = sending(journal).using(tools=[read, send])
+    run = await agent.arun("Say hello")
+    going_on = asyncio.create_task(agent.aresume(run.run, 'edit {"text": "good morning"}'))
+    await began.wait()
+    going_on.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going_on
+    done = await agent.aresume(run.run)
+    (seen,) = [each for each in done.events if isinstance(each, ev.Observed) and each.call.tool == "send"]
+    assert seen.observation.trouble == "in_doubt" and "good morning" in seen.observation.note
+    last = [row.body for row in done.record if type(row.record).__name__ == "Thinking"][-1]
+    assert last is not None and b"not known" in last and b"The person changed this call" in last
+
+
+async def test_going_on_with_a_run_makes_its_tools_off_the_event_loop(tmp_path: Path, journal: Path) -> None:
+    (tmp_path / "where.py").write_text(
+        "import threading\nimport plait\n\nHERE = threading.current_thread() is threading.main_thread()\n\n\n"
+        "@plait.tool\ndef send(text: str) -> str:\n"
+        '    "Sends."\n    return f"made on the loop: {HERE}"\n'
+    )
+    agent = sending(journal).using(tools=[str(tmp_path / "where.py"), read])
+    run = await agent.arun("Say hello")
+    assert run.status == "waiting"
+    for going_on in (agent.using().aresume(run.run, "yes"), agent.using(approve="never").afork(run.run, 2)):
+        done = await going_on
+        (seen,) = [e for e in done.events if isinstance(e, ev.Observed) and e.call.tool == "send"]
+        assert seen.observation.text == "made on the loop: False"
+
+
+async def test_earlier_turns_without_a_session_are_refused(journal: Path) -> None:
+    with pytest.raises(UsageError, match="belong to a session"):
+        await sending(journal).arun("Say hello", history=())
+
+
 def test_always_asks_before_reading_too_and_a_function_decides_for_itself(journal: Path) -> None:
     assert "'read'" in (sending(journal, "always").run("Say hello").reason or "")
     assert sending(journal, lambda call: call.input == "hello").run("Say hello").status == "waiting"

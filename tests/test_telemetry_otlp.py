@@ -204,6 +204,33 @@ def test_a_collector_that_does_not_take_it_holds_nobody_up(plait: Shell, collect
     assert took < 3 * usual + 12  # at most 3 seconds more, and what the machine is slow
 
 
+FLUSHED = """
+import logging
+import plait
+logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
+plait.telemetry.on()
+made = plait.Agent(model=plait.Scripted(["Final Answer: so"], by_turn=False), journal=False)
+made.run("q")
+logger = logging.getLogger("opentelemetry.of.this.program")
+for _ in range(200):
+    logger.error("a batch was lost")
+made.run("q")
+print(plait.telemetry.flush())
+"""
+
+
+def test_a_flush_that_fails_says_so_however_often_sending_failed_before(plait: Shell, collector: Collector) -> None:
+    collector.status = 400
+    done = subprocess.run(
+        [sys.executable, "-c", FLUSHED],
+        env={**plait.env, "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_METRICS_EXPORTER": "none"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "False\n"
+
+
 def test_the_console_exporter_leaves_stdout_alone(plait: Shell) -> None:
     done = plait(
         *RUN, env={"PLAIT_TELEMETRY": "on", "OTEL_TRACES_EXPORTER": "console", "OTEL_METRICS_EXPORTER": "none"}

@@ -388,3 +388,11 @@ def test_answers_say_how_browsers_must_take_them(open_here: Here) -> None:
         assert headers["x-content-type-options"] == "nosniff" and headers["x-frame-options"] == "DENY"
         assert "default-src 'none'" in headers["content-security-policy"]
         assert "server" not in headers
+
+
+@pytest.mark.parametrize("other", ['state={"a": [1, "b"]}', "an odd name=1", '"', 'x="not closed', "=; =;"])
+def test_a_login_holds_beside_the_cookies_of_other_servers(locked: Here, other: str) -> None:
+    cookie = f"plait_window={locked.desk.door.cookie_of(FULL)}"
+    for both in (f"{other}; {cookie}", f"{cookie}; {other}"):
+        assert locked.ask("GET", "/api/runs", None, {"Cookie": both})[0] == 200
+    assert locked.ask("GET", "/api/runs", None, {"Cookie": other})[0] == 401

@@ -313,3 +313,11 @@ def test_a_client_that_is_told_to_come_again_does_so_by_itself(journal: Path) ->
             stream.close()
         assert got.choices[0].message.content == "42"
         assert len(here.desk.journal.runs()) == 2
+
+
+def test_half_a_character_in_an_error_is_told_all_the_same(journal: Path) -> None:
+    agent = plait.Agent("react", model=plait.Scripted([BadRequest("no \ud800")] * 2, by_turn=False), journal=journal)
+    with serving(agent) as here, client(here) as api:
+        for stream in (False, True):
+            with pytest.raises(openai.APIError, match=r"no \?"):
+                list(api.chat.completions.create(model="plait", messages=MESSAGES, stream=stream))

@@ -53,6 +53,20 @@ async def test_a_run_that_waits_is_gone_on_with_by_its_owner_alone(journal: Path
     assert over.value.status == 409
 
 
+async def test_what_a_turn_waits_for_is_answered_after_the_turn_under_way(journal: Path) -> None:
+    desk = desk_of(journal, ASK, DONE, delay=0.2)
+    run = (await (await desk.start("plait", "?", session="trip")).done()).run
+    async with desk.turn("trip"):
+        going = asyncio.ensure_future(desk.go_on(run, "This."))
+        await asyncio.sleep(0.2)
+        assert not going.done() and desk.waiting == 1
+    performing = await going
+    with pytest.raises(Rejected, match="is going on"):  # at once: it does not wait for itself
+        await desk.go_on(run, "This.")
+    async with desk.turn("trip"):
+        assert performing.result is not None and performing.result.answer == "That one."
+
+
 async def test_a_run_that_goes_on_is_not_resumed(journal: Path) -> None:
     desk = desk_of(journal, delay=30)
     performing = await desk.start("plait", "?")

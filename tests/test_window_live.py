@@ -15,6 +15,7 @@ from plait.journal.log import RunLog
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import NoteRecord, RunHead
 from plait.journal.store import Journal
+from plait.window import finding
 from plait.window.live import Follower, after_of, document, events, events_of
 from window_support import action, answer, react
 
@@ -147,3 +148,17 @@ def test_where_to_begin_is_told_by_the_header_first() -> None:
     assert after_of("12", "3") == 12
     assert after_of(None, "3") == 3
     assert after_of("x", None) is None
+    assert after_of("9" * 5000, "-1") == -1  # no row has that number
+    assert after_of("\u00b2", "--5") is None
+
+
+def test_what_the_list_remembers_does_not_grow_with_the_journal(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "RECENT", 2)
+    known: dict[int, tuple[str, float]] = {}
+    newest, told = 0, []
+    for number in range(6):
+        react(journal, [answer("x")]).run(f"question {number}")
+        found, newest = finding.changed(Journal.at(journal), known, newest)
+        told += [each.row.head.question for each in found]
+    assert told == [f"question {number}" for number in range(6)]
+    assert set(known) == {newest - 1, newest}

@@ -426,11 +426,74 @@ async def test_a_run_of_500_steps_and_ten_megabytes_does_not_hold_the_page_up(br
         await page.close()
 
 
+async def test_no_character_is_lost_where_a_long_text_is_read_on(browser: Browser, journal: Path) -> None:
+    whole = "\N{SLIGHTLY SMILING FACE}" * 6_000 + "the end"
+    run = await written(journal, 1, observation=whole)
+    with serving(react(journal)) as server:
+        page = await opened(browser, server, f"runs/{run}")
+        await page.evaluate("[...document.querySelectorAll('.observation .more button')].at(-1).click()")
+        await page.wait_for("document.querySelector('.observation .whole')?.textContent.includes('the end')")
+        assert await page.evaluate("document.querySelector('.observation .whole pre').textContent") == whole
+        assert page.problems == []
+        await page.close()
+
+
+async def test_a_page_that_was_left_listens_to_nothing_more(
+    browser: Browser, journal: Path, gate: threading.Event
+) -> None:
+    with serving(gated(journal, gate)) as server:
+        run = await begun(server)
+        page = await opened(browser, server, "new")
+        await page.evaluate(
+            """(() => {
+                const asked = fetch, Source = EventSource;
+                Object.assign(window, { held: [], sources: [], holds: false });
+                window.fetch = async (path, options) => {
+                    const reads = !options.method && /^[/]api[/]runs[/][^/?]+$/.test(path);
+                    if (holds && reads) await new Promise((go) => held.push(go));
+                    return asked(path, options);
+                };
+                window.EventSource = class extends Source { constructor(at) { super(at); sources.push(this); } };
+            })()"""
+        )
+        await to(page, f"runs/{run}")
+        await page.wait_for_selector("button.cancel")
+        await page.evaluate("window.holds = true")
+        await page.click("button.cancel")
+        await page.wait_for("held.length === 1")
+        await to(page, "")  # while the run's page still waits to be told how it is now
+        await page.evaluate("held.forEach((go) => go())")
+        await page.evaluate("new Promise((done) => setTimeout(done, 700))")
+        assert await page.evaluate("sources.filter((each) => each.readyState < 2).map((each) => each.url)") == [
+            f"{server.url}/api/events"
+        ]
+        assert await page.evaluate("document.title") == "Runs \u00b7 Plait"
+        await page.close()
+
+
+async def test_a_connection_that_was_refused_is_tried_again(browser: Browser, journal: Path) -> None:
+    with serving(react(journal)) as server:
+        page = await opened(browser, server, "new")
+        await page.evaluate(
+            """(() => {
+                const Source = EventSource;
+                let made = 0;
+                window.EventSource = class extends Source { constructor(at) { super(made++ ? at : "/api/none"); } };
+            })()"""
+        )
+        await to(page, "")
+        await page.wait_for("document.querySelector('.lost').textContent !== ''")
+        await page.wait_for("document.querySelector('.lost').textContent === ''")
+        await begun(server, "Is it heard of?")
+        await page.wait_for("document.querySelector('li.run')?.innerText.includes('Is it heard of?')")
+        await page.close()
+
+
 async def test_a_comparison_has_its_table_its_pictures_and_a_way_to_each_run(browser: Browser, journal: Path) -> None:
     pytest.importorskip("altair", reason="NOT CHECKED: plait[report] is not installed")
     tasks = [{"question": f"How many live in {town}?", "answer": 522250} for town in ("Lyon", "Nice", HOSTILE)]
     model = Scripted([answer("522250")])
-    await acompare(tasks, strategies="react,json", models=[model], journal=journal, name="mine")
+    await acompare(tasks, strategies="react,json", models=[model], journal=journal, name="mine/50% of it")
     with serving(react(journal)) as server:
         for width, dark in ((1440, False), (390, True)):
             page = await opened(browser, server, "comparisons", width=width, dark=dark)

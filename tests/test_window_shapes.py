@@ -63,6 +63,12 @@ def test_half_a_surrogate_pair_is_refused() -> None:
     assert why.value.status == 400
 
 
+def test_half_a_surrogate_pair_in_an_answer_is_told_as_text() -> None:
+    assert shapes.text_of("It is \ud800 5.") == "It is ? 5."
+    assert json.loads(shapes.text_of({"is": "\ud800"})) == {"is": "\ud800"}
+    assert shapes.asks("question", "Which \udc00?") == "Which ??"
+
+
 def test_a_conversations_key_tells_who_said_what() -> None:
     one = (Said("user", "a"), Said("assistant", "b"), Said("user", "c"))
     assert key_of(one) == key_of((Said("user", " a\n"), *one[1:]))

@@ -7,6 +7,7 @@ from typing import Any
 
 from plait import Scripted
 from plait.core import Reply, Usage
+from plait.core.errors import RateLimited
 from plait.journal.store import Journal
 from plait.window.sides import Difference, Side, first_difference, same_steps, side
 from window_support import action, answer, begin, react
@@ -60,3 +61,13 @@ def test_a_step_that_only_one_has_names_the_item_of_that_one(tmp_path: Path) -> 
     a, b = made(tmp_path, [FIRST, SECOND, answer("1")]), made(tmp_path, [FIRST, "nonsense", SECOND, answer("1")])
     found = first_difference(a, b)
     assert isinstance(found, Difference) and found.step == 2 and found.items[0] == found.items[1] == "m2"
+
+
+def test_an_attempt_that_failed_is_no_decision(tmp_path: Path) -> None:
+    busy = RateLimited("busy", after=0.01)
+    a = made(tmp_path)
+    for script in ([busy, FIRST, SECOND, answer("870335")], [FIRST, SECOND, busy, answer("870335")]):
+        again = made(tmp_path, script)
+        assert any(len(item.get("wire", ())) == 2 for item in again.teller.items.values())
+        assert first_difference(a, again) is None and first_difference(again, a) is None
+        assert same_steps(a, again) == [1, 2, 3]

@@ -12,10 +12,12 @@ import pytest
 
 import plait
 from plait.core.errors import RateLimited
+from plait.journal.codec import encode
 from plait.journal.records import Row, RunHead
 from plait.journal.store import Journal
-from plait.window.document import encoded, plan_of, waiting
-from plait.window.telling import SORTS, Teller, loop_of, told
+from plait.runtime.retell import recorded_loop
+from plait.window.document import plan_of, waiting
+from plait.window.telling import SORTS, Teller, told
 from window_support import HIDDEN, HOSTILE, action, answer, begin, codeact, react, rewoo, written
 
 
@@ -30,7 +32,7 @@ def merged(changes: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     steps: dict[int, dict[str, Any]] = {}
     items: dict[int, dict[str, dict[str, Any]]] = {}
     for news in changes:
-        for step in json.loads(encoded(news)):
+        for step in json.loads(encode(news)):
             held = items.setdefault(step["n"], {})
             held.update({item["id"]: item for item in step.pop("items")})
             steps[step["n"]] = step
@@ -40,20 +42,20 @@ def merged(changes: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("make", [react, rewoo, codeact])
 def test_a_run_told_row_by_row_is_the_run_told_at_once(tmp_path: Path, make: Callable[[Path], plait.Agent]) -> None:
     run, head = read(make(tmp_path / "j.db"))
-    teller = Teller(loop_of(head))
+    teller = Teller(recorded_loop(head))
     changes = []
     for row in run.record:
         teller.take(row)
         changes.append(teller.changes())
-    at_once = told(run.record, loop_of(head)).changes()
-    assert merged(changes) == json.loads(encoded(at_once))
+    at_once = told(run.record, recorded_loop(head)).changes()
+    assert merged(changes) == json.loads(encode(at_once))
     assert len(changes) > 5
 
 
 @pytest.mark.parametrize("make", [react, rewoo, codeact])
 def test_the_sums_are_those_of_the_run(tmp_path: Path, make: Callable[[Path], plait.Agent]) -> None:
     run, head = read(make(tmp_path / "j.db"))
-    teller = told(run.record, loop_of(head))
+    teller = told(run.record, recorded_loop(head))
     sums = teller.sums()
     assert teller.phases == run.phases
     assert (sums["steps"], sums["calls"]) == (run.steps, run.calls)
@@ -65,7 +67,7 @@ def test_the_sums_are_those_of_the_run(tmp_path: Path, make: Callable[[Path], pl
 
 def test_a_step_has_thought_call_and_observation_in_order(tmp_path: Path) -> None:
     run, head = read(react(tmp_path / "j.db"))
-    first = told(run.record, loop_of(head)).changes()[0]
+    first = told(run.record, recorded_loop(head)).changes()[0]
     model, call = first["items"]
     assert (first["phases"], first["models"]) == (["act"], ["scripted:scripted"])
     assert model[model["parts"][0]][0] == "I need both towns."
@@ -74,7 +76,7 @@ def test_a_step_has_thought_call_and_observation_in_order(tmp_path: Path) -> Non
 
 def test_code_its_calls_and_its_output_stand_where_they_happened(tmp_path: Path) -> None:
     run, head = read(codeact(tmp_path / "j.db"))
-    steps = told(run.record, loop_of(head)).changes()
+    steps = told(run.record, recorded_loop(head)).changes()
     kinds = [item["kind"] for item in steps[0]["items"] if item["kind"] != "note"]
     assert kinds == ["model", "code", "call", "output"]
     assert steps[0]["items"][-1]["output"][0] == "a 522250\n"
@@ -84,7 +86,7 @@ def test_code_its_calls_and_its_output_stand_where_they_happened(tmp_path: Path)
 def test_failed_attempts_repairs_and_limits_are_told(tmp_path: Path) -> None:
     script = [RateLimited("busy", after=0.01), "nonsense", action("population", {"town": "Lyon"}), answer("522250")]
     run, head = read(react(tmp_path / "j.db", script))
-    items = told(run.record, loop_of(head)).items.values()
+    items = told(run.record, recorded_loop(head)).items.values()
     errors = [wrong for item in items if item["kind"] == "model" for wrong in item["errors"]]
     assert [wrong["attempt"] for wrong in errors] == [1]
     assert {item["sort"] for item in items if item["kind"] == "note"} >= {"repair"}
@@ -96,9 +98,9 @@ def test_a_run_that_waits_says_for_what_and_what_was_said(tmp_path: Path) -> Non
     agent = react(tmp_path / "j.db", script, approve="effects")
     run, head = read(agent)
     assert waiting(run.record) == [{"item": "w1.0", "ask": "approval"}]
-    assert told(run.record, loop_of(head)).items["w1.0"]["told"] is None
+    assert told(run.record, recorded_loop(head)).items["w1.0"]["told"] is None
     done = agent.resume(run.run, "yes")
-    item = told(done.record, loop_of(head)).items["w1.0"]
+    item = told(done.record, recorded_loop(head)).items["w1.0"]
     assert (item["approved"], waiting(done.record)) == (True, [])
     assert done.status == "answered"
 
@@ -106,7 +108,7 @@ def test_a_run_that_waits_says_for_what_and_what_was_said(tmp_path: Path) -> Non
 def test_a_loop_that_is_not_known_here_is_told_as_thought(tmp_path: Path) -> None:
     run, head = read(react(tmp_path / "j.db"))
     stranger = RunHead(head.run, head.question, {"name": "of another package", "options": {}}, head.models)
-    assert loop_of(stranger) is None
+    assert recorded_loop(stranger) is None
     assert told(run.record, None).items["m0"]["parts"] == ["thought1"]
 
 
@@ -115,7 +117,7 @@ def test_long_texts_are_cut_and_can_be_read_on(tmp_path: Path) -> None:
     rows = Journal.at(tmp_path / "j.db").rows(run)
     cut = told(rows, None)
     assert cut.items["c1.0"]["text"] == ["x" * 4_000, 9_996_000]
-    assert len(encoded(cut.changes())) < 10_000
+    assert len(encode(cut.changes())) < 10_000
     assert told(rows, None, most=None).text("c1.0", "text") == "x" * 10_000_000
     assert cut.text("c1.0", "no such field") is None and cut.text("c9.9", "text") is None
 
@@ -123,7 +125,7 @@ def test_long_texts_are_cut_and_can_be_read_on(tmp_path: Path) -> None:
 def test_what_is_hostile_stays_as_it_is_and_is_json_all_the_same(tmp_path: Path) -> None:
     run = asyncio.run(written(tmp_path / "j.db", 1, observation=HOSTILE + HIDDEN, question=HOSTILE))
     teller = told(Journal.at(tmp_path / "j.db").rows(run), None)
-    items = json.loads(encoded(teller.changes()))[0]["items"]
+    items = json.loads(encode(teller.changes()))[0]["items"]
     assert items[-1]["text"][0] == HOSTILE + HIDDEN
 
 
@@ -146,4 +148,4 @@ def test_no_row_of_any_kind_breaks_the_telling(tmp_path: Path) -> None:
         teller = Teller()
         for row in rows[start : start + 4]:
             teller.take(row)
-        json.loads(encoded(teller.changes()))
+        json.loads(encode(teller.changes()))

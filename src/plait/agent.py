@@ -225,6 +225,7 @@ class Agent:
         row = journal.run(run)
         if row.status in ("answered", "failed", "stopped"):
             return runs.finished(row, journal, self._loop)
+        await self._tools_there()
         job = self._job(row.head.question, person, recorded=row.head)
         return await whole(runs.go_on(job, row.head, journal, answer=answer, emit=emit, force=force))
 
@@ -255,6 +256,7 @@ class Agent:
         """The same, awaited."""
         journal = self._journal_needed()
         row = journal.run(run)
+        await self._tools_there()
         seat = seat_of(row.head, runs.fresh_id())
         shown = await asyncio.to_thread(self._shown, row.head.question, row.head)
         job = self._job(row.head.question, person, seat=seat, shown=shown)
@@ -281,6 +283,11 @@ class Agent:
     @cached_property
     def _toolset(self) -> Toolset:
         return tools_from(self.tools)
+
+    async def _tools_there(self) -> None:
+        """Make the tools, in a thread where that may take a while: a word may begin a server."""
+        if "_toolset" not in vars(self) and any(isinstance(tool, str) for tool in self.tools):
+            await asyncio.to_thread(getattr, self, "_toolset")
 
     @cached_property
     def _resolved(self) -> dict[str, Model]:
@@ -417,8 +424,9 @@ class Agent:
             question.encode()
         except UnicodeEncodeError as why:
             raise UsageError(f"The question is no text: half a character at {why.start}.", hint="Send UTF-8.") from None
-        if any(isinstance(tool, str) for tool in self.tools):
-            await asyncio.to_thread(getattr, self, "_toolset")  # a word may begin a server, which takes a while
+        if history is not None and session is None:
+            raise UsageError("Earlier turns belong to a session, and none is named.", hint="Give session=NAME.")
+        await self._tools_there()
         seat = None
         if session is not None:
             seat = take_seat(session, self._journal_needed(), self.window, history)

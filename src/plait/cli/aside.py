@@ -1,4 +1,7 @@
-"""Keeps stdout for the answer: what tools print while a run goes on, and the programs they start, goes to stderr."""
+"""Keeps stdout for the answer: what tools print while a run goes on, and the programs they start, goes to stderr.
+
+Stdin is kept in the same way where a client speaks on it.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,24 @@ def stdout_aside() -> Iterator[None]:
             sys.stdout.flush()
         os.dup2(kept, out)
         os.close(kept)
+
+
+@contextmanager
+def stdin_aside() -> Iterator[None]:
+    """Let whatever reads the process's stdin for a while find its end: what stands there is for who reads it after."""
+    try:
+        kept = os.dup(0)
+    except OSError:  # it is closed
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    try:
+        os.dup2(nowhere, 0)
+        yield
+    finally:
+        os.dup2(kept, 0)
+        for each in (kept, nowhere):
+            os.close(each)
 
 
 def _point(out: int, at: int) -> None:

@@ -88,9 +88,8 @@ class Commands:
     def _show(self, rest: str) -> None:
         import sys
 
-        from plait.cli.record import loop_of
         from plait.cli.watch import watch_for
-        from plait.runtime.retell import retell
+        from plait.runtime.retell import recorded_loop, retell
 
         turns = self.talk.journal.turns(self.talk.session)
         if not turns:
@@ -101,7 +100,7 @@ class Commands:
         row = self.talk.journal.run(turn.run)
         self.talk.say(f"Turn {turn.number}: {turn.question}")
         watch = watch_for(sys.stderr)
-        for event in retell(self.talk.journal.rows(turn.run), loop_of(row.head)):
+        for event in retell(self.talk.journal.rows(turn.run), recorded_loop(row.head)):
             watch(event)
         watch.close()
         self.talk.say(f"{row.status} · run {turn.run}")

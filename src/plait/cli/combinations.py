@@ -147,11 +147,11 @@ def _who(models: Mapping[str, str]) -> str:
 
 def _configured(head: RunHead) -> dict[str, str]:
     """The model that each phase of the run's loop was to ask, as far as the loop is known here."""
-    from plait.cli.record import loop_of
+    from plait.runtime.retell import recorded_loop
     from plait.strategies import phases_of
 
     specs = {phase: str(model["spec"]) for phase, model in head.models.items()}
-    loop = loop_of(head)
+    loop = recorded_loop(head)
     phases = phases_of(loop) if loop is not None else tuple(specs)
     return {phase: specs.get(phase, specs.get("", "")) for phase in phases}
 

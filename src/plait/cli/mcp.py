@@ -38,15 +38,17 @@ def mcp(name: str | None, **flags: Any) -> None:
             raise UsageError(
                 f"Serving MCP needs the module {module}, which is not installed.", hint=f"pip install 'plait[{extra}]'"
             )
+    from plait.cli.aside import stdin_aside, stdout_aside
     from plait.cli.serve import agents_of
     from plait.config import load
     from plait.window.desk import Desk
     from plait.window.mcp_transport import serve_stdio
+    from plait.window.settings import bounded
 
-    def desk() -> Desk:
+    # What is wrong is told before the client's words are waited for. What a tool's file does when it is loaded must
+    # neither read them nor write among the answers.
+    with stdin_aside(), stdout_aside():
         config = load()
-        made = Desk(agents_of(config, name, False, flags), config.serve)
-        click.echo(f"MCP on stdin and stdout: {', '.join(made.agents)}. Journal: {made.journal.path}.", err=True)
-        return made
-
+        desk = Desk(agents_of(config, name, False, flags), bounded(config.serve))
+    click.echo(f"MCP on stdin and stdout: {', '.join(desk.agents)}. Journal: {desk.journal.path}.", err=True)
     serve_stdio(desk)

@@ -6,9 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from plait.cli.places import journal_file
-from plait.core import Strategy
-from plait.core.errors import UsageError
-from plait.journal.records import RunHead, RunRow
+from plait.journal.records import RunRow
 from plait.journal.store import Journal
 
 
@@ -21,16 +19,6 @@ def found(run: str, flag: str | None) -> tuple[RunRow, Journal]:
     """The run by its id, the beginning of its id, or `last`. Raises `JournalError` when there is none."""
     journal = open_journal(flag)
     return journal.run(run), journal
-
-
-def loop_of(head: RunHead) -> Strategy | None:
-    """The loop of a run, which tells its thoughts and actions apart; None where it is not installed here."""
-    from plait import strategies
-
-    try:
-        return strategies.make(head.strategy["name"], head.strategy["options"])
-    except UsageError:
-        return None
 
 
 def listed(row: RunRow) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import click
 from plait.cli import options
 
 if TYPE_CHECKING:
-    from plait.journal.records import RunHead, Thinking
+    from plait.journal.records import RunHead
 
 
 @click.command(short_help="Tell a recorded run again.")
@@ -64,11 +64,11 @@ def _html(row: Any, rows: Any, name: str, *, full: bool) -> None:
 
 
 def _told(row: Any, rows: Any, *, full: bool) -> None:
-    from plait.cli.record import at, loop_of
+    from plait.cli.record import at
     from plait.cli.text import SHOWN, as_json, clean, count, duration, money, one_line, tokens
     from plait.cli.watch import watch_for
     from plait.core import Usage
-    from plait.runtime.retell import retell
+    from plait.runtime.retell import recorded_loop, retell
 
     head, outcome, totals = row.head, row.outcome or {}, row.totals
     asked = ", ".join(
@@ -79,7 +79,7 @@ def _told(row: Any, rows: Any, *, full: bool) -> None:
     click.echo(f"run {head.run} · {head.strategy['name']} · {clean(asked)} · {at(row.started)}{origin}")
     click.echo(f"Question: {one_line(head.question)}")
     watch = watch_for(sys.stdout, most=None if full else SHOWN)
-    for event in retell(rows, loop_of(head)):
+    for event in retell(rows, recorded_loop(head)):
         watch(event)
     watch.close()
     if outcome.get("answer") is not None:
@@ -116,15 +116,15 @@ def _phases(rows: Any) -> None:
 def _object(row: Any, rows: Any) -> None:
     import msgspec
 
-    from plait.cli.record import listed, loop_of
+    from plait.cli.record import listed
     from plait.cli.text import as_json
-    from plait.runtime.retell import retell
+    from plait.runtime.retell import recorded_loop, retell
     from plait.runtime.spending import spending
 
     told = {
         "fork_at": row.head.fork_at or None,
         "phases": [each.json() for each in spending(rows)],
-        "events": msgspec.to_builtins(retell(rows, loop_of(row.head))),
+        "events": msgspec.to_builtins(retell(rows, recorded_loop(row.head))),
     }
     click.echo(as_json({**listed(row), **told}, indent=1))
 
@@ -139,7 +139,7 @@ def _wire(head: RunHead, rows: Iterable[Any], *, pretty: bool, as_object: bool) 
         record = row.record
         if isinstance(record, Thinking):
             asked[record.n] = record
-            where = _address(head, record)
+            where = head.address(record)
             told = {
                 "type": "request",
                 "step": record.step,
@@ -174,12 +174,6 @@ def _wire(head: RunHead, rows: Iterable[Any], *, pretty: bool, as_object: bool) 
         click.echo(("" if first else "\n") + f"{title}\n{line}")
         first = False
         _body(body, pretty=pretty)
-
-
-def _address(head: RunHead, record: Thinking) -> str:
-    """The endpoint's address and the path under it; the path alone for a model that is no server."""
-    model = head.models.get(record.phase) or head.models.get("") or {}
-    return "/".join(filter(None, (str(model.get("endpoint", "")).rstrip("/"), record.path)))
 
 
 def _body(body: bytes, *, pretty: bool) -> None:

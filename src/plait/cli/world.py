@@ -107,8 +107,9 @@ def run(
 @options.as_object
 def show(run: str, task: str | None, journal: str | None, as_object: bool) -> None:
     """Show what was sent in RUN (an id, the beginning of one, or `last`), and its grade."""
-    from plait.cli.record import found, loop_of
+    from plait.cli.record import found
     from plait.core.errors import UsageError
+    from plait.runtime.retell import recorded_loop
     from plait.world.tasks import TASKS, task_of
     from plait.world.variations import VARIATIONS
 
@@ -119,7 +120,7 @@ def show(run: str, task: str | None, journal: str | None, as_object: bool) -> No
     asked = next((each for each in (*TASKS, *VARIATIONS) if each.question == row.head.question), None)
     chosen = task_of(task) if task else asked
     answer = (row.outcome or {}).get("answer")
-    state, grade = _again(word, kept.rows(row.head.run), answer, loop_of(row.head), chosen)
+    state, grade = _again(word, kept.rows(row.head.run), answer, recorded_loop(row.head), chosen)
     _tell(state, grade, chosen, row.head.run, row.status, answer, as_object=as_object)
 
 

@@ -211,6 +211,11 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     label: str = ""
     given: tuple[Exchange, ...] = ()
 
+    def address(self, request: Thinking) -> str:
+        """Where a request went: the endpoint's address and the path under it, the path alone where no server is."""
+        model: dict[str, Any] = self.models.get(request.phase) or self.models.get("") or {}
+        return "/".join(filter(None, (str(model.get("endpoint", "")).rstrip("/"), request.path)))
+
 
 class SessionTurn(Struct, frozen=True):
     """A turn of a conversation, as far as a later turn is told of it.

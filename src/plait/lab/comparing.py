@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from plait import strategies as loops
 from plait.agent import Agent
 from plait.core import Event, Strategy
 from plait.core.errors import JournalError, UsageError
@@ -21,7 +20,7 @@ from plait.lab.planning import Wanted, plan
 from plait.lab.running import Engine, Here, Tell
 from plait.lab.variants import AnyModel, variants
 from plait.runtime.background import run_blocking
-from plait.runtime.retell import retell
+from plait.runtime.retell import recorded_loop, retell
 
 
 def compare(suite: str | Suite | Iterable[Task | Mapping[str, Any]], **options: Any) -> Comparison:
@@ -125,12 +124,9 @@ def record_of(comparison: Comparison) -> Callable[[str], list[Event] | None]:
     def events(run: str) -> list[Event] | None:
         try:
             head, rows = journal.head(run), journal.rows(run)
-            loop = loops.make(head.strategy["name"], head.strategy["options"])
         except JournalError:
             return None
-        except UsageError:  # a loop that was given in Python: all its text is thought
-            loop = None
-        return retell(rows, loop)
+        return retell(rows, recorded_loop(head))
 
     return events
 

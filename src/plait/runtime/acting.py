@@ -38,7 +38,7 @@ LONG = 0.05
 
 @dataclass(frozen=True)
 class Group:
-    """The calls of one effect, as the model `wrote` them and as they are made, what is recorded of it, and the values in
+    """The calls of one effect as the model `wrote` them and as they are made, what is recorded of it, and the values in
     them that the model made up."""
 
     n: int
@@ -167,8 +167,6 @@ class Actor:
                 span.observed(made)
             if i in group.invented and job.provenance == "warn":
                 made = structs.replace(made, note=warning(group.invented[i]))
-            if call is not group.wrote[i]:
-                made = structs.replace(made, note=f"{CHANGED} {input_of(call)}.")
             return await self._ended(group, i, made)
 
         if len(indexes) == 1 or all(self._inline(group.calls[i]) for i in indexes):
@@ -179,8 +177,10 @@ class Actor:
 
     async def _ended(self, group: Group, i: int, observation: Observation) -> Observation:
         """Put a call's end on the record, with what the loop breaker has to say about it."""
-        call = group.calls[i]
-        note = self.desk.breaker.remark(call, observation)
+        call, wrote = group.calls[i], group.wrote[i]
+        if call is not wrote:
+            observation = structs.replace(observation, note=f"{CHANGED} {input_of(call)}.")
+        note = self.desk.breaker.remark(wrote, observation)
         if note:
             observation = structs.replace(observation, note=f"{observation.note} {note}".strip())
         entry = (ObservedRecord(group.n, i, observation), self.desk.things.written(observation.value))

@@ -36,9 +36,10 @@ InDoubt: TypeAlias = Literal["skip", "repeat"]
 Person: TypeAlias = Callable[[Waiting], Awaitable[str | None]]
 """Answers for the person while a run goes on; None leaves the run waiting."""
 
-
 WaitKind: TypeAlias = Literal["question", "approval", "plan"]
 
+TRIES = 5
+"""As often a person at hand is asked who gives an edit that can't be read; then the run waits for them."""
 
 _EDIT = re.compile(r"edit[:\s]\s*(\S.*)", re.IGNORECASE | re.DOTALL)
 
@@ -120,7 +121,10 @@ class Desk:
         if i not in past.waits:
             await self.log.append((Waits(n, step, kind, text, i), None))
         waiting = Waiting(kind, text)
-        while (answer := await self._person(waiting)) is not None:
+        for _ in range(TRIES):
+            answer = await self._person(waiting)
+            if answer is None:
+                break
             try:
                 told = told_by(answer, n, i, kind)
             except UsageError as why:  # they are asked again, and told what was wrong

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from plait import strategies
 from plait.core import Call, Event, Reply, Strategy
 from plait.core import events as ev
+from plait.core.errors import UsageError
 from plait.journal.records import (
     Acting,
     Begun,
@@ -14,6 +16,7 @@ from plait.journal.records import (
     ObservedRecord,
     RanRecord,
     Row,
+    RunHead,
     Thinking,
     Thought,
     Thrown,
@@ -23,6 +26,14 @@ from plait.journal.records import (
 from plait.runtime.acting import as_told
 from plait.runtime.job import input_of
 from plait.strategies import splitter_of
+
+
+def recorded_loop(head: RunHead) -> Strategy | None:
+    """The loop of a run, which tells its thoughts and actions apart; None where it is not installed here."""
+    try:
+        return strategies.make(head.strategy["name"], head.strategy["options"])
+    except UsageError:
+        return None
 
 
 def retell(rows: Iterable[Row], strategy: Strategy | None) -> list[Event]:

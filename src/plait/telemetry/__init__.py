@@ -62,7 +62,8 @@ def off() -> None:
 
 def here() -> Tracer:
     """Who observes runs in this process. Raises `UsageError` where it is asked for and can't be."""
-    return _tracer if _tracer is not None else _looked()
+    found = _tracer  # once: `on`, in another thread, may take it away in between
+    return found if found is not None else _looked()
 
 
 def flush(seconds: float = PATIENCE) -> bool:

@@ -35,7 +35,9 @@ class Providers(Struct):
 
 _made: Providers | None = None
 _lock = threading.Lock()
-_trouble: list[str] = []
+_troubles = 0
+_trouble = ""
+"""How often something was not sent, and why the last time."""
 
 
 def providers(settings: Settings) -> Providers:
@@ -55,9 +57,9 @@ def flush(seconds: float = PATIENCE) -> bool:
     """Send what is not sent yet; False where that failed or took longer."""
     if _made is None:
         return True
-    before = len(_trouble)
+    before = _troubles
     done = _aside([_made.tracers.force_flush, _made.meters.force_flush], seconds)
-    return done and len(_trouble) == before
+    return done and _troubles == before
 
 
 def end(seconds: float = PATIENCE) -> str:
@@ -69,7 +71,7 @@ def end(seconds: float = PATIENCE) -> str:
         return ""
     done = _aside([made.tracers.shutdown, made.meters.shutdown], seconds)
     if _trouble:
-        return _trouble[-1]
+        return _trouble
     return "" if done else f"the collector took longer than {seconds:g} seconds."
 
 
@@ -88,15 +90,20 @@ def _tried(job: Callable[[], object]) -> None:
     try:
         job()
     except Exception as why:
-        _trouble.append(f"{type(why).__name__}: {why}")
+        _went_wrong(f"{type(why).__name__}: {why}")
+
+
+def _went_wrong(words: str) -> None:
+    global _troubles, _trouble
+    _troubles, _trouble = _troubles + 1, words
 
 
 class _Told(logging.Handler):
     """Keeps what the SDK complains of, for who asks at the end. What the application listens to, it hears as before."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.ERROR and len(_trouble) < 100:
-            _trouble.append(record.getMessage())
+        if record.levelno >= logging.ERROR:
+            _went_wrong(record.getMessage())
 
 
 def _new(settings: Settings) -> Providers:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
@@ -21,6 +20,7 @@ from plait.core.errors import PlaitError, UsageError
 from plait.core.tools import ToolSpec
 from plait.tools.tool import Tool, tool
 from plait.tools.toolset import Toolset, nearest
+from plait.tools.user_code import in_a_line, run_file, see_folder
 
 GROUP = "plait.toolkits"
 SHIPPED = {
@@ -147,7 +147,7 @@ def _load(word: str) -> tuple[Tool, ...]:
     if name in SHIPPED:
         return _made(_attribute(SHIPPED[name], word), word, argument if colon else None)
     if word.endswith(".py"):
-        return _from_module(_run_file(word), word)
+        return _from_module(run_file(word, "file"), word)
     if name in OF_TASKS:
         return _checked(_called(_attribute(OF_TASKS[name], word), word, argument if colon else None), word)
     plugins = _plugins()
@@ -155,7 +155,9 @@ def _load(word: str) -> tuple[Tool, ...]:
         try:
             plugin = plugins[name].load()
         except Exception as error:
-            raise UsageError(f"The toolkit {name} can't be loaded: {_line(error)}.", hint="Reinstall it.") from error
+            raise UsageError(
+                f"The toolkit {name} can't be loaded: {in_a_line(error)}.", hint="Reinstall it."
+            ) from error
         return _made(plugin, word, argument if colon else None)
     if colon and argument and re.fullmatch(r"[A-Za-z_][\w.]*", name):
         return _made(_attribute(word, word), word, None)
@@ -182,8 +184,8 @@ def _attribute(path: str, word: str) -> Any:
     import importlib
 
     module_name, _, name = path.partition(":")
-    if module_name.partition(".")[0] != "plait" and (here := os.getcwd()) not in sys.path:
-        sys.path.append(here)
+    if module_name.partition(".")[0] != "plait":
+        see_folder()
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -191,7 +193,7 @@ def _attribute(path: str, word: str) -> Any:
         hint = f"Did you mean the toolkit {' or '.join(near)}?" if near else "Is it installed, or in this folder?"
         raise UsageError(f"{word!r}: there is no module {error.name!r}.", hint=hint) from error
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{word!r}: the module {module_name} fails when imported: {_line(error)}.") from error
+        raise UsageError(f"{word!r}: the module {module_name} fails when imported: {in_a_line(error)}.") from error
     module = found
     for part in name.split("."):
         if not hasattr(found, part):
@@ -237,7 +239,7 @@ def _called(factory: Callable[..., Any], word: str, argument: str | None) -> Any
     except PlaitError:
         raise
     except Exception as error:
-        raise UsageError(f"{word!r}: the toolkit fails: {_line(error)}.") from error
+        raise UsageError(f"{word!r}: the toolkit fails: {in_a_line(error)}.") from error
 
 
 def _checked(found: Any, word: str) -> tuple[Tool, ...]:
@@ -259,50 +261,3 @@ def _from_module(module: ModuleType, word: str) -> tuple[Tool, ...]:
     ]
     hint = f"Put @plait.tool above {' or '.join(plain[:3])}." if plain else "Define some with @plait.tool."
     raise UsageError(f"{word!r} has no tools in it.", hint=hint)
-
-
-def _run_file(word: str) -> ModuleType:
-    from pathlib import Path
-
-    path = Path(word).expanduser()
-    if not path.is_file():
-        raise UsageError(f"There is no file {word!r}.", hint=f"Looked for {path.absolute()}.")
-    try:
-        source = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{word!r} can't be read: {error.strerror}.") from error
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.append(folder)
-    # Under a name of its own, so that it can't hide an installed module; in sys.modules, where type hints
-    # and pickles look for it.
-    module = ModuleType(f"plait_file_{path.stem}")
-    module.__file__ = str(path)
-    before = sys.modules.get(module.__name__)
-    sys.modules[module.__name__] = module
-    try:
-        exec(compile(source, str(path), "exec"), vars(module))
-    except (Exception, SystemExit) as error:
-        if before is None:
-            del sys.modules[module.__name__]
-        else:
-            sys.modules[module.__name__] = before
-        raise UsageError(f"{word!r} can't be used: {_place(error, str(path))}{_line(error)}.") from error
-    return module
-
-
-def _place(error: BaseException, file: str) -> str:
-    """The line of the user's file where an error came from, as `line 3: `."""
-    if isinstance(error, SyntaxError) and error.filename == file:
-        return f"line {error.lineno}: "
-    trace, line = error.__traceback__, 0
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == file:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return f"line {line}: " if line else ""
-
-
-def _line(error: BaseException) -> str:
-    said = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
-    return f"{type(error).__name__}: {said}".rstrip(": .")

@@ -13,16 +13,16 @@ from starlette.routing import Route
 
 from plait import strategies
 from plait.core.errors import UsageError
-from plait.journal import reader
+from plait.journal.records import Thinking
 from plait.window import doing, finding, live
+from plait.window.answers import json_answer
 from plait.window.desk import Desk
 from plait.window.document import listed
-from plait.window.doing import Answer, id_of, json_answer
+from plait.window.doing import Answer, id_of
 from plait.window.errors import Rejected
 from plait.window.file import as_json
 from plait.window.sides import first_difference, same_steps, side
-from plait.window.telling import loop_of, told
-from plait.window.wire import exact, exchanges
+from plait.window.wire import exact, exchanges, text_of
 
 KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "html": "text/html"}
 POLICY = (
@@ -99,52 +99,40 @@ def _reading(desk: Desk) -> list[Route]:
         found, more = await asyncio.to_thread(finding.find, journal, wanted)
         plain = not any((wanted.words, wanted.status, wanted.loop, wanted.agent, wanted.session, wanted.model))
         going = await asyncio.to_thread(finding.live, journal) if plain and not wanted.before else []
-        told_ = {
+        told = {
             "live": [listed(each.row, n=each.n) for each in going],
             "runs": [listed(each.row, n=each.n) for each in found],
         }
-        return json_answer({**told_, "more": more})
+        return json_answer({**told, "more": more})
 
     async def run(request: Request) -> Response:
         return json_answer(await asyncio.to_thread(live.document, journal, id_of(request)))
 
     async def text(request: Request) -> Response:
         query = request.query_params
-        start = query.get("from", "0")
-        if not start.isdecimal():
-            raise Rejected(400, "from is a number of characters.", param="from")
-        at = int(start)
-
-        def work() -> str | None:
-            row = journal.run(id_of(request))
-            teller = told(live.rows_after(journal, _number(journal, row.head.run), -1), loop_of(row.head), most=None)
-            return teller.text(query.get("item", ""), query.get("field", ""))
-
-        whole = await asyncio.to_thread(work)
+        at = _number("from", query.get("from", "0"))
+        teller = await asyncio.to_thread(live.whole, journal, id_of(request))
+        whole = teller.text(query.get("item", ""), query.get("field", ""))
         if whole is None:
             raise Rejected(404, "There is no such text.")
         return json_answer({"text": whole[at : at + PIECE], "more": max(0, len(whole) - at - PIECE)})
 
     async def wire(request: Request) -> Response:
-        step = request.query_params.get("step", "")
-        if not step.isdecimal():
-            raise Rejected(400, "step is a number.", param="step")
+        step = _number("step", request.query_params.get("step", ""))
 
         def work() -> dict[str, Any]:
             row = journal.run(id_of(request))
             rows = journal.rows(row.head.run)
-            found = [as_json(each) for each in exchanges(row.head, rows, steps=frozenset({int(step)}))]
+            found = [as_json(each) for each in exchanges(row.head, rows, steps=frozenset({step}))]
             earlier = {each["before"] for each in found}
-            bodies = {
-                each.seq: (each.body or b"").decode(errors="backslashreplace") for each in rows if each.seq in earlier
-            }
-            steps = sorted({each.record.step for each in rows if each.record.__class__.__name__ == "Thinking"})  # type: ignore[union-attr]
+            bodies = {each.seq: text_of(each.body)[0] for each in rows if each.seq in earlier}
+            steps = sorted({each.record.step for each in rows if isinstance(each.record, Thinking)})
             return {"exchanges": found, "before": bodies, "steps": steps}
 
         return json_answer(await asyncio.to_thread(work))
 
     async def body(request: Request) -> Response:
-        seq = int(request.path_params["seq"])
+        seq = _number("seq", request.path_params["seq"])
         found = await asyncio.to_thread(lambda: exact(journal.iter_rows(id_of(request)), seq))
         if found is None:
             raise Rejected(404, "That row has no body.")
@@ -179,7 +167,7 @@ def _reading(desk: Desk) -> list[Route]:
     async def comparison(request: Request) -> Response:
         from plait.window.comparisons import told_comparison
 
-        return json_answer(await asyncio.to_thread(told_comparison, journal, request.path_params["name"]))
+        return json_answer(await asyncio.to_thread(told_comparison, journal, request.query_params.get("name", "")))
 
     return [
         Route("/api/about", about),
@@ -187,12 +175,12 @@ def _reading(desk: Desk) -> list[Route]:
         Route("/api/events", events),
         Route("/api/sides", sides),
         Route("/api/comparisons", comparisons),
-        Route("/api/comparisons/{name:path}", comparison),
+        Route("/api/comparison", comparison),
         Route("/api/runs/{id}", run),
         Route("/api/runs/{id}/events", run_events),
         Route("/api/runs/{id}/text", text),
         Route("/api/runs/{id}/wire", wire),
-        Route("/api/runs/{id}/wire/{seq:int}", body),
+        Route("/api/runs/{id}/wire/{seq}", body),
     ]
 
 
@@ -205,21 +193,20 @@ def _stream(events: AsyncIterator[bytes]) -> Response:
 
 def _wanted(request: Request) -> finding.Wanted:
     query = dict(request.query_params)
-    for name in ("before", "limit"):
-        if name in query and not query[name].isdecimal():
-            raise Rejected(400, f"{name} is a number.", param=name)
     known = finding.Wanted.__struct_fields__
     given: dict[str, Any] = {name: query[name] for name in known if name in query}
-    given.update({name: int(query[name]) for name in ("before", "limit") if name in query})
+    given.update({name: _number(name, query[name]) for name in ("before", "limit") if name in query})
     try:
         return finding.Wanted(**given)
     except UsageError as why:
         raise Rejected(400, why.message, hint=why.hint) from None
 
 
-def _number(journal: Any, run: str) -> int:
-    with reader.reading(journal.path) as connection:
-        return reader.find(connection, run)[0]
+def _number(name: str, said: str) -> int:
+    """A number of the address. One that SQLite can't hold is none."""
+    if not said.isdecimal() or len(said) > 18:
+        raise Rejected(400, f"{name} is a number.", param=name)
+    return int(said)
 
 
 def _model(agent: Any) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from plait.window import api, completions, health, mcp_server
+from plait.window.answers import json_answer
 from plait.window.desk import Desk
-from plait.window.errors import error_body, rejected
+from plait.window.errors import error_body
 from plait.window.guard import Guard
 
 
@@ -27,15 +28,7 @@ def build(desk: Desk) -> Starlette:
     return app
 
 
-async def told(request: Request, why: Exception) -> Response:
-    """Any error as an answer, in the shape that clients know."""
-    found = rejected(why)
-    return JSONResponse(found.body(), found.status, headers=found.headers)
-
-
 async def _absent(request: Request, why: Exception) -> Response:
     status = getattr(why, "status_code", 404)
     said = f"There is nothing at {request.url.path}." if status == 404 else f"{request.method} can't be done here."
-    return JSONResponse(
-        error_body(said, "invalid_request_error", "not_found"), status, headers=getattr(why, "headers", None)
-    )
+    return json_answer(error_body(said, "invalid_request_error", "not_found"), status, getattr(why, "headers", None))

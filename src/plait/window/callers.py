@@ -1,7 +1,7 @@
 """Who asks: tokens, and what each may see.
 
-A token is never kept nor written. What stands on record of who began a run is a name derived from the token by a slow
-function, so that whoever reads the journal can't try tokens out by the million.
+A token is held in memory alone and never written. What stands on record of who began a run is a name derived from the
+token by a slow function, so that whoever reads the journal can't try tokens out by the million.
 """
 
 from __future__ import annotations

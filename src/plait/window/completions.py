@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive
 
 from plait.core import Event
 from plait.window import conversations, shapes
+from plait.window.answers import json_answer
 from plait.window.callers import Caller
 from plait.window.conversations import Place
 from plait.window.desk import GONE, Desk
@@ -34,13 +35,13 @@ def routes(desk: Desk) -> list[Route]:
     async def complete(request: Request) -> Response:
         wanted = shapes.read(await request.body(), request.headers)
         served = desk.agent(wanted.model)
-        return await Turn(desk, served, wanted, request.state.caller).answer(request)
+        return await Completion(desk, served, wanted, request.state.caller).answer(request)
 
     async def models(request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [_model(each) for each in desk.agents.values()]})
+        return json_answer({"object": "list", "data": [_model(each) for each in desk.agents.values()]})
 
     async def model(request: Request) -> Response:
-        return JSONResponse(_model(desk.agent(request.path_params["name"])))
+        return json_answer(_model(desk.agent(request.path_params["name"])))
 
     return [
         Route("/v1/chat/completions", complete, methods=["POST"]),
@@ -49,7 +50,7 @@ def routes(desk: Desk) -> list[Route]:
     ]
 
 
-class Turn:
+class Completion:
     """One request being answered."""
 
     def __init__(self, desk: Desk, served: ServedAgent, wanted: Wanted, caller: Caller) -> None:
@@ -85,7 +86,7 @@ class Turn:
             message["reasoning_content"] = thought
         choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
         base = {**self._base(performing), "object": "chat.completion"}
-        return JSONResponse({**base, "choices": [choice], "usage": shapes.usage_of(run)}, headers=head)
+        return json_answer({**base, "choices": [choice], "usage": shapes.usage_of(run)}, headers=head)
 
     async def _begin(self, emit: Emit) -> Performing:
         """Begin the run, or go on with the one that waits for this message. One turn of a session at a time."""

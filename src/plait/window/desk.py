@@ -86,17 +86,23 @@ class Desk:
         self, run: str, answer: str | None = None, *, caller: Caller = ANYONE, emit: Emit | None = None
     ) -> Performing:
         """Go on with a run; `answer` is what the person says to what it waits for."""
-        row = self.row(run, caller)
-        if row.status in ("answered", "failed", "stopped"):
-            raise Rejected(409, f"Run {row.head.run} is over ({row.status}).", hint="Fork it to go on otherwise.")
-        if row.head.run in self.performing:
-            raise Rejected(409, f"Run {row.head.run} is going on.", hint="Wait for its end.", again=False)
+        row = self._resumable(run, caller)
         agent = self.agent_of(row.head)
 
         def begin(say: Emit) -> Any:
             return agent.aresume(row.head.run, answer, emit=say)
 
         return await self._take(self._of(row, caller, emit), begin)
+
+    async def go_on(
+        self, run: str, answer: str | None = None, *, caller: Caller = ANYONE, emit: Emit | None = None
+    ) -> Performing:
+        """`resume` as a turn of the run's conversation: when the one under way is over. A fork is no turn."""
+        head = self._resumable(run, caller).head
+        async with self.turn(None if head.parent else head.session or None) as turn:
+            performing = await self.resume(run, answer, caller=caller, emit=emit)
+            turn.lasts(performing)
+        return performing
 
     async def fork(
         self,
@@ -154,6 +160,14 @@ class Desk:
             raise _unknown(run) from None  # the words of the error would name the nearest runs, which are others'
         if not self.may_see(row.head, caller) or (not caller.full and row.head.run != run):
             raise _unknown(run)
+        return row
+
+    def _resumable(self, run: str, caller: Caller) -> RunRow:
+        row = self.row(run, caller)
+        if row.status in ("answered", "failed", "stopped"):
+            raise Rejected(409, f"Run {row.head.run} is over ({row.status}).", hint="Fork it to go on otherwise.")
+        if row.head.run in self.performing:
+            raise Rejected(409, f"Run {row.head.run} is going on.", hint="Wait for its end.", again=False)
         return row
 
     @staticmethod

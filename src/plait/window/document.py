@@ -1,4 +1,4 @@
-"""What the pages are told of a run beside its steps: its facts, what it waits for, its plan; how JSON is written."""
+"""What the pages are told of a run beside its steps: its facts, what it waits for, its plan."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from plait.core.errors import PlaitError
 from plait.journal.owner import life_of, owner_of_this_process
 from plait.journal.records import Row, RunRow
 from plait.runtime.past import Past
+from plait.window.marks import mark_of
 from plait.window.telling import Teller
 
 PLANNERS = ("rewoo", "compiler")
@@ -22,6 +23,7 @@ ANSWER = 100_000
 def listed(row: RunRow, *, n: int = 0) -> dict[str, Any]:
     """A run as a list shows it: texts shortened."""
     outcome, totals, head = row.outcome or {}, row.totals, row.head
+    mark = mark_of(head.label)
     return {
         "n": n,
         "run": head.run,
@@ -30,7 +32,7 @@ def listed(row: RunRow, *, n: int = 0) -> dict[str, Any]:
         "answer": _short(said(outcome.get("answer"))),
         "reason": _short(outcome.get("reason") or ""),
         "loop": head.strategy["name"],
-        "agent": agent_of(head.label),
+        "agent": mark.agent if mark is not None else "",
         "models": list(dict.fromkeys(str(model["spec"]) for model in head.models.values())),
         "session": head.session,
         "parent": head.parent,
@@ -48,8 +50,8 @@ def listed(row: RunRow, *, n: int = 0) -> dict[str, Any]:
     }
 
 
-def facts(row: RunRow, teller: Teller, *, children: Sequence[str] = ()) -> dict[str, Any]:
-    """Everything of a run but its steps; what it took is summed from the record while it goes on."""
+def facts(row: RunRow, teller: Teller) -> dict[str, Any]:
+    """Everything of a run but its steps and its forks; what it took is summed from the record while it goes on."""
     outcome, head = row.outcome or {}, row.head
     return {
         **listed(row),
@@ -69,9 +71,8 @@ def facts(row: RunRow, teller: Teller, *, children: Sequence[str] = ()) -> dict[
         "plait": head.plait,
         "label": head.label,
         "phases": [each.json() for each in teller.phases],
-        "children": list(children),
+        "children": [],
         "owner": _owner(row),
-        "seconds": row.totals.get("seconds"),
     }
 
 
@@ -94,21 +95,6 @@ def plan_of(row: RunRow, rows: Sequence[Row]) -> dict[str, Any] | None:
         return {"svg": svg, "text": written(plan), "steps": len(plan.calls), "found": len(plan.evidence)}
     except (PlaitError, LookupError):
         return None
-
-
-def agent_of(label: str) -> str:
-    """The name of the served agent that a run's label tells of (`desk.Mark`), "" where none did it."""
-    parts = label.split(":")
-    return parts[2] if parts[0] == "serve" and len(parts) == 4 else ""
-
-
-def encoded(value: Any) -> bytes:
-    """JSON in UTF-8. Half a surrogate pair, which UTF-8 can't hold, is escaped."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":"), default=str).encode()
 
 
 def said(answer: Any) -> str:

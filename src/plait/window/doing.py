@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from plait.window.answers import json_answer
 from plait.window.callers import COOKIE
 from plait.window.desk import Desk
-from plait.window.document import encoded
 from plait.window.errors import Rejected
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -47,11 +47,6 @@ class Login(msgspec.Struct, forbid_unknown_fields=True):
     """A browser that logs in."""
 
     token: str
-
-
-def json_answer(value: Any, status: int = 200) -> Response:
-    """JSON, whatever is in it."""
-    return Response(encoded(value), status, media_type="application/json")
 
 
 def id_of(request: Request) -> str:
@@ -89,7 +84,7 @@ def routes(desk: Desk) -> list[Route]:
 
     async def resume(request: Request) -> Response:
         wanted = await _body(request, Resume)
-        found = await desk.resume(id_of(request), wanted.answer, caller=request.state.caller)
+        found = await desk.go_on(id_of(request), wanted.answer, caller=request.state.caller)
         return json_answer({"run": found.run}, 202)
 
     async def fork(request: Request) -> Response:
@@ -115,5 +110,5 @@ def routes(desk: Desk) -> list[Route]:
 async def _body(request: Request, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(await request.body(), type=kind)
-    except (msgspec.MsgspecError, UnicodeError) as why:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as why:
         raise Rejected(400, f"The body can't be taken: {why}.") from None

@@ -57,11 +57,9 @@ class Rejected(PlaitError):
         return error_body(str(self), self.kind, self.code, self.param)
 
 
-def error_body(
-    message: str, kind: str, code: str | None = None, param: str | None = None, **more: Any
-) -> dict[str, Any]:
-    """An error in the shape that clients of chat completions know; `more` stands beside its fields."""
-    return {"error": {"message": message, "type": kind, "param": param, "code": code, **more}}
+def error_body(message: str, kind: str, code: str | None = None, param: str | None = None) -> dict[str, Any]:
+    """An error in the shape that clients of chat completions know."""
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 def rejected(why: Exception) -> Rejected:

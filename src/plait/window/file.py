@@ -9,15 +9,16 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import json
 import re
 from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
+from plait.journal.codec import encode
 from plait.journal.records import Row, RunRow
+from plait.runtime.retell import recorded_loop
 from plait.window.document import facts, plan_of, waiting
-from plait.window.telling import loop_of, told
+from plait.window.telling import told
 from plait.window.wire import Exchange, exchanges
 
 LONGEST = 200_000
@@ -47,7 +48,7 @@ def page(row: RunRow, rows: Sequence[Row], *, most: int | None = LONGEST) -> str
 
 def document(row: RunRow, rows: Sequence[Row], *, most: int | None = LONGEST) -> dict[str, Any]:
     """What the file holds of the run: all that the server would tell of it."""
-    teller = told(rows, loop_of(row.head), most=most)
+    teller = told(rows, recorded_loop(row.head), most=most)
     return {
         "run": facts(row, teller),
         "steps": teller.changes(),
@@ -60,13 +61,10 @@ def document(row: RunRow, rows: Sequence[Row], *, most: int | None = LONGEST) ->
 
 def block(value: Any) -> str:
     """JSON that can stand in a script element: nothing in it can end that element, whatever reads it."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half a surrogate pair: only its escape can be written
-        text = json.dumps(value, separators=(",", ":"), default=str)
     return (
-        text.replace("<", "\\u003c")
+        encode(value)
+        .decode()
+        .replace("<", "\\u003c")
         .replace("\u2028", "\\u2028")
         .replace("\u2029", "\\u2029")
         .replace("\x00", "\\u0000")

@@ -25,6 +25,7 @@ RECENT = 200
 """So many of the newest runs are watched for changes, beside those that were going on."""
 LATELY = 5_000
 """So many of the newest runs are looked through for what is going on; a filter by status finds older ones."""
+GOING = ("running", "waiting", "interrupted")
 STATES = ("answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted")
 
 _NAME = re.compile(r"[^A-Za-z0-9._-]")
@@ -111,7 +112,7 @@ def changed(journal: Journal, known: dict[int, tuple[str, float]], after: int) -
     """The runs that are new or changed since `known` (number: status, when it was last written) was filled, and the
     number of the newest. `after` is what that was the last time, 0 the first. Looks at the newest runs and at those
     that were going on."""
-    watched = [n for n, (status, _) in known.items() if status in ("running", "waiting", "interrupted")]
+    watched = [n for n, (status, _) in known.items() if status in GOING]
     try:
         with reader.reading(journal.path) as connection:
             (newest,) = connection.execute("SELECT coalesce(max(n), 0) FROM runs").fetchone()
@@ -121,6 +122,8 @@ def changed(journal: Journal, known: dict[int, tuple[str, float]], after: int) -
             seen = connection.execute(f"SELECT n, status, updated FROM runs WHERE {where}", values).fetchall()
             moved = [n for n, status, updated in seen if known.get(n) != (status, updated)]
             known.update({n: (status, updated) for n, status, updated in seen})
+            for n in [n for n, (status, _) in known.items() if n <= newest - RECENT and status not in GOING]:
+                del known[n]  # it is not looked at again, and a page may be open for weeks
             found = []
             for n in moved:
                 row = connection.execute(f"SELECT {reader.RUN} FROM runs WHERE n = ?", (n,)).fetchone()

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
-import msgspec
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plait.core.errors import PlaitError
+from plait.journal.codec import encode
 from plait.window.callers import ANYONE, COOKIE, Caller, Door
 from plait.window.desk import Desk
 from plait.window.errors import Gone, Rejected, rejected
@@ -29,7 +29,6 @@ OPEN, CLIENTS, FULL = "open", "clients", "full"
 NEEDS = (
     ("/", OPEN),
     ("/login", OPEN),
-    ("/logout", OPEN),
     ("/favicon.ico", OPEN),
     ("/page/", OPEN),
     ("/health", OPEN),
@@ -87,7 +86,7 @@ class Guard:
         except Exception as why:
             found = rejected(why)
             if not isinstance(why, PlaitError):
-                logger.error("%s %s broke", scope["method"], scope["path"], exc_info=why)
+                logger.error("%s %r broke", scope["method"], scope["path"], exc_info=why)
             if begun:
                 raise
             await answer(found, guarded)
@@ -143,12 +142,10 @@ class Guard:
         if said is not None:
             kind, _, token = said.partition(" ")
             return (self._door.by_token(token.strip()) if kind.lower() == "bearer" else None), True
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            cookie = None
+        # Other servers of this machine put cookies of theirs beside ours, of any form: each is read by itself.
+        cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE)
         # A cookie that is not known any more is as none: the page asks for the token again.
-        return (self._door.by_cookie(cookie.value) if cookie is not None else None), False
+        return (self._door.by_cookie(cookie) if cookie is not None else None), False
 
     async def _body(self, scope: Scope, headers: Headers, receive: Receive) -> bytes:
         bodiless = scope["method"] in ("GET", "HEAD", "OPTIONS", "DELETE")
@@ -190,7 +187,7 @@ class Guard:
 
 async def answer(why: Rejected, send: Send) -> None:
     """Answer with an error. The connection is closed where its request may not have been read to the end."""
-    body = msgspec.json.encode(why.body())
+    body = encode(why.body())
     headers = {**why.headers, "content-type": "application/json", "content-length": str(len(body))}
     if why.status in (400, 401, 403, 408, 413, 415, 421):
         headers["connection"] = "close"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from plait.core.errors import JournalError
 from plait.journal.reader import NoJournal
+from plait.window.answers import json_answer
 from plait.window.desk import Desk
 
 
@@ -15,11 +18,11 @@ def routes(desk: Desk) -> list[Route]:
     """/health (it lives), /health/ready (it takes runs) and /metrics."""
 
     async def live(request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
+        return json_answer({"status": "ok"})
 
     async def ready(request: Request) -> Response:
-        why = "stopping" if desk.stopping else _journal(desk)
-        return JSONResponse({"status": why or "ok"}, 503 if why else 200)
+        why = "stopping" if desk.stopping else await asyncio.to_thread(_journal, desk)
+        return json_answer({"status": why or "ok"}, 503 if why else 200)
 
     async def metrics(request: Request) -> Response:
         from prometheus_client.exposition import choose_encoder

@@ -7,6 +7,7 @@ nothing. The run's earlier rows are then read again, to tell what of them the ne
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -14,9 +15,10 @@ from plait.core.errors import PlaitError
 from plait.journal import codec, reader
 from plait.journal.records import Row
 from plait.journal.store import Journal
+from plait.runtime.retell import recorded_loop
 from plait.window import finding
-from plait.window.document import encoded, facts, listed, plan_of, waiting
-from plait.window.telling import Teller, loop_of
+from plait.window.document import PLANNERS, facts, listed, plan_of, waiting
+from plait.window.telling import Teller, told
 
 PAUSE = 0.25
 """Seconds between two looks at the file."""
@@ -34,7 +36,7 @@ class Follower:
         self.journal = journal
         with reader.reading(journal.path) as connection:
             self._n, self.row = reader.find(connection, run)
-        self.teller = Teller(loop_of(self.row.head))
+        self.teller = Teller(recorded_loop(self.row.head))
         self._told = ""
 
     def catch_up(self, after: int) -> None:
@@ -58,7 +60,7 @@ class Follower:
         if changed or self.row.status == "waiting":
             news["run"]["children"] = finding.children(self.journal, self.row.head.run)
             news["waiting"] = waiting(self.journal.rows(self.row.head.run)) if self.row.status == "waiting" else []
-        if self.row.head.strategy["name"] in ("rewoo", "compiler") and (changed or _calls(news["steps"])):
+        if self.row.head.strategy["name"] in PLANNERS and (changed or _calls(news["steps"])):
             news["plan"] = plan_of(self.row, self.journal.rows(self.row.head.run))
         return news
 
@@ -78,6 +80,13 @@ def rows_after(journal: Journal, n: int, seq: int, until: int | None = None) -> 
     with reader.reading(journal.path) as connection:
         found = connection.execute(question, (n, seq, 1 << 60 if until is None else until)).fetchall()
     return [Row(seq, at, codec.decode_record(data)) for seq, at, data in found]
+
+
+def whole(journal: Journal, run: str) -> Teller:
+    """A run told with its texts whole; blocking."""
+    with reader.reading(journal.path) as connection:
+        n, row = reader.find(connection, run)
+    return told(rows_after(journal, n, -1), recorded_loop(row.head), most=None)
 
 
 def document(journal: Journal, run: str) -> dict[str, Any]:
@@ -141,13 +150,13 @@ async def events(journal: Journal, gone: Callable[[], bool] = lambda: False) -> 
 def event(data: dict[str, Any], id: int | None = None) -> bytes:
     """One event. JSON has no line ends of its own, so its data is one line."""
     named = b"" if id is None else f"id: {id}\n".encode()
-    return named + b"data: " + encoded(data) + b"\n\n"
+    return named + b"data: " + codec.encode(data) + b"\n\n"
 
 
 def after_of(header: str | None, query: str | None) -> int | None:
     """The row after which to begin, from Last-Event-ID or the address; None where neither is a number."""
     for said in (header, query):
-        if said and said.lstrip("-").isdigit():
+        if said and re.fullmatch(r"-?[0-9]{1,18}", said):
             return int(said)
     return None
 

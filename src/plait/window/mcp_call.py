@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from plait.core import Event
 from plait.core import events as ev
 from plait.core.errors import PlaitError, UsageError
+from plait.formats.loose_json import without_halves
 from plait.runtime.run import Run
 from plait.runtime.sessions import named
 from plait.window import conversations
@@ -119,15 +120,15 @@ class Asked:
                 performing.cancel(GONE)
             raise
         finally:
-            telling.add_done_callback(
-                lambda task: task.cancelled() or task.exception()
-            )  # nobody else asks how it ended
+            telling.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody else asks for it
             telling.cancel()
 
     async def _begin(
         self, waiting: str, question: str, session: str | None, events: asyncio.Queue[Event | None]
     ) -> Performing:
         caller, name = self._caller, self.params.name
+        if waiting and session is None:
+            return await self.desk.go_on(waiting, question, caller=caller, emit=events.put_nowait)
         on_record = caller.session(session) if session is not None else None
         async with self.desk.turn(on_record) as turn:
             if on_record is not None and not waiting:
@@ -199,7 +200,7 @@ class Asked:
             words = str(why) if run.run in str(why) else f"{why} (run {run.run})"
             return _error(words, {"status": run.status, "run": run.run, "cost_usd": run.cost_usd})
         early = f"\n\n(Stopped early: {run.reason})" if run.status == "stopped" else ""
-        return _result(text + early, _structured(run, session, answer=run.answer))
+        return _result(text + early, _structured(run, session, answer=without_halves(run.answer)[0]))
 
     def _waits(self, run: str, asked: str, session: str = "", held: Run | None = None) -> types.CallToolResult:
         how = f'run="{run}" and the answer as the question'

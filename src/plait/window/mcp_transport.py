@@ -8,14 +8,13 @@ begun by the first request and ended when the server stops and its runs are over
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from plait.core.errors import UsageError
 from plait.window.callers import Caller
 from plait.window.desk import Desk
 
@@ -38,7 +37,7 @@ class Endpoint:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._manager: StreamableHTTPSessionManager | None = None
+        self._manager: asyncio.Future[StreamableHTTPSessionManager] | None = None
         self._holder: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,10 +47,11 @@ class Endpoint:
     async def _ready(self) -> StreamableHTTPSessionManager:
         loop = asyncio.get_running_loop()
         if self._manager is None or self._holder is None or self._holder.done() or self._holder.get_loop() is not loop:
+            # One for all, also for requests that come before it is ready.
             ready: asyncio.Future[StreamableHTTPSessionManager] = loop.create_future()
-            self._holder = loop.create_task(self._hold(ready))
-            self._manager = await ready
-        return self._manager
+            self._manager, self._holder = ready, loop.create_task(self._hold(ready))
+            self._holder.add_done_callback(lambda task: _failed(ready, task))
+        return await asyncio.shield(self._manager)
 
     async def _hold(self, ready: asyncio.Future[StreamableHTTPSessionManager]) -> None:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -67,6 +67,14 @@ class Endpoint:
             await asyncio.sleep(0.5)  # what the last runs gave is on its way
 
 
+def _failed(ready: asyncio.Future[Any], task: asyncio.Task[None]) -> None:
+    """Tell whoever waits what kept the transport from being begun."""
+    why = None if task.cancelled() else task.exception()
+    if not ready.done():
+        ready.set_exception(why or RuntimeError("the transport was ended before it began"))
+        ready.exception()  # nobody has to ask
+
+
 def _with_owner(scope: Scope) -> Scope:
     """The scope with its caller as the transport knows owners of sessions."""
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -78,22 +86,16 @@ def _with_owner(scope: Scope) -> Scope:
     return {**scope, "user": AuthenticatedUser(token)}
 
 
-def serve_stdio(make: Callable[[], Desk]) -> None:
+def serve_stdio(desk: Desk) -> None:
     """Serve over this process's stdin and stdout until stdin ends, or Ctrl-C or SIGTERM.
 
-    Nothing but the protocol is written on stdout: whatever else prints there goes to stderr, so `make` is called when
-    that is so. Runs under way are given `grace` seconds at a signal, then cancelled, and can be resumed. Raises what
-    `make` raises.
+    Nothing but the protocol is written on stdout: whatever else prints there goes to stderr. Runs under way are given
+    `grace` seconds at a signal, then cancelled, and can be resumed.
     """
-    if find_spec("mcp") is None:
-        raise UsageError(
-            "Serving MCP needs the package mcp, which is not installed.", hint="Install it: pip install 'plait[mcp]'."
-        )
-    if isinstance(why := asyncio.run(_stdio(make)), Exception):
-        raise why
+    asyncio.run(_stdio(desk))
 
 
-async def _stdio(make: Callable[[], Desk]) -> Exception | None:
+async def _stdio(desk: Desk) -> None:
     import signal
 
     from mcp.server.stdio import stdio_server
@@ -104,10 +106,6 @@ async def _stdio(make: Callable[[], Desk]) -> Exception | None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, asked.set)
     async with stdio_server() as (read, write):
-        try:
-            desk = make()
-        except Exception as why:
-            return why
         ours = server(desk)
         serving = loop.create_task(_ended(ours.run(read, write, ours.create_initialization_options())))
         told = loop.create_task(_ended(asked.wait()))
@@ -119,7 +117,6 @@ async def _stdio(make: Callable[[], Desk]) -> Exception | None:
         await asyncio.wait([serving, told], timeout=5)
         if not serving.done() or asked.is_set():
             _leave()
-    return None
 
 
 async def _ended(work: Coroutine[Any, Any, Any]) -> None:

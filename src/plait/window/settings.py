@@ -63,17 +63,23 @@ def checked(table: ServeTable, door: Door) -> ServeTable:
     """The settings, looked at before anything is bound. Raises `UsageError`."""
     if not 0 <= table.port <= 65535:
         raise UsageError(f"There is no port {table.port}.", hint="Ports go from 0 (a free one) to 65535.")
+    bounded(table)
+    if not is_loopback(table.host) and not door.locked:
+        raise UsageError(
+            f"Without a token the server listens on this machine alone, and {table.host} is not that.",
+            hint="Set PLAIT_SERVE_TOKEN, or leave --host at 127.0.0.1.",
+        )
+    return table
+
+
+def bounded(table: ServeTable) -> ServeTable:
+    """The settings, their limits looked at. Raises `UsageError`."""
     for name in ("concurrent", "seconds", "body_mb", "body_seconds", "connections"):
         if not getattr(table, name) > 0:
             raise UsageError(f"[serve] {name} is {getattr(table, name)}, which is not above zero.")
     for name in ("queued", "grace"):
         if getattr(table, name) < 0:
             raise UsageError(f"[serve] {name} is {getattr(table, name)}, which is below zero.")
-    if not is_loopback(table.host) and not door.locked:
-        raise UsageError(
-            f"Without a token the server listens on this machine alone, and {table.host} is not that.",
-            hint="Set PLAIT_SERVE_TOKEN, or leave --host at 127.0.0.1.",
-        )
     return table
 
 

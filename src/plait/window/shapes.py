@@ -15,8 +15,10 @@ from msgspec import Struct
 
 from plait.core import Exchange
 from plait.core.errors import UsageError
+from plait.journal.codec import encode
 from plait.runtime.run import Run
 from plait.runtime.sessions import named
+from plait.tools.render import sound
 from plait.window.errors import Rejected
 
 ROLES = ("system", "developer", "user", "assistant")
@@ -179,8 +181,8 @@ def _wrong(message: str, param: str | None, *, hint: str = "", code: str | None 
 
 
 def text_of(answer: Any) -> str:
-    """An answer as text: text as it is, any other JSON value as JSON."""
-    return answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
+    """An answer as text: text as it is (half a surrogate pair, which is no text, as "?"), other values as JSON."""
+    return sound(answer) if isinstance(answer, str) else encode(answer).decode()
 
 
 def usage_of(run: Run) -> dict[str, Any]:
@@ -196,6 +198,7 @@ def usage_of(run: Run) -> dict[str, Any]:
 
 def asks(kind: str, text: str) -> str:
     """What a run that waits says to the person; the next message is the answer to it."""
+    text = sound(text)
     match kind:
         case "approval":
             return f"May this be done?\n\n{text}\n\nSay yes, or why not."
@@ -220,4 +223,4 @@ def no_answer(run: Run) -> Rejected:
     hint = str(getattr(run.outcome, "hint", ""))
     kind, code = "run_error", f"run_{run.status}"
     status = {"failed": 422, "stopped": 422, "cancelled": 503}.get(run.status, 500)
-    return Rejected(status, said, hint=hint, kind=kind, code=code, again=False)
+    return Rejected(status, sound(said), hint=sound(hint), kind=kind, code=code, again=False)

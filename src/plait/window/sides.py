@@ -1,8 +1,8 @@
 """Two runs side by side, and where they first differ.
 
 What is compared is what was decided, not what it took: settings, then step by step each request, what the model said,
-what was called with what and what came of it, then the end. Times, tokens, prices and ids of runs are left out. Things
-of a step are compared in the order of the record.
+what was called with what and what came of it, then the end. Times, tokens, prices, ids of runs, attempts that failed
+and breaks are left out. Things of a step are compared in the order of the record.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from plait.journal.records import Row, RunRow, Thinking
-from plait.window.telling import Teller, as_text, loop_of, told
+from plait.runtime.retell import recorded_loop
+from plait.window.telling import Teller, as_text, told
 
 WORDS = {
     "model": "what the model said",
@@ -35,16 +36,18 @@ FIELDS = {
     "wait": ("ask", "text", "told", "approved"),
 }
 """What is compared of an item."""
+TOOK = ("retry", "resumed")
+"""Remarks on what it took: they are left out."""
 AROUND = 240
 """Characters told of both at the first difference."""
 
 
 class Side(Struct, frozen=True):
-    """A run as it is compared: its row, its record told in full, and a digest of each step's requests."""
+    """A run as it is compared: its row, its record told in full, and a digest of each request by its row's `seq`."""
 
     row: RunRow
     teller: Teller
-    requests: dict[int, tuple[str, ...]]
+    requests: dict[int, str]
 
 
 class Difference(Struct, frozen=True):
@@ -61,17 +64,15 @@ class Difference(Struct, frozen=True):
 
 def side(row: RunRow, rows: Iterable[Row]) -> Side:
     """A run, read whole."""
-    requests: dict[int, list[str]] = {}
+    requests: dict[int, str] = {}
 
     def seen() -> Iterable[Row]:
         for each in rows:
             if isinstance(each.record, Thinking):
-                digest = hashlib.blake2b(each.body or b"", digest_size=12).hexdigest()
-                requests.setdefault(each.record.step, []).append(digest)
+                requests[each.seq] = hashlib.blake2b(each.body or b"", digest_size=12).hexdigest()
             yield each
 
-    teller = told(seen(), loop_of(row.head), most=None)
-    return Side(row, teller, {step: tuple(found) for step, found in requests.items()})
+    return Side(row, told(seen(), recorded_loop(row.head), most=None), requests)
 
 
 def first_difference(a: Side, b: Side) -> Difference | None:
@@ -106,24 +107,24 @@ def _settings(a: Side, b: Side) -> list[tuple[str, str, str]]:
 
 
 def _in_step(a: Side, b: Side, step: int) -> Difference | None:
-    ones, twos = ([each for each in side.teller.items.values() if each["step"] == step] for side in (a, b))
-    asked = [side.requests.get(step, ()) for side in (a, b)]
-    number = 0
+    ones, twos = (_items(side, step) for side in (a, b))
     for one, two in zip_longest(ones, twos):
         ids = (one["id"] if one else "", two["id"] if two else "")
         if one is None or two is None or one["kind"] != two["kind"]:
             texts = [_brief(each) for each in (one, two)]
             return _difference(WORDS[(one or two)["kind"]], step, ids, *texts)
-        if one["kind"] == "model":
-            for one_asked, two_asked in zip_longest(*(each[number : number + len(one["wire"])] for each in asked)):
-                if one_asked != two_asked:
-                    return _difference("the request", step, ids, "", "")
-            number += len(one["wire"])
+        # Of several attempts the last was answered: those before it are what it took.
+        if one["kind"] == "model" and a.requests[one["wire"][-1]] != b.requests[two["wire"][-1]]:
+            return _difference("the request", step, ids, "", "")
         for field in FIELDS[one["kind"]]:
             first, second = (_field(each, field) for each in (one, two))
             if first != second:
                 return _difference(WORDS[one["kind"]], step, ids, first, second)
     return None
+
+
+def _items(side: Side, step: int) -> list[dict[str, Any]]:
+    return [each for each in side.teller.items.values() if each["step"] == step and each.get("word") not in TOOK]
 
 
 def _field(item: dict[str, Any], field: str) -> str:

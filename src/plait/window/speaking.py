@@ -12,6 +12,7 @@ from plait.agent import Agent
 from plait.core import Event, OneKind
 from plait.core import events as ev
 from plait.strategies import OURS, splitter_of
+from plait.tools.render import sound
 from plait.window.errors import Rejected
 
 
@@ -36,11 +37,11 @@ class Speaking:
             case ev.Asked(phase=phase):
                 self._phase = phase
             case ev.Thought(step=step, text=text) if self._thoughts:
-                return self._apart("thought", step, text), ""
+                return self._apart("thought", step, sound(text)), ""
             case ev.Action(step=step, text=text) if self._thoughts:
-                return self._apart("action", step, text), ""
+                return self._apart("action", step, sound(text)), ""
             case ev.Answer(step=step, text=text) if self._sure:
-                return "", self._answer(step, text)
+                return "", self._answer(step, sound(text))
             case ev.Noted(kind="retry") if self._live > 0:
                 self._live = -1  # the reply begins anew
         return "", ""

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from plait.core import Event
 from plait.core import events as ev
+from plait.journal.codec import encode
 from plait.window import shapes
 from plait.window.desk import GONE
 from plait.window.errors import Rejected, rejected
@@ -128,4 +128,4 @@ class Streamed(Response):
 
 
 def _event(value: Any) -> bytes:
-    return b"data: " + msgspec.json.encode(value) + b"\n\n"
+    return b"data: " + encode(value) + b"\n\n"

@@ -1,9 +1,9 @@
 """A run as one JSON document: its steps, and in each what was thought, done and observed, in the order of the record.
 
 Theory of operation. A `Teller` takes the rows of a run's record one by one. Each row makes an item of a step, or
-changes one that is there: a call that began gets its observation, a request its reply. `changes()` gives what is new
-since it was last asked, so that a page that has the document so far grows by it; all changes together are the document.
-Texts are cut at `most` characters, [text, how many are left out]: `window.texts` reads the rest by item and field.
+changes one that is there (`steps.py`): a call that began gets its observation, a request its reply. `changes()` gives
+what is new since it was last asked, so that a page that has the document so far grows by it; all changes together are
+the document.
 
 An item is `model` (a request and its reply), `call`, `code`, `output` (code that went on), `note` or `wait`. Items are
 named for their effect, so that a name stands for the same thing whenever the record is told.
@@ -17,7 +17,6 @@ from typing import Any
 
 from plait.core import Call, Observation, Ran, Strategy
 from plait.core import events as ev
-from plait.core.errors import UsageError
 from plait.journal.records import (
     Acting,
     Begun,
@@ -27,7 +26,6 @@ from plait.journal.records import (
     RanRecord,
     Resumed,
     Row,
-    RunHead,
     Thinking,
     Thought,
     Thrown,
@@ -36,9 +34,7 @@ from plait.journal.records import (
 )
 from plait.runtime.retell import retell
 from plait.runtime.spending import PhaseSpending, in_all, merged, spending
-
-LONG = 4_000
-"""Characters of a text that the document holds."""
+from plait.window.steps import JSON, LONG, Steps
 
 SORTS = {
     "repaired": "repair",
@@ -57,25 +53,19 @@ SORTS = {
 }
 """What sort of thing a remark of that kind tells of; all others are warnings."""
 
-JSON = dict[str, Any]
 
-
-class Teller:
+class Teller(Steps):
     """Tells one run. `loop` tells thought, action and answer apart; without it all is thought. `most` None: no cut."""
 
     def __init__(self, loop: Strategy | None = None, *, most: int | None = LONG) -> None:
-        self.loop, self.most = loop, most
+        super().__init__(most)
+        self.loop = loop
         self.seq = -1
-        self.items: dict[str, JSON] = {}
-        self.steps: dict[int, JSON] = {}
         self.phases: tuple[PhaseSpending, ...] = ()
-        self._touched: dict[str, None] = {}
-        self._changed: set[int] = set()
         self._asked: dict[int, Row] = {}
         self._step: dict[int, int] = {}
         self._given: dict[tuple[int, int], str] = {}
         """The calls' inputs as JSON, which a person may edit; "" for one too long for that."""
-        self._last = 0
 
     def take(self, row: Row) -> None:
         """The next row of the record."""
@@ -96,7 +86,7 @@ class Teller:
                     self._call(row, n, i, call, "running" if i in record.begun else "asked")
             case Begun(n=n):
                 for i in record.begun:
-                    self._change(f"c{n}.{i}", row, state="running")
+                    self._change(f"c{n}.{i}", state="running")
             case ObservedRecord(n=n, i=i, observation=observation):
                 self._observed(row, n, i, observation)
             case RanRecord():
@@ -111,20 +101,12 @@ class Teller:
                 self._item(row, step, f"w{n}.{i}", "wait", **waits, given=self._given.get((n, i), ""))
             case Told(n=n, i=i, text=text, approved=approved):
                 said = f"made with {as_text(record.input[0])}" if record.input else text
-                self._change(f"w{n}.{i}", row, told=self._text(said), approved=approved)
+                self._change(f"w{n}.{i}", told=self._text(said), approved=approved)
             case Resumed():
                 if self.items:
                     self._note(row, 0, "resumed", "The run goes on from here.")
             case _:
                 pass
-
-    def changes(self) -> list[JSON]:
-        """The steps that changed since this was last asked, each with those of its items that did."""
-        items: dict[int, list[JSON]] = {step: [] for step in sorted(self._changed)}
-        for id in self._touched:
-            items.setdefault(self.items[id]["step"], []).append(self.items[id])
-        self._touched, self._changed = {}, set()
-        return [{**self.steps[step], "items": each} for step, each in sorted(items.items())]
 
     def sums(self) -> JSON:
         """What the record so far says that the run took."""
@@ -141,11 +123,6 @@ class Teller:
             "work": whole.seconds,
         }
 
-    def text(self, item: str, field: str) -> str | None:
-        """A text of an item as far as it is held, None where there is none."""
-        value = self.items.get(item, {}).get(field)
-        return value[0] if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) else None
-
     # -- what models are asked and say
 
     def _asks(self, row: Row, asks: Thinking) -> None:
@@ -161,7 +138,7 @@ class Teller:
                 if name and name not in names:
                     names.append(name)
         else:
-            self._change(id, row, state="asking")
+            self._change(id, state="asking")
         self.items[id]["wire"].append(row.seq)
 
     def _got(self, row: Row, got: Got) -> None:
@@ -170,7 +147,7 @@ class Teller:
         self._spend(self._asked[got.n], row)
         item = self.items[f"m{got.n}"]
         seconds = round(item["seconds"] + got.seconds, 6)
-        self._change(item["id"], row, seconds=seconds)
+        self._change(item["id"], seconds=seconds)
         self._add(item["step"], seconds=got.seconds)
         if got.error:
             wrong = {"attempt": got.attempt + 1, "status": got.status or None, "text": self._text(got.error)}
@@ -194,7 +171,6 @@ class Teller:
         usage = reply.usage
         self._change(
             item["id"],
-            row,
             **told,
             **({"reasoning": self._text(reply.reasoning)} if reply.reasoning else {}),
             **({"reply": self._text(reply.text)} if reply.text.strip() and not told else {}),
@@ -225,7 +201,7 @@ class Teller:
             return
         self._spend(row)
         told = {"text": self._text(seen.text), "trouble": seen.trouble, "seconds": seen.seconds}
-        self._change(id, row, state="done", **told, **({"note": self._text(seen.note)} if seen.note else {}))
+        self._change(id, state="done", **told, **({"note": self._text(seen.note)} if seen.note else {}))
         self._add(self.items[id]["step"], seconds=seen.seconds)
 
     def _ran(self, row: Row, record: RanRecord) -> None:
@@ -247,40 +223,15 @@ class Teller:
             told["line"], told["limit"] = ran.error.line, ran.error.limit
         return told
 
-    # -- items and steps
+    # -- within
 
     def _note(self, row: Row, step: int, word: str, text: str) -> None:
         sort = SORTS.get(word, "plain" if word == "resumed" else "warning")
         self._item(row, step or self._last, f"n{row.seq}", "note", word=word, sort=sort, text=self._text(text))
 
-    def _item(self, row: Row, step: int, id: str, kind: str, **fields: Any) -> None:
-        self._last = max(self._last, step)
-        if step not in self.steps:
-            empty: JSON = {"phases": [], "models": [], "in": 0, "out": 0, "cached": 0, "estimated": False}
-            self.steps[step] = {"n": step, "at": row.at, **empty, "cost": 0.0, "seconds": 0.0}
-        self.items[id] = {"id": id, "kind": kind, "step": step, "at": row.at, **fields}
-        self._touched[id] = None
-        self._changed.add(step)
-
-    def _change(self, id: str, row: Row, **fields: Any) -> None:
-        if id in self.items:
-            self.items[id].update(fields)
-            self._touched[id] = None
-            self._changed.add(self.items[id]["step"])
-
-    def _add(self, number: int, **amounts: float) -> None:
-        step = self.steps[number]
-        for name, amount in amounts.items():
-            step[name] = round(step[name] + amount, 6)
-
     def _spend(self, *rows: Row) -> None:
         # A request counts by its row alone; what came of it is told with the request's row, which then adds nothing.
         self.phases = merged((*self.phases, *spending(rows)))
-
-    def _text(self, text: str) -> list[Any]:
-        if self.most is None or len(text) <= self.most:
-            return [text, 0]
-        return [text[: self.most], len(text) - self.most]
 
 
 def told(rows: Iterable[Row], loop: Strategy | None, *, most: int | None = LONG) -> Teller:
@@ -289,16 +240,6 @@ def told(rows: Iterable[Row], loop: Strategy | None, *, most: int | None = LONG)
     for row in rows:
         teller.take(row)
     return teller
-
-
-def loop_of(head: RunHead) -> Strategy | None:
-    """The loop of a run, which tells its thoughts and actions apart; None where it is not installed here."""
-    from plait import strategies
-
-    try:
-        return strategies.make(head.strategy["name"], head.strategy["options"])
-    except UsageError:
-        return None
 
 
 def as_text(value: Any) -> str:

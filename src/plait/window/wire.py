@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -121,12 +121,6 @@ def text_of(body: bytes | None) -> tuple[str, bool]:
         return (body or b"").decode(errors="backslashreplace"), True
 
 
-def address(head: RunHead, record: Thinking) -> str:
-    """The endpoint's address and the path under it; the path alone for a model that is no server."""
-    model: dict[str, Any] = head.models.get(record.phase) or head.models.get("") or {}
-    return "/".join(filter(None, (str(model.get("endpoint", "")).rstrip("/"), record.path)))
-
-
 def _exchange(
     head: RunHead,
     asked: Row,
@@ -144,7 +138,7 @@ def _exchange(
         phase=thinking.phase,
         model=thinking.model,
         attempt=thinking.attempt + 1,
-        path=address(head, thinking),
+        path=head.address(thinking),
         request=request,
         before=before[0] if before else None,
         marks=difference(before[1], request) if before else (),

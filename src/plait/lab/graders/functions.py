@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import sys
 import traceback
 from collections.abc import Callable
 from importlib import import_module
@@ -24,6 +23,7 @@ from plait.core.errors import PlaitError, UsageError
 from plait.lab.base import Grade, Grader, Task
 from plait.lab.graders.answers import ended, of_run
 from plait.runtime.run import Run
+from plait.tools.user_code import in_a_line, read_file, run_file, see_folder
 
 
 def function_grader(word: str) -> Grader:
@@ -63,14 +63,14 @@ def graded_by(function: Callable[..., Any], word: str) -> Grader:
 def source_of(place: str) -> str:
     """The text of `file.py` or of a module, "" for one that has none. Raises `UsageError` where there is no file."""
     if place.endswith(".py"):
-        return _read(place).decode(errors="replace")
-    _here()
+        return read_file(place).decode(errors="replace")
+    see_folder()
     try:
         spec = find_spec(place)
     except (ImportError, ValueError):
         return ""
     origin = spec.origin if spec is not None else None
-    return _read(origin).decode(errors="replace") if origin is not None and origin.endswith(".py") else ""
+    return read_file(origin).decode(errors="replace") if origin is not None and origin.endswith(".py") else ""
 
 
 def _grade(said: Any, word: str, task: Task) -> Grade:
@@ -101,7 +101,7 @@ def _takes_run(function: Callable[..., Any], word: str) -> bool:
 
 
 def _function(place: str, name: str, word: str) -> Callable[..., Any]:
-    module = _file(place) if place.endswith(".py") else _module(place, word)
+    module = run_file(place, "grader") if place.endswith(".py") else _module(place, word)
     found = getattr(module, name, None)
     if found is None:
         from plait.tools.toolset import nearest
@@ -116,47 +116,13 @@ def _function(place: str, name: str, word: str) -> Callable[..., Any]:
 
 
 def _module(name: str, word: str) -> ModuleType:
-    _here()
+    see_folder()
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
         raise UsageError(f"{word!r}: there is no module {error.name!r}.", hint="Is it in this folder?") from error
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{word!r}: {name} fails when imported: {_place(error)}{_said(error)}.") from error
-
-
-def _here() -> None:
-    """Modules that lie in the current folder are found."""
-    if (here := os.getcwd()) not in sys.path:
-        sys.path.append(here)
-
-
-def _read(name: str) -> bytes:
-    path = Path(name).expanduser().absolute()
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{name!r} can't be read: {error.strerror}.", hint=f"Looked for {path}.") from error
-
-
-def _file(name: str) -> ModuleType:
-    path, source = Path(name).expanduser().absolute(), _read(name)
-    if (folder := str(path.parent)) not in sys.path:
-        sys.path.append(folder)
-    module = ModuleType(f"plait_grader_{path.stem}")
-    module.__file__ = str(path)
-    before = sys.modules.get(module.__name__)
-    sys.modules[module.__name__] = module  # where the type hints of its data classes are looked up
-    try:
-        exec(compile(source, str(path), "exec"), vars(module))
-    except (Exception, SystemExit) as error:
-        if before is None:
-            del sys.modules[module.__name__]
-        else:
-            sys.modules[module.__name__] = before
-        line = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.filename == str(path) else ""
-        raise UsageError(f"{name!r} can't be used: {line or _place(error)}{_said(error)}.") from error
-    return module
+        raise UsageError(f"{word!r}: {name} fails when imported: {_place(error)}{in_a_line(error)}.") from error
 
 
 def _place(error: BaseException) -> str:
@@ -167,8 +133,3 @@ def _place(error: BaseException) -> str:
 
 def _ours(filename: str) -> bool:
     return filename.startswith((str(Path(__file__).parents[2]), os.path.dirname(os.__file__), "<frozen"))
-
-
-def _said(error: BaseException) -> str:
-    said = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
-    return f"{type(error).__name__}: {said}".rstrip(": .")

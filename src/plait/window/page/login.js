@@ -6,7 +6,8 @@ form.addEventListener("submit", async (event) => {
   const answer = await fetch("/login", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ token: token.value.trim() }) }).catch(() => null);
   if (answer?.ok) location.reload();
   else {
-    wrong.textContent = answer ? "That token does not open the window." : "The server can't be reached.";
+    const told = await answer?.json().catch(() => null);
+    wrong.textContent = !answer ? "The server can't be reached." : answer.status === 401 ? "That token does not open the window." : told?.error?.message || `The server said ${answer.status}.`;
     wrong.hidden = false;
     token.select();
   }

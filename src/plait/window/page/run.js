@@ -47,7 +47,7 @@ const outcome = (run) => {
 
 export const runPage = async (place, source, id, { toStep = null } = {}) => {
   const data = await source.run(id);
-  let run = data.run, waits = data.waiting || [], going = null;
+  let run = data.run, waits = data.waiting || [], going = null, left = false;
   const title = make("h1", { tabindex: "-1" }, make("bdi", {}, shown(run.question.length > 2000 ? `${run.question.slice(0, 2000)}…` : run.question)));
   const state = make("div.state"), answer = make("section.outcome", { "aria-label": "How it ended" }), acts = make("div.run-acts"), side = make("aside.beside", { "aria-label": "About this run" }), plan = make("div.plan-place");
   const list = make("ol.steps"), lost = make("p.lost", { role: "status" });
@@ -108,11 +108,11 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
 
   const watch = () => {
     going?.();
-    going = source.watchRun ? source.watchRun(id, data.seq, take, (gone) => { lost.textContent = gone ? "The connection is lost; trying again." : ""; }) : null;
+    going = source.watchRun && !left ? source.watchRun(id, data.seq, take, (gone) => { lost.textContent = gone ? "The connection is lost; trying again." : ""; }) : null;
   };
-  async function reopen(to) {
-    if (to && to !== id) { location.hash = `#/runs/${encodeURIComponent(to)}`; return; }
+  async function reopen() {
     const news = await source.run(id);
+    if (left) return;
     data.seq = news.seq;
     take(news);
     watch();
@@ -130,7 +130,7 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
     to.scrollIntoView({ block: "start" });
     to.querySelector("h3").focus({ preventScroll: true });
   }
-  return { leave: () => going?.(), fork, id, run: () => run };
+  return { leave: () => { left = true; going?.(); }, fork };
 };
 
 const told = (step) => {

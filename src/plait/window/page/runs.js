@@ -5,6 +5,9 @@ const FILTERS = [["status", "How it ended"], ["loop", "Loop"], ["agent", "Agent"
 const STATUSES = ["answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted"];
 const used = (run) => (run.in || run.out ? `${number((run.in || 0) + (run.out || 0))} tokens` : "");
 
+// So many runs the list keeps by itself; one that is left open for days would grow without end.
+const KEPT = 300;
+
 // The two runs that were chosen to be looked at side by side, kept while other pages are looked at.
 const chosen = [];
 
@@ -33,9 +36,18 @@ export const runsPage = async (place, source, wanted) => {
 
   const live = make("ol.runs"), list = make("ol.runs"), state = make("p.quiet", { role: "status" }), lost = make("p.lost", { role: "status" });
   const liveSection = make("section", { "aria-labelledby": "live-title" }, make("h2", { id: "live-title" }, "Going on"), live);
-  const more = button("Show more", () => page(), { class: "more-runs", hidden: true });
+  const more = button("Show more", async () => {
+    more.disabled = true;
+    try {
+      await page();
+    } catch (error) {
+      lost.textContent = error.message;
+    } finally {
+      more.disabled = false;
+    }
+  }, { class: "more-runs", hidden: true });
   const compare = make("div.compare", { role: "region", "aria-label": "Side by side", hidden: true });
-  let last = 0;
+  let last = 0, most = KEPT;
 
   const tellChosen = () => {
     compare.hidden = !chosen.length;
@@ -80,11 +92,21 @@ export const runsPage = async (place, source, wanted) => {
     const before = list.children.length;
     const found = await source.runs({ ...wanted, before: last });
     if (!last) live.replaceChildren(...found.live.map(put));
-    list.append(...found.runs.filter((run) => !isLive(run) || wanted.words || filtered).map(put));
+    const there = new Set([...list.children].map((each) => each.dataset.run));
+    list.append(...found.runs.filter((run) => !there.has(run.run) && (!isLive(run) || wanted.words || filtered)).map(put));
     last = found.runs.at(-1)?.n || last;
+    most = Math.max(KEPT, list.children.length);
     more.hidden = !found.more;
     tidy();
     if (before) list.children[before]?.querySelector("a").focus();
+  };
+  // The oldest go, and come back with "Show more".
+  const trim = () => {
+    while (list.children.length > most) {
+      last = Math.max(last, Number(list.lastElementChild.dataset.n) + 1);
+      list.lastElementChild.remove();
+      more.hidden = false;
+    }
   };
   // With filters the list stands still; only what is in it changes.
   const take = (news) => {
@@ -103,6 +125,7 @@ export const runsPage = async (place, source, wanted) => {
         say(`${isLive(run) ? "A run began" : "A run ended"}: ${flat(run.question, 80)}`);
       }
     }
+    trim();
     tidy();
   };
   place.replaceChildren(make("header.list-head", {}, make("h1", { tabindex: "-1" }, "Runs"), link("Start a run", "#/new", { class: "main-act" })), form, state, lost, compare, liveSection, make("section", { "aria-labelledby": "all-title" }, make("h2", { id: "all-title" }, wanted.words || filtered ? "Found" : "Earlier"), list, more));

@@ -2,7 +2,11 @@
 import { Braid } from "./braid.js";
 import { chip, duration, line, link, make, many, money, shown, tokens } from "./dom.js";
 
-const parted = (text, at) => [make("span", {}, shown(text.slice(0, at))), make("mark", {}, text.slice(at) ? shown(text.slice(at)) : "(ends here)")];
+// `at` counts characters by code point.
+const parted = (text, at) => {
+  const all = [...text], rest = all.slice(at).join("");
+  return [make("span", {}, shown(all.slice(0, at).join(""))), make("mark", {}, rest ? shown(rest) : "(ends here)")];
+};
 
 const column = (source, name, data, place) => {
   const run = data.run, list = make("ol.steps");
@@ -18,7 +22,7 @@ export const sidesPage = async (place, source, a, b) => {
   const columns = [make("section.side", { "aria-label": "Run A" }), make("section.side", { "aria-label": "Run B" })];
   const braids = columns.map((each, i) => column(source, "AB"[i], [found.a, found.b][i], each));
   const questions = [found.a.run.question, found.b.run.question];
-  const where = first && (first.step ? `in step ${first.step}, ` : "");
+  const where = first && (first.step ? `in step ${first.step}, ` : "in ");
   const jump = first?.step ? link("show it", `#step-${first.step}`, { class: "act", onclick: (event) => { event.preventDefault(); place.querySelector(".differs")?.scrollIntoView({ block: "center" }); place.querySelector(".differs")?.focus({ preventScroll: true }); } }) : null;
   place.replaceChildren(
     make("header.run-head", {}, make("p.crumbs", {}, link("Runs", "#/"), " / side by side"), make("h1", { tabindex: "-1" }, "Two runs side by side"),

@@ -7,6 +7,9 @@ export class Trouble extends Error {
   }
 }
 
+// Milliseconds after which a refused connection is tried again at first.
+const RETRY = 1500;
+
 const asked = async (path, options = {}) => {
   let answer;
   try {
@@ -20,8 +23,7 @@ const asked = async (path, options = {}) => {
     location.reload();
     throw new Trouble("You are not logged in any more.");
   }
-  const error = body?.error || {};
-  throw new Trouble(error.message || `The server said ${answer.status}.`, error.hint || "");
+  throw new Trouble(body?.error?.message || `The server said ${answer.status}.`);
 };
 const path = (...parts) => `/api/${parts.map(encodeURIComponent).join("/")}`;
 const query = (values) => new URLSearchParams(Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined)).toString();
@@ -37,15 +39,17 @@ export const server = {
   exact: (id, seq) => path("runs", id, "wire", String(seq)),
   sides: (a, b) => asked(`${path("sides")}?${query({ a, b })}`),
   comparisons: () => asked(path("comparisons")),
-  comparison: (name) => asked(path("comparisons", name)),
+  // Its name is what somebody gave it: a path could not hold each.
+  comparison: (name) => asked(`${path("comparison")}?${query({ name })}`),
   start: (body) => post(path("runs"), body),
   resume: (id, body) => post(path("runs", id, "resume"), body),
   fork: (id, body) => post(path("runs", id, "fork"), body),
   cancel: (id) => post(path("runs", id, "cancel"), {}),
   // Calls `tell(data)` with what happens from `after` on; what comes back ends it. A page that is not seen listens to nothing.
   watch: (where, after, tell, lost) => {
-    let events = null, seen = after, over = false;
+    let events = null, seen = after, over = false, again = null, pause = RETRY;
     const open = () => {
+      clearTimeout(again);
       if (events || over || document.hidden) return;
       events = new EventSource(`/api/${where}${seen === null ? "" : `?after=${seen}`}`);
       events.onmessage = (event) => {
@@ -54,8 +58,15 @@ export const server = {
         tell(JSON.parse(event.data));
       };
       events.addEventListener("over", () => { over = true; shut(); });
-      events.onopen = () => lost(false);
-      events.onerror = () => lost(events?.readyState !== EventSource.OPEN);
+      events.onopen = () => { pause = RETRY; lost(false); };
+      events.onerror = () => {
+        lost(events?.readyState !== EventSource.OPEN);
+        if (events?.readyState !== EventSource.CLOSED) return;
+        // The browser tries again by itself where a connection breaks, but not where the server has refused one.
+        shut();
+        again = setTimeout(open, pause);
+        pause = Math.min(2 * pause, 60_000);
+      };
     };
     const shut = () => { events?.close(); events = null; };
     const turn = () => (document.hidden ? shut() : open());
@@ -63,6 +74,7 @@ export const server = {
     open();
     return () => {
       over = true;
+      clearTimeout(again);
       document.removeEventListener("visibilitychange", turn);
       shut();
     };

@@ -39,7 +39,8 @@ export const long = (held, { rest = null, className = "", label = "text", missin
     body.append(...shown(text));
     return box;
   }
-  const whole = text.length + more;
+  // The server counts characters by code point, as Python does; what is here is counted so where it must go on.
+  const have = more ? [...text].length : text.length, whole = have + more;
   const bar = make("p.more");
   const fill = () => {
     body.replaceChildren(...shown(text.slice(0, at).trimEnd()), " …");
@@ -56,7 +57,7 @@ export const long = (held, { rest = null, className = "", label = "text", missin
     // A long text scrolls in a box of its own, which the keyboard must be able to reach.
     for (const [name, value] of [["role", "region"], ["tabindex", "0"], ["aria-label", `All of the ${label}`]]) body.setAttribute(name, value);
     put(text);
-    let left = more, have = text.length;
+    let left = more, from = have;
     const less = button("Show less", () => { stopped = true; fill(); bar.querySelector("button").focus(); });
     bar.replaceChildren(less);
     less.focus();
@@ -66,11 +67,10 @@ export const long = (held, { rest = null, className = "", label = "text", missin
     while (left && rest && !stopped) {
       state.textContent = ` loading, ${number(left)} characters to go`;
       try {
-        const [piece, then] = await rest(have);
+        const [piece, then] = await rest(from);
         if (stopped || !piece) break;
         put(piece);
-        // Characters are counted as Python counts them, by code point.
-        have += [...piece].length;
+        from += [...piece].length;
         left = then;
         await new Promise((done) => setTimeout(done));
       } catch (error) {
