@@ -121,6 +121,16 @@ def test_what_the_configuration_has_wrong_is_said_before_anything_is_bound(
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
 
 
+def test_a_journal_that_is_none_is_said_before_anybody_is_served(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no journal, but somebody's notes")
+    words = ("--journal", "notes.txt", "--port", "0", "--model", script(tmp_path, ANSWER))
+    done = subprocess.run(
+        [sys.executable, "-m", "plait", "serve", *words], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "notes.txt is not a journal" in done.stderr and "Listening" not in done.stderr
+
+
 def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     with Process("--model", script(tmp_path, ANSWER), cwd=tmp_path) as server:
         done = subprocess.run(

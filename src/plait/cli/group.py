@@ -151,7 +151,8 @@ def perform(args: list[str]) -> int:
     finally:
         if lost := telemetry.end():
             with contextlib.suppress(OSError):
-                click.echo(f"Telemetry was not delivered: {one_line(lost)}", err=True)
+                where = "Where it goes says OTEL_EXPORTER_OTLP_ENDPOINT; PLAIT_TELEMETRY=off switches it off."
+                click.echo(f"Telemetry was not delivered: {one_line(lost)} {where}", err=True)
     return code if isinstance(code, int) else 0
 
 

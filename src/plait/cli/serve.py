@@ -52,9 +52,10 @@ def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, 
     door = door_from()
     table = checked(with_flags(config.serve, host, port), door)
     desk = Desk(agents_of(config, name, thoughts, flags), table, door)
+    left = len(desk.left_behind())  # a journal that can't be read is told of before anybody is served
     sock = listen(table.host, table.port)
     with sock:
-        listening(desk, sock, lambda: begun(desk, sock.getsockname(), resume, flags["journal"]), resume=resume)
+        listening(desk, sock, lambda: begun(desk, sock.getsockname(), left, resume, flags["journal"]), resume=resume)
 
 
 def _installed() -> None:
@@ -108,8 +109,8 @@ def _described(agent: Any) -> str:
     return f"The loop {agent.strategy.name}" + (f" with {tools}." if tools else ".")
 
 
-def begun(desk: Desk, address: tuple[Any, ...], resume: bool, journal: str | None) -> None:
-    """Say where the server is, and what an earlier one left."""
+def begun(desk: Desk, address: tuple[Any, ...], left: int, resume: bool, journal: str | None) -> None:
+    """Say where the server is, and how many runs an earlier one left."""
     import shlex
 
     from plait.cli.text import count
@@ -121,8 +122,7 @@ def begun(desk: Desk, address: tuple[Any, ...], resume: bool, journal: str | Non
     click.echo(f"Journal: {desk.journal.path}.", err=True)
     if not desk.door.locked:
         click.echo("No token is set: this machine alone is served.", err=True)
-    left = desk.left_behind()
     if left:
         again = f" --journal {shlex.quote(journal)}" if journal else ""
         how = "going on with them" if resume else f"`plait resume RUN{again}` goes on with one, --resume with all"
-        click.echo(f"{count(len(left), 'run')} of an earlier server did not end: {how}.", err=True)
+        click.echo(f"{count(left, 'run')} of an earlier server did not end: {how}.", err=True)
