@@ -206,6 +206,12 @@ async def test_a_waiting_call_is_edited_and_what_is_no_json_is_told_at_once(brow
         shown = await page.text("#step-1")
         assert "sent: good day" in shown and "sent: hello" not in shown
         assert "The person changed this call" in shown
+        assert shown.index("asks your leave") < shown.index("sent: good day")
+        again = await opened(browser, server, f"runs/{run}")  # the same when it is drawn at once
+        await again.wait_for("document.querySelector('#step-1').innerText.includes('sent: good day')")
+        at_once = await again.text("#step-1")
+        assert at_once.index("asks your leave") < at_once.index("sent: good day")
+        await again.close()
         assert page.problems == []
         await page.close()
 

@@ -55,6 +55,7 @@ export class Braid {
       else held.body.append(drawn);
       held.nodes.set(item.id, drawn);
       this.items.set(item.id, item);
+      if (item.kind === "call" || item.kind === "wait") this.settle(held, item.id.slice(1));
     }
     const acts = [...held.nodes.values()].some((each) => ["call", "code"].includes(each.dataset.kind));
     held.root.classList.toggle("acts", acts);
@@ -66,6 +67,17 @@ export class Braid {
       make("div.step-acts", {}, this.heads(step)),
     );
     return held.root;
+  }
+
+  // What came of a call that a person was asked about stands below the question, as it came after it.
+  settle(held, id) {
+    const call = held.nodes.get(`c${id}`), wait = held.nodes.get(`w${id}`);
+    const seen = call && wait ? call.querySelectorAll(":scope > .part.observation, :scope > .part.note, :scope > .going") : [];
+    if (!seen.length) return;
+    const below = held.nodes.get(`o${id}`) || make("div.item");
+    below.replaceChildren(...seen);
+    wait.after(below);
+    held.nodes.set(`o${id}`, below);
   }
 
   begin(step) {
