@@ -401,3 +401,12 @@ def test_shortened_text_fits_and_says_what_is_missing(limit):
         assert text.startswith(shown[0]) and text.endswith(shown[1])
         assert cut == 1000 - len(shown[0]) - len(shown[1])
         assert limit < 60 or f" {cut} characters" in short
+
+
+@pytest.mark.parametrize("around", ["{}", "\n{}", "```json\n{}\n```", "Here it is:\n{}", "{}\nThe result of search: 4"])
+def test_no_stop_string_of_json_cuts_a_turn_that_can_be_read(around: str) -> None:
+    text = around.format('{"thought": "I look.", "tool": "search", "tool_input": "x"}')
+    for stop in JsonTurn().stop(1):
+        text = text.partition(stop)[0]
+    turn = JsonTurn().read(text, 1, TOOLS)
+    assert turn.call is not None and turn.call.tool == "search"

@@ -113,6 +113,14 @@ def test_an_edit_that_is_no_json_makes_no_call_and_leaves_the_run_waiting(journa
     assert sending(journal).resume(run.run).status == "waiting"
 
 
+def test_words_that_begin_with_edit_refuse_like_any_others(journal: Path) -> None:
+    run = sending(journal).run("Say hello")
+    done = sending(journal).resume(run.run, "Edit the text first, please")
+    assert done.status == "answered" and SENT == []
+    last = [row.body for row in done.record if type(row.record).__name__ == "Thinking"][-1]
+    assert last is not None and b"Edit the text first, please" in last
+
+
 def test_a_person_at_hand_who_edits_badly_is_asked_again(journal: Path) -> None:
     said, asked = iter(['edit {"text"', 'EDIT: "good day"']), []
 

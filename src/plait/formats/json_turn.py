@@ -50,8 +50,8 @@ class JsonTurn(Struct, frozen=True):
     name: ClassVar[str] = "json"
 
     def stop(self, n: int) -> tuple[str, ...]:
-        """Where a model that does not end with the object goes on: with a result of its own making, or a next turn."""
-        return ("\nThe result of ", '\n{"thought"')
+        """Where a model that does not end with its object goes on with a result of its own making."""
+        return ("\nThe result of ",)
 
     def read(self, text: str, n: int, tools: Sequence[ToolSpec] = ()) -> Turn:
         """The turn in a reply. Raises `Unreadable`, and nothing else.

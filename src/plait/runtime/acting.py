@@ -9,7 +9,7 @@ policy says so.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -20,9 +20,9 @@ from plait.core import Act, Call, LimitNear, Observation
 from plait.core import events as ev
 from plait.core.errors import BadInput, JournalError
 from plait.journal.log import Entry
-from plait.journal.records import Acting, Begun, ObservedRecord, Thrown, Told
+from plait.journal.records import Acting, Begun, ObservedRecord, Thrown
 from plait.runtime.calling import make_call
-from plait.runtime.job import Desk, RecordEnds, differs, input_of, lines_of, sentence
+from plait.runtime.job import Desk, RecordEnds, as_told, differs, input_of, lines_of, sentence
 from plait.runtime.past import PastEffect
 from plait.runtime.provenance import refusal, told, warning
 from plait.tools.progress import heard_by
@@ -257,14 +257,6 @@ class Actor:
         if approve == "always":
             return True
         return tool.spec.has_effects if approve == "effects" else approve(call)
-
-
-def as_told(calls: tuple[Call, ...], told: Mapping[int, Told]) -> tuple[Call, ...]:
-    """The calls with the inputs that the person put in place of the model's."""
-    return tuple(
-        structs.replace(call, input=said.input[0]) if (said := told.get(i)) is not None and said.input else call
-        for i, call in enumerate(calls)
-    )
 
 
 async def _quietly(writing: Awaitable[None]) -> None:

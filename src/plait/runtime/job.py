@@ -6,11 +6,12 @@ import asyncio
 import difflib
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import msgspec
+from msgspec import structs
 
 from plait.core import Call, CodeLimits, Event, Kit, Strategy, Task, Waiting
 from plait.core import events as ev
@@ -152,19 +153,27 @@ class Desk:
 
 def told_by(answer: str, n: int, i: int, kind: str) -> Told:
     """A person's words as a record: as they are, but for an approval, where yes, ok and approve give leave, `edit JSON`
-    gives leave with that input, and anything else refuses and is the reason. Raises `UsageError` for an edit that is no
-    JSON."""
+    gives leave with that input, and anything else refuses and is the reason. Raises `UsageError` for what begins as an
+    edit and is no JSON."""
     if kind != "approval":
         return Told(n, answer, i)
     if edit := _EDIT.fullmatch(answer.strip()):
         try:
-            changed = msgspec.json.decode(edit[1])
+            return Told(n, answer, i, approved=True, input=(msgspec.json.decode(edit[1]),))
         except msgspec.DecodeError as why:
-            raise UsageError(f"The edited input is no JSON: {why}.", hint='Such as: edit {"text": "..."}') from None
-        return Told(n, answer, i, approved=True, input=(changed,))
+            if edit[1][0] in '{["':  # else these are words: "edit the text first"
+                raise UsageError(f"The edited input is no JSON: {why}.", hint='Such as: edit {"text": "..."}') from None
     yes = answer.strip().lower() in {"yes", "y", "ok", "approve", "approved"}
     plain_no = answer.strip().lower() in {"", "no", "n", "refuse", "refused"}
     return Told(n, "" if yes or plain_no else answer, i, approved=yes)
+
+
+def as_told(calls: tuple[Call, ...], told: Mapping[int, Told]) -> tuple[Call, ...]:
+    """The calls with the inputs that the person put in place of the model's."""
+    return tuple(
+        structs.replace(call, input=said.input[0]) if (said := told.get(i)) is not None and said.input else call
+        for i, call in enumerate(calls)
+    )
 
 
 def differs(n: int, step: int, expected: str, found: str) -> ReplayDiffers:

@@ -23,8 +23,7 @@ from plait.journal.records import (
     Told,
     Waits,
 )
-from plait.runtime.acting import as_told
-from plait.runtime.job import input_of
+from plait.runtime.job import as_told, input_of
 from plait.strategies import splitter_of
 
 

@@ -45,6 +45,7 @@ SORTS = {
     "shortened": "cut",
     "dropped": "cut",
     "skipped": "cut",
+    "circle": "cut",
     "refused": "refusal",
     "error": "error",
     "retry": "error",
