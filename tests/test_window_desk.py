@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 import plait
+from plait import Scripted
 from plait.config import ServeTable
 from plait.core.errors import PlaitError, UnknownRun, UsageError
 from plait.core.events import Event
+from plait.window.agents import changed
 from plait.window.callers import Caller
 from plait.window.desk import STOPPED, Desk
 from plait.window.errors import Rejected, rejected
@@ -24,7 +26,7 @@ ONE, TWO = Caller("aaaaaaaaaaaaaaaa", False), Caller("bbbbbbbbbbbbbbbb", False)
 
 
 def desk_of(journal: Path, *replies: Any, delay: float = 0.0, **table: Any) -> Desk:
-    model = plait.Scripted(replies or (DONE,), delay=delay)
+    model = Scripted(replies or (DONE,), delay=delay)
     settings = ServeTable(**table)
     return Desk([served("plait", plait.Agent("json", model=model, journal=journal), settings)], settings)
 
@@ -101,6 +103,17 @@ async def test_a_fork_may_change_what_names_no_file(journal: Path) -> None:
         await desk.fork(run, 1, caller=TWO)
 
 
+def test_a_fork_keeps_models_of_single_phases_unless_all_get_another() -> None:
+    phases = {"reason": Scripted(["r"]), "reply": Scripted(["p"])}
+    agent = plait.Agent("phased", model=Scripted(["all"]), models=phases)
+    other = Scripted(["other"])
+    assert changed(agent, {"models": {"reply": other}}).models == {"reason": phases["reason"], "reply": other}
+    assert changed(agent, {"options": {"misses": 3}}).models == phases
+    assert changed(agent, {"model": other}).models == {}
+    assert changed(agent, {"model": other, "models": {"reply": other}}).models == {"reply": other}
+    assert changed(agent, {"strategy": "react"}).models == {}
+
+
 async def test_stopping_lets_runs_end_and_cancels_the_rest(journal: Path) -> None:
     desk = desk_of(journal, delay=1.0)
     short = await desk.start("plait", "?")
@@ -144,17 +157,11 @@ async def test_a_run_that_cant_begin_gives_its_place_back(tmp_path: Path) -> Non
 def test_what_is_wrong_with_an_agent_is_told_before_it_is_asked(journal: Path) -> None:
     for wrong in ({"model": "nowhere:x"}, {"tools": ["nothing-of-that-name"]}):
         with pytest.raises(UsageError):
-            Desk(
-                [
-                    served(
-                        "plait", plait.Agent(**{"model": plait.Scripted([]), "journal": journal, **wrong}), ServeTable()
-                    )
-                ]
-            )
+            Desk([served("plait", plait.Agent(**{"model": Scripted([]), "journal": journal, **wrong}), ServeTable())])
 
 
 def test_all_agents_share_one_journal(tmp_path: Path) -> None:
-    agents = [plait.Agent(model=plait.Scripted([]), journal=tmp_path / f"{i}.db") for i in range(2)]
+    agents = [plait.Agent(model=Scripted([]), journal=tmp_path / f"{i}.db") for i in range(2)]
     desk = Desk([served(f"a{i}", agent, ServeTable()) for i, agent in enumerate(agents)])
     assert {each.agent.journal for each in desk.agents.values()} == {tmp_path / "0.db"}
 

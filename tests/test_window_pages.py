@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -19,7 +20,7 @@ from plait import Scripted
 from plait.core.outcomes import Failed
 from plait.journal.store import Journal
 from plait.lab import acompare
-from window_support import HIDDEN, HOSTILE, action, answer, codeact, population, react, rewoo, send, turn, written
+from window_support import HIDDEN, HOSTILE, Held, action, answer, codeact, population, react, rewoo, send, turn, written
 
 for module in ("starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(module, reason="NOT CHECKED: plait[window] is not installed")
@@ -121,6 +122,30 @@ async def test_a_run_is_seen_to_grow_step_by_step(browser: Browser, journal: Pat
         assert await page.text(".outcome") == "both are there"
         assert "Nice is there" in await page.text("#step-2")
         await page.wait_for("document.querySelector('#said').textContent.includes('answered')")
+        assert page.problems == []
+        await page.close()
+
+
+async def test_what_a_model_writes_is_seen_before_its_reply_is_whole(browser: Browser, journal: Path) -> None:
+    thought = f"I look at Lyon. {HOSTILE} And then, when all that is done, I look at Nice, which I must not forget."
+    model = Held([action("population", {"town": "Lyon"}, thought), answer("522250")])
+    with serving(react(journal, model=model)) as server:
+        run = await begun(server)
+        page = await opened(browser, server, f"runs/{run}")
+        await page.wait_for(
+            "document.querySelector('#step-1 .writing')?.innerText.includes('I look at Lyon. <script>')"
+        )
+        assert "is writing" in await page.text("#step-1")
+        assert "must not forget" not in await page.text("#step-1")
+        await shot(page, "writing")
+        model.go.set()
+        await page.wait_for("document.querySelector('#step-1').innerText.includes('must not forget')")
+        await page.wait_for("document.querySelector('#step-1 .writing') === null")
+        await page.wait_for("document.querySelector('#step-2 .writing') !== null")
+        model.go.set()
+        await page.wait_for("document.querySelector('.state').innerText.includes('answered')")
+        assert await page.evaluate("document.querySelectorAll('.writing').length") == 0
+        assert await page.evaluate("window.ran === undefined")
         assert page.problems == []
         await page.close()
 
@@ -271,6 +296,29 @@ async def test_a_fork_begins_from_the_step_that_was_chosen(browser: Browser, jou
         assert (child.parent, child.fork_at) == (run, 2)
         assert "side by side" in await page.text(".beside")
         assert page.problems == []
+        await page.close()
+
+
+async def test_a_fork_may_have_other_models_for_single_phases(browser: Browser, journal: Path, tmp_path: Path) -> None:
+    script = tmp_path / "other.json"
+    script.write_text(json.dumps(["The other one says 7."]))
+    with serving(rewoo(journal)) as server:
+        run = await begun(server)
+        assert await ended(journal, run) == "answered"
+        page = await opened(browser, server, f"runs/{run}")
+        await page.click(".step .step-acts button")
+        await page.wait_for_selector("dialog[open] #fork-models")
+        await page.type("nonsense", "#fork-models")
+        await page.click("dialog[open] .main-act")
+        await page.wait_for_selector("dialog[open] .problem")
+        assert "written as phase=model" in await page.text("dialog .problem")
+        await page.evaluate(f"document.querySelector('#fork-models').value = 'solve=scripted:{script}'")
+        await page.click("dialog[open] .main-act")
+        await page.wait_for(f"!location.hash.includes('{run}')")
+        await page.wait_for("document.querySelector('.outcome')?.innerText.includes('says 7')")
+        child = Journal.at(journal).run("last").head
+        assert child.models["solve"]["spec"].endswith("other.json")
+        assert child.models[""]["spec"] == "scripted:scripted"
         await page.close()
 
 

@@ -46,6 +46,17 @@ def test_another_thought_another_call_another_end(tmp_path: Path) -> None:
     assert shorter is not None and shorter.step == 2
 
 
+def test_of_long_texts_a_piece_is_told_that_begins_with_a_whole_word(tmp_path: Path) -> None:
+    said = " ".join(f"word{n:02}" for n in range(60))
+    a, b = (made(tmp_path, [answer(f"{said} {each} {said}")]) for each in ("here", "there"))
+    found = first_difference(a, b)
+    assert found is not None
+    for piece, word in ((found.a, "here"), (found.b, "there")):
+        assert piece.startswith("…word") and piece.endswith("…")
+        assert piece[found.at :].startswith(f"{word} word00")
+    assert len(found.a) < 260
+
+
 def test_settings_come_first(tmp_path: Path) -> None:
     a = made(tmp_path)
     assert compared(a, made(tmp_path, question="How few?")) == ("the question", 0)

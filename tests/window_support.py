@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import plait
 from plait import Agent, Scripted
 from plait.core import Call, Observation, Reply, Usage
+from plait.core.effects import Think
 from plait.core.outcomes import Answered, Outcome, Waiting
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import Acting, Got, ObservedRecord, Record, RunHead, Thinking, Thought, Waits
 from plait.journal.store import Journal
+from plait.models.base import OnText, Request, Response
 
 HOSTILE = (
     "<script>window.ran = 1</script><img src=x onerror='window.ran = 2'></script><script>window.ran = 3</script>"
@@ -34,6 +37,25 @@ def population(town: str) -> int:
 def send(text: str) -> str:
     "Sends a text."
     return f"sent: {text}"
+
+
+class Held(Scripted):
+    """Streams half of each reply, then waits until somebody says `go`."""
+
+    def __init__(self, replies: list[Any], **more: Any) -> None:
+        super().__init__(replies, **more)
+        self.go = threading.Event()
+
+    async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
+        whole: list[str] = []
+        response = await super().send(request, think, whole.append)
+        if on_text is not None:
+            text = "".join(whole)
+            on_text(text[: len(text) // 2])
+            await asyncio.to_thread(self.go.wait, 300)
+            self.go.clear()
+            on_text(text[len(text) // 2 :])
+        return response
 
 
 def action(tool: str, given: Any = None, thought: str = "Let me see.") -> str:

@@ -44,6 +44,8 @@ def changed(agent: Agent, changes: dict[str, Any]) -> Agent:
     if loop is not None or options:
         kept = strategies.options_of(agent._loop) if loop in (None, agent._loop.name) else {}
         changes["strategy"] = strategies.make(loop or agent._loop.name, {**kept, **(options or {})})
-        if loop not in (None, agent._loop.name) and "models" not in changes:
-            changes["models"] = {}
+    # A model for all phases is that: what single ones had is gone. Another loop may have other phases.
+    phases = changes["strategy"].phases if "strategy" in changes else agent._loop.phases
+    before = {} if "model" in changes else {phase: each for phase, each in agent.models.items() if phase in phases}
+    changes["models"] = {**before, **changes.get("models", {})}
     return agent.using(**changes)

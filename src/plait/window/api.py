@@ -23,6 +23,7 @@ from plait.window.errors import Rejected
 from plait.window.file import as_json
 from plait.window.sides import first_difference, same_steps, side
 from plait.window.wire import exact, exchanges, text_of
+from plait.window.writing import Writing
 
 KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "html": "text/html"}
 POLICY = (
@@ -154,7 +155,13 @@ def _reading(desk: Desk) -> list[Route]:
     async def run_events(request: Request) -> Response:
         after = live.after_of(request.headers.get("last-event-id"), request.query_params.get("after"))
         row = await asyncio.to_thread(journal.run, id_of(request))
-        return _stream(live.events_of(journal, row.head.run, after, lambda: desk.stopping))
+        name = row.head.run
+
+        def writing() -> Writing | None:
+            performing = desk.performing.get(name)
+            return performing.writing if performing is not None else None
+
+        return _stream(live.events_of(journal, name, after, lambda: desk.stopping, writing))
 
     async def events(request: Request) -> Response:
         return _stream(live.events(journal, lambda: desk.stopping))

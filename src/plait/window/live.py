@@ -19,6 +19,7 @@ from plait.runtime.retell import recorded_loop
 from plait.window import finding
 from plait.window.document import PLANNERS, facts, listed, plan_of, waiting
 from plait.window.telling import Teller, told
+from plait.window.writing import Writing
 
 PAUSE = 0.25
 """Seconds between two looks at the file."""
@@ -97,14 +98,23 @@ def document(journal: Journal, run: str) -> dict[str, Any]:
 
 
 async def events_of(
-    journal: Journal, run: str, after: int | None, gone: Callable[[], bool] = lambda: False
+    journal: Journal,
+    run: str,
+    after: int | None,
+    gone: Callable[[], bool] = lambda: False,
+    writing: Callable[[], Writing | None] = lambda: None,
 ) -> AsyncIterator[bytes]:
-    """A run's events from the row after `after`, as the bytes that are sent; ends when the run is over."""
+    """A run's events from the row after `after`, as the bytes that are sent; ends when the run is over.
+
+    `writing` gives what its models are writing, None while the run is not performed in this process.
+    """
     follower = await asyncio.to_thread(Follower, journal, run)
     if after is not None:
         await asyncio.to_thread(follower.catch_up, after)
     yield b"retry: 1500\n\n"
     quiet = 0.0
+    seen: tuple[Writing | None, int] = (None, 0)
+    shown = False
     while not gone():
         news = await asyncio.to_thread(follower.news)
         if news is not None:
@@ -115,6 +125,13 @@ async def events_of(
                 return
         elif quiet and quiet % BEAT < PAUSE:
             yield b": here\n\n"
+        written = writing()
+        now = (written, 0 if written is None else written.version)
+        if now != seen:
+            seen, steps = now, [] if written is None else written.told()
+            if steps or shown:
+                quiet, shown = 0.0, bool(steps)
+                yield b"event: writing\n" + event({"steps": steps})
         pause = PAUSE if quiet < 30 else IDLE
         quiet += pause
         await asyncio.sleep(pause)

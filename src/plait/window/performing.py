@@ -1,4 +1,4 @@
-"""One run that is being performed in this process: who began it, who listens, how it ends."""
+"""One run that is being performed in this process: who began it, what is written, how it ends."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from plait.core import Event
 from plait.core.events import Began, Ended
 from plait.runtime.run import Run
 from plait.window.callers import Caller
+from plait.window.writing import Writing
 
 Emit = Callable[[Event], None]
 Begin = Callable[[Emit], Awaitable[Run]]
@@ -26,7 +27,8 @@ class Performing:
         self.run = ""
         self.started = time.monotonic()
         self.result: Run | None = None
-        self._listeners: list[Emit] = [emit] if emit is not None else []
+        self.writing = Writing()
+        self._emit = emit
         self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[Run] | None = None
 
@@ -35,11 +37,6 @@ class Performing:
         self._task = asyncio.ensure_future(self._perform(begin))
         self._task.add_done_callback(self._over)
         return self._task
-
-    def listen(self, emit: Emit) -> Callable[[], None]:
-        """Tell `emit` each event from now on; what is returned ends that."""
-        self._listeners.append(emit)
-        return lambda: self._listeners.remove(emit) if emit in self._listeners else None
 
     async def begun(self) -> None:
         """Wait until the run stands on record. Raises what kept it from that."""
@@ -73,8 +70,9 @@ class Performing:
     def _say(self, event: Event) -> None:
         if isinstance(event, Ended):
             self.result = event.run
-        for emit in tuple(self._listeners):
-            emit(event)
+        self.writing.heard(event)
+        if self._emit is not None:
+            self._emit(event)
         if isinstance(event, Began):
             self.run = event.run
             if not self._begun.done():

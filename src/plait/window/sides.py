@@ -52,7 +52,7 @@ class Side(Struct, frozen=True):
 
 class Difference(Struct, frozen=True):
     """Where two runs first differ: `what` in words, the step (0: before the first or at the end), the items on both
-    sides ("" where one has none), and a few words of each from `at` on, where the texts part."""
+    sides ("" where one has none), and a piece of each, which part at its character `at`; "…" where it is cut."""
 
     what: str
     step: int
@@ -150,4 +150,8 @@ def _end(row: RunRow) -> str:
 def _difference(what: str, step: int, items: tuple[str, str], a: str, b: str) -> Difference:
     at = next((i for i, (one, two) in enumerate(zip(a, b, strict=False)) if one != two), min(len(a), len(b)))
     start = max(0, at - AROUND // 3)
-    return Difference(what, step, items, a[start : start + AROUND], b[start : start + AROUND], at - start)
+    # Up to `at` both are the same, so both begin with the same word.
+    start = next((i + 1 for i in range(start, at) if start and a[i].isspace()), start)
+    before = "…" if start else ""
+    one, two = (f"{before}{text[start : start + AROUND]}{'…' if text[start + AROUND :] else ''}" for text in (a, b))
+    return Difference(what, step, items, one, two, at - start + len(before))

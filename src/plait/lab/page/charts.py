@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from importlib import resources
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -57,11 +58,12 @@ def ready() -> None:
 
 @functools.cache
 def script() -> str:
-    """The JavaScript that draws: Vega, Vega-Lite and Vega-Embed in one piece. Raises `UsageError` without the extra."""
+    """The JavaScript that draws: Vega, Vega-Lite, Vega-Embed and `drawPicture`. Raises `UsageError` without the extra."""
     ready()
     import vl_convert
 
-    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+    library = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+    return f"{library}\n{resources.files('plait.lab.page').joinpath('picture.js').read_text(encoding='utf-8')}"
 
 
 def _altair() -> Any:

@@ -37,45 +37,14 @@
 
   // -- pictures
 
-  const themed = (spec, style) => {
-    if (Array.isArray(spec)) return spec.map((each) => themed(each, style));
-    if (spec && typeof spec === "object") {
-      return Object.fromEntries(Object.entries(spec).map(([name, value]) => [name, name === "data" ? value : themed(value, style)]));
-    }
-    const found = typeof spec === "string" && /^var\((--[a-z-]+)\)$/.exec(spec);
-    return found ? style.getPropertyValue(found[1]).trim() : spec;
-  };
-  const config = {
-    background: null,
-    font: getComputedStyle(document.body).fontFamily,
-    view: { stroke: null },
-    axis: { labelColor: "var(--quiet)", titleColor: "var(--quiet)", gridColor: "var(--line)", domainColor: "var(--mark-quiet)", tickColor: "var(--mark-quiet)", labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", titlePadding: 8 },
-    header: { labelColor: "var(--ink)", labelFontSize: 12 },
-    text: { color: "var(--ink)" },
-  };
   const views = new Map();
+  const tooltip = (_, event, __, value) => (value ? show(String(value), event.clientX, event.clientY) : hide());
   const draw = async (plot) => {
-    const spec = themed({ ...JSON.parse($(plot.dataset.spec).textContent), config }, getComputedStyle(document.documentElement));
-    const width = Math.max(160, plot.clientWidth);
-    if (spec.facet) {
-      spec.spec.width = width - 52;
-      config.header.labelLimit = spec.config.header.labelLimit = width - 60;
-    } else {
-      spec.width = width;
-      spec.autosize = { type: "fit-x", contains: "padding" };
-      // In a narrow picture there is no room for names: numbers do.
-      if (width < 400) spec.layer = spec.layer.filter((each) => !each.mark.align);
-    }
-    const options = {
-      mode: "vega-lite", actions: false, ast: true, renderer: "svg", defaultStyle: false, hover: false,
-      loader: { load: () => Promise.reject(new Error("This page loads nothing.")), sanitize: () => Promise.reject(new Error("no links")) },
-      tooltip: (_, event, __, value) => (value ? show(String(value), event.clientX, event.clientY) : hide()),
-    };
     views.get(plot)?.finalize();
     plot.replaceChildren();
     try {
-      views.set(plot, await window.vegaEmbed(plot, spec, options));
-      plot.dataset.drawn = String(width);
+      views.set(plot, await window.drawPicture(plot, JSON.parse($(plot.dataset.spec).textContent), tooltip));
+      plot.dataset.drawn = String(Math.max(160, plot.clientWidth));
     } catch (error) {
       plot.textContent = "This picture could not be drawn.";
       console.error(error);

@@ -94,28 +94,31 @@ export const forkDialog = async (source, run, step) => {
   const about = await source.about();
   const model = make("input", { id: "fork-model", type: "text", autocomplete: "off", spellcheck: "false", placeholder: run.models[0] || "" });
   const options = make("textarea", { id: "fork-options", rows: 2, spellcheck: "false" });
+  const models = make("textarea", { id: "fork-models", rows: 2, spellcheck: "false" });
   const at = make("input", { id: "fork-at", type: "number", min: "1", value: step, required: true });
   const loop = loops(about, run.loop);
   const form = make("form", { method: "dialog" });
   const dialog = make("dialog.small", { "aria-labelledby": "fork-title" }, make("h2", { id: "fork-title", tabindex: "-1" }, "Fork this run"), form);
-  const settings = () => Object.fromEntries(options.value.split("\n").filter((each) => each.trim()).map((each) => {
+  const pairs = (area, what) => area.value.split("\n").filter((each) => each.trim()).map((each) => {
     const [name, ...value] = each.split("=");
-    if (!value.length) throw new Error(`${each}: an option is written as name=value.`);
-    return [name.trim().replaceAll("-", "_"), value.join("=").trim()];
-  }));
+    if (!name.trim() || !value.join("=").trim()) throw new Error(`${each}: ${what}.`);
+    return [name.trim(), value.join("=").trim()];
+  });
   const begin = () => doing(form, async () => {
     const body = { at: Number(at.value) };
     if (model.value.trim()) body.model = model.value.trim();
     if (loop.value) body.strategy = loop.value;
-    const said = settings();
-    if (Object.keys(said).length) body.options = said;
+    const phases = pairs(models, "a phase's model is written as phase=model");
+    if (phases.length) body.models = Object.fromEntries(phases);
+    const said = pairs(options, "an option is written as name=value");
+    if (said.length) body.options = Object.fromEntries(said.map(([name, value]) => [name.replaceAll("-", "_"), value]));
     const got = await source.fork(run.run, body);
     dialog.close();
     location.hash = `#/runs/${encodeURIComponent(got.run)}`;
   });
   form.append(
     make("p.quiet", {}, "A new run that takes the steps before this one from the record and makes the rest anew. This run stays as it is."),
-    field("First step made anew", at), field("Model for all phases", model, "Empty: the models it had."), field("Loop", loop), field("Options of the loop", options, "One a line, as misses=5. Empty: as they were."),
+    field("First step made anew", at), field("Model for all phases", model, "Empty: the models it had."), field("Models by phase", models, `One a line, as ${run.phases.find((each) => each.model)?.phase || "reply"}=local. They go before the one for all.`), field("Loop", loop), field("Options of the loop", options, "One a line, as misses=5. Empty: as they were."),
     make("div.buttons", {}, button("Fork", begin, { type: "submit", class: "main-act" }), button("Close", () => dialog.close())));
   form.addEventListener("submit", (event) => event.preventDefault());
   dialog.addEventListener("close", () => dialog.remove());

@@ -69,6 +69,17 @@ export class Braid {
     return held.root;
   }
 
+  // What models are writing now, in the replies that are not whole yet: [{step, parts: [[kind, text]]}], all of it each time.
+  write(steps) {
+    const asked = new Map([...this.items.values()].filter((each) => each.kind === "model" && each.state === "asking").map((each) => [each.step, each.id]));
+    this.place.querySelectorAll(".writing").forEach((each) => each.remove());
+    for (const { step, parts } of steps) {
+      const node = this.steps.get(step)?.nodes.get(asked.get(step));
+      const drawn = parts.filter(([, text]) => text.trim()).map(([kind, text]) => part(kind, kind, make(`div.text.${kind === "action" ? "code" : "prose"}`, {}, make("pre", { dir: "auto" }, shown(text.trim())))));
+      node?.querySelector(".going")?.before(make("div.writing", {}, drawn));
+    }
+  }
+
   // What came of a call that a person was asked about stands below the question, as it came after it.
   settle(held, id) {
     const call = held.nodes.get(`c${id}`), wait = held.nodes.get(`w${id}`);

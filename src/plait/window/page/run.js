@@ -108,7 +108,9 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
 
   const watch = () => {
     going?.();
-    going = source.watchRun && !left ? source.watchRun(id, data.seq, take, (gone) => { lost.textContent = gone ? "The connection is lost; trying again." : ""; }) : null;
+    const broken = (gone) => { lost.textContent = gone ? "The connection is lost; trying again." : ""; };
+    const writing = (steps) => { braid.write(steps); if (follows) down(); };
+    going = source.watchRun && !left ? source.watchRun(id, data.seq, take, broken, writing) : null;
   };
   async function reopen() {
     const news = await source.run(id);

@@ -76,7 +76,7 @@ export const runsPage = async (place, source, wanted) => {
       make("div.run-body", {},
         make("h3", {}, link("", `#/runs/${encodeURIComponent(run.run)}`, {})),
         said ? make("p.said", {}, make("bdi", {}, shown(flat(said, 240)))) : null,
-        line("facts-line", chip(run.status), make("bdi", {}, shown(run.loop)), run.agent ? make("bdi", {}, shown(run.agent)) : "", run.models.slice(0, 2).map((each) => make("bdi", {}, shown(each))), run.session ? ["session ", make("bdi", {}, shown(run.session))].map((each, i) => (i ? each : null)).filter(Boolean) : "", run.parent ? `fork at step ${run.fork_at}` : "", run.steps ? many(run.steps, "step") : "", used(run), duration(run.seconds), run.cost === null || run.cost === undefined ? "" : money(run.cost), when(run.started))));
+        line("facts-line", chip(run.status), make("bdi", {}, shown(run.loop)), run.agent ? make("bdi", {}, shown(run.agent)) : "", run.models.slice(0, 2).map((each) => make("bdi", {}, shown(each))), run.session ? make("bdi", { title: run.session }, flat(run.session, 24)) : "", run.parent ? `fork at step ${run.fork_at}` : "", run.steps ? many(run.steps, "step") : "", used(run), duration(run.seconds), run.cost === null || run.cost === undefined ? "" : money(run.cost), when(run.started))));
   };
   const put = (run) => {
     const item = drawn(run);

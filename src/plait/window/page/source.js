@@ -46,7 +46,8 @@ export const server = {
   fork: (id, body) => post(path("runs", id, "fork"), body),
   cancel: (id) => post(path("runs", id, "cancel"), {}),
   // Calls `tell(data)` with what happens from `after` on; what comes back ends it. A page that is not seen listens to nothing.
-  watch: (where, after, tell, lost) => {
+  // `writing(steps)` hears what models are writing, all of it each time.
+  watch: (where, after, tell, lost, writing = () => {}) => {
     let events = null, seen = after, over = false, again = null, pause = RETRY;
     const open = () => {
       clearTimeout(again);
@@ -57,6 +58,7 @@ export const server = {
         lost(false);
         tell(JSON.parse(event.data));
       };
+      events.addEventListener("writing", (event) => writing(JSON.parse(event.data).steps));
       events.addEventListener("over", () => { over = true; shut(); });
       events.onopen = () => { pause = RETRY; lost(false); };
       events.onerror = () => {
@@ -79,7 +81,7 @@ export const server = {
       shut();
     };
   },
-  watchRun: (id, after, tell, lost) => server.watch(`runs/${encodeURIComponent(id)}/events`, after, tell, lost),
+  watchRun: (id, after, tell, lost, writing) => server.watch(`runs/${encodeURIComponent(id)}/events`, after, tell, lost, writing),
   watchRuns: (tell, lost) => server.watch("events", null, tell, lost),
 };
 
