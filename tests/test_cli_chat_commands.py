@@ -204,7 +204,7 @@ def test_unknown_commands_are_not_sent_and_two_slashes_send_one(plait: Shell, te
     at = started(terminals, "--session", "s", "--model", script(plait, final("A path.")))
     say(at, "/modle x", "There is no command /modle. Did you mean /model? /help lists them; // sends")
     say(at, "/etc/hosts is what?", "There is no command /etc/hosts.")
-    shown = say(at, "/help", "/sessions", "/quit")
+    shown = say(at, "/help", "/show [TURN], /why", "/sessions", "/quit, /exit")
     for name in ("show", "cost", "model", "strategy", "tools", "session", "new"):
         assert re.search(rf"^/{name} ", shown, re.M)
     say(at, "//etc/hosts is what?", "A path.")
@@ -263,6 +263,59 @@ def test_leave_is_asked_for_behind_the_live_line(plait: Shell, terminals: Any) -
     at.type("\x04")
     assert at.close() == 0
     assert (plait.folder / "sent.txt").read_text() == "hello\n"
+
+
+WAITS = "(yes, no, a reason, or edit JSON; empty: the run waits) "
+
+
+def test_a_stray_word_neither_gives_leave_nor_refuses(plait: Shell, terminals: Any) -> None:
+    model = script(plait, action("send", "hello"), final("Sent."))
+    at = started(terminals, "--session", "s", "--model", model, "--tools", "tools.py", "--approve", "effects")
+    at.type("Say hello.\n")
+    at.until(WAITS)
+    for word, told in (
+        ("yess", "'yess' is neither yes nor no."),
+        ("yes please", "Say yes alone"),
+        ("edit", "With which input?"),
+        ('edit {"txt": "x"}', "no parameter 'txt'"),
+    ):
+        at.type(f"{word}\n")
+        at.until(told, WAITS)
+    say(at, "Y", "Sent.")
+    at.type("\x04")
+    assert at.close() == 0
+    assert (plait.folder / "sent.txt").read_text() == "hello\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), [("N", ""), ("no, later", "Refused; the model is told why."), ("It is too loud.", "Refused;")]
+)
+def test_a_refusal_and_a_reason_for_one_refuse_at_once(plait: Shell, terminals: Any, words: str, told: str) -> None:
+    model = script(plait, action("send", "hello"), final("Not sent."))
+    at = started(terminals, "--session", "s", "--model", model, "--tools", "tools.py", "--approve", "effects", "-v")
+    at.type("Say hello.\n")
+    at.until(WAITS)
+    shown = say(at, words, "Not sent.")
+    assert told in shown and f"refused this call{f': {words}' if told else '.'}" in shown
+    at.type("\x04")
+    assert at.close() == 0
+    assert not (plait.folder / "sent.txt").exists()
+
+
+PLAN = 'Plan: Tell them.\n#E1 = send["hello"]\nPlan: Say so.\n#E2 = LLM[Is this said: #E1]\n'
+
+
+def test_a_plan_that_needs_leave_is_shown_with_its_steps(plait: Shell, terminals: Any) -> None:
+    file = plait.folder / "plan.json"
+    file.write_text(json.dumps({"replies": {"plan": [PLAN], "solve": ["Told."], "": ["yes"]}}))
+    words = ("--strategy", "rewoo", "--model", "scripted:plan.json", "--tools", "tools.py", "--approve", "plan")
+    at = started(terminals, "--session", "s", *words)
+    at.type("Say hello.\n")
+    asked = plain(at.until("(yes, no, e to edit it, or what to change; empty: the run waits) "))
+    assert "#E1 = send" in asked and re.search(r"# ●.*E1 +send", asked) and "Expected: " in asked, asked
+    say(at, "yes", "Told.")
+    at.type("\x04")
+    assert at.close() == 0
 
 
 @pytest.mark.parametrize("line", ["/tools tools.py", "/quit", "//x", "ends in a backslash \\"])

@@ -171,6 +171,18 @@ def test_a_call_that_needs_leave_waits_for_it(plait: Shell, answer: str, sent: s
     assert (found.read_text() if found.exists() else "") == sent
 
 
+def test_an_edit_that_does_not_fit_is_wrong_usage_and_the_run_waits_on(plait: Shell) -> None:
+    model = plait.script([action("send", "hello"), final("ok")])
+    assert plait("run", "q", "--model", model, "--tools", "tools.py", "--approve", "effects").code == 5
+    bad = plait("resume", "last", "--answer", 'edit {"txt": "hello"}')
+    assert (bad.code, bad.out) == (2, "")
+    assert "no parameter 'txt'" in bad.err and "still waits" in bad.err and "Traceback" not in bad.err
+    assert not (plait.folder / "sent.txt").exists()
+    assert "waiting" in plait("runs").out
+    done = plait("resume", "last", "--answer", 'edit {"text": "good day"}')
+    assert (done.code, (plait.folder / "sent.txt").read_text()) == (0, "good day\n")
+
+
 def test_resume_of_a_run_that_does_not_wait_or_has_ended(plait: Shell) -> None:
     two_steps(plait)
     again = plait("resume", "last")

@@ -217,7 +217,7 @@ def test_the_example_configuration_has_everything_and_is_taken() -> None:
     said = tomllib.loads(text.replace("# prompts", "prompts").replace("# journal", "journal"))
     assert set(said["run"]) == set(RunDefaults.__struct_fields__)
     assert set(said["telemetry"]) == set(TelemetryTable.__struct_fields__)
-    assert set(said) - {"run", "serve", "agents", "telemetry"} == set(ModelConfig.__struct_fields__)
+    assert set(said) - {"run", "serve", "agents", "telemetry"} == set(ModelConfig.__struct_fields__) - {"source"}
     assert set(said["endpoints"]["house"]) == set(Endpoint.__struct_fields__)
     assert set(said["local"]) == set(ServerSettings.__struct_fields__)
 

@@ -176,6 +176,8 @@ def test_a_value_that_was_left_off_the_record_is_asked_for(log: Path, journal: P
         ("mcp:{", "can't be read"),
         ("mcp:https://user:pass@example.com/mcp", "a password in it"),
         ("mcp:https:///mcp", "has no host"),
+        ("mcp:ws://127.0.0.1:9/mcp", "are not asked by ws: 'ws://127.0.0.1:9/mcp'. Write mcp:http"),
+        ('mcp:{"url": "ftp://127.0.0.1/mcp"}', "are not asked by ftp"),
         ('mcp:{"command": "x", "headers": {"a": "b"}}', "takes no headers"),
         ('mcp:{"url": "http://x", "timeout": -1}', "timeout=-1"),
     ],

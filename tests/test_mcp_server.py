@@ -184,6 +184,61 @@ async def test_a_client_that_can_ask_its_person_is_asked(mode: str, journal: Pat
         assert text(result) == "ok" and len(asked) == 2 and "ho" in asked[1]
 
 
+BAD, GOOD = 'edit {"txt": "ho"}', 'edit {"text": "ho"}'
+
+
+@MODES
+async def test_a_person_whose_edit_does_not_fit_is_told_and_asked_again(mode: str, journal: Path) -> None:
+    asked: list[str] = []
+
+    async def person(context: Any, params: Any) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(action="accept", content={"answer": GOOD if len(asked) > 1 else BAD})
+
+    asks = agent(journal, act("send", text="hi"), done("ok"), approve="effects")
+    with serving(asks) as here:
+        async with client(here.url, mode=mode, elicitation_callback=person) as one:
+            result = await one.call_tool("plait", {"question": "Send hi."})
+        assert text(result) == "ok" and len(asked) == 2
+        assert "no parameter 'txt'" in asked[1] and "May this be done?" in asked[1]
+
+
+@pytest.mark.parametrize("named", ["run", "session"])
+async def test_an_edit_that_does_not_fit_is_an_error_that_says_what_the_run_waits_for(
+    named: str, journal: Path
+) -> None:
+    asks = agent(journal, act("send", text="hi"), done("ok"), approve="effects")
+    with serving(asks) as here:
+        async with client(here.url) as one:
+            first = await one.call_tool("plait", {"question": "Send hi.", "session": "s"})
+            run = first.structured_content["run"]
+            to = {"run": {"run": run}, "session": {"session": "s"}}[named]
+            bad = await one.call_tool("plait", {"question": BAD, **to})
+            assert bad.is_error and "no parameter 'txt'" in text(bad) and f'run="{run}"' in text(bad)
+            assert bad.structured_content["status"] == "waiting" and bad.structured_content["run"] == run
+            assert text(await one.call_tool("plait", {"question": GOOD, **to})) == "ok"
+
+
+@MODES
+async def test_a_client_that_edits_badly_for_ever_is_not_asked_for_ever(mode: str, journal: Path) -> None:
+    asked: list[str] = []
+
+    async def person(context: Any, params: Any) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(action="accept" if len(asked) < 20 else "cancel", content={"answer": BAD})
+
+    asks = agent(journal, act("send", text="hi"), done("ok"), approve="effects")
+    with serving(asks) as here:
+        async with client(here.url, mode=mode, elicitation_callback=person) as one:
+            try:
+                result = await one.call_tool("plait", {"question": "Send hi."})
+            except Exception as why:  # the newer protocol's client gives up by itself
+                assert "input" in str(why).lower(), why
+            else:
+                assert result.structured_content["status"] == "waiting"
+        assert len(asked) < 20 and Journal.at(journal).run("last").status == "waiting"
+
+
 @MODES
 async def test_a_person_who_gives_no_answer_leaves_the_run_waiting(mode: str, journal: Path) -> None:
     async def person(context: Any, params: Any) -> ElicitResult:
@@ -387,17 +442,19 @@ async def test_a_transport_that_cant_be_begun_is_told_and_not_waited_for(
 
 
 @pytest.mark.parametrize(
-    ("table", "flags", "said"),
+    ("table", "flags", "said", "code"),
     [
-        ("[serve]\nconcurrent = 0", (), "not above zero"),
-        ("", ("--tools", "nothing-of-that-name"), "nothing-of-that-name"),
-        ("", ("--tools", "reads.py"), "it read nothing"),
+        ("[serve]\nconcurrent = 0", (), "not above zero", 2),
+        ("", ("--tools", "nothing-of-that-name"), "nothing-of-that-name", 2),
+        ("", ("--tools", "reads.py"), "it read nothing", 2),
+        ("", ("--journal", "reads.py"), "reads.py is not a journal", 1),
     ],
 )
 def test_what_is_wrong_is_said_though_the_client_waits(
-    tmp_path: Path, table: str, flags: tuple[str, ...], said: str
+    tmp_path: Path, table: str, flags: tuple[str, ...], said: str, code: int
 ) -> None:
     (tmp_path / "plait.toml").write_text(table)
+    (tmp_path / "none.json").write_text('["Final Answer: 1"]')
     (tmp_path / "reads.py").write_text(
         "import sys\nprint('loud')\nassert sys.stdin.read() == ''\nraise ValueError('it read nothing')\n"
     )
@@ -406,7 +463,7 @@ def test_what_is_wrong_is_said_though_the_client_waits(
         command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         try:
-            assert process.wait(60) == 2  # stdin stays open all the while
+            assert process.wait(60) == code  # stdin stays open all the while
         finally:
             process.kill()
         assert process.stdout is not None and process.stderr is not None

@@ -73,6 +73,97 @@ def test_a_reply_that_says_the_same_over_and_over_is_cut_soon(unit):
     assert text.circling and 2048 <= len(found) <= 18 + 2048 + 512
 
 
+@settings(max_examples=100, deadline=None)
+@given(CIRCLES, st.booleans(), st.lists(st.integers(0, 30_000), max_size=60))
+def test_reasoning_that_circles_is_cut_at_the_same_place_for_any_pieces(thought, closed, places):
+    text = f"<think>{thought}" + ("</think>So it is." if closed else "")
+    whole, pieces = TextFilter(), TextFilter()
+    expected = whole.feed(text)
+    expected += whole.close()
+    assert "".join(pieces.feed(piece) for piece in cut(text, places)) + pieces.close() == expected
+    assert (pieces.circling, pieces.stopped, pieces.reasoning) == (whole.circling, whole.stopped, whole.reasoning)
+
+
+LOOKS_ALIKE = {
+    "a table": "".join(f"| {i:4} | Lyon | {i * 7 % 90:3} | no | no | no |\n" for i in range(600)),
+    "a list": "".join(f"- item {i}: nothing to be said of it, as of all the others\n" for i in range(400)),
+    "code": "".join(f"    if x == {i}:\n        return table[{i}]\n" for i in range(400)),
+    "a rule": "=" * 1500 + "\nTitle\n" + "=" * 1500,
+}
+
+
+@pytest.mark.parametrize("text", LOOKS_ALIKE.values(), ids=LOOKS_ALIKE)
+@pytest.mark.parametrize("where", ["text", "reasoning", "think", "input"])
+def test_what_is_alike_and_goes_on_is_cut_nowhere(where, text):
+    reply = MODEL.decode(Response(200, written(where, text)), Think("act", (user("q"),)))
+    assert reply.finish != "circle"
+    found = {"text": reply.text, "input": reply.calls and reply.calls[0].input["text"]}.get(where, reply.reasoning)
+    assert found.strip() == text.strip()
+
+
+def test_an_input_may_be_a_file_full_of_noughts():
+    reply = MODEL.decode(Response(200, written("input", "0, " * 2000)), Think("act", (user("q"),)))
+    assert reply.finish == "calls" and reply.calls[0].input == {"text": "0, " * 2000}
+
+
+def written(where, text):
+    """A stream whose text, reasoning or call is that, in pieces."""
+    pieces = [text[at : at + 700] for at in range(0, len(text), 700)]
+    if where == "input":
+        whole = json.dumps({"text": text})
+        first = {"index": 0, "id": "c1", "function": {"name": "write", "arguments": ""}}
+        calls = [first] + [
+            {"index": 0, "function": {"arguments": whole[at : at + 700]}} for at in range(0, len(whole), 700)
+        ]
+        said = [event({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}) for call in calls]
+        return b"".join(said) + event({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
+    if where == "reasoning":
+        said = [event({"choices": [{"index": 0, "delta": {"reasoning_content": piece}}]}) for piece in pieces]
+        return b"".join(said) + whole_stream("so")
+    return whole_stream(*(["<think>", *pieces, "</think>so"] if where == "think" else pieces))
+
+
+@pytest.mark.parametrize(
+    ("piece", "most"),
+    [
+        ({"reasoning_content": "Wait, let me look at that once more.\n"}, 4096),
+        ({"reasoning": "Wait, let me look at that once more.\n"}, 4096),
+        ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Wait, once more.\n"}]}]}, 0),
+        ({"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "f", "arguments": '{\\"x\\": '}}]}, 8192),
+    ],
+)
+async def test_an_endpoint_whose_reasoning_or_call_goes_in_circles_is_left(piece, most):
+    left = asyncio.Event()
+
+    async def handler(asked):
+        await asked.begin()
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await asked.piece(event({"choices": [{"index": 0, "delta": piece}]}))
+        left.set()
+
+    think = Think("act", (user("Who?"),))
+    async with Server(handler) as server:
+        model, shown = server.model(), []
+        response = await model.send(model.encode(think), think, shown.append)
+        await asyncio.wait_for(left.wait(), 30)
+    reply = response.reply
+    assert reply.finish == "circle" and response.cut and not reply.text and not shown
+    again = model.decode(response, think)
+    assert (again.finish, again.reasoning, again.calls) == (reply.finish, reply.reasoning, reply.calls)
+    length = len(reply.calls[0].input if reply.calls else reply.reasoning)
+    assert (most or 4096) - 1 <= length <= (most or 4096) + 512
+
+
+def test_reasoning_or_an_input_that_comes_whole_is_left_as_it_is():
+    body = completion("so")
+    body["choices"][0]["message"]["reasoning_content"] = "ha " * 5000
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": json.dumps({"x": "ha " * 5000})}}
+    body["choices"][0]["message"]["tool_calls"] = [call]
+    reply = MODEL.decode(Response(200, json.dumps(body).encode()), Think("act", (user("q"),)))
+    assert len(reply.reasoning) == 15_000 and reply.calls[0].input == {"x": "ha " * 5000} and reply.finish != "circle"
+
+
 def test_what_only_looks_alike_is_no_circle():
     lines = "".join(f"Line {i} of the table, as it stands in the file.\n" for i in range(500))
     text = TextFilter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
 from pathlib import Path
@@ -334,6 +335,36 @@ def test_calls_cut_by_the_token_limit_are_asked_for_again_and_not_continued() ->
     assert effect.kind == "unreadable"
     again = loop.send(None)
     assert isinstance(again, Think) and again.prefill == "" and again.repair
+
+
+@pytest.mark.parametrize("begins", ['{"text": "', "no JSON: "])
+async def test_a_call_whose_input_goes_in_circles_is_cut_and_never_made(begins: str, journal: Path) -> None:
+    made: list[str] = []
+
+    @plait.tool
+    def send(text: str) -> str:
+        """Send a text."""
+        made.append(text)
+        return "sent"
+
+    async def handler(asked: Asked) -> None:
+        if len(server.asked) > 1:
+            await asked.answer(200, completion("I give up."))
+            return
+        await asked.begin()
+        call = {"index": 0, "id": "c1", "function": {"name": "send", "arguments": begins}}
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await asked.piece(event({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}))
+                call = {"index": 0, "function": {"arguments": "Dear all, dear all, "}}
+
+    async with Server(handler) as server:
+        agent = plait.Agent(Native(), model=server.model(abilities=ABILITIES), tools=[send], journal=journal)
+        run = await agent.arun("Send it.")
+    assert (run.answer, made, len(server.asked)) == ("I give up.", [], 2)
+    notes = {each.kind: each.text for each in run.events if isinstance(each, ev.Noted)}
+    assert notes["circle"].startswith("The input of a call went in circles: cut after 8,") and "unreadable" in notes
+    assert await asyncio.to_thread(lambda: agent.replay(run.run).whole)
 
 
 # -- in text

@@ -402,7 +402,7 @@ def by_kind(text: str, cuts: list[int]) -> dict[str, str]:
 
 def test_thoughts_and_calls_are_told_apart_while_they_stream() -> None:
     text = "Plan: a\n#E1 = Search[x\ny]\nPlan: b #E2 = LLM[z]"
-    assert by_kind(text, []) == {"thought": " a\n b ", "action": "#E1 = Search[x\ny]\n#E2 = LLM[z]"}
+    assert by_kind(text, []) == {"thought": "a\nb ", "action": "#E1 = Search[x\ny]\n#E2 = LLM[z]"}
 
 
 @given(words, st.lists(st.integers(0, 60), max_size=8))

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import plait
-from plait.core import Waiting
+from plait.core import Thing, Waiting
 from plait.core import events as ev
-from plait.core.errors import UsageError
+from plait.core.errors import BadAnswer, UsageError
+from plait.journal.records import Told
 
 SENT: list[str] = []
 
@@ -32,6 +33,22 @@ def send(text: str) -> str:
 def read(key: str) -> str:
     """Read something."""
     return f"{key}: 7"
+
+
+class Letter(Thing):
+    """An object that JSON can't hold."""
+
+    kind = "letter"
+
+    def about(self) -> str:
+        return "a letter"
+
+    def dump(self) -> bytes:
+        return b"letter"
+
+    @classmethod
+    def load(cls, data: bytes) -> Letter:
+        return cls()
 
 
 def turn(tool: str, value: object) -> str:
@@ -111,6 +128,61 @@ def test_an_edit_that_is_no_json_makes_no_call_and_leaves_the_run_waiting(journa
         sending(journal).resume(run.run, "edit {text: good morning}")
     assert SENT == []
     assert sending(journal).resume(run.run).status == "waiting"
+
+
+@pytest.mark.parametrize(
+    ("edit", "wrong"),
+    [
+        ('{"txt": "good morning"}', ["send", "no parameter 'txt'", "known: text"]),
+        ('{"text": ["a", "list"]}', ["send", "text must be", "the list ['a', 'list']"]),
+        ("{}", ["send", "text is missing"]),
+    ],
+)
+def test_an_edit_that_does_not_fit_the_tool_is_not_taken_and_another_may_be_given(
+    journal: Path, edit: str, wrong: list[str]
+) -> None:
+    run = sending(journal).run("Say hello")
+    with pytest.raises(BadAnswer, match="The edited input does not fit") as why:
+        sending(journal).resume(run.run, f"edit {edit}")
+    assert not [words for words in [*wrong, f"run {run.run} still waits"] if words not in str(why.value)]
+    assert why.value.run == run.run and SENT == []
+    again = sending(journal).resume(run.run)
+    assert (again.status, again.reason) == ("waiting", run.reason)
+    assert not [row for row in again.record if isinstance(row.record, Told)]
+    done = sending(journal).resume(run.run, 'edit {"text": "good morning"}')
+    assert (done.status, SENT) == ("answered", ["good morning"])
+
+
+def test_a_person_at_hand_is_told_what_is_wrong_with_an_argument(journal: Path) -> None:
+    said, asked = iter(['edit {"txt": "good day"}', 'edit {"text": "good day"}']), []
+
+    async def person(waiting: Waiting) -> str:
+        asked.append(waiting.reason)
+        return next(said)
+
+    assert sending(journal).run("Say hello", person=person).status == "answered"
+    assert SENT == ["good day"]
+    assert "no parameter 'txt'" in asked[1] and "May 'send' be called" in asked[1]
+
+
+def test_an_edit_may_name_what_a_tool_gave_by_its_handle(journal: Path) -> None:
+    @plait.tool(read_only=True)
+    def write() -> Letter:
+        """Write a letter."""
+        return Letter()
+
+    @plait.tool
+    def post(letter: Letter) -> str:
+        """Post a letter."""
+        SENT.append(letter.about())
+        return "posted"
+
+    replies = [turn("write", {}), turn("post", {"letter": "letter-1"}), turn("final_answer", "over")]
+    agent = plait.Agent("json", model=plait.Scripted(replies), tools=[write, post], journal=journal, approve="effects")
+    run = agent.run("Post it")
+    with pytest.raises(BadAnswer, match="letter must be"):
+        agent.resume(run.run, 'edit {"letter": "letter-2"}')
+    assert agent.resume(run.run, 'edit {"letter": "letter-1"}').status == "answered" and SENT == ["a letter"]
 
 
 def test_words_that_begin_with_edit_refuse_like_any_others(journal: Path) -> None:

@@ -471,6 +471,8 @@ def test_off_every_span_is_the_one_object_that_does_nothing(monkeypatch: pytest.
     [
         ({}, "", (False, False)),
         ({"PLAIT_TELEMETRY": "on"}, "", (True, False)),
+        *[({"PLAIT_TELEMETRY": word}, "", (True, False)) for word in ("ON", "true", "Yes", " 1 ")],
+        *[({"PLAIT_TELEMETRY": word}, "on = true", (False, False)) for word in ("OFF", "false", "No", "0")],
         ({"PLAIT_TELEMETRY": "content"}, "", (True, True)),
         ({"PLAIT_TELEMETRY": "off"}, "on = true", (False, False)),
         ({}, "on = true", (True, False)),
@@ -499,7 +501,7 @@ def test_wrong_settings_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     from plait.telemetry.own import _exporter
     from plait.telemetry.setting import settings
 
-    with pytest.raises(plait.UsageError, match="PLAIT_TELEMETRY is 'maybe'"):
+    with pytest.raises(plait.UsageError, match=r"PLAIT_TELEMETRY is 'maybe'\. It is one of on, content, off"):
         settings(env={"PLAIT_TELEMETRY": "maybe"})
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "zipkin")
     with pytest.raises(plait.UsageError, match="Plait has otlp, console and none"):

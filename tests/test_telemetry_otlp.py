@@ -177,7 +177,7 @@ def test_plait_toml_names_the_collector_and_its_key(plait: Shell, collector: Col
     assert len(collector.got) == before
     done = plait(*RUN)
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("Error: plait.toml, [telemetry] headers.x-team needs TEAM_KEY, which is not set.")
+    assert done.err.startswith("Error: plait.toml, table [telemetry]: headers.x-team needs TEAM_KEY, which is not set.")
 
 
 def nobody() -> str:

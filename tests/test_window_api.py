@@ -12,6 +12,7 @@ import pytest
 for module in ("starlette", "uvicorn", "prometheus_client"):
     pytest.importorskip(module, reason="NOT CHECKED: plait[window] is not installed")
 
+from mcp_support import until  # noqa: E402
 from plait.core.errors import UsageError  # noqa: E402
 from plait.journal.store import Journal  # noqa: E402
 from plait.window.finding import Wanted, find  # noqa: E402
@@ -165,6 +166,20 @@ def test_what_cannot_be_done_is_refused_in_words(journal: Path) -> None:
             found, _, told = server.ask("POST", path, body)
             assert (found, bool(told["error"]["message"])) == (status, True), (path, body, told)
         assert server.ask("POST", "/api/runs", b"{", {"content-type": "application/json"})[0] == 400
+
+
+def test_an_edit_that_does_not_fit_is_refused_and_the_run_waits_on(journal: Path) -> None:
+    agent = react(journal, [action("send", {"text": "hello"}), answer("Sent.")], approve="effects")
+    with serving(agent) as server:
+        run = server.ask("POST", "/api/runs", {"agent": "plait", "question": "Say hello."})[2]["run"]
+        until(lambda: server.desk.journal.run(run).status == "waiting")
+        before = server.ask("GET", f"/api/runs/{run}")[2]
+        status, headers, told = server.ask("POST", f"/api/runs/{run}/resume", {"answer": 'edit {"txt": "hello"}'})
+        assert (status, told["error"]["code"], headers["x-should-retry"]) == (400, "bad_answer", "false")
+        assert "no parameter 'txt'" in told["error"]["message"] and run in told["error"]["message"]
+        assert server.ask("GET", f"/api/runs/{run}")[2] == before and before["run"]["status"] == "waiting"
+        assert server.ask("POST", f"/api/runs/{run}/resume", {"answer": 'edit {"text": "ho"}'})[0] == 202
+        until(lambda: server.desk.journal.run(run).status == "answered")
 
 
 def test_hostile_texts_come_through_as_they_are(journal: Path) -> None:

@@ -119,6 +119,11 @@ def test_a_token_that_can_be_guessed_is_not_taken(token: str) -> None:
         door_from({"PLAIT_SERVE_TOKEN": token})
 
 
+def test_a_clients_token_that_opens_everything_is_not_taken() -> None:
+    with pytest.raises(UsageError, match="stands in PLAIT_SERVE_TOKEN and in PLAIT_SERVE_CLIENT_TOKENS"):
+        door_from({"PLAIT_SERVE_TOKEN": f"{FULL},{TWO}", "PLAIT_SERVE_CLIENT_TOKENS": f"{ONE},{TWO}"})
+
+
 def test_a_cookie_is_no_token_and_a_clients_token_gets_none() -> None:
     door = Door((FULL,), (ONE,))
     cookie = door.cookie_of(FULL)

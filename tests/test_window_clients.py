@@ -131,6 +131,16 @@ def test_agents_are_listed_as_models(agent: plait.Agent, journal: Path) -> None:
     assert wrong.value.code == "model_not_found"
 
 
+@pytest.mark.parametrize(("method", "path", "allowed"), [("GET", "/v1/chat/completions", "POST"), ("POST", "/", "GET")])
+def test_a_method_that_is_not_taken_is_said_with_those_that_are(
+    here: Here, method: str, path: str, allowed: str
+) -> None:
+    status, headers, told = here.ask(method, path)
+    assert (status, told["error"]["code"]) == (405, "method_not_allowed")
+    assert allowed in headers["allow"] and f"{method} can't be done here. Use " in told["error"]["message"]
+    assert here.ask("GET", "/v1/nothing")[2]["error"]["code"] == "not_found"
+
+
 def test_a_wrong_model_is_told_as_clients_expect(here: Here) -> None:
     with client(here) as api, pytest.raises(openai.NotFoundError, match="The model 'gpt-5' does not exist") as wrong:
         api.chat.completions.create(model="gpt-5", messages=MESSAGES)

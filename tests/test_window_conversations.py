@@ -170,6 +170,68 @@ def test_two_turns_of_one_session_do_not_run_side_by_side(journal: Path) -> None
         assert len(here.desk.journal.turns("s")) == 4
 
 
+@pytest.mark.parametrize("named", [None, "trip"])
+def test_a_journal_that_is_slow_to_read_holds_up_nobody_else(
+    here: Here, monkeypatch: pytest.MonkeyPatch, named: str | None
+) -> None:
+    more = {"session": named} if named else {}
+    said, _ = say(here, [{"role": "user", "content": "One?"}], **more)
+    messages: list[Any] = [{"role": "user", "content": "One?"}, {"role": "assistant", "content": said}]
+    messages.append({"role": "user", "content": "Two?"})
+    reading, go_on = threading.Event(), threading.Event()
+    turns = Journal.turns
+
+    def slow(*args: Any, **rest: Any) -> Any:
+        reading.set()
+        assert go_on.wait(60)
+        return turns(*args, **rest)
+
+    monkeypatch.setattr(Journal, "turns", slow)
+    answers: list[tuple[str, str]] = []
+    asking = threading.Thread(target=lambda: answers.append(say(here, messages, **more)))
+    asking.start()
+    try:
+        assert reading.wait(60)
+        assert here.ask("GET", "/health")[0] == 200 and not answers
+    finally:
+        go_on.set()
+        asking.join(60)
+    assert answers and answers[0][0].endswith("Two?'.")
+
+
+def test_of_many_that_go_on_with_a_conversation_at_once_one_does_and_the_others_begin_their_own(here: Here) -> None:
+    messages, (session,) = talk(here, "One?")
+    found: list[str] = []
+
+    def ask() -> None:
+        found.append(say(here, [*messages, {"role": "user", "content": "Two?"}])[1])
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(found) == len(set(found)) == 8 and session in found
+    assert [turn.question for turn in here.desk.journal.turns(session)] == ["One?", "Two?"]
+
+
+def test_turns_of_a_named_session_that_come_at_once_each_know_the_ones_before(here: Here) -> None:
+    threads = [
+        threading.Thread(target=say, args=(here, asked(f"Q{i}?")["messages"]), kwargs={"session": "s"})
+        for i in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    turns = here.desk.journal.turns("s")
+    assert len(turns) == 8 and all(turn.answer for turn in turns)
+    for i, turn in enumerate(turns):
+        before = [each.question for each in here.desk.journal.run(turn.run).head.history]
+        assert before == [each.question for each in turns[:i]][-len(before) or i :], (i, before)
+        assert len(before) >= min(i, 4)
+
+
 # -- a run that waits for the person
 
 
@@ -198,6 +260,7 @@ def test_what_a_run_waits_for_is_the_answer_and_the_next_message_answers_it(
         messages: list[Any] = [{"role": "user", "content": "Send it."}]
         said, session = say(here, messages, **more)
         assert "May this be done?" in said and "send" in said and "Ada" in said
+        assert said.endswith("Say yes, or why not, or edit and another input as JSON.")
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": reply}]
         said, same = say(here, messages, **more)
         assert (said, same) == ("Done.", session)
@@ -206,6 +269,27 @@ def test_what_a_run_waits_for_is_the_answer_and_the_next_message_answers_it(
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": "And?"}]
         _, same = say(here, messages, **more)
         assert same == session and len(here.desk.journal.turns(session)) == 2
+
+
+def test_an_edit_that_does_not_fit_is_an_error_and_the_conversation_goes_on_with_another(journal: Path) -> None:
+    def close(think: Think) -> str:
+        assert "sent to Eve" in "\n".join(message.content for message in think.messages)
+        return "Final Answer: Done."
+
+    model = plait.Scripted([SEND, close], by_turn=False)
+    agent = plait.Agent("react", model=model, tools=[send], approve="effects", journal=journal)
+    with serving(agent) as here:
+        messages: list[Any] = [{"role": "user", "content": "Send it."}]
+        said, _ = say(here, messages)
+        messages.append({"role": "assistant", "content": said})
+        bad = [*messages, {"role": "user", "content": 'edit {"too": "Eve"}'}]
+        for stream in (False, True):
+            body = {"model": "plait", "messages": bad, "stream": stream}
+            status, _, told = here.ask("POST", "/v1/chat/completions", body)
+            assert (status, told["error"]["code"]) == (400, "bad_answer") and "'too'" in told["error"]["message"]
+        messages.append({"role": "user", "content": 'edit {"to": "Eve"}'})
+        assert say(here, messages)[0] == "Done."
+        assert [row.status for row in here.desk.journal.runs()] == ["answered"]
 
 
 def test_a_question_of_the_models_is_answered_by_the_next_message(journal: Path) -> None:

@@ -78,6 +78,26 @@ def test_the_stream_is_the_answer_for_every_loop(loop: str, journal: Path) -> No
         assert content == one.outcome["answer"] == two.outcome["answer"]  # type: ignore[index]
 
 
+def reasoning_of(text: str) -> str:
+    deltas = [each["choices"][0]["delta"] for each in streamed(text)[2] if each.get("choices")]
+    return "".join(delta.get("reasoning_content") or "" for delta in deltas)
+
+
+@pytest.mark.parametrize(("loop", "said"), [("react", "x\n"), ("rewoo", "add them.\nso it is.\n"), ("compiler", "")])
+def test_thoughts_are_told_without_the_blank_behind_their_label(loop: str, said: str, journal: Path) -> None:
+    plan = {"plan": ["Plan: add them.\nPlan: so it is.\n#E1 = add[2, 3]\n"], "solve": ["5"]}
+    replies = plan if loop == "rewoo" else LOOPS[loop]
+    abilities = Abilities(schema=True, grammar=True, prefill=True, completion=True)
+    told = []
+    for stream in (False, True):
+        model = plait.Scripted(replies, chunk=3, abilities=abilities, by_turn=isinstance(replies, dict))
+        with serving(plait.Agent(loop, model=model, tools=[add], journal=journal)) as here:
+            _, _, reply = here.ask("POST", "/v1/chat/completions", asked("What is 2 + 3?", stream=stream))
+        told.append(reasoning_of(reply) if stream else reply["choices"][0]["message"]["reasoning_content"])
+    assert told[0] == told[1] and told[0].startswith(said)
+    assert not [line for line in told[0].split("\n") if line.startswith(" ")], told[0]
+
+
 @pytest.mark.parametrize("loop", ["phased", "rewoo"])
 def test_an_answer_is_told_while_it_is_written_where_it_is_sure(loop: str, journal: Path) -> None:
     with serving(plait.Agent(loop, model=scripted(loop), tools=[add], journal=journal)) as here:

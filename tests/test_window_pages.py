@@ -116,10 +116,16 @@ async def test_a_run_is_seen_to_grow_step_by_step(browser: Browser, journal: Pat
         assert "522250" in await page.text("#step-1")
         assert "running" in await page.text(".state")
         await shot(page, "running")
+        await page.evaluate(
+            """(window.drawn = 0, new MutationObserver((seen) => {
+                drawn += seen.filter((each) => [...each.addedNodes].some((n) => n.querySelector(".cancel"))).length;
+            }).observe(document.querySelector(".run-acts"), { childList: true }))"""
+        )
         gate.set()
         await page.wait_for("document.querySelectorAll('.step').length === 3")
         await page.wait_for("document.querySelector('.state').innerText.includes('answered')")
         assert await page.text(".outcome") == "both are there"
+        assert await page.evaluate("drawn") == 0  # whoever presses a button meanwhile presses it, not one before it
         assert "Nice is there" in await page.text("#step-2")
         await page.wait_for("document.querySelector('#said').textContent.includes('answered')")
         assert page.problems == []
@@ -400,6 +406,13 @@ async def test_runs_are_searched_and_filtered(browser: Browser, journal: Path) -
         await to(page, "?loop=rewoo")
         await page.wait_for("document.querySelectorAll('li.run').length === 1")
         assert "rewoo" in await page.text("li.run")
+        await page.evaluate("document.querySelector('#filter-loop').focus()")
+        for wanted in ("?loop=react", ""):  # each key chooses at once; whoever chooses so goes on at the same place
+            await page.press("ArrowUp")
+            drawn = f"location.hash === '#/{wanted}' && !document.querySelector('#main[aria-busy]')"
+            await page.wait_for(f"{drawn} && document.querySelectorAll('li.run').length === {1 if wanted else 2}")
+            assert await page.evaluate("document.activeElement.id") == "filter-loop"
+        assert await page.evaluate("document.querySelector('.more-filters').open")
         await to(page, "?words=870335")  # the answer is searched as well
         await page.wait_for("document.querySelectorAll('li.run').length === 2")
         await page.close()
@@ -609,6 +622,7 @@ async def test_with_a_token_one_logs_in_first(browser: Browser, journal: Path) -
         page = await browser.page()
         await page.goto(server.url)
         await page.wait_for_selector("#token")
+        await page.wait_for("document.activeElement.id === 'token'")
         await page.type("a token that is none", "#token")
         await page.press("Enter")
         await page.wait_for("!document.querySelector('#wrong').hidden")

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 
 from plait.journal.reader import NoJournal
 from plait.journal.store import Journal
-from window_server import ONE, Process, ask, asked, script
+from window_server import FULL, ONE, Process, ask, asked, script
 
 CHAT = "/v1/chat/completions"
 ANSWER = "Thought: x\nFinal Answer: It is 42."
@@ -59,7 +60,7 @@ def test_one_agent_from_the_flags_of_run(tmp_path: Path) -> None:
         status, _, body = ask(server.port, "POST", CHAT, {**asked("?"), "model": "oracle"})
         assert status == 200
         message = body["choices"][0]["message"]
-        assert (message["content"], message["reasoning_content"].strip()) == ("It is 42.", "x")
+        assert (message["content"], message["reasoning_content"].rstrip()) == ("It is 42.", "x")
         assert ask(server.port, "GET", "/health/ready")[2] == {"status": "ok"}
         assert server.stop() == 0
     words = "".join(server.words)
@@ -101,13 +102,28 @@ tools = ["calculator"]
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ("[serve]\nport = 99999", "no port 99999"),
+        ("[serve]\nport = 99999", "plait.toml, table [serve]: port is 99999"),
+        ("[serve]\nport = 'abc'", "table [serve]: port is 'abc', and must be a whole number."),
         ("[serve]\nconcurent = 5", "Did you mean concurrent?"),
-        ("[serve]\nconcurrent = 0", "not above zero"),
+        ("[serve]\nconcurrent = 0", "plait.toml, table [serve]: concurrent is 0, which is not above zero"),
         ('[serve]\nhost = "0.0.0.0"', "PLAIT_SERVE_TOKEN"),
         ("[agents.a]\nstrateggy = 'json'", "Did you mean strategy?"),
         ("[agents.a]\njournal = 'x.db'", "share the server's journal"),
         ("[agents.a]\nstrategy = 'jsn'", "Did you mean json"),
+        ("[agents.a]\nstrategy = 'jsn'", "plait.toml, table [agents.a]: strategy: "),
+        ("[agents.a]\nset = {misses = 2, mises = 5}", "plait.toml, table [agents.a]: set: "),
+        ("[agents.a]\napprove = 'maybe'", "plait.toml, table [agents.a]: approve: approve is 'maybe'"),
+        ("[agents.a]\nmodel = 'opnai:x'", "plait.toml, table [agents.a]: model: 'opnai:x'"),
+        ("[agents.a]\nmodels = {act = 'opnai:x'}", "plait.toml, table [agents.a]: models.act: 'opnai:x'"),
+        ("[agents.a]\nmodels = {atc = 'local'}", "plait.toml, table [agents.a]: models: "),
+        ("[agents.a]\ntools = ['nothing-there']", "plait.toml, table [agents.a]: tools: "),
+        ("[agents.a]\nmax_steps = -1", "plait.toml, table [agents.a]: max_steps is -1, which is not above zero."),
+        ("[agents.a]\nmax_cost = 'much'", "table [agents.a]: max_cost is 'much', and must be a number."),
+        ("[agents.a]\ntools = ['calculator', 5]", "table [agents.a]: tools.1 is 5, and must be text."),
+        ("[agents.a]\nmodels = {act = 5}", "table [agents.a]: models.act is 5, and must be text."),
+        ("[agents.a]\nthoughts = 1", "table [agents.a]: thoughts is 1, and must be true or false."),
+        ("[run]\nmax_steps = 0\n[agents.a]", "plait.toml, table [run]: max_steps is 0, which is not above zero."),
+        ("[run]\ntools = ['nothing-there']\n[agents.a]", "plait.toml, table [run]: tools, for agents.a: "),
         ("[agents]\na = 5", "an agent is a table"),
     ],
 )
@@ -118,7 +134,25 @@ def test_what_the_configuration_has_wrong_is_said_before_anything_is_bound(
     done = subprocess.run(
         [sys.executable, "-m", "plait", "serve"], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
-    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr, done.stderr
+    assert "$" not in done.stderr and "`int" not in done.stderr
+
+
+def test_a_file_of_another_name_is_named_as_it_is(tmp_path: Path) -> None:
+    where = '[endpoints.mine]\nbase_url = "http://127.0.0.1:9/v1"\nheaders = {X-Team = "$NO_TEAM"}\n'
+    (tmp_path / "other.toml").write_text(where + '[agents.a]\nmodel = "mine:x"\n')
+    words = [sys.executable, "-m", "plait", "serve", "--config", "other.toml"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and "plait.toml" not in done.stderr, done.stderr
+    assert "other.toml, table [agents.a]: model: other.toml: endpoints.mine.headers.X-Team needs NO_TEAM" in done.stderr
+
+
+@pytest.mark.parametrize("port", ["abc", "99999", "-1", "1.5"])
+def test_a_port_that_is_none_is_said_in_plain_words(tmp_path: Path, port: str) -> None:
+    words = [sys.executable, "-m", "plait", "serve", f"--port={port}"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    said = f"{port} is not a whole number from 0 to 65535." if port[-1] in "91" else f"'{port}' is not a whole number."
+    assert done.returncode == 2 and said in done.stderr and "range" not in done.stderr, done.stderr
 
 
 def test_a_journal_that_is_none_is_said_before_anybody_is_served(tmp_path: Path) -> None:
@@ -131,6 +165,25 @@ def test_a_journal_that_is_none_is_said_before_anybody_is_served(tmp_path: Path)
     assert "notes.txt is not a journal" in done.stderr and "Listening" not in done.stderr
 
 
+def test_a_flag_beside_the_agents_of_the_configuration_is_named_as_it_is_typed(tmp_path: Path) -> None:
+    (tmp_path / "plait.toml").write_text("[agents.a]")
+    for command, flag in (("serve", ("--model", "local")), ("mcp", ("--set", "misses=1")), ("serve", ("--thoughts",))):
+        words = [sys.executable, "-m", "plait", command, *flag]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, input="")
+        assert done.returncode == 2 and f"has agents of its own, and {flag[0]} describes another" in done.stderr
+
+
+def test_who_cannot_open_the_window_is_said_at_the_start(tmp_path: Path) -> None:
+    words = ("--model", script(tmp_path, ANSWER))
+    for env, said in (
+        ({"PLAIT_SERVE_CLIENT_TOKENS": ONE}, True),
+        ({"PLAIT_SERVE_CLIENT_TOKENS": ONE, "PLAIT_SERVE_TOKEN": FULL}, False),
+    ):
+        with Process(*words, cwd=tmp_path, env=env) as server:
+            server.stop()
+        assert ("nobody can open the window" in "".join(server.words)) == said
+
+
 def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     with Process("--model", script(tmp_path, ANSWER), cwd=tmp_path) as server:
         done = subprocess.run(
@@ -140,7 +193,7 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
             text=True,
             timeout=120,
         )
-    assert done.returncode == 2 and f"port {server.port}" in done.stderr
+    assert done.returncode == 2 and f"port {server.port}: Address already in use. Choose" in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -182,6 +235,30 @@ def test_what_does_not_end_in_time_is_cancelled_told_and_gone_on_with(tmp_path: 
     with Process("--model", slow, "--resume", cwd=tmp_path) as server:
         wait_for(journal, {"answered": 2, "cancelled": 0})
         server.stop()
+
+
+def test_what_cannot_be_gone_on_with_is_said_run_by_run_and_the_others_go_on(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.db")
+    (tmp_path / "plait.toml").write_text("[serve]\ngrace = 0.5")
+    (tmp_path / "gone.py").write_text('import plait\n\n\n@plait.tool\ndef f() -> int:\n    "F."\n    return 1\n')
+    slow = script(tmp_path, ANSWER, delay=300)
+    ids = []
+    for more, runs in (((), 1), (("--tools", "gone.py"), 2)):
+        with Process("--model", slow, *more, cwd=tmp_path) as server:
+            request = in_background(server.port, "?", [])
+            wait_for(journal, {"running": 1})
+            ids.append(journal.run("last").head.run)
+            server.stop()
+            request.join(60)
+        wait_for(journal, {"cancelled": runs})
+    (tmp_path / "gone.py").unlink()
+    script(tmp_path, ANSWER)
+    with Process("--model", slow, "--resume", cwd=tmp_path) as server:
+        wait_for(journal, {"answered": 1, "cancelled": 1})
+        said = _more(server)
+        server.stop()
+    assert re.search(rf"Run {ids[1]} is not gone on with: .*gone\.py", said) and "Traceback" not in said, said
+    assert said.count("is not gone on with") == 1 and journal.run(ids[0]).status == "answered"
 
 
 def _more(server: Process) -> str:

@@ -142,7 +142,7 @@ async def test_flags_that_do_not_go_together_and_places_that_are_none(tmp_path: 
     for more, said in (
         ((str(tmp_path / "a.html"), "--wire"), "Leave out --wire"),
         ((str(tmp_path / "none" / "a.html"),), "can't be written"),
-        ((str(tmp_path),), "can't be written"),
+        ((str(tmp_path),), "is a folder. Name a file in it."),
     ):
         done = await asyncio.to_thread(show, *base, *more)
         assert done.returncode == 2 and said in done.stderr

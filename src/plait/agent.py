@@ -208,7 +208,10 @@ class Agent:
     # -- the record
 
     def resume(self, run: str, answer: str | None = None, *, force: bool = False) -> Run:
-        """Go on with a run that was interrupted, cancelled or waits; `answer` is what the person says to it."""
+        """Go on with a run that was interrupted, cancelled or waits; `answer` is what the person says to it.
+
+        Raises `BadAnswer` for an edit of a call that does not fit the tool: the run waits as before.
+        """
         return run_blocking(self.aresume(run, answer, force=force))
 
     async def aresume(

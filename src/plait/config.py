@@ -7,6 +7,7 @@ Secrets are never in the file: an endpoint names the environment variable its ke
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +17,15 @@ from msgspec import Struct
 from plait.core.errors import UsageError
 from plait.models.config import ModelConfig
 
+LIMITS = ("max_steps", "max_calls", "max_tokens", "max_cost", "max_seconds")
+WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "text",
+    "array": "a list",
+    "object": "a table",
+}
 TABLES = {"run", "serve", "agents", "endpoints", "prices", "params", "electricity", "local", "telemetry", "timeout"}
 
 
@@ -96,6 +106,16 @@ class Config(Struct, frozen=True):
     serve: ServeTable = ServeTable()
     agents: dict[str, AgentTable] = {}
     telemetry: TelemetryTable = TelemetryTable()
+    own: dict[str, tuple[str, ...]] = {}
+    """What each agent's table says itself; the rest is from `[run]`."""
+
+    def place(self, agent: str, key: str = "") -> str:
+        """Where the file says that of an agent, for an error."""
+        first = key.partition(".")[0]
+        if key and first not in self.own.get(agent, ()):
+            usual = getattr(self.run, first, None) not in (None, {}, [])
+            return f"{self.path}, table [run]: {key}, for agents.{agent}" if usual else self.place(agent)
+        return f"{self.path}, table [agents.{agent}]{f': {key}' if key else ''}"
 
 
 def load(path: Path | None = None) -> Config:
@@ -123,9 +143,11 @@ def load(path: Path | None = None) -> Config:
             )
     run = _table(data.pop("run", {}), RunDefaults, "run", place)
     serve = _table(data.pop("serve", {}), ServeTable, "serve", place)
-    agents = _agents(data.pop("agents", {}), run, place)
+    tables = data.pop("agents", {})
+    agents = _agents(tables, run, place)
     telemetry = _table(data.pop("telemetry", {}), TelemetryTable, "telemetry", place)
-    return Config(run, ModelConfig.from_mapping(data, place.name), place, serve, agents, telemetry)
+    own = {name: tuple(table) for name, table in tables.items()}
+    return Config(run, ModelConfig.from_mapping(data, place.name), place, serve, agents, telemetry, own)
 
 
 def _agents(tables: Any, run: RunDefaults, place: Path) -> dict[str, AgentTable]:
@@ -157,6 +179,36 @@ def _table(table: Any, kind: type[T], name: str, place: Path) -> T:
             hint = f"Did you mean {near[0]}?" if near else f"It may have: {', '.join(known)}."
             raise UsageError(f"{place}, table [{name}]: there is no setting '{key}'.", hint=hint)
     try:
-        return msgspec.convert(table, kind)
+        found = msgspec.convert(table, kind)
     except msgspec.ValidationError as why:
-        raise UsageError(f"{place}, table [{name}]: {why}.") from why
+        raise UsageError(f"{place}, table [{name}]: {_in_words(str(why), table)}.") from why
+    for key in LIMITS if isinstance(found, RunDefaults) else ():
+        value = getattr(found, key)
+        if value is not None and not value > 0:
+            raise UsageError(f"{place}, table [{name}]: {key} is {value}, which is not above zero.")
+    return found
+
+
+def _in_words(said: str, table: Any) -> str:
+    """What `msgspec` found wrong in a table, in words: which setting, what it is, and what it must be."""
+    found = re.fullmatch(r"Expected `([^`]+)`, got `[^`]+`(?: - at `\$\.(\w+)(\S*)`)?", said)
+    if found is None:
+        return said.replace("`$.", "`").rstrip(".")
+    kinds, key, below = found.groups()
+    wanted = " or ".join(WORDS.get(kind, kind) for kind in kinds.split(" | ") if kind != "null")
+    if not key:
+        return f"it is no table, but {_shown(table)}"
+    if not below:
+        return f"{key} is {_shown(table[key])}, and must be {wanted}"
+    within = table[key].items() if isinstance(table[key], dict) else enumerate(table[key])
+    bad = next((f"{key}.{name} is {_shown(one)}" for name, one in within if not _is(one, kinds)), f"a part of {key} is")
+    return f"{bad}, and must be {wanted}"
+
+
+def _is(value: Any, kinds: str) -> bool:
+    return type(value).__name__ in kinds.split(" | ")
+
+
+def _shown(value: Any) -> str:
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -35,7 +35,7 @@ _MISSES = {
 @click.command(epilog=EPILOG, short_help="The cheapest loop and models that meet a demand.")
 @click.argument("results", metavar="RESULTS")
 @options.at_least
-@click.option("--budget", type=float, metavar="USD", help="The most a run may cost in the mean; 0 is free.")
+@click.option("--budget", type=options.Number(), metavar="USD", help="The most a run may cost in the mean; 0 is free.")
 @click.option("--max-seconds", type=options.NUMBER, metavar="S", help="The most a run may take in the median.")
 @click.option("--max-tokens", type=options.NUMBER, metavar="N", help="The most tokens of a run in the mean.")
 @options.journal

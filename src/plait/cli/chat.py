@@ -120,18 +120,20 @@ class Talk:
 
     def turn(self, question: str) -> None:
         """One turn: the reply on stdout; whatever keeps it from being given is told, and the chat goes on."""
+        from plait.cli.approval import Desk
         from plait.cli.aside import stdout_aside
         from plait.cli.going import go
         from plait.cli.person import person_here
         from plait.core.errors import PlaitError, UsageError
 
         show = self.view()
-        person = person_here(show.close, as_object=False)
+        desk = Desk(self.agent, question)
+        person = person_here(show.close, as_object=False, desk=desk)
         self.turns += 1
         try:
             with stdout_aside():
                 run = go(
-                    lambda emit: self.agent.arun(question, session=self.session, emit=emit, person=person),
+                    lambda emit: self.agent.arun(question, session=self.session, emit=desk.seeing(emit), person=person),
                     show,
                     self.told,
                 )

@@ -27,6 +27,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "quit": ("", "End the chat; so does Ctrl-D."),
 }
 ALSO = {"why": "show", "exit": "quit", "costs": "cost", "models": "model", "strategies": "strategy", "tool": "tools"}
+SHOWN = {"show": ("why",), "quit": ("exit",)}
+"""The other names that /help lists: those that are no misspelling."""
 MANY = 20
 """Sessions that are listed."""
 
@@ -80,7 +82,10 @@ class Commands:
     def _help(self, rest: str) -> None:
         from plait.cli.table import show_table
 
-        rows = [(f"/{name} {takes}".rstrip(), what) for name, (takes, what) in COMMANDS.items()]
+        rows = [
+            (", ".join([f"/{name} {takes}".rstrip(), *(f"/{each}" for each in SHOWN.get(name, ()))]), what)
+            for name, (takes, what) in COMMANDS.items()
+        ]
         show_table(("command", "what it does"), rows, err=True)
         self.talk.say("What is changed holds from the next turn on. // sends a line that begins with a slash;")
         self.talk.say("a line that ends in a backslash goes on in the next. Ctrl-C cancels a turn.")

@@ -49,6 +49,7 @@ def mcp(name: str | None, **flags: Any) -> None:
     # neither read them nor write among the answers.
     with stdin_aside(), stdout_aside():
         config = load()
-        desk = Desk(agents_of(config, name, False, flags), bounded(config.serve))
+        desk = Desk(agents_of(config, name, False, flags), bounded(config.serve, config.path))
+        desk.left_behind()  # a journal that can't be read is told of before a client trusts its runs to it
     click.echo(f"MCP on stdin and stdout: {', '.join(desk.agents)}. Journal: {desk.journal.path}.", err=True)
     serve_stdio(desk)

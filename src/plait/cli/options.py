@@ -13,11 +13,13 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Positive(click.ParamType[Any]):
-    """A number above zero, whole or not."""
+class Number(click.ParamType[Any]):
+    """A number from `low` to `high`, whole or not. `above`: it must be more than `low`."""
 
-    def __init__(self, *, whole: bool) -> None:
-        self.whole = whole
+    def __init__(
+        self, low: float = -math.inf, high: float = math.inf, *, whole: bool = False, above: bool = False
+    ) -> None:
+        self.low, self.high, self.whole, self.above = low, high, whole, above
         self.name = "whole number" if whole else "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | float:
@@ -26,8 +28,11 @@ class Positive(click.ParamType[Any]):
             number = int(value) if self.whole else float(value)
         except ValueError:
             self.fail(f"{value!r} is not a {self.name}.", param, ctx)
-        if not (math.isfinite(number) and number > 0):
-            self.fail(f"{value} is not above zero.", param, ctx)
+        if self.above and not (math.isfinite(number) and number > self.low):
+            self.fail(f"{value} is not above {'zero' if self.low == 0 else self.low}.", param, ctx)
+        if not self.low <= number <= self.high:
+            wanted = f"from {self.low:g} to {self.high:g}" if math.isfinite(self.high) else f"{self.low:g} or more"
+            self.fail(f"{value} is not a {self.name} {wanted}.", param, ctx)
         return number
 
 
@@ -48,7 +53,7 @@ class Share(click.ParamType[Any]):
         return share
 
 
-WHOLE, NUMBER = Positive(whole=True), Positive(whole=False)
+WHOLE, NUMBER = Number(0, whole=True, above=True), Number(0, above=True)
 
 
 def _config(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -89,7 +94,7 @@ tools = click.option(
 )
 show_tools = click.option(
     "--show-tools",
-    type=click.IntRange(min=0),
+    type=Number(0, whole=True),
     metavar="N",
     help="Of more tools show the N that fit the task, and a search for the others.",
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from plait.cli.approval import EDIT, Desk
 from plait.cli.text import one_line
 from plait.core import Waiting
-from plait.runtime.job import Person
+from plait.runtime.job import EDITED, NO, YES, Person
 
 HOW = {
     "approval": "yes, no, a reason, or edit JSON",
@@ -32,6 +32,11 @@ def person_here(before: Callable[[], None], *, as_object: bool, desk: Desk | Non
             how = HOW[waiting.kind]
             print(f"{one_line(shown)}\n({how}; empty: the run waits) ", end="", file=sys.stderr, flush=True)
             said = await _line()
+            if waiting.kind == "approval" and (why := unclear(said)):
+                shown = why
+                continue
+            if waiting.kind == "approval" and len(said.split()) > 1 and not EDITED.fullmatch(said):
+                print("Refused; the model is told why.", file=sys.stderr)
             if desk is None or waiting.kind != "plan" or said.lower() not in EDIT:
                 return said or None
             if (changed := await desk.edited(waiting.reason)) is not None:
@@ -39,6 +44,23 @@ def person_here(before: Callable[[], None], *, as_object: bool, desk: Desk | Non
             shown = "The plan is as it was."
 
     return ask
+
+
+def unclear(said: str) -> str:
+    """Why words at an approval may be meant otherwise than as a refusal, "" where they are clear.
+
+    Whatever is no yes refuses: a stray word, and a yes with something behind it, are asked about once more.
+    """
+    words = said.split()
+    if said.lower() in YES | NO or EDITED.fullmatch(said):
+        return ""
+    if said.lower().rstrip(":") == "edit":
+        return 'With which input? Such as: edit {"text": "..."}'
+    if len(words) == 1:
+        return f"{said!r} is neither yes nor no. A reason to refuse has more words, such as: no, {said}"
+    if words[0].lower().strip(",.;:!-") in YES:
+        return "That begins as a yes, and any words but yes refuse. Say yes alone, or begin with no."
+    return ""
 
 
 async def _line() -> str:

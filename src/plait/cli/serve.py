@@ -28,7 +28,9 @@ machine is served. Ctrl-C stops: runs under way have some seconds to end, then t
 
 @click.command(epilog=EPILOG, short_help="Serve agents as an endpoint.")
 @click.option("--host", metavar="ADDRESS", help="Where to listen (default 127.0.0.1).")
-@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="The port (default 8765; 0: a free one).")
+@click.option(
+    "--port", type=options.Number(0, 65535, whole=True), metavar="N", help="The port (default 8765; 0: a free one)."
+)
 @click.option("--name", metavar="NAME", help="Serve one agent of that name, made from the flags.")
 @click.option("--thoughts", is_flag=True, help="Tell clients its thoughts and actions, as reasoning.")
 @click.option("--resume", is_flag=True, help="Go on with runs that the server left when it died or stopped.")
@@ -50,7 +52,7 @@ def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, 
 
     config = load()
     door = door_from()
-    table = checked(with_flags(config.serve, host, port), door)
+    table = checked(with_flags(config.serve, host, port), door, config.path)
     desk = Desk(agents_of(config, name, thoughts, flags), table, door)
     left = len(desk.left_behind())  # a journal that can't be read is told of before anybody is served
     sock = listen(table.host, table.port)
@@ -73,6 +75,7 @@ def _installed() -> None:
 def agents_of(config: Config, name: str | None, thoughts: bool, flags: dict[str, Any]) -> list[ServedAgent]:
     """The agents to serve. Raises `UsageError` where flags describe one and plait.toml has some."""
     from plait.cli.settings import agent_for
+    from plait.cli.tabled import tabled
     from plait.core.errors import UsageError
     from plait.window.settings import served
 
@@ -82,26 +85,17 @@ def agents_of(config: Config, name: str | None, thoughts: bool, flags: dict[str,
     given = [flag for flag, value in flags.items() if flag != "journal" and value not in (None, (), False)]
     if given or thoughts:
         raise UsageError(
-            f"{config.path} has agents of its own, and '{(given or ['thoughts'])[0]}' describes another.",
+            f"{config.path} has agents of its own, and {_typed((given or ['thoughts'])[0])} describes another.",
             hint="Leave the flag out, or serve the one from the flags with --name NAME.",
         )
-    found = []
-    for each, said in config.agents.items():
-        # What an agent's table says is worth a flag: the environment is for the one agent of a command line.
-        general = (said.model,) if said.model else ()
-        models = (*general, *(f"{phase}={model}" for phase, model in said.models.items()))
-        own = {**flags, "strategy": said.strategy, "models": models, "approve": said.approve}
-        agent = agent_for(no_journal=False, said=said, **own)
-        found.append(
-            served(
-                each,
-                agent,
-                config.serve,
-                description=said.description or _described(agent),
-                thoughts=said.thoughts,
-            )
-        )
-    return found
+    return [tabled(config, each, flags, _described) for each in config.agents]
+
+
+def _typed(name: str) -> str:
+    """The flag as it is typed: `--model` for the parameter `models`."""
+    context = click.get_current_context(silent=True)
+    words = {each.name: each.opts[0] for each in (context.command.params if context else ())}
+    return words.get(name, f"'{name}'")
 
 
 def _described(agent: Any) -> str:
@@ -122,6 +116,8 @@ def begun(desk: Desk, address: tuple[Any, ...], left: int, resume: bool, journal
     click.echo(f"Journal: {desk.journal.path}.", err=True)
     if not desk.door.locked:
         click.echo("No token is set: this machine alone is served.", err=True)
+    elif not desk.door.windowed:
+        click.echo("PLAIT_SERVE_TOKEN is not set: clients are served, and nobody can open the window.", err=True)
     if left:
         again = f" --journal {shlex.quote(journal)}" if journal else ""
         how = "going on with them" if resume else f"`plait resume RUN{again}` goes on with one, --resume with all"

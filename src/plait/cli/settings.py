@@ -205,8 +205,6 @@ def _limits(said: RunDefaults, flags: Mapping[str, float | None]) -> dict[str, A
         value = flags.get(name)
         if value is None:
             value = getattr(said, name)
-            if value is not None and not value > 0:
-                raise UsageError(f"plait.toml, [run] {name} is {value}, which is not above zero.")
         if value is not None:
             found[field] = value
     return found

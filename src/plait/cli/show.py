@@ -53,7 +53,9 @@ def _html(row: Any, rows: Any, name: str, *, full: bool) -> None:
     from plait.window.file import LONGEST, page
 
     place = Path(name).expanduser()
-    if place.is_dir() or not place.absolute().parent.is_dir():
+    if place.is_dir():
+        raise UsageError(f"{name} is a folder.", hint="Name a file in it.")
+    if not place.absolute().parent.is_dir():
         raise UsageError(f"{name} can't be written.", hint="Name a file in a folder that is there.")
     text = page(row, rows, most=None if full else LONGEST)
     try:

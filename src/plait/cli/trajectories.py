@@ -28,7 +28,7 @@ person marked it bad. Exit codes: 0 lines are written, 3 there is none to write,
 @click.option("--model", default="", metavar="SPEC", help="Calls of this model only.")
 @click.option(
     "--min-score",
-    type=click.FloatRange(0, 1),
+    type=options.Number(0, 1),
     metavar="X",
     help="Of graded runs those with this score at least.",
 )

@@ -42,7 +42,7 @@ def tasks(all_of_them: bool, as_object: bool) -> None:
 
 @world.command("run", short_help="Run a task in a fresh world and print its grade.")
 @click.argument("task", metavar="TASK")
-@click.option("--seed", type=int, metavar="N", help="Another world (default 0).")
+@click.option("--seed", type=options.Number(whole=True), metavar="N", help="Another world (default 0).")
 @click.option("--now", metavar="DATE", help="The world's clock (default: this machine's).")
 @click.option("--here", metavar="TOWN", help="Where the user is (default Ghent).")
 @options.agent

@@ -14,11 +14,20 @@ class PlaitError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.message} {self.hint}".strip()
+        gap = "" if self.message.endswith("\n") else " "  # a message of several lines: the hint is a line of its own
+        return f"{self.message}{gap}{self.hint}".strip()
 
 
 class UsageError(PlaitError):
     """Something was asked for in a way that can't be understood: an unknown name, a bad option."""
+
+
+class BadAnswer(UsageError):
+    """What the person said to a run that waits can't be taken. Nothing was done with it, and `run` waits still."""
+
+    def __init__(self, message: str, *, run: str) -> None:
+        super().__init__(message, hint=f"Nothing was called, and run {run} still waits.")
+        self.run = run
 
 
 class LimitNear(Exception):

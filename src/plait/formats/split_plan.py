@@ -39,6 +39,8 @@ class PlanSplitter:
             is_plan = head["plan"] is not None
             self._kind = "thought" if is_plan else "action"
             at = head.end() if is_plan else head.start()
+            while is_plan and line[at : at + 1] == " ":  # it parts the label from the thought
+                at += 1
         self._put(pieces, line[at:])
         return pieces
 

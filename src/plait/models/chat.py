@@ -148,7 +148,7 @@ class _Watch:
 
     @property
     def stopped(self) -> bool:
-        return self._draft is not None and self._draft.filter.stopped
+        return self._draft is not None and self._draft.stopped
 
     def take(self, piece: bytes) -> bool:
         """Read on; True when a stop string was met and nothing more is wanted."""
@@ -165,7 +165,7 @@ class _Watch:
             for data in self._events.feed(piece):
                 self._show(draft.chunk(data))
             # An endpoint that has ended the reply as well is heard out: its usage is still to come.
-            return draft.filter.stopped and not draft.whole
+            return draft.stopped and not draft.whole
         except msgspec.DecodeError:
             self._kind = "broken"  # the body is read to its end, and what is wrong with it said then
         return False

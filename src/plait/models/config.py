@@ -52,6 +52,8 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     electricity: Rate | None = None
     local: Mapping[str, Any] = {}
     timeout: float | None = None
+    source: str = "plait.toml"
+    """The file it was read from, for errors."""
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, Any], source: str = "plait.toml") -> ModelConfig:
@@ -59,7 +61,7 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
 
         Raises `UsageError` naming `source` and the place in it.
         """
-        _known(settings, cls.__struct_fields__, source)
+        _known(settings, [name for name in cls.__struct_fields__ if name != "source"], source)
         endpoints = {
             name: _endpoint(name, value, source) for name, value in _table(settings, "endpoints", source).items()
         }
@@ -77,6 +79,7 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
             electricity=electricity,
             local=_table(settings, "local", source),
             timeout=_seconds(settings, source),
+            source=source,
         )
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from plait.core import Call, Reply, Think, Usage
 from plait.core.replies import Finish
 from plait.models.base import Response
+from plait.models.circles import INPUT, REASONING, Circles
 from plait.models.refusals import Place, bad, failure, in_stream
 from plait.models.stream import DONE, Events, is_json
 from plait.models.text import TextFilter
@@ -63,6 +64,7 @@ class _Pending:
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
+        self.circles = Circles(INPUT)
         self.value: Any = None
 
     def call(self) -> Call:
@@ -91,6 +93,9 @@ class Draft:
         self.model = ""
         self.error: Any = None
         self.choices = 0
+        self.circling = False
+        """The reasoning, or the input of a call, went in circles: nothing that comes after it is taken in."""
+        self._circles = Circles(REASONING)
         self.written = 0
         """Bytes of text and reasoning that came, cut or not."""
 
@@ -125,12 +130,13 @@ class Draft:
         if choice.finish_reason:
             self.finish = str(choice.finish_reason).lower()
         part = choice.delta or choice.message
+        if self.circling:
+            return ""
         if part is None:
             return self._write(choice.text) if choice.text else ""
         thought = part.get("reasoning_content") or part.get("reasoning")
         if isinstance(thought, str):
-            self.reasoning.append(thought)
-            self.written += len(thought.encode())
+            self._think(thought)
         for call in part.get("tool_calls") or ():
             self._call(call)
         content = part.get("content")
@@ -148,10 +154,21 @@ class Draft:
                 texts.append(part)
             elif isinstance(part, dict) and part.get("type") in ("thinking", "reasoning"):
                 inner = part.get("thinking") or part.get("text") or ""
-                self.reasoning.append(inner if isinstance(inner, str) else self._parts(inner))
+                self._think(inner if isinstance(inner, str) else self._parts(inner))
             elif isinstance(part, dict) and isinstance(part.get("text"), str):
                 texts.append(part["text"])
         return "".join(texts)
+
+    def _think(self, text: str) -> None:
+        self.written += len(text.encode())
+        self.reasoning.append(self._straight(text, self._circles))
+
+    def _straight(self, text: str, circles: Circles) -> str:
+        if self.filter.whole:  # it came in one piece: nothing is gained
+            return text
+        text = circles.straight(text)
+        self.circling = self.circling or circles.seen
+        return text
 
     def _write(self, text: str) -> str:
         self.written += len(text.encode())
@@ -177,9 +194,14 @@ class Draft:
         entry.name = entry.name or str(name)
         given = function.get("arguments")
         if isinstance(given, str):
-            entry.arguments.append(given)
+            entry.arguments.append(self._straight(given, entry.circles))
         elif given is not None:
             entry.value = given
+
+    @property
+    def stopped(self) -> bool:
+        """Nothing more of the reply is wanted."""
+        return self.circling or self.filter.stopped
 
     @property
     def whole(self) -> bool:
@@ -189,8 +211,8 @@ class Draft:
     def reply(self, think: Think) -> Reply:
         """The reply, when all has come."""
         calls = tuple(pending.call() for pending in self.calls)
-        finish = "stop" if self.filter.stopped else _FINISH.get(self.finish, "stop")
-        if self.filter.circling:
+        finish = "stop" if self.stopped else _FINISH.get(self.finish, "stop")
+        if self.circling or self.filter.circling:
             finish = "circle"
         if calls and finish == "stop" and not self.filter.stopped:
             finish = "calls"
@@ -274,7 +296,7 @@ def decode(response: Response, think: Think, place: Place, *, prefill: str = "",
         raise in_stream(error, place, asked=asked, response=response)
     if not draft.choices:
         raise bad("sent something that is no reply.", body, place, response)
-    if not (draft.whole or response.cut or draft.filter.stopped):
+    if not (draft.whole or response.cut or draft.stopped):
         raise bad("broke off in the middle of a reply.", body, place, response)
     return draft.reply(think)
 

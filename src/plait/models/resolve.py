@@ -118,9 +118,9 @@ def _named(
         raise UsageError(f"{spec!r} names no model.", hint=hint)
     key = env.get(endpoint.key_env, "").strip() if endpoint.key_env else ""
     if endpoint.key_env and not key:
-        hint = f"Set it in the environment, or take key_env out of endpoints.{provider}."
+        hint = f"Set it in the environment, or take key_env out of endpoints.{provider} ({config.source})."
         raise UsageError(f"{spec} needs a key, and {endpoint.key_env} is not set.", hint=hint)
-    headers, hidden = _headers(provider, endpoint, env)
+    headers, hidden = _headers(f"{config.source}: endpoints.{provider}", endpoint, env)
     start = PRESETS[endpoint.kind].abilities if endpoint.kind else Abilities()
     abilities = structs.replace(abilities_of(endpoint.kind, name, start), **endpoint.abilities)
     rate = config.prices.get(spec) or endpoint.price
@@ -145,7 +145,7 @@ def _named(
     )
 
 
-def _headers(provider: str, endpoint: Endpoint, env: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+def _headers(where: str, endpoint: Endpoint, env: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     headers: dict[str, str] = {}
     hidden: list[str] = []
     for header, value in endpoint.headers.items():
@@ -153,7 +153,7 @@ def _headers(provider: str, endpoint: Endpoint, env: Mapping[str, str]) -> tuple
             variable = value[1:].strip("{}")
             if not env.get(variable, "").strip():
                 raise UsageError(
-                    f"endpoints.{provider}.headers.{header} needs {variable}, which is not set.",
+                    f"{where}.headers.{header} needs {variable}, which is not set.",
                     hint="Set it in the environment.",
                 )
             value = env[variable].strip()

@@ -1,7 +1,6 @@
 """The text of a reply, as it streams in: reasoning set apart, a repeated prefill dropped, stop strings cut.
 
-Small models fall into circles: they write the same lines over and over until their token limit, which takes minutes.
-So a reply whose end is one piece of text again and again is cut there.
+A text or a `<think>` block that goes in circles is cut there (`circles.py`).
 
 The same filter reads a whole recorded body and a live stream, so that what was shown while streaming is
 what the reply says, however the stream was cut into pieces. It lets no text out that a later piece could
@@ -12,14 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-_OPEN, _CLOSE = "<think>", "</think>"
+from plait.models.circles import REASONING, Circles
 
-CIRCLE = 2048
-"""Characters that one piece of text fills, repeated, when the reply goes in circles."""
-ROUNDS = 4
-"""As often at least it stands in them."""
-EVERY = 512
-"""Characters from one look at that to the next: so it is seen at the same place however the stream comes in pieces."""
+_OPEN, _CLOSE = "<think>", "</think>"
 
 
 class TextFilter:
@@ -38,12 +32,11 @@ class TextFilter:
         self._reasoning: list[str] = []
         self.whole = False
         """The text comes in one piece: nothing is gained by cutting a circle."""
-        self._passed = 0
-        self._end = ""
+        self._circles, self._inner_circles = Circles(), Circles(REASONING)
         self.stopped = False
         """A stop string was met, or a circle seen; whatever is fed after it is dropped."""
         self.circling = False
-        """The text went in circles."""
+        """The text, or the `<think>` block, went in circles."""
 
     @property
     def reasoning(self) -> str:
@@ -65,16 +58,17 @@ class TextFilter:
         """The text up to where a circle is seen."""
         if self.whole:
             return text
-        at = 0
-        while at < len(text):
-            piece = text[at : at + EVERY - self._passed % EVERY]
-            at += len(piece)
-            self._passed += len(piece)
-            self._end = (self._end + piece)[-CIRCLE:]
-            if self._passed % EVERY == 0 and _circles(self._end):
-                self.stopped = self.circling = True
-                return text[:at]
+        text = self._circles.straight(text)
+        if self._circles.seen:
+            self.stopped = self.circling = True
         return text
+
+    def _think(self, text: str) -> None:
+        """More of the `<think>` block, up to where a circle is seen."""
+        self._reasoning.append(text if self.whole else self._inner_circles.straight(text))
+        if self._inner_circles.seen:
+            self.stopped = self.circling = True
+            self._held = ""
 
     def _rest(self) -> str:
         text = ""
@@ -85,7 +79,7 @@ class TextFilter:
             text += self._enter(self._cut)
         held, self._held = self._held, ""
         if self._stage == self._thinking:
-            self._reasoning.append(held)
+            self._think(held)
             return text
         return text + held
 
@@ -104,11 +98,13 @@ class TextFilter:
         end = self._held.find(_CLOSE)
         if end < 0:
             keep = _overlap(self._held, _CLOSE)
-            self._reasoning.append(self._held[: len(self._held) - keep])
-            self._held = self._held[len(self._held) - keep :]
+            certain, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
+            self._think(certain)
             return ""
-        self._reasoning.append(self._held[:end])
-        self._held = self._held[end + len(_CLOSE) :]
+        inner, self._held = self._held[:end], self._held[end + len(_CLOSE) :]
+        self._think(inner)
+        if self.stopped:
+            return ""
         return self._enter(self._after_thinking)
 
     def _after_thinking(self) -> str:
@@ -149,14 +145,6 @@ class TextFilter:
     def _enter(self, stage: Callable[[], str]) -> str:
         self._stage = stage
         return stage()
-
-
-def _circles(text: str) -> bool:
-    """Is it one piece of text, repeated?"""
-    if len(text) < CIRCLE:
-        return False
-    again = text.find(text[: CIRCLE // ROUNDS], 1)
-    return 0 < again <= CIRCLE // ROUNDS and text[again:] == text[: len(text) - again]
 
 
 def _overlap(text: str, word: str) -> int:

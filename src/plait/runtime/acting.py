@@ -148,7 +148,7 @@ class Actor:
         if i in group.invented and self.desk.job.provenance == "ask":
             question += f" This {told(group.invented[i])}."
         said = group.past.told.get(i)
-        said = said or await self.desk.wait(group.n, group.step, i, "approval", question, group.past)
+        said = said or await self.desk.wait(group.n, group.step, i, "approval", question, group.past, call)
         if said.approved:
             await self.desk.log.append((Begun(group.n, (i,)), None))
             return (await self._side_by_side(replace(group, calls=as_told(group.calls, {i: said})), (i,)))[i]

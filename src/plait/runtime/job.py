@@ -15,7 +15,7 @@ from msgspec import structs
 
 from plait.core import Call, CodeLimits, Event, Kit, Strategy, Task, Waiting
 from plait.core import events as ev
-from plait.core.errors import ReplayDiffers, UsageError
+from plait.core.errors import BadInput, ReplayDiffers, UsageError
 from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord, Told, Waits
 from plait.runtime.asking import Phases
@@ -42,7 +42,14 @@ WaitKind: TypeAlias = Literal["question", "approval", "plan"]
 TRIES = 5
 """As often a person at hand is asked who gives an edit that can't be read; then the run waits for them."""
 
-_EDIT = re.compile(r"edit[:\s]\s*(\S.*)", re.IGNORECASE | re.DOTALL)
+YES = frozenset({"yes", "y", "ok", "approve", "approved"})
+"""What gives leave for a call; all else refuses it."""
+
+NO = frozenset({"", "no", "n", "refuse", "refused"})
+"""What refuses a call and is no reason for it."""
+
+EDITED = re.compile(r"edit[:\s]\s*(\S.*)", re.IGNORECASE | re.DOTALL)
+"""What may be an edit of a call: its input follows."""
 
 
 class Suspend(Exception):
@@ -117,8 +124,10 @@ class Desk:
         self.log.buffer((NoteRecord(-1, step, kind, text), None))
         self.say(ev.Noted(step, kind, text))
 
-    async def wait(self, n: int, step: int, i: int, kind: WaitKind, text: str, past: PastEffect) -> Told:
-        """What the person says; raises `Suspend` when nobody is there to say it."""
+    async def wait(
+        self, n: int, step: int, i: int, kind: WaitKind, text: str, past: PastEffect, call: Call | None = None
+    ) -> Told:
+        """What the person says, of a `call` where that is what needs leave; raises `Suspend` when nobody is there."""
         if i not in past.waits:
             await self.log.append((Waits(n, step, kind, text, i), None))
         waiting = Waiting(kind, text)
@@ -128,6 +137,7 @@ class Desk:
                 break
             try:
                 told = told_by(answer, n, i, kind)
+                check_edit(told, call, self.job.tools, self.things)
             except UsageError as why:  # they are asked again, and told what was wrong
                 waiting = Waiting(kind, f"{why}\n{text}")
                 continue
@@ -157,15 +167,27 @@ def told_by(answer: str, n: int, i: int, kind: str) -> Told:
     edit and is no JSON."""
     if kind != "approval":
         return Told(n, answer, i)
-    if edit := _EDIT.fullmatch(answer.strip()):
+    if edit := EDITED.fullmatch(answer.strip()):
         try:
             return Told(n, answer, i, approved=True, input=(msgspec.json.decode(edit[1]),))
         except msgspec.DecodeError as why:
             if edit[1][0] in '{["':  # else these are words: "edit the text first"
                 raise UsageError(f"The edited input is no JSON: {why}.", hint='Such as: edit {"text": "..."}') from None
-    yes = answer.strip().lower() in {"yes", "y", "ok", "approve", "approved"}
-    plain_no = answer.strip().lower() in {"", "no", "n", "refuse", "refused"}
-    return Told(n, "" if yes or plain_no else answer, i, approved=yes)
+    word = answer.strip().lower()
+    yes = word in YES
+    return Told(n, "" if yes or word in NO else answer, i, approved=yes)
+
+
+def check_edit(told: Told, call: Call | None, tools: Toolset, things: Things) -> None:
+    """Look at the input that the person put in place of a call's, as the tool will. Raises `UsageError` where it does
+    not fit: it is told before the answer is taken, so that nothing is used up by it."""
+    tool = tools.get(call.tool) if call is not None else None
+    if tool is None or not told.input:
+        return
+    try:
+        tool.bind(things.given(told.input[0], tool.signature.takes_things))
+    except BadInput as why:
+        raise UsageError(f"The edited input does not fit. {why}") from None
 
 
 def as_told(calls: tuple[Call, ...], told: Mapping[int, Told]) -> tuple[Call, ...]:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from plait.core import Event, Outcome, Strategy
 from plait.core import events as ev
-from plait.core.errors import JournalError, ReplayDiffers, UsageError
+from plait.core.errors import BadAnswer, JournalError, ReplayDiffers, UsageError
 from plait.journal.log import AnyLog, Entry
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import new_run_id, owner_of_this_process
@@ -26,14 +26,16 @@ from plait.journal.records import (
     StartRecord,
     Thinking,
     Thrown,
+    Told,
     TookRecord,
     Waits,
 )
 from plait.journal.store import Journal
 from plait.runtime.engine import Engine
-from plait.runtime.job import Job, RecordEnds, told_by
+from plait.runtime.job import Job, RecordEnds, check_edit, told_by
 from plait.runtime.past import Past
 from plait.runtime.run import Run, run_of
+from plait.runtime.things import Things
 
 Emit = Callable[[Event], None]
 
@@ -71,15 +73,18 @@ async def go_on(
     emit: Emit | None = None,
     force: bool = False,
 ) -> Run:
-    """Go on with a run from its record. `answer` is what the person says to what it waits for."""
+    """Go on with a run from its record. `answer` is what the person says to what it waits for.
+
+    Raises `BadAnswer` for an edited input that can't be taken, before anything is written: the run waits as before.
+    """
     rows = journal.rows(head.run)
-    waiting = Past(rows).waiting()
+    past = Past(rows)
+    waiting = past.waiting()
     if answer is not None and not waiting:
         raise UsageError(f"Run {head.run} does not wait for an answer.", hint="Resume it without one.")
     said: list[Entry] = []
     if answer is not None:
-        first = waiting[0]
-        said = [(told_by(answer, first.n, first.i, first.kind), None)]
+        said = [(_told(answer, waiting[0], past, job, head.run), None)]
     log = await journal.claim(head.run, owner_of_this_process(), secrets=job.phases.secrets(), force=force)
     await log.append((Resumed(job.phases.describe()), None), *said)
     job = _changed(job, past=Past(journal.rows(head.run)))
@@ -159,6 +164,18 @@ def outcome_of(recorded: dict[str, Any]) -> Outcome:
 def fresh_id() -> str:
     """A new run's id."""
     return new_run_id()
+
+
+def _told(answer: str, waits: Waits, past: Past, job: Job, run: str) -> Told:
+    """The answer to what a run waits for. Raises `BadAnswer`: the run is as it was."""
+    acting = past.effect(waits.n).acting
+    call = acting.calls[waits.i] if acting is not None and 0 <= waits.i < len(acting.calls) else None
+    try:
+        told = told_by(answer, waits.n, waits.i, waits.kind)
+        check_edit(told, call, job.tools, Things(past.things))
+    except UsageError as why:
+        raise BadAnswer(str(why), run=run) from None
+    return told
 
 
 def _changed(job: Job, **changes: Any) -> Job:

@@ -104,7 +104,7 @@ class Thinker:
             await self._lacks(n, step, why.ability, why.detail)
         meter.asked(reply)
         if reply.finish == "circle":
-            self.desk.remark(step, "circle", f"The reply went in circles: cut after {len(reply.text):,} characters.")
+            self.desk.remark(step, "circle", _circle(reply))
         if listener is not None:
             listener.close(reply)
         self.desk.say(ev.Replied(step, effect.phase, model.spec, reply.text, reply.usage, reply.seconds, reply.cost))
@@ -185,3 +185,13 @@ class _Listener:
         for piece in pieces:
             if piece.kind != "observation":
                 self._say(ev.WRITTEN[piece.kind](self._step, piece.text))
+
+
+def _circle(reply: Reply) -> str:
+    """Where a reply went in circles, and what is left of it."""
+    written = sum(len(str(call.input)) for call in reply.calls)
+    if isinstance(reply.calls[-1].input if reply.calls else None, str):
+        return f"The input of a call went in circles: cut after {written:,} characters."
+    if reply.reasoning and not reply.text:
+        return f"The reasoning went in circles: cut after {len(reply.reasoning):,} characters."
+    return f"The reply went in circles: cut after {len(reply.text):,} characters."

@@ -66,6 +66,8 @@ class NativePage:
         """See `Page`. Where an endpoint leaves calls of its tools in the text, they are read there."""
         notes: list[Remark] = []
         if reply.calls:
+            if reply.finish == "circle" and isinstance(reply.calls[-1].input, str):
+                raise Unreadable("the input of its last call went in circles and was cut")
             calls = tuple(self._call(call, notes) for call in reply.calls)
             return Calls(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes))
         if not reply.text.strip():

@@ -39,7 +39,10 @@ def settings(*, on: bool | None = None, content: bool | None = None, env: Mappin
     env = os.environ if env is None else env
     word = env.get(SWITCH, "").strip().lower()
     if word not in _SWITCHED:
-        raise UsageError(f"{SWITCH} is {env[SWITCH]!r}.", hint="It is one of off, on, content.")
+        raise UsageError(
+            f"{SWITCH} is {env[SWITCH]!r}.",
+            hint="It is one of on, content, off (on is also true, yes, 1; off also false, no, 0).",
+        )
     said = _said()
     switched = next(each for each in (on, _SWITCHED[word], said.on) if each is not None)
     if not switched:
@@ -82,7 +85,7 @@ def _value(name: str, value: str, env: Mapping[str, str]) -> str:
     variable = value[1:].strip("{}")
     if not env.get(variable, "").strip():
         raise UsageError(
-            f"plait.toml, [telemetry] headers.{name} needs {variable}, which is not set.",
+            f"{config.load().path}, table [telemetry]: headers.{name} needs {variable}, which is not set.",
             hint="Set it in the environment.",
         )
     return env[variable].strip()

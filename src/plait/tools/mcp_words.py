@@ -174,6 +174,12 @@ def read_word(word: str) -> Place:
 def _checked(place: Place) -> Place:
     if not place.command and not place.url:
         raise UsageError("No MCP server is named.", hint="Write mcp:COMMAND ARGS, or mcp:http://ADDRESS.")
+    address = place.url or place.command[0]
+    if (scheme := re.match(r"(\w[\w+.-]*)://", address)) and scheme[1].lower() not in ("http", "https"):
+        raise UsageError(
+            f"MCP servers are not asked by {scheme[1]}: {address!r}.",
+            hint="Write mcp:http://ADDRESS or mcp:https://ADDRESS.",
+        )
     if place.command and (place.url or place.headers):
         raise UsageError(
             f"The MCP server {place.label} is a command, which takes no headers.", hint="Give it env= instead."

@@ -12,6 +12,9 @@ from plait import strategies
 from plait.agent import Agent
 from plait.journal.records import RunHead
 from plait.runtime.described import settings_of
+from plait.runtime.sessions import SESSION
+from plait.runtime.showing import SEARCH
+from plait.tools.load import at_server
 from plait.window.errors import Rejected
 from plait.window.settings import ServedAgent
 
@@ -30,7 +33,18 @@ def same(agent: Agent, head: RunHead) -> bool:
     """The agent makes the requests that a recorded run made, as far as its description says."""
     settings = to_builtins(settings_of(agent))
     loop = {"name": agent._loop.name, "options": strategies.options_of(agent._loop)}
-    return loop == head.strategy and all(head.settings.get(name) == value for name, value in settings.items())
+    said = all(head.settings.get(name) == value for name, value in settings.items())
+    return said and loop == head.strategy and _tools(agent) == _recorded_tools(head)
+
+
+def _tools(agent: Agent) -> set[str]:
+    return {tool.name for tool in agent._toolset if not at_server(tool.source)}
+
+
+def _recorded_tools(head: RunHead) -> set[str]:
+    """The names of a run's tools: not of those that come by themselves, nor of a server's, which may change."""
+    named = zip(head.tools, head.sources, strict=False)
+    return {spec["name"] for spec, source in named if source not in (SESSION, SEARCH) and not at_server(source)}
 
 
 def changed(agent: Agent, changes: dict[str, Any]) -> Agent:

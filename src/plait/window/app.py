@@ -30,5 +30,12 @@ def build(desk: Desk) -> Starlette:
 
 async def _absent(request: Request, why: Exception) -> Response:
     status = getattr(why, "status_code", 404)
-    said = f"There is nothing at {request.url.path}." if status == 404 else f"{request.method} can't be done here."
-    return json_answer(error_body(said, "invalid_request_error", "not_found"), status, getattr(why, "headers", None))
+    headers = getattr(why, "headers", None) or {}
+    said, code = f"There is nothing at {request.url.path}.", "not_found"
+    if status == 405:
+        allowed = headers.get("Allow", "")
+        said, code = (
+            f"{request.method} can't be done here. {f'Use {allowed}.' if allowed else ''}",
+            "method_not_allowed",
+        )
+    return json_answer(error_body(said.strip(), "invalid_request_error", code), status, headers)

@@ -63,6 +63,11 @@ class Door:
         """There is a token, so one is asked for."""
         return bool(self._keys)
 
+    @property
+    def windowed(self) -> bool:
+        """There is a token that opens everything."""
+        return any(key.caller.full for key in self._keys)
+
     def by_token(self, token: str) -> Caller | None:
         """Whose token that is; None for nobody's. Takes the same time whatever is wrong with it."""
         return self._found(token.encode("utf-8", "surrogateescape"), "token")
@@ -92,7 +97,13 @@ class Door:
 def door_from(environ: Mapping[str, str] | None = None) -> Door:
     """The door that the environment's tokens make. Raises `UsageError` for a token that can be guessed."""
     env = os.environ if environ is None else environ
-    return Door(*(_tokens(name, env.get(name, "")) for name in (FULL, CLIENT)))
+    full, clients = (_tokens(name, env.get(name, "")) for name in (FULL, CLIENT))
+    if set(full) & set(clients):
+        raise UsageError(
+            f"A token stands in {FULL} and in {CLIENT}: a client that has it could see and do everything.",
+            hint="Give clients a token of their own.",
+        )
+    return Door(full, clients)
 
 
 def _tokens(name: str, value: str) -> list[str]:

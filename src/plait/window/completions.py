@@ -90,35 +90,47 @@ class Completion:
 
     async def _begin(self, emit: Emit) -> Performing:
         """Begin the run, or go on with the one that waits for this message. One turn of a session at a time."""
-        wanted, caller = self._wanted, self._caller
-        named = caller.session(wanted.session) if wanted.session is not None else None
-        place = self._place(named)
-        async with self._desk.turn(place.session if place.known or named else None) as turn:
-            if place.known or named:
-                before, place = place, self._place(named)  # what was said meanwhile counts
-                if place.session != before.session:
-                    turn.release()
-            if place.waiting:
-                performing = await self._desk.resume(place.waiting, wanted.said[-1].text, caller=caller, emit=emit)
+        session = self._wanted.session
+        named = self._caller.session(session) if session is not None else None
+        place = await self._place(None) if named is None else Place(named, known=True)
+        while True:
+            async with self._desk.turn(place.session if place.known else None) as turn:
+                if place.known:
+                    before, place = place, await self._place(named)  # what was said meanwhile counts
+                    if place.session != before.session and place.known:
+                        continue  # it is another session's turn that has to be waited for
+                    if place.session != before.session:
+                        turn.release()
+                performing = await self._go(place, named, emit)
                 turn.lasts(performing)
                 return performing
-            performing = await self._desk.start(
-                wanted.model,
-                wanted.question,
-                caller=caller,
-                session=place.session,
-                history=None if named is not None and place.known else wanted.history,
-                key=conversations.key_of(wanted.said),
-                emit=emit,
-            )
-            turn.lasts(performing)
-            return performing
 
-    def _place(self, named: str | None) -> Place:
+    async def _go(self, place: Place, named: str | None, emit: Emit) -> Performing:
+        wanted, caller = self._wanted, self._caller
+        if place.waiting:
+            return await self._desk.resume(place.waiting, wanted.said[-1].text, caller=caller, emit=emit)
+        return await self._desk.start(
+            wanted.model,
+            wanted.question,
+            caller=caller,
+            session=place.session,
+            history=None if named is not None and place.known else wanted.history,
+            key=conversations.key_of(wanted.said),
+            emit=emit,
+        )
+
+    async def _place(self, named: str | None) -> Place:
+        """Where the request belongs. The journal is read in a thread: a long one must not hold up other requests.
+
+        What is found may be old by the time it is here. So whoever goes on with a session looks once more when it has
+        the session's turn: from then on nobody else adds to it.
+        """
         journal, wanted = self._desk.journal, self._wanted
         if named is not None:
-            return conversations.by_name(journal, named)
-        found = conversations.by_messages(journal, self._caller, wanted.model, wanted.said)
+            return await asyncio.to_thread(conversations.by_name, journal, named)
+        found = None
+        if conversations.is_later(wanted.said):
+            found = await asyncio.to_thread(conversations.by_messages, journal, self._caller, wanted.model, wanted.said)
         return found or Place(conversations.fresh(self._caller))
 
     def _base(self, performing: Performing) -> dict[str, Any]:

@@ -50,6 +50,11 @@ def fresh(caller: Caller) -> str:
     return caller.session(f"chat-{new_run_id()}")
 
 
+def is_later(said: Sequence[Said]) -> bool:
+    """More was said than a question: there may be a conversation that it goes on with."""
+    return len(said) > 2
+
+
 def by_name(journal: Journal, session: str) -> Place:
     """The place in a session that was named: where its last turn waits for the person, that is what is answered."""
     turns = journal.turns(session, limit=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from plait.core.errors import PlaitError, UnknownRun, UsageError
+from plait.core.errors import BadAnswer, PlaitError, UnknownRun, UsageError
 
 
 class Gone(Exception):
@@ -69,6 +69,8 @@ def rejected(why: Exception) -> Rejected:
             return why
         case UnknownRun():
             return Rejected(404, why.message, hint=why.hint, code="run_not_found")
+        case BadAnswer():
+            return Rejected(400, why.message, hint=why.hint, code="bad_answer", again=False)
         case UsageError():
             return Rejected(400, why.message, hint=why.hint)
         case PlaitError():

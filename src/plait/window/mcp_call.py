@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait.core import Event
 from plait.core import events as ev
-from plait.core.errors import PlaitError, UsageError
+from plait.core.errors import BadAnswer, PlaitError, UsageError
 from plait.formats.loose_json import without_halves
 from plait.runtime.run import Run
 from plait.runtime.sessions import named
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
 GONE = "the client cancelled the call"
+TRIES = 5
+"""As often the client's person is asked who gives an edit that can't be taken; then the result says what is asked."""
 
 INPUT: dict[str, Any] = {
     "type": "object",
@@ -67,6 +69,8 @@ class Asked:
         """What the client gets. Only the cancellation of the call is raised, and a tool that is not there."""
         try:
             return await self._result()
+        except BadAnswer as why:
+            return self._asks_still(why)
         except (PlaitError, OSError) as why:
             return _error(str(rejected(why)))
 
@@ -84,13 +88,17 @@ class Asked:
             run = await self._perform(said[0], str(said[1]), None)
         else:
             run = await self._perform(given.get("run", ""), given["question"], given.get("session"))
-        while run.status == "waiting" and self._can_ask and self.ctx.session.can_send_request:
-            answer = await self._ask(run)
+        tries, wrong = TRIES, ""
+        while run.status == "waiting" and tries and self._can_ask and self.ctx.session.can_send_request:
+            answer = await self._ask(wrong + _question(run))
             if answer is None:
                 break
-            run = await self._perform(run.run, answer, None)
+            try:
+                run, tries, wrong = await self._perform(run.run, answer, None), TRIES, ""
+            except BadAnswer as why:
+                tries, wrong = tries - 1, f"{why}\n\n"
         if run.status == "waiting" and self._can_ask and self._newer:
-            return self._asks_again(run)
+            return self._asks_again(run.run, _question(run))
         return self._told(run)
 
     # -- the run
@@ -132,7 +140,8 @@ class Asked:
         on_record = caller.session(session) if session is not None else None
         async with self.desk.turn(on_record) as turn:
             if on_record is not None and not waiting:
-                waiting = conversations.by_name(self.desk.journal, on_record).waiting
+                found = await asyncio.to_thread(conversations.by_name, self.desk.journal, on_record)
+                waiting = found.waiting
             if waiting:
                 performing = await self.desk.resume(waiting, question, caller=caller, emit=events.put_nowait)
             else:
@@ -165,20 +174,28 @@ class Asked:
 
         return self.ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
-    async def _ask(self, run: Run) -> str | None:
+    async def _ask(self, question: str) -> str | None:
         from mcp.shared.exceptions import MCPError
 
         try:
-            reply = await self.ctx.session.elicit_form(_question(run), ANSWER, self.ctx.request_id)
+            reply = await self.ctx.session.elicit_form(question, ANSWER, self.ctx.request_id)
         except MCPError:  # it can't after all
             return None
         return _answer_in(reply)
 
-    def _asks_again(self, run: Run) -> types.InputRequiredResult:
+    def _asks_again(self, run: str, question: str) -> types.InputRequiredResult:
         from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 
-        form = ElicitRequestFormParams(message=_question(run), requested_schema=ANSWER)
-        return InputRequiredResult(input_requests={"answer": ElicitRequest(params=form)}, request_state=run.run)
+        form = ElicitRequestFormParams(message=question, requested_schema=ANSWER)
+        return InputRequiredResult(input_requests={"answer": ElicitRequest(params=form)}, request_state=run)
+
+    def _asks_still(self, why: BadAnswer) -> types.CallToolResult | types.InputRequiredResult:
+        """An answer that can't be taken: what is wrong with it, and what the run still asks."""
+        outcome = self.desk.row(why.run, self._caller).outcome or {}
+        asked = f"{why}\n\n{asks(outcome.get('kind', 'question'), outcome.get('reason', ''))}"
+        if self._can_ask and self._newer:
+            return self._asks_again(why.run, asked)
+        return self._waits(why.run, asked).model_copy(update={"is_error": True})
 
     def _said(self) -> tuple[str, str | None] | None:
         """The run that asked by a result before, and what the person says to it: None for nothing."""

@@ -7,6 +7,7 @@ they can be resumed. The second cancels them at once, the third ends the process
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -18,9 +19,12 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from plait.core.errors import PlaitError, UsageError
+from plait.core.text import clean
 from plait.window.app import build
 from plait.window.desk import Desk
 from plait.window.errors import Rejected
+
+logger = logging.getLogger("plait.window")
 
 HEADER_SECONDS = 20.0
 """How long a connection may take to send the headers of a request. They have 64 kB at most, by uvicorn."""
@@ -63,6 +67,13 @@ class Server(uvicorn.Server):
         yield
 
 
+def _why(error: OSError) -> str:
+    """The system's words alone: `create_server` adds the address, which is said already."""
+    if isinstance(error, socket.gaierror) or error.errno is None:
+        return error.strerror or str(error)
+    return os.strerror(error.errno)
+
+
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens. Raises `UsageError` when it can't."""
     try:
@@ -70,7 +81,7 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server(address[:2], family=family, backlog=2048)
     except OSError as why:
         raise UsageError(
-            f"Can't listen on {host} port {port}: {why.strerror or why}.", hint="Choose another with --host or --port."
+            f"Can't listen on {host} port {port}: {_why(why)}.", hint="Choose another with --host or --port."
         ) from why
 
 
@@ -116,7 +127,10 @@ def server_for(desk: Desk) -> Server:
 
 
 async def go_on(desk: Desk) -> int:
-    """Resume the runs that a server left behind, as places are free; returns how many were begun."""
+    """Resume the runs that a server left behind, as places are free; returns how many were begun.
+
+    One that can't be resumed stays as it is, and the log says why.
+    """
     begun = 0
     for row in await asyncio.to_thread(desk.left_behind):
         while not desk.stopping:
@@ -127,10 +141,17 @@ async def go_on(desk: Desk) -> int:
                 if why.status == 429:  # the line is full of requests: they go first
                     await asyncio.sleep(1)
                     continue
-            except PlaitError:
-                pass  # another process was quicker, or the agent is no more: the run stays as it is
+                if not desk.stopping:
+                    _left(row.head.run, why)
+            except Exception as why:  # another process was quicker, the agent is no more: the others go on all the same
+                _left(row.head.run, why)
             break
     return begun
+
+
+def _left(run: str, why: Exception) -> None:
+    words = clean(str(why)) if isinstance(why, PlaitError) else f"{type(why).__name__}: {clean(str(why))}"
+    logger.warning("Run %s is not gone on with: %s", run, words, exc_info=None if isinstance(why, PlaitError) else why)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from msgspec import structs
 
@@ -59,11 +60,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def checked(table: ServeTable, door: Door) -> ServeTable:
-    """The settings, looked at before anything is bound. Raises `UsageError`."""
+def checked(table: ServeTable, door: Door, file: Path | None = None) -> ServeTable:
+    """The settings, looked at before anything is bound; `file` is where they stand. Raises `UsageError`."""
     if not 0 <= table.port <= 65535:
-        raise UsageError(f"There is no port {table.port}.", hint="Ports go from 0 (a free one) to 65535.")
-    bounded(table)
+        raise UsageError(
+            f"{_place(file)} port is {table.port}, and there is no such port.",
+            hint="Ports go from 0 (a free one) to 65535.",
+        )
+    bounded(table, file)
     if not is_loopback(table.host) and not door.locked:
         raise UsageError(
             f"Without a token the server listens on this machine alone, and {table.host} is not that.",
@@ -72,15 +76,19 @@ def checked(table: ServeTable, door: Door) -> ServeTable:
     return table
 
 
-def bounded(table: ServeTable) -> ServeTable:
+def bounded(table: ServeTable, file: Path | None = None) -> ServeTable:
     """The settings, their limits looked at. Raises `UsageError`."""
     for name in ("concurrent", "seconds", "body_mb", "body_seconds", "connections"):
         if not getattr(table, name) > 0:
-            raise UsageError(f"[serve] {name} is {getattr(table, name)}, which is not above zero.")
+            raise UsageError(f"{_place(file)} {name} is {getattr(table, name)}, which is not above zero.")
     for name in ("queued", "grace"):
         if getattr(table, name) < 0:
-            raise UsageError(f"[serve] {name} is {getattr(table, name)}, which is below zero.")
+            raise UsageError(f"{_place(file)} {name} is {getattr(table, name)}, which is below zero.")
     return table
+
+
+def _place(file: Path | None) -> str:
+    return f"{file}, table [serve]:" if file is not None else "[serve]"
 
 
 def with_flags(table: ServeTable, host: str | None, port: int | None) -> ServeTable:

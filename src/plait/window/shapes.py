@@ -201,7 +201,7 @@ def asks(kind: str, text: str) -> str:
     text = sound(text)
     match kind:
         case "approval":
-            return f"May this be done?\n\n{text}\n\nSay yes, or why not."
+            return f"May this be done?\n\n{text}\n\nSay yes, or why not, or edit and another input as JSON."
         case "plan":
             return f"This is the plan:\n\n{text}\n\nSay yes, or no, or give the plan as it should be."
         case _:

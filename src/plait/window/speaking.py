@@ -60,9 +60,13 @@ class Speaking:
         return content[len(self._sent) :]
 
     def _apart(self, kind: str, step: int, text: str) -> str:
-        """A piece, apart from one of another kind or step."""
+        """A piece, apart from one of another kind or step; without the blanks that stood behind its label."""
+        if self._last == (kind, step):
+            return text
+        if not (text := text.lstrip(" \t")):
+            return ""
         before, self._last = self._last, (kind, step)
-        return text if before in (("", 0), self._last) else f"\n{text}"
+        return text if before == ("", 0) else f"\n{text}"
 
     def _answer(self, step: int, text: str) -> str:
         if self._live == 0 and isinstance(splitter_of(self._loop, self._phase), OneKind):

@@ -64,7 +64,8 @@ const open = async (first = false) => {
   }
   if (first || at.parts[2] === "step") return;
   scrollTo(0, 0);
-  inside.querySelector("h1")?.focus({ preventScroll: true });
+  // Where somebody went on while the page was drawn, the focus stays.
+  if (!inside.contains(document.activeElement)) inside.querySelector("h1")?.focus({ preventScroll: true });
 };
 
 const look = theme();

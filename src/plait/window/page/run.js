@@ -75,7 +75,11 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
     answer.replaceChildren(...(how || []).filter(Boolean));
     answer.hidden = !how;
     answer.className = `outcome is-${run.status}`;
-    acts.replaceChildren(...(source.live ? actsOf(source, run, reopen) : []));
+    // A button that is drawn anew while somebody presses it hears no click: it stays while it means the same.
+    if (source.live && acts.dataset.of !== `${run.status} ${run.owner}`) {
+      acts.dataset.of = `${run.status} ${run.owner}`;
+      acts.replaceChildren(...actsOf(source, run, reopen));
+    }
     // What somebody just opened beside the steps stays open while the run goes on.
     const open = [...side.querySelectorAll("details")].map((each) => each.open);
     side.replaceChildren(...[phases(run), about(run, source.live)].filter(Boolean));

@@ -11,7 +11,12 @@ const KEPT = 300;
 // The two runs that were chosen to be looked at side by side, kept while other pages are looked at.
 const chosen = [];
 
+// The filter that was just changed: the list is drawn anew, and whoever chooses with the arrow keys goes on there.
+let touched = "";
+
 export const runsPage = async (place, source, wanted) => {
+  const back = touched;
+  touched = "";
   const about = await source.about();
   const choices = { ...about.choices, statuses: STATUSES, agents: about.agents.map((each) => each.name) };
   const search = make("input", { type: "search", id: "search", value: wanted.words || "", placeholder: "Search", autocomplete: "off", "aria-describedby": "search-hint" });
@@ -20,7 +25,7 @@ export const runsPage = async (place, source, wanted) => {
     const known = choices[plural[name]] || [];
     const options = wanted[name] && !known.includes(wanted[name]) ? [wanted[name], ...known] : known;
     const select = make("select", { id: `filter-${name}` }, make("option", { value: "" }, "any"), options.map((each) => make("option", { value: each, selected: wanted[name] === each }, each)));
-    select.addEventListener("change", () => apply());
+    select.addEventListener("change", () => { touched = select.id; apply(); });
     return [name, label, select];
   });
   const apply = () => {
@@ -31,7 +36,7 @@ export const runsPage = async (place, source, wanted) => {
   const filtered = selects.some(([name]) => wanted[name]);
   const form = make("form.filters", { role: "search", "aria-label": "Runs" },
     make("div.field.search", {}, make("label", { for: "search" }, "Search"), search, make("p.hint", { id: "search-hint" }, "Every word must occur in the question, the answer or the reason. Enter searches.")),
-    make("details.more-filters", { open: filtered }, make("summary", {}, "Filter"), make("div.selects", {}, selects.map(([name, label, select]) => make("div.field", {}, make("label", { for: `filter-${name}` }, label), select)))));
+    make("details.more-filters", { open: filtered || back !== "" }, make("summary", {}, "Filter"), make("div.selects", {}, selects.map(([name, label, select]) => make("div.field", {}, make("label", { for: `filter-${name}` }, label), select)))));
   form.addEventListener("submit", (event) => { event.preventDefault(); apply(); });
 
   const live = make("ol.runs"), list = make("ol.runs"), state = make("p.quiet", { role: "status" }), lost = make("p.lost", { role: "status" });
@@ -129,6 +134,7 @@ export const runsPage = async (place, source, wanted) => {
     tidy();
   };
   place.replaceChildren(make("header.list-head", {}, make("h1", { tabindex: "-1" }, "Runs"), link("Start a run", "#/new", { class: "main-act" })), form, state, lost, compare, liveSection, make("section", { "aria-labelledby": "all-title" }, make("h2", { id: "all-title" }, wanted.words || filtered ? "Found" : "Earlier"), list, more));
+  if (back) document.getElementById(back).focus();
   tellChosen();
   document.title = "Runs · Plait";
   await page();
