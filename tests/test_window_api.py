@@ -99,7 +99,10 @@ def test_each_filter_keeps_what_it_says(journal: Path) -> None:
         assert len(names(server.ask("GET", "/api/runs?model=scripted:scripted")[2])) == 5
         _, _, plain = server.ask("GET", "/api/runs")
         assert waiting.run in [run["run"] for run in plain["live"]]
-        _, _, about = server.ask("GET", "/api/about")
+        said = {"model": "plait", "messages": [{"role": "user", "content": "Nameless?"}]}
+        unnamed = server.ask("POST", "/v1/chat/completions", said)[1]["x-plait-session"]
+        assert names(server.ask("GET", f"/api/runs?session={unnamed}")[2]) == ["Nameless?"]
+        _, _, about = server.ask("GET", "/api/about")  # a session without a name of its own is none to choose
         assert about["choices"] == {
             "loops": ["react", "rewoo"],
             "sessions": ["trip"],

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 import plait
+from plait.config import ServeTable
 from plait.core import Think
 from plait.core.errors import BadRequest
 from plait.journal.store import Journal
+from plait.window.settings import ServedAgent, served
 from window_server import FULL, ONE, TWO, Here, asked, serving
 
 SEEN: list[str] = []
@@ -269,6 +271,25 @@ def test_what_a_run_waits_for_is_the_answer_and_the_next_message_answers_it(
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": "And?"}]
         _, same = say(here, messages, **more)
         assert same == session and len(here.desk.journal.turns(session)) == 2
+
+
+def test_a_message_for_one_agent_does_not_answer_another_that_waits_in_the_session(journal: Path) -> None:
+    def agent(name: str) -> ServedAgent:
+        model = plait.Scripted([SEND, "Final Answer: Sent."], by_turn=False)
+        made = plait.Agent("react", model=model, tools=[send], approve="effects", journal=journal)
+        return served(name, made, ServeTable())
+
+    with serving(agent("notes"), agent("cities")) as here:
+        asked = [{"role": "user", "content": "Send it."}]
+        body: dict[str, Any] = {"messages": asked, "session": "trip"}
+        assert here.ask("POST", "/v1/chat/completions", {**body, "model": "notes"})[0] == 200
+        yes = {**body, "messages": [{"role": "user", "content": "yes"}]}
+        status, headers, told = here.ask("POST", "/v1/chat/completions", {**yes, "model": "cities"})
+        assert (status, told["error"]["code"]) == (409, "other_agent_waits")
+        assert "'notes' waits" in told["error"]["message"] and headers["x-should-retry"] == "false"
+        assert [row.status for row in here.desk.journal.runs()] == ["waiting"]
+        status, _, told = here.ask("POST", "/v1/chat/completions", {**yes, "model": "notes"})
+        assert told["choices"][0]["message"]["content"] == "Sent."
 
 
 def test_an_edit_that_does_not_fit_is_an_error_and_the_conversation_goes_on_with_another(journal: Path) -> None:

@@ -11,6 +11,7 @@ sent is what was said before.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -23,7 +24,7 @@ from plait.journal.records import RunRow, Told, Waits
 from plait.journal.results import Results
 from plait.journal.store import Journal
 from plait.window.callers import Caller
-from plait.window.marks import Mark
+from plait.window.marks import Mark, mark_of
 from plait.window.shapes import Said, asks, text_of
 
 BACK = 12
@@ -37,12 +38,18 @@ class Place(Struct, frozen=True):
     waiting: str = ""
     known: bool = False
     """The session was there before."""
+    agent: str = ""
+    """The served agent whose run waits; "" where none does, or none of this server's."""
 
 
 def key_of(said: Sequence[Said]) -> str:
     """What stands for a conversation up to here. Spaces around a message do not count: clients trim them."""
     text = msgspec.json.encode([(each.role, each.text.strip()) for each in said])
     return hashlib.sha256(text).hexdigest()[:32]
+
+
+UNNAMED = re.compile(r"(^|/)chat-[0-9]{8}-[0-9]{6}-[a-z0-9]{6}$")
+"""What a session is called on record that was given no name."""
 
 
 def fresh(caller: Caller) -> str:
@@ -61,7 +68,10 @@ def by_name(journal: Journal, session: str) -> Place:
     if not turns:
         return Place(session)
     row = journal.run(turns[-1].run)
-    return Place(session, row.head.run if row.status == "waiting" else "", known=True)
+    if row.status != "waiting":
+        return Place(session, known=True)
+    mark = mark_of(row.head.label)
+    return Place(session, row.head.run, known=True, agent=mark.agent if mark is not None else "")
 
 
 def by_messages(journal: Journal, caller: Caller, agent: str, said: Sequence[Said]) -> Place | None:

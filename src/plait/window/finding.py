@@ -17,6 +17,7 @@ from plait.core.errors import UsageError
 from plait.journal import codec, reader
 from plait.journal.records import RunRow
 from plait.journal.store import Journal
+from plait.window.conversations import UNNAMED
 
 PAGE = 40
 """Runs of one answer, unless said otherwise."""
@@ -91,7 +92,8 @@ def live(journal: Journal, most: int = MOST) -> list[Found]:
 
 
 def choices(journal: Journal) -> dict[str, list[str]]:
-    """What can be chosen among: the loops, sessions and models of the journal's newest runs (a thousand)."""
+    """What can be chosen among: the loops, sessions and models of the journal's newest runs (a thousand). Sessions that
+    no client has named are too many to choose among: their runs have links to them."""
     try:
         with reader.reading(journal.path) as connection:
             session = "session" if reader.has_sessions(connection) else "''"
@@ -103,7 +105,7 @@ def choices(journal: Journal) -> dict[str, list[str]]:
     models = {str(model.get("spec", "")) for row in rows for model in _models(row[2])}
     return {
         "loops": sorted({row[0] for row in rows}),
-        "sessions": sorted({row[1] for row in rows} - {""}),
+        "sessions": sorted({row[1] for row in rows if not UNNAMED.search(row[1])} - {""}),
         "models": sorted(models - {""}),
     }
 

@@ -58,7 +58,7 @@ def ready() -> None:
 
 @functools.cache
 def script() -> str:
-    """The JavaScript that draws: Vega with all that is needed, and `picture.js`. Raises `UsageError` without the extra."""
+    """The JavaScript that draws: Vega with all it needs, `picture.js`. Raises `UsageError` without `plait[report]`."""
     ready()
     import vl_convert
 

@@ -54,7 +54,7 @@ export const waitForm = (source, run, item, reopen) => {
   const refuse = button("Refuse", () => send(words() || "no"), { class: "refuse" });
   const usual = () => {
     const edit = item.given ? button("Edit", begin) : null;
-    place.replaceChildren(make("div.buttons", {}, approve, edit, refuse), field("Why not, or what to do instead", area, "Told to the model when you refuse."));
+    place.replaceChildren(field("If not: why, or what to do instead", area, "Told to the model when you refuse."), make("div.buttons", {}, approve, edit, refuse));
   };
   const begin = () => {
     const edited = button("Make the call as edited", () => {

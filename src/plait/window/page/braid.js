@@ -63,7 +63,7 @@ export class Braid {
     const words = [step.phases.join(", "), step.models.join(", ")].map((each) => make("bdi", {}, shown(each)));
     held.head.replaceChildren(
       make("h3", { tabindex: "-1" }, step.n ? `Step ${step.n}` : "Before the first step"),
-      line("facts-line", ...(step.phases.length ? words : []), tokens(step), duration(step.seconds), step.phases.length && (step.cost !== null || !step.in) ? money(step.cost) : ""),
+      line("facts-line", ...(step.phases.length ? words : []), ...(step.in || step.out || step.seconds ? [tokens(step), duration(step.seconds), step.phases.length && (step.cost !== null || !step.in) ? money(step.cost) : ""] : [])),
       make("div.step-acts", {}, this.heads(step)),
     );
     return held.root;

@@ -40,7 +40,7 @@ export const runsPage = async (place, source, wanted) => {
   form.addEventListener("submit", (event) => { event.preventDefault(); apply(); });
 
   const live = make("ol.runs"), list = make("ol.runs"), state = make("p.quiet", { role: "status" }), lost = make("p.lost", { role: "status" });
-  const liveSection = make("section", { "aria-labelledby": "live-title" }, make("h2", { id: "live-title" }, "Going on"), live);
+  const liveSection = make("section", { "aria-labelledby": "live-title" }, make("h2", { id: "live-title" }, "Going on, or waiting"), live);
   const more = button("Show more", async () => {
     more.disabled = true;
     try {
@@ -133,7 +133,7 @@ export const runsPage = async (place, source, wanted) => {
     trim();
     tidy();
   };
-  place.replaceChildren(make("header.list-head", {}, make("h1", { tabindex: "-1" }, "Runs"), link("Start a run", "#/new", { class: "main-act" })), form, state, lost, compare, liveSection, make("section", { "aria-labelledby": "all-title" }, make("h2", { id: "all-title" }, wanted.words || filtered ? "Found" : "Earlier"), list, more));
+  place.replaceChildren(make("header.list-head", {}, make("h1", { tabindex: "-1" }, "Runs"), link("Start a run", "#/new", { class: "main-act" })), form, state, lost, compare, liveSection, make("section", { "aria-labelledby": "all-title" }, make("h2", { id: "all-title" }, wanted.words || filtered ? "What was found" : "Earlier"), list, more));
   if (back) document.getElementById(back).focus();
   tellChosen();
   document.title = "Runs · Plait";
