@@ -329,7 +329,8 @@ def test_a_hostile_megabyte_takes_no_more_than_linear_time(format, unit, head):
         splitter.close()
         return time.process_time() - began
 
-    assert seconds(1 << 17) < 1.0, unit
+    # Whatever else the machine does may slow one try down; a reader that looks back at all of it, each.
+    assert any(seconds(1 << 17) < 1.0 for _ in range(3)), unit
 
 
 @given(words)

@@ -30,7 +30,7 @@ class Number(click.ParamType[Any]):
             self.fail(f"{value!r} is not a {self.name}.", param, ctx)
         if self.above and not (math.isfinite(number) and number > self.low):
             self.fail(f"{value} is not above {'zero' if self.low == 0 else self.low}.", param, ctx)
-        if not self.low <= number <= self.high:
+        if number < self.low or number > self.high:
             wanted = f"from {self.low:g} to {self.high:g}" if math.isfinite(self.high) else f"{self.low:g} or more"
             self.fail(f"{value} is not a {self.name} {wanted}.", param, ctx)
         return number
