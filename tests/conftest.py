@@ -7,12 +7,17 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("PLAIT_THREADS", "1")
 
 # A job that a script starts in the background ignores Ctrl-C, and so would all that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How fast examples are made depends on what else the machine does: that is no fault of what is tested.
+settings.register_profile("plait", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("plait")
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
