@@ -375,7 +375,7 @@ def begun(journal: Path) -> bool:
         return False
 
 
-def test_sigterm_ends_it_and_leaves_the_run_resumable(tmp_path: Path) -> None:
+def test_sigterm_ends_it_and_leaves_the_run_resumable_and_an_ignored_ctrl_c_does_not(tmp_path: Path) -> None:
     (tmp_path / "plait.toml").write_text("[serve]\ngrace = 0.2\n")
     (tmp_path / "slow.py").write_text(
         "import plait, time\n@plait.tool(read_only=True)\ndef slow() -> str:\n    'Slow.'\n    time.sleep(60)\n"
@@ -384,7 +384,12 @@ def test_sigterm_ends_it_and_leaves_the_run_resumable(tmp_path: Path) -> None:
     args = [*given.args[:-4], "--tools", "slow.py", "--journal", str(tmp_path / "runs.db")]
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     process = subprocess.Popen(
-        [given.command, *args], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [given.command, *args],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # as a script starts what is in its background
     )
     assert process.stdin is not None and process.stdout is not None
     with process:
@@ -402,6 +407,9 @@ def test_sigterm_ends_it_and_leaves_the_run_resumable(tmp_path: Path) -> None:
             process.stdin.flush()
         journal = tmp_path / "runs.db"
         until(lambda: begun(journal))
+        os.kill(process.pid, signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(60) == 0
         process.stdout.read()

@@ -72,7 +72,7 @@ def end(seconds: float = PATIENCE) -> str:
     done = _aside([made.tracers.shutdown, made.meters.shutdown], seconds)
     if _trouble:
         return _trouble
-    return "" if done else f"the collector took longer than {seconds:g} seconds."
+    return "" if done else f"no collector took it within {seconds:g} seconds."
 
 
 def _aside(jobs: list[Callable[[], object]], seconds: float) -> bool:

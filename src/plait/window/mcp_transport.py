@@ -103,7 +103,8 @@ async def _stdio(desk: Desk) -> None:
     from plait.window.mcp_server import server
 
     loop, asked = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    # What whoever started us ignores, as a script does for its background jobs, is ignored.
+    for number in (each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) != signal.SIG_IGN):
         loop.add_signal_handler(number, asked.set)
     async with stdio_server() as (read, write):
         ours = server(desk)

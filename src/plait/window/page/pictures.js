@@ -12,6 +12,7 @@ const loaded = () => {
 };
 
 export const drawAll = async (plots, specs) => {
+  for (const plot of plots) plot.textContent = "The picture is being drawn.";
   const draw = await loaded();
   const all = async () => {
     for (const [i, plot] of plots.entries()) {
