@@ -149,6 +149,8 @@ def test_an_expression_has_its_value(expression: str, value: str) -> None:
         ("sqr(3)", "'sqr' is not known (did you mean sqrt?)", 1),
         ("whatever 3+4?", "'whatever' is no number", 1),
         ("population * 2", "Find the number with another tool first", 1),
+        ("1971 years", "'years' stands behind a number: write numbers alone, without units", 6),
+        ("19 * 57.25 metres", "'metres' stands behind a number", 12),
         ("x = 3", "'x' is not known", 1),
         ("2 + 2 = 4", "an equation can't be solved", 7),
         ("sqrt 4", "sqrt needs brackets: sqrt(x)", 1),

@@ -250,6 +250,25 @@ def test_an_error_shows_type_line_source_and_message_and_that_nothing_is_run_aga
     )
 
 
+def test_what_calls_gave_that_was_not_printed_is_told():
+    """Where the code broke or printed nothing: else the model would ask for the same again."""
+    lyon, nice = Call("people", {"city": "Lyon"}), Call("people", ["Nice", 3])
+    error = CodeError("AttributeError", "'int' object has no attribute 'x'", 2, "print(n.x)")
+    told = 'What its calls gave:\npeople(city="Lyon") -> 522250\npeople("Nice", 3) -> 522250'
+    for last in (Ran(error=error), Ran()):
+        run = drive([PLAN, action("f()"), action("stop()", 3)], {"f()": [Ran(calls=(lyon, nice)), last]} | STOP)
+        assert run.seen(2).endswith(told)
+    printed = {"f()": [Ran(calls=(lyon,)), Ran("522250\n", error=error)]}
+    assert "gave" not in drive([PLAN, action("f()"), action("stop()", 3)], printed | STOP).seen(2)
+    quiet = {"f()": [Ran(calls=(lyon, nice)), Ran("done\n")]}
+    assert drive([PLAN, action("f()"), action("stop()", 3)], quiet | STOP).seen(2) == "done"
+    long = {"f()": [Ran(calls=(lyon,) * 9), Ran()]}
+    run = drive(
+        [PLAN, action("f()"), action("stop()", 3)], long | STOP, tools=lambda _: Observation("x" * 9000, value=1)
+    )
+    assert run.seen(2).count("people(") == 5 and len(run.seen(2)) < 2200
+
+
 def failing(error: CodeError, trouble: Any = "", call: Call | None = None, text: str = "", **more: Any) -> Driven:
     call = call or Call("people", {"city": "Lyon"})
     parts = [Ran(calls=(call,)), Ran(error=error)] if trouble else [Ran(error=error)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plait.core import Thing, ToolSpec
+from plait.core import JSON, Call, Thing, ToolSpec
 from plait.formats.describe import sentence
 
 _WORDS = {
@@ -47,6 +48,21 @@ def signature(tool: ToolSpec) -> str:
         said.append(f"{name}: {python_type(about)}{default}")
     kind = tool.result or returned(tool)[0]
     return f"{tool.name}({', '.join(said)})" + (f" -> {kind}" if kind else "")
+
+
+def as_code(call: Call) -> str:
+    """A call as it may stand in code, such as `lookup("capital of Brek")`."""
+    given = call.input
+    if isinstance(given, dict):
+        args, named = given.get("args", []), {name: value for name, value in given.items() if name != "args"}
+    else:
+        args, named = given if isinstance(given, list) else [given], {}
+    said = [*map(_literal, args), *(f"{name}={_literal(value)}" for name, value in named.items())]
+    return f"{call.tool}({', '.join(said)})"
+
+
+def _literal(value: JSON) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def returned(tool: ToolSpec) -> tuple[str, str]:

@@ -78,6 +78,7 @@ def observed(kit: Kit, output: str, error: CodeError | None, hint: str, notes: l
         "search": kit.search,
         "kept": False,
         "called": 0,
+        "brought": [],
         "others": "",
         "number": error is None or not error.message.startswith("could not convert string"),
     }

@@ -26,11 +26,15 @@ from plait.core import (
     go_on,
     note,
 )
-from plait.formats.code_signature import signature
+from plait.formats.code_signature import as_code, signature
+from plait.formats.shorten import shorten
 from plait.strategies.codeact_hints import imports, kind_of, observed, ran_before, too_long, unknown_name
 
 SEARCH = "method_search"
 """What the search tool is called in code, whatever its own name."""
+
+MOST_BROUGHT, BROUGHT = 5, 300
+"""So many results of calls are told of an action that printed none of them, the last ones; characters of each."""
 
 STOP = "stop"
 NOTHING = "(no result)"
@@ -48,6 +52,7 @@ class Work:
         self._notes: list[str] = []
         self._trouble: tuple[Call, Observation] | None = None
         self._called = 0  # calls of this action that gave a result
+        self._brought: list[tuple[Call, str]] = []  # those calls, and what they gave
         self._found: dict[str, str] = {}
         self._seen: Counter[tuple[str, str]] = Counter()
 
@@ -57,6 +62,7 @@ class Work:
         Raises `LimitNear`, also where the same code brings the same observation over and over.
         """
         self._shown, self._own, self._notes, self._trouble, self._called = [], "", [], None, 0
+        self._brought = []
         if (refused := self._refused(code)) is not None:
             error, seen = refused
             at = f" in line {error.line}, {error.source}" if error.line else ""
@@ -92,6 +98,8 @@ class Work:
                 seen = Observation(NOTHING)
             self._trouble = self._trouble if seen.ok else (call, seen)
             self._called += seen.ok
+            if seen.ok and seen.text != NOTHING:
+                self._brought.append((call, seen.text))
             given.append(seen)
         return (yield from go_on(*given))
 
@@ -117,11 +125,13 @@ class Work:
         """The observation of code that ended, well or not."""
         output, error = "".join(self._shown), ran.error
         if error is None:
-            return observed(self._kit, output, None, "", self._notes)
+            silent = not output.strip()
+            return observed(self._kit, output, None, "", self._notes, brought=self._unseen(output) if silent else [])
         call, seen = self._trouble or (None, None)
         hint = kind_of(error, seen)
         kept = ran_before(error, hint, self._called)
         values: dict[str, Any] = {"lost": ran.lost, "kept": kept, "called": self._called}
+        values["brought"] = self._unseen(output)
         if hint == "arguments" and call is not None:
             tool = self._kit.tool(call.tool)
             values["signature"] = signature(tool) if tool is not None else f"{call.tool}(...)"
@@ -134,6 +144,11 @@ class Work:
         elif hint == "name":
             hint = ""
         return observed(self._kit, output, error, hint, self._notes, **values)
+
+    def _unseen(self, output: str) -> list[tuple[str, str]]:
+        """The calls that gave what was not printed, as code, and what that was: else the model has to ask again."""
+        unseen = [(call, text) for call, text in self._brought if text.strip() not in output]
+        return [(as_code(call), shorten(text.strip(), BROUGHT)[0]) for call, text in unseen[-MOST_BROUGHT:]]
 
     def _found_for(self, name: str) -> Generator[Effect, Any, str]:
         """What the search tool finds for a name that is not there; searched once a run."""

@@ -37,6 +37,7 @@ _INFIX: dict[str, tuple[int, Callable[[Number, Number], Number]]] = {
     "**": (_POWER, arithmetic.power),
 }
 _ASKED = re.compile(r"(?:what\s+is|calculate|compute|evaluate)\s+(?=[-+(\d.])", re.IGNORECASE)
+_UNIT = re.compile(r"(?<![^\W_])\d[\d.,]*\s+([^\W\d_]{2,40})")
 _FIND = "only numbers can be computed with. Find the number with another tool first, then write it here"
 _DIGITS = ("no", "one", "two", "three", "four", "five", "six")
 _ROUNDED = re.compile(
@@ -84,6 +85,9 @@ def evaluate(text: str) -> Number:
 def _told(text: str, error: Unclear) -> Unclear:
     """What to say of an error: words that name a fact are the cause of whatever else is wrong."""
     known = {*FUNCTIONS, *CONSTANTS, *WORDS}
+    for unit in _UNIT.finditer(text):
+        if unit[1].lower() not in known:
+            return Unclear(f"{unit[1]!r} stands behind a number: write numbers alone, without units", unit.start(1))
     for word in re.finditer(r"[^\W\d_]{2,40}", text):
         if word[0].lower() not in known and not difflib.get_close_matches(word[0].lower(), known, 1, 0.6):
             return Unclear(f"{word[0]!r} is no number: {_FIND}", word.start())
