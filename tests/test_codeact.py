@@ -258,6 +258,8 @@ def test_what_calls_gave_that_was_not_printed_is_told():
     for last in (Ran(error=error), Ran()):
         run = drive([PLAN, action("f()"), action("stop()", 3)], {"f()": [Ran(calls=(lyon, nice)), last]} | STOP)
         assert run.seen(2).endswith(told)
+    bare = drive([PLAN, action("f()"), action("stop()", 3)], {"f()": [Ran(calls=(Call("people"),)), Ran()]} | STOP)
+    assert bare.seen(2).endswith("people() -> 522250")
     printed = {"f()": [Ran(calls=(lyon,)), Ran("522250\n", error=error)]}
     assert "gave" not in drive([PLAN, action("f()"), action("stop()", 3)], printed | STOP).seen(2)
     quiet = {"f()": [Ran(calls=(lyon, nice)), Ran("done\n")]}

@@ -51,12 +51,12 @@ def signature(tool: ToolSpec) -> str:
 
 
 def as_code(call: Call) -> str:
-    """A call as it may stand in code, such as `lookup("capital of Brek")`."""
+    """A call as it may stand in code, such as `lookup("capital of Brek")`. An input of None is no argument."""
     given = call.input
     if isinstance(given, dict):
         args, named = given.get("args", []), {name: value for name, value in given.items() if name != "args"}
     else:
-        args, named = given if isinstance(given, list) else [given], {}
+        args, named = given if isinstance(given, list) else [] if given is None else [given], {}
     said = [*map(_literal, args), *(f"{name}={_literal(value)}" for name, value in named.items())]
     return f"{call.tool}({', '.join(said)})"
 
