@@ -15,6 +15,7 @@ from plait.core import (
     Call,
     CodeError,
     Continue,
+    Doubt,
     Execute,
     Failed,
     Kit,
@@ -117,6 +118,8 @@ def drive(
                     result = None
                 case Propose():
                     result = ""
+                case Doubt():
+                    result = ()
                 case Act():
                     run.calls.append(effect.calls)
                     answers = [(tools or found)(call) for call in effect.calls]

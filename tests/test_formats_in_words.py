@@ -23,6 +23,11 @@ EARLIER: list[tuple[str, Any]] = [("$1", ["people in Ghent"]), ("$2", {"key": "a
         ("round('people in Ghent' / 2, 1)", "round($1 / 2, 1)"),
         ("People in ghent - 10%", "$1 - 10%"),
         ("[people in Ghent] + {area of Ghent in km2}", "$1 + $2"),
+        ("19 * $<people in Ghent>", "19 * $1"),
+        ("${people in Ghent} / <area_of_Ghent_in_km2>", "$1 / $2"),
+        ("who counts the <people in Ghent>", "who counts the $1"),  # a gap, whatever stands around it
+        ("<Ghent's people>", "<Ghent's people>"),  # neither has just these words
+        ("<area of Ghent>", "$2"),  # all its words, and only there
     ],
 )
 def test_words_of_an_earlier_step_in_a_formula_are_its_result(written: str, read: str) -> None:
@@ -41,6 +46,10 @@ def test_words_of_an_earlier_step_in_a_formula_are_its_result(written: str, read
         "3 * 4",
         "$1 / $2",
         "people in Ghentbrugge / 2",
+        "<p>people in Ghent</p>",
+        "<Ghent>",  # either of two
+        "<the number>",
+        "${1} / ${2}",
         "",
     ],
 )

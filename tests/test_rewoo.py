@@ -18,6 +18,7 @@ from plait.core import (
     Act,
     Answered,
     Call,
+    Doubt,
     Exchange,
     Kit,
     Note,
@@ -495,9 +496,10 @@ def test_the_loop_needs_no_runtime() -> None:
     """Every effect it yields, and what it is sent, by hand: no model, no tool, no clock."""
     loop = Rewoo().run(Task("q"), Kit((find.spec,), PromptBook("rewoo")))
     assert isinstance(next(loop), Think)
-    assert loop.send(Reply("Look:\nPlan: a\n#E1 = find[a]\n#E2 = find[#E1]")) == Note(
-        "cut", "5 characters before the plan"
-    )
+    plan = "Look:\nPlan: a\n#E1 = find[a]\n#E2 = find[#E1]"
+    assert loop.send(Reply(plan)) == Doubt(calls=(Call("find", "a"),))
+    assert loop.send(()) == Doubt(calls=(Call("find", ""),))
+    assert loop.send(()) == Note("cut", "5 characters before the plan")
     assert loop.send(None) == Start((Act((Call("find", "a"),)),))
     assert loop.send((7,)) == Take((7,))
     assert loop.send(Taken(7, observations=(Observation("12"),))) == Start((Act((Call("find", "12"),)),))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import time
 
+import pytest
+
 import plait
-from plait.core import Reply, Usage
+from plait.core import Reply, Think, Usage
 
 COUNT = itertools.count()
 
@@ -99,6 +101,29 @@ def test_the_same_call_with_the_same_result_is_said_and_then_stopped() -> None:
     notes = [row.record.observation.note for row in run.record if hasattr(row.record, "observation")]
     assert notes[0] == "" and "before" in notes[1] and "next repetition ends" in notes[-1]
     assert len(notes) == 4
+
+
+@pytest.mark.parametrize("loop", ["react", "json", "codeact"])
+def test_after_a_repetition_the_model_is_asked_at_another_temperature(loop: str) -> None:
+    @plait.tool(read_only=True)
+    def same(key: str) -> str:
+        """Always the same."""
+        return "nothing new"
+
+    heat: list[float | None] = []
+
+    def reply(think: Think) -> str:
+        heat.append(think.temperature)
+        key = "b" if len(heat) > 3 else "a"
+        return {
+            "react": action(key, "same"),
+            "json": f'{{"thought": "more", "tool": "same", "tool_input": "{key}"}}',
+            "codeact": f'THOUGHT 1:\nMore.\nACTION 1:\n```python\nprint(same("{key}"))\n```',
+        }[loop]
+
+    plait.Agent(loop, model=plait.Scripted([reply] * 9), tools=[same], limits=plait.Limits(steps=5)).run("Go")
+    # a, a, a, b, b: the second, the third and the fifth repeat what was there.
+    assert heat[:5] == [0.0, 0.0, 0.7, 0.7, 0.0]
 
 
 def test_a_poll_whose_result_changes_is_no_loop() -> None:

@@ -76,6 +76,14 @@ class Propose(Struct, frozen=True, tag="propose"):
     answer: Any
 
 
+class Doubt(Struct, frozen=True, omit_defaults=True, tag="doubt"):
+    """What a model wrote, before it is built upon: words or code (`text`), calls that it plans. Its result are the
+    values in it that the model made up, where such values are not let pass."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+
+
 class Note(Struct, frozen=True, omit_defaults=True, tag="note"):
     """A remark for the record: a repair, a cut, a fallback. Its result is None."""
 
@@ -128,7 +136,7 @@ class Taken(Struct, frozen=True, omit_defaults=True):
     observations: tuple[Observation, ...] = ()
 
 
-Effect: TypeAlias = Think | Act | Ask | Propose | Note | Execute | Continue | Start | Take
+Effect: TypeAlias = Think | Act | Ask | Propose | Doubt | Note | Execute | Continue | Start | Take
 
 MAX_CONTINUATIONS = 2
 
@@ -180,6 +188,11 @@ def note(kind: str, text: str) -> Generator[Effect, Any, None]:
 def propose(answer: Any) -> Generator[Effect, Any, str]:
     """Ask whether that may be the answer: "", or what speaks against it, in words for the model."""
     return cast(str, (yield Propose(answer)))
+
+
+def doubt(text: str = "", calls: Iterable[Call] = ()) -> Generator[Effect, Any, tuple[str, ...]]:
+    """Ask what in some text, or in calls that are planned, the model made up; nothing where that is let pass."""
+    return cast(tuple[str, ...], (yield Doubt(text, tuple(calls))))
 
 
 def execute(code: str) -> Generator[Effect, Any, Ran]:

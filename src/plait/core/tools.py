@@ -58,7 +58,7 @@ class Observation(Struct, frozen=True, omit_defaults=True):
 
     `text` is the whole result or the error, as text; `trouble` tells errors apart. `note` is what
     the runtime has to say to the model about the call, beside what the tool said. `value` is the
-    result itself where JSON can hold it. `seconds` is wall time.
+    result itself where JSON can hold it. `seconds` is wall time. `repeated`: the same call brought the same before.
     """
 
     text: str
@@ -66,6 +66,7 @@ class Observation(Struct, frozen=True, omit_defaults=True):
     note: str = ""
     value: Any = None
     seconds: float = 0.0
+    repeated: bool = False
 
     @property
     def ok(self) -> bool:

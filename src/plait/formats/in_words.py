@@ -1,7 +1,8 @@
-"""Results that a formula names in words: `population of Ghent / area of Ghent`, where earlier steps look both up.
+"""Results that an input names in words: `population of Ghent / area of Ghent`, where earlier steps look both up.
 
 Models plan so: they repeat what an earlier step asks for, where its reference (`$1`, `#E1`) should stand. It is read as
-meant only where nothing else can be meant: what is left beside the words is a formula of numbers and operators.
+meant only where nothing else can be meant: the words stand in marks of a gap (`<mayor of Ghent>`, `$<...>`, `${...}`),
+or what is left beside them is a formula of numbers and operators.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from plait.formats.references import mapped, texts
 
 _FORMULA = re.compile(r"(?:[-+*/^%().,\s\d\0]|round|sqrt|abs|min|max|sum|avg|mean)*")  # one way only: linear
 _OPERATOR = re.compile(r"[-+*/^%]|\b(?:round|sqrt|abs|min|max|sum|avg|mean)\b")
+_GAP = re.compile(r"\$?<([^\W\d][\w '’.-]{1,100})>|\$\{([^\W\d][\w '’.-]{1,100})\}")
 _SHORTEST = 4
 """Characters: shorter words may stand anywhere."""
 
@@ -27,7 +29,14 @@ def refer(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple[JSON, tuple
     named.sort(key=lambda pair: -len(pair[0]))
     put: list[str] = []
 
+    def filled(match: re.Match[str]) -> str:
+        mark = _meant(match[1] or match[2], named)
+        put.extend([mark] if mark else [])
+        return mark or match[0]
+
     def change(text: str) -> JSON:
+        if named and "</" not in text:  # a page is no form to be filled in
+            text = _GAP.sub(filled, text)
         if not named or not _OPERATOR.search(text):
             return text
         used: list[str] = []
@@ -51,3 +60,17 @@ def refer(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple[JSON, tuple
         return "".join(part + mark for part, mark in zip(parts, [*used, ""], strict=True))
 
     return mapped(value, change), tuple(dict.fromkeys(put))
+
+
+def _meant(words: str, named: Sequence[tuple[str, str]]) -> str:
+    """The one reference that words in a gap can mean: of the step with that input, or, where there is none, of the only
+    one whose input has no other words, or all of them; "" for none."""
+    wanted = _set(words)
+    exact = {mark for name, mark in named if _set(name) == wanted}
+    near = {mark for name, mark in named if _set(name) <= wanted or wanted <= _set(name)}
+    found = exact or near
+    return found.pop() if len(found) == 1 else ""
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[^\W_]+", text.casefold()))

@@ -48,6 +48,10 @@ class References(Struct, frozen=True):
 
         return mapped(value, fill)
 
+    def without(self, value: JSON) -> JSON:
+        """The value with the references in it left out."""
+        return mapped(value, lambda text: re.sub(self.pattern, "", text, flags=re.A) if self.mark in text else text)
+
     def _find(self, text: str) -> Iterator[re.Match[str]]:
         return re.finditer(self.pattern, text, re.A) if self.mark in text else iter(())
 

@@ -182,7 +182,7 @@ class Actor:
             observation = structs.replace(observation, note=f"{CHANGED} {input_of(call)}.")
         note = self.desk.breaker.remark(wrote, observation)
         if note:
-            observation = structs.replace(observation, note=f"{observation.note} {note}".strip())
+            observation = structs.replace(observation, note=f"{observation.note} {note}".strip(), repeated=True)
         entry = (ObservedRecord(group.n, i, observation), self.desk.things.written(observation.value))
         if self._repeatable(call):
             self.desk.log.buffer(entry)

@@ -16,9 +16,10 @@ class Breaker:
     """Watches calls and their results.
 
     The same call with the same result is no progress, wherever in the run it comes: calls in turn
-    (A, B, A, B) are caught as well, a poll whose result changes is not. Neither are errors that follow
-    each other without one result between them. What one piece of code repeats counts once, where calling again
-    does no harm: its author sees nothing of it before the piece has ended, and the limits of code end it.
+    (A, B, A, B) are caught as well, a poll whose result changes is not. Neither is a row of calls that only look
+    something up and were all made before, nor are errors that follow each other without one result between them. What
+    one piece of code repeats counts once, where calling again does no harm: its author sees nothing of it before the
+    piece has ended, and the limits of code end it.
     """
 
     def __init__(self, repeats: int, tools: Toolset) -> None:
@@ -26,6 +27,7 @@ class Breaker:
         self._seen: Counter[bytes] = Counter()
         self._last: dict[bytes, str] = {}
         self._errors = 0
+        self._stale = 0  # calls in a row that brought nothing new
         self._in_code = False
         self._counted: set[bytes] = set()  # calls of this piece of code
         self._failed = False  # the last call of this piece did
@@ -42,6 +44,8 @@ class Breaker:
         key = _key(call)
         if self._seen[key] >= self._repeats and key not in self._counted:
             return f"the same call to '{call.tool}' brought the same result {self._seen[key]} times"
+        if self._stale >= self._repeats and self._seen[key] and key not in self._counted:
+            return f"{self._stale} calls in a row were made before and brought the same results"
         if self._errors >= ERRORS_IN_A_ROW and not self._failed:
             what = "pieces of code" if self._in_code else "calls"
             return f"{self._errors} {what} in a row brought nothing but errors"
@@ -57,13 +61,16 @@ class Breaker:
             self._errors += 1
         self._failed = self._in_code and not observation.ok
         key = _key(call)
+        tool = self._tools.get(call.tool)
+        harmless = tool is None or tool.spec.repeatable
         if self._last.get(key) != observation.text:
             self._last[key] = observation.text
             self._seen[key] = 1
+            self._stale = 0
         elif key not in self._counted:
             self._seen[key] += 1
-        tool = self._tools.get(call.tool)
-        if self._in_code and (tool is None or tool.spec.repeatable):
+            self._stale = self._stale + 1 if harmless else 0
+        if self._in_code and harmless:
             self._counted.add(key)
 
     def remark(self, call: Call, observation: Observation) -> str:
@@ -77,8 +84,8 @@ class Breaker:
             return "You made exactly this call before: it fails the same way each time. Do something else."
         if times < self._repeats:
             return (
-                "You made exactly this call before and the result is the same. "
-                "Use what you know, or try something different."
+                "You made exactly this call before and the result is the same. If what you have seen answers the task, "
+                "answer now; if not, call for what is still missing."
             )
         return (
             f"This is the same call with the same result for the {_ordinal(times)} time; it will not change. "

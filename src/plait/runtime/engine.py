@@ -23,6 +23,7 @@ from plait.core import (
     Cancelled,
     Continue,
     Crashed,
+    Doubt,
     Effect,
     Event,
     Execute,
@@ -150,6 +151,9 @@ class Engine:
             if isinstance(effect, Propose):
                 result = self._proposed(effect.answer)
                 continue
+            if isinstance(effect, Doubt):
+                result = self._doubted(effect)
+                continue
             if isinstance(effect, Note):
                 self._note(effect)
                 continue
@@ -159,14 +163,22 @@ class Engine:
                 thrown = why
 
     def _settled(self, outcome: Outcome) -> Outcome:
-        """A loop that answered only because a limit was near has been stopped, with that answer."""
+        """A loop that answered only because a limit was near has been stopped, with that answer; but one that went in
+        circles, and was asked for its answer, has given it if nothing in it is made up."""
         if type(outcome) not in _OUTCOMES:
             raise TypeError(f"it returned {type(outcome).__name__}, which is no outcome")
         msgspec.to_builtins(outcome)  # an answer that JSON can't hold is an error of the loop, said here
         near = self.desk.meter.near
         if near is not None and isinstance(outcome, Answered):
-            return Stopped(near.limit, sentence(near.detail), outcome.answer)
+            outcome = Stopped(near.limit, sentence(near.detail), outcome.answer)
+        if isinstance(outcome, Stopped) and outcome.limit == "loop" and self._founded(outcome.answer):
+            return Answered(outcome.answer)
         return outcome
+
+    def _founded(self, answer: Any) -> bool:
+        """There is an answer, it was looked at, and nothing in it is made up."""
+        sources, policy = self.desk.sources, self.job.provenance
+        return answer is not None and sources is not None and policy != "note" and not sources.in_answer(answer)
 
     def _ended_by(self, why: Exception) -> Outcome:
         match why:
@@ -239,6 +251,16 @@ class Engine:
         if policy == "note" or self.desk.meter.near is not None or (policy != "refuse" and self._refused > 1):
             return ""
         return answer_warning(found)
+
+    def _doubted(self, effect: Doubt) -> tuple[str, ...]:
+        """The made-up values of a text that the model is to be told of, and of calls that would be refused."""
+        sources, policy = self.desk.sources, self.job.provenance
+        if sources is None or policy in ("off", "note"):
+            return ()
+        found = list(sources.in_words(effect.text)) if effect.text else []
+        for call in effect.calls if policy == "refuse" else ():
+            found += sources.invented(call, self.job.kit.tool(call.tool)) if call.tool != self.job.kit.search else ()
+        return tuple(dict.fromkeys(found))
 
     def _note(self, effect: Note) -> None:
         number, self._notes = self._notes, self._notes + 1

@@ -2,11 +2,11 @@
 
 Theory of operation. Sources are texts: the task, the conversation before it, what tools and code gave, what the
 person said. Of each its words, numbers and dates are kept. A literal of a call is taken apart in the same way: a
-number must be one of the sources' numbers, as given or rounded; a date one of their dates, in whatever form; a text of
-one word must stand in them, whatever its case. A text of several words is the model's own wording, in which only
-numbers, dates, addresses and #names are looked at. What a tool names itself (defaults, choices) is never made up. Where
-the action is code, only what it wrote down counts: a value that it computed, or took from a result, is no literal.
-A text may be as long as a page: each pattern is linear in it.
+number must be one of the sources' numbers, as given or rounded, or what simple arithmetic on them gives; a date one of
+their dates, in whatever form; a text of one word must stand in them, whatever its case. A text of several words is the
+model's own wording, in which only numbers, dates, addresses and #names are looked at. What a tool names itself
+(defaults, choices) is never made up. Where the action is code, only what it wrote down counts: a value that it
+computed, or took from a result, is no literal. A text may be as long as a page: each pattern is linear in it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite
 from typing import Any, Literal, TypeAlias
 
 from plait.core.strategy import Task
 from plait.core.things import Handle
 from plait.core.tools import Call, ToolSpec
+from plait.runtime.arithmetic import computed
 
 Provenance: TypeAlias = Literal["off", "note", "warn", "ask", "refuse"]
 """What is done about a made-up value: nothing; it is noted on the record; the model is told as well; the person is
@@ -48,9 +49,17 @@ _WORDS = {
 _TRIVIAL = {0.0, 1.0, -1.0}
 """Numbers that are no knowledge of anything: nothing, one, the last one."""
 _COUNTED = 10
-"""Whole numbers up to this one are not looked at within a text: words count, and formulas halve and double."""
+"""Whole numbers up to this one are not looked at within a text: words count, and formulas halve and double. What a
+formula adds or subtracts is."""
 _FORMULA = re.compile(r"(?=\D*\d.*[-+*/^%(]|[a-z]+\(.*\d)(?:[a-z]{2,8}\(|[\d.,+*/()^%e-])++")
 """Numbers and operators without a blank, and functions of them: `abs(-3)`."""
+_ARITHMETIC = re.compile(r"(?:[a-z]{2,8}\(|[\d.,+*/()^%e\s-])++")
+"""Nothing but numbers, operators and functions."""
+_TERM = re.compile(r"(?<![\d.*/^%)])(\d+)(?=[+-])|(?<=[+-])(\d+)(?![\d.*/^%(])")
+"""A number of it that is added or subtracted as it stands; without blanks."""
+_UNITS = r"10{1,9}|0\.0?01|12|24|60|365|3600"
+_CONVERTING = re.compile(rf"[*/]\s*({_UNITS})(?![\d.,]*\d)|(?<![\d.,])({_UNITS})\s*[*/]")
+"""What a formula multiplies with, or divides by, to convert units."""
 
 
 class Sources:
@@ -94,11 +103,18 @@ class Sources:
         text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=str)
         return tuple(dict.fromkeys(self._within(text)))
 
+    def in_words(self, text: str) -> tuple[str, ...]:
+        """The made-up numbers, dates and addresses of a thought or of code: what the model wrote itself, whatever its
+        code computes."""
+        return tuple(dict.fromkeys(self._within(text, written=True)))
+
     def _strange(self, value: str | float) -> list[str]:
         if not isinstance(value, str):
             written = repr(value)
             return [written] if self._counts(written, value) and not self.has_number(value, written) else []
         text = value.casefold().strip()
+        if not any(map(str.isalnum, text)):  # what is left of a formula of references
+            return []
         if len(text.split()) == 1 and not _DATE.search(text) and not _FORMULA.fullmatch(text):
             known = any(text in each for each in self._texts) or text.strip("#@") in _WORDS
             if known or (self._code is not None and not any(text in each for each in self._code._texts)):
@@ -109,24 +125,29 @@ class Sources:
             return [value]
         return self._within(value)
 
-    def _within(self, value: str) -> list[str]:
-        """What a text of the model's own wording holds that is made up."""
+    def _within(self, value: str, *, written: bool = False) -> list[str]:
+        """What a text of the model's own wording holds that is made up. `written`: no code made that text."""
+        counts = (lambda *_: True) if written else self._counts
         text = value.casefold().strip()
-        found = [each for each in _NAMED.findall(value) if not self._knows(each.rstrip(".,;:!?"))]
+        found = [each for each in _NAMED.findall(value) if not self._knows(each.rstrip(".,;:!?"), counts)]
         rest = _NAMED.sub(" ", text)
-        for dates, written in _dates(rest):
-            rest = rest.replace(written, " ")
-            if not dates & self._dates and self._counts(written):
-                found.append(written)
-        for number, written in _numbers(rest):
-            plain = number.is_integer() and abs(number) <= _COUNTED
-            if not plain and self._counts(written, number) and not self.has_number(number, written):
-                found.append(written)
+        for dates, each in _dates(rest):
+            rest = rest.replace(each, " ")
+            if not dates & self._dates and counts(each):
+                found.append(each)
+        converting = {each for match in _CONVERTING.finditer(rest) for each in match.groups()}
+        terms = set[str]()
+        if _ARITHMETIC.fullmatch(text):
+            terms = {each for match in _TERM.finditer("".join(rest.split())) for each in match.groups()}
+        for number, each in _numbers(rest):
+            small = number.is_integer() and abs(number) <= _COUNTED and each.lstrip("-") not in terms
+            if not small and each not in converting and counts(each, number) and not self.has_number(number, each):
+                found.append(each)
         return found
 
-    def _knows(self, text: str) -> bool:
+    def _knows(self, text: str, counts: Callable[..., bool]) -> bool:
         folded = text.casefold()
-        return any(folded in each for each in self._texts) or not self._counts(folded)
+        return any(folded in each for each in self._texts) or not counts(folded)
 
     def _counts(self, written: str, number: float | None = None) -> bool:
         """Is that a literal: one the model wrote itself, not one its code computed?"""
@@ -137,7 +158,8 @@ class Sources:
         return any(written in each for each in self._code._texts)
 
     def has_number(self, value: float, written: str) -> bool:
-        """One of the sources' numbers is that number, or gives it when it is rounded as this one is written."""
+        """One of the sources' numbers is that number, or gives it when it is rounded as this one is written, or it is
+        what simple arithmetic on them gives."""
         try:
             value = float(value)
         except OverflowError:  # a whole number of more than 300 digits
@@ -146,8 +168,10 @@ class Sources:
             return True
         digits = len(written.partition("e")[0].partition(".")[2])
         near = (value, -value, value * 100, value / 100)
-        return any(abs(round(each, digits) - value) < 1e-12 for each in self._numbers) or any(
-            abs(each - other) <= 1e-9 * abs(other) for other in self._numbers for each in near[1:] if other
+        return (
+            any(abs(round(each, digits) - value) < 1e-12 for each in self._numbers)
+            or any(abs(each - other) <= 1e-9 * abs(other) for other in self._numbers for each in near[1:] if other)
+            or computed(value, digits, self._numbers)
         )
 
 
@@ -176,7 +200,7 @@ def refusal(found: Iterable[str], others: Iterable[str]) -> str:
     who = f" ({', '.join(names[:6])})" if names else ""
     return (
         f"This call was not made: {', '.join(found)} stands neither in the task nor in any result, so it is made up. "
-        f"First call the tool that tells it{who}, then use what it gives."
+        f"First call another tool{who}, with the name of what you need in words, then use what it gives."
     )
 
 

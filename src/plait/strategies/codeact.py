@@ -38,9 +38,10 @@ from plait.formats.code_turn import CodeFormat, code_call
 from plait.strategies.codeact_hints import NAMES
 from plait.strategies.codeact_steps import MOST_STEPS, steps_of
 from plait.strategies.codeact_work import SEARCH, Work
+from plait.strategies.doubts import doubts, without
 from plait.strategies.scratchpad import Scratchpad
 from plait.strategies.transcripts import Transcript, TranscriptKind, with_repair
-from plait.strategies.turns import Bad, fitting, read_turn
+from plait.strategies.turns import Bad, fitting, read_turn, temperature
 
 FORMAT = CodeFormat()
 ENDS = ("\nTHOUGHT", "\nACTION", "\nOBSERVATION")
@@ -51,10 +52,10 @@ ENDS = ("\nTHOUGHT", "\nACTION", "\nOBSERVATION")
 class CodeAct:
     """CodeAct.
 
-    `transcript`: the log as chat messages, inside one user message, or as one raw completion. `max_lines`: an action
-    of more is not run; 0 for any. `repeats`: how often the same code may bring the same observation; 0 for ever.
-    `constrain`: hand the endpoint the grammar of a turn. `misses`: unreadable replies in a row before the run fails.
-    `max_tokens`: of one reply.
+    `transcript`: the log as chat messages, inside one user message, or as one raw completion. `max_lines`: an
+    action of more is not run; 0 for any. `repeats`: how often the same code may bring the same observation; 0 for
+    ever. `constrain`: hand the endpoint the grammar of a turn (at a second try it is in any case). `misses`:
+    unreadable replies in a row before the run fails. `max_tokens`: of one reply.
     """
 
     transcript: TranscriptKind = "chat"
@@ -74,13 +75,15 @@ class CodeAct:
         page = Transcript(self.transcript, FORMAT, task, kit, _words(kit))
         work, log, chars = Work(kit, self.max_lines, self.repeats), Scratchpad(), kit.observation_chars
         turn: Any = None
+        last: Observation | None = None
         try:
             while True:
                 first = not log.entries and bool(kit.search)
-                ask = self._first if first else self._turn
+                ask = self._first if first else partial(self._turn, temperature(last))
                 turn, chars = yield from fitting(_tries(partial(ask, task, kit, page, log)), chars)
                 if not isinstance(turn, Turn):
                     return turn  # type: ignore[no-any-return]
+                found = yield from doubts(turn)
                 seen: Observation | Answered = Answered(turn.answer)
                 if turn.call is not None:
                     seen = yield from work.run(turn.call.input)
@@ -89,7 +92,7 @@ class CodeAct:
                     if not (against := (yield from propose(done.answer))):
                         return done
                     seen = Observation(against, "refused")
-                log, turn = log.then(turn, seen), None
+                log, turn, last = log.then(*without(found, turn, seen)), None, seen
         except LimitNear as limit:
             if isinstance(turn, Turn):
                 log = log.then(turn, work.broken_off())
@@ -114,16 +117,17 @@ class CodeAct:
         return Turn(turn.thought, turn.call, kept=FORMAT.write(turn, 1))
 
     def _turn(
-        self, task: Task, kit: Kit, page: Transcript, log: Scratchpad, chars: int, again: bool
+        self, heat: float, task: Task, kit: Kit, page: Transcript, log: Scratchpad, chars: int, again: bool
     ) -> Generator[Effect, Any, Turn | Outcome]:
         """The model's next turn; `again` after a prompt that was too long."""
         opening = kit.prompt("opening", n=log.next).strip()
-        grammar = FORMAT.grammar(kit.tools, log.next, opened=True) if self.constrain else None
         whole = True
 
         def ask(bad: Bad | None) -> Generator[Effect, Any, Reply]:
             nonlocal whole
             tail = with_repair(FORMAT.opened(bad[0], opening), kit.prompt("repair", complaint=bad[1])) if bad else ()
+            held = self.constrain or bool(bad)
+            grammar = FORMAT.grammar(kit.tools, log.next, opened=True) if held else None
             reply = yield from self._think(
                 "act",
                 page,
@@ -133,6 +137,7 @@ class CodeAct:
                 tail,
                 stop=FORMAT.stop(log.next),
                 grammar=grammar,
+                temperature=heat,
                 repair=again or bool(bad),
             )
             whole = reply.finish not in CUT

@@ -53,6 +53,7 @@ class Work:
         self._trouble: tuple[Call, Observation] | None = None
         self._called = 0  # calls of this action that gave a result
         self._brought: list[tuple[Call, str]] = []  # those calls, and what they gave
+        self._again = False  # a call of this action was made before, and gave the same
         self._found: dict[str, str] = {}
         self._seen: Counter[tuple[str, str]] = Counter()
 
@@ -62,7 +63,7 @@ class Work:
         Raises `LimitNear`, also where the same code brings the same observation over and over.
         """
         self._shown, self._own, self._notes, self._trouble, self._called = [], "", [], None, 0
-        self._brought = []
+        self._brought, self._again = [], False
         if (refused := self._refused(code)) is not None:
             error, seen = refused
             at = f" in line {error.line}, {error.source}" if error.line else ""
@@ -98,6 +99,7 @@ class Work:
                 seen = Observation(NOTHING)
             self._trouble = self._trouble if seen.ok else (call, seen)
             self._called += seen.ok
+            self._again = self._again or seen.repeated
             if seen.ok and seen.text != NOTHING:
                 self._brought.append((call, seen.text))
             given.append(seen)
@@ -172,11 +174,11 @@ class Work:
         self._seen[code, text] += 1
         times = self._seen[code, text]
         if not self._repeats or times == 1:
-            return Observation(text)
+            return Observation(text, repeated=self._again)
         if times > self._repeats:
             self._shown = [text]
             raise LimitNear("loop", f"the same code brought the same observation {times} times")
-        return Observation(text, note=self._kit.prompt("repeated", last=times == self._repeats).strip())
+        return Observation(text, note=self._kit.prompt("repeated", last=times == self._repeats).strip(), repeated=True)
 
     def _answer(self, stop: Call) -> JSON:
         """What the run is answered with: what `stop` was given, else what was printed last."""

@@ -54,10 +54,10 @@ FORM, JOINER = NumberedCalls(), Joiner()
 class Compiler:
     """LLMCompiler.
 
-    `replans`: how many further plans the joiner may ask for. `fallback`: the loop to go on with when the first plan has
-    no call; "" fails instead. `constrain`: hand the endpoint the grammars. `misses`: plans without a call, or
-    replies of the joiner that can't be read, in a row. `max_calls`: of one plan; those beyond are not made.
-    `max_tokens`: of one reply.
+    `replans`: how many further plans the joiner may ask for. `fallback`: the loop to go on with when the first plan
+    has no call; "" fails instead. `constrain`: hand the endpoint the grammars (at a second try it is in any case).
+    `misses`: plans without a call, or replies of the joiner that can't be read, in a row. `max_calls`: of one plan;
+    those beyond are not made. `max_tokens`: of one reply.
     """
 
     replans: int = 2
@@ -136,7 +136,7 @@ class Compiler:
             rounds[-1] = self._round(kit, rounds[:-1])
             work = rounds[-1].work
             tail = with_repair(bad[0], kit.prompt("repair", complaint=bad[1])) if bad else ()
-            grammar = FORM.grammar(offered(kit, _results(rounds)), self.max_calls) if self.constrain else None
+            grammar = FORM.grammar(offered(kit, _results(rounds)), self.max_calls) if self.constrain or bad else None
             asked = Think(
                 "plan",
                 (*head, *tail),
@@ -173,7 +173,7 @@ class Compiler:
         def ask(bad: Bad | None) -> Generator[Effect, Any, Reply]:
             tail = with_repair(bad[0], kit.prompt("join_repair", complaint=bad[1], last=last)) if bad else ()
             messages = (*pages.join(rounds, chars, last=last), *tail)
-            grammar = JOINER.grammar(last=last) if self.constrain else None
+            grammar = JOINER.grammar(last=last) if self.constrain or bad else None
             return think("join", messages, grammar=grammar, max_tokens=self.max_tokens, repair=bool(bad))
 
         def read(text: str) -> Verdict:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from plait.core import (
@@ -35,9 +36,10 @@ from plait.core import (
     user,
 )
 from plait.formats import JsonTurn, Turn, Unreadable
+from plait.strategies.doubts import doubts, without
 from plait.strategies.found import offered
 from plait.strategies.transcripts import ObjectChat, ObjectLog, earlier
-from plait.strategies.turns import Bad, fitting, read_turn
+from plait.strategies.turns import Bad, fitting, folded, read_turn, temperature
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,8 @@ class JsonReact:
     """JSON ReAct.
 
     `lenient`: read objects with fences, prose around, trailing commas or Python literals, too. `constrain`: hand
-    the endpoint the JSON schema of a turn. `misses`: unreadable replies in a row before the run fails.
-    `max_tokens`: of one reply.
+    the endpoint the JSON schema of a turn (at a second try it is in any case). `misses`: unreadable replies in a
+    row before the run fails. `max_tokens`: of one reply.
     """
 
     lenient: bool = True
@@ -61,26 +63,31 @@ class JsonReact:
         """The loop."""
         page = self._page(task, kit)
         log: ObjectLog = ()
-        chars = kit.observation_chars
+        chars, after = kit.observation_chars, ""
+        seen: Observation | None = None
         try:
             while True:
-                turn, chars = yield from fitting(lambda size: self._turn(kit, page, log, size), chars)  # noqa: B023
+                ask_turn = partial(self._turn, kit, page, log, after, temperature(seen))
+                turn, chars = yield from fitting(ask_turn, chars)
                 if not isinstance(turn, Turn):
                     return turn  # type: ignore[no-any-return]
+                found = yield from doubts(turn)
                 if turn.answered:
                     answer = _argument(turn.answer, "answer")
                     if not (against := (yield from propose(answer))):
                         return Answered(answer)
-                    log = (*log, (turn, Observation(against, "refused")))
+                    seen, after = Observation(against, "refused"), ""
+                    log = (*log, without(found, turn, seen))
                     continue
                 assert turn.call is not None
                 if turn.call.tool == "fail_task":
                     return Failed(_words(_argument(turn.call.input, "reason")))
                 if turn.call.tool == "ask_user" and kit.can_ask:
-                    observation = Observation((yield from ask(_words(_argument(turn.call.input, "question")))))
+                    seen = Observation((yield from ask(_words(_argument(turn.call.input, "question")))))
                 else:
-                    (observation,) = yield from act(turn.call)
-                log = (*log, (turn, observation))
+                    (seen,) = yield from act(turn.call)
+                after = folded(kit, turn.call, seen) if log else ""
+                log = log if after else (*log, without(found, turn, seen))
         except LimitNear as limit:
             return (yield from self._conclude(kit, page, log, chars, limit))
 
@@ -92,23 +99,26 @@ class JsonReact:
     def _format(self) -> JsonTurn:
         return JsonTurn(lenient=self.lenient)
 
-    def _turn(self, kit: Kit, page: ObjectChat, log: ObjectLog, chars: int) -> Generator[Effect, Any, Turn | Outcome]:
+    def _turn(
+        self, kit: Kit, page: ObjectChat, log: ObjectLog, after: str, heat: float, chars: int
+    ) -> Generator[Effect, Any, Turn | Outcome]:
         def ask_model(bad: Bad | None) -> Generator[Effect, Any, Reply]:
             tail: tuple[Message, ...] = ()
             if bad:
                 tail = (assistant(bad[0]), user(kit.prompt("repair", complaint=bad[1])))
-            return self._think(kit, page, log, (*page.messages(log, chars), *tail), repair=bool(bad))
+            messages = (*page.messages(log, chars, after), *tail)
+            return self._think(kit, page, log, messages, repair=bool(bad), temperature=heat)
 
         known = (*page.tools, *kit.others)
         return read_turn(ask_model, lambda text: self._format.read(text, len(log) + 1, known), self.misses)
 
     def _think(
-        self, kit: Kit, page: ObjectChat, log: ObjectLog, messages: tuple[Message, ...], *, repair: bool
+        self, kit: Kit, page: ObjectChat, log: ObjectLog, messages: tuple[Message, ...], *, repair: bool, **options: Any
     ) -> Generator[Effect, Any, Reply]:
         found = offered(kit, (seen.text for _, seen in log))[len(kit.tools) :]
-        schema = self._format.schema((*page.tools, *found)) if self.constrain else None
+        schema = self._format.schema((*page.tools, *found)) if self.constrain or repair else None
         stop = self._format.stop(len(log) + 1)
-        return think("act", messages, stop=stop, schema=schema, max_tokens=self.max_tokens, repair=repair)
+        return think("act", messages, stop=stop, schema=schema, max_tokens=self.max_tokens, repair=repair, **options)
 
     def _page(self, task: Task, kit: Kit) -> ObjectChat:
         tools = self._tools(kit)

@@ -42,6 +42,7 @@ from plait.core import (
 from plait.formats import Unreadable, action_list
 from plait.formats.references import RESULTS
 from plait.strategies.dispatch import Dispatch, Results, troubled
+from plait.strategies.doubts import made_up, struck
 from plait.strategies.found import offered
 from plait.strategies.phased_log import MEMORY, Log, Prompt
 from plait.strategies.transcripts import with_repair
@@ -55,9 +56,10 @@ _WORD = re.compile(r"[\u2e80-\uffff]|(?:(?![\u2e80-\uffff])\w)+")
 class Phased:
     """Reason, react, act, reply.
 
-    `rounds`: how often to reason, react and act at most; with more than one the model says when all is done. `most`:
-    actions of one list that count. `constrain`: hand the endpoint the JSON schema of the list. `misses`: replies
-    without a readable list before the last one is taken as words for the reply phase. `max_tokens`: of one reply.
+    `rounds`: how often to reason, react and act at most; with more than one the model says when all is done.
+    `most`: actions of one list that count. `constrain`: hand the endpoint the JSON schema of the list (at a second
+    try it is in any case). `misses`: replies without a readable list before the last one is taken as words for the
+    reply phase. `max_tokens`: of one reply.
     """
 
     rounds: int = 1
@@ -110,7 +112,7 @@ class Phased:
         """One phase's words, put into the log."""
         prompt = log.prompt(name, **values)
         text = yield from self._think(log, phase, prompt, repair=bool(values))
-        log.add(prompt, text)
+        log.add(prompt, struck(text, (yield from made_up(text))))
         return text
 
     def _think(
@@ -140,7 +142,7 @@ class Phased:
         misses, warned = 0, False
         while True:
             tail = with_repair(bad[0], log.repair(bad[1])) if bad else ()
-            schema = action_list.schema(offered(kit, log.seen), self.most) if self.constrain else None
+            schema = action_list.schema(offered(kit, log.seen), self.most) if self.constrain or bad else None
             text = yield from self._think(
                 log, "react", prompt, tail, repair=bool(bad), schema=schema, enough=self._listed
             )
@@ -154,15 +156,15 @@ class Phased:
                     return ()
                 bad = (text, str(why))
             else:
-                raw = next((step.tool for step in read.steps if whole_question(step, log.task.question)), "")
-                if not raw or warned:
+                against, found = yield from _against(log, read.steps)
+                if not against or warned:
                     break
                 warned = True
-                bad = (text, f"{raw} was given the user's whole question. Give it just what it takes.")
+                bad = (struck(text, found), against)
             yield from note("unreadable", f"the list of actions can't be taken: {bad[1]}")
         for remark in read.remarks:
             yield from note(remark.kind, remark.text)
-        log.add(prompt, read.kept)
+        log.add(prompt, struck(read.kept, found))
         return read.steps
 
     # -- act
@@ -183,6 +185,20 @@ class Phased:
         for step in log.fresh[0]:
             if step.id not in left_out and any(troubled(step, work.results)):
                 yield from note("skipped", f"action {step.id} of the list: {work.results[step.id].text}")
+
+
+def _against(log: Log, steps: Sequence[Step]) -> Generator[Effect, Any, tuple[str, Sequence[str]]]:
+    """What speaks against a list of actions, one that is given the whole question or made-up values, and these."""
+    raw = next((step.tool for step in steps if whole_question(step, log.task.question)), "")
+    if raw:
+        return f"{raw} was given the user's whole question. Give it just what it takes.", ()
+    for step in steps:
+        if found := (yield from made_up(calls=[Call(step.tool, RESULTS.without(step.input))])):
+            before = [other for other in steps if int(other.id) < int(step.id)]
+            earlier = [f"${each.id} for what {action_list.call_words(each, each.input)} gives" for each in before]
+            how = f"Write {', '.join(earlier)}." if earlier else "Let an action before it look that up."
+            return f"In action {step.id} is made up what no result has given: {', '.join(found)}. {how}", found
+    return "", ()
 
 
 def _begin(same: Mapping[str, str], step: Step, results: Results) -> Act | Observation:

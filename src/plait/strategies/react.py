@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from plait.core import (
@@ -28,10 +29,11 @@ from plait.core import (
     think,
 )
 from plait.formats import Format, Turn, Unreadable, react_format
+from plait.strategies.doubts import doubts, without
 from plait.strategies.found import offered
 from plait.strategies.scratchpad import Scratchpad
 from plait.strategies.transcripts import Transcript, TranscriptKind, with_repair
-from plait.strategies.turns import Bad, fitting, read_turn
+from plait.strategies.turns import Bad, fitting, folded, read_turn, temperature
 
 Dialect = Literal["blob", "lines", "numbered", "original"]
 
@@ -43,9 +45,9 @@ class React:
     """Text ReAct.
 
     `dialect`: the action as a JSON blob, as plain lines, or numbered as in the paper ("original" is numbered, too,
-    and read to the letter as the paper's environments did). `transcript`: the log as
-    chat messages, inside one user message, or as one raw completion. `constrain`: hand the endpoint the grammar
-    of a turn. `misses`: unreadable replies in a row before the run fails. `max_tokens`: of one reply.
+    and read to the letter as the paper's environments did). `transcript`: the log as chat messages, inside one user
+    message, or as one raw completion. `constrain`: hand the endpoint the grammar of a turn (at a second try it is
+    in any case). `misses`: unreadable replies in a row before the run fails. `max_tokens`: of one reply.
     """
 
     dialect: Dialect = "blob"
@@ -61,18 +63,24 @@ class React:
         """The loop."""
         page = Transcript(self.transcript, self._format, task, kit, self._words(kit))
         log, chars = Scratchpad(), kit.observation_chars
+        seen: Observation | None = None
         try:
             while True:
-                turn, chars = yield from fitting(lambda size: self._turn(kit, page, log, size), chars)  # noqa: B023
+                ask = partial(self._turn, kit, page, log, temperature(seen))
+                turn, chars = yield from fitting(ask, chars)
                 if not isinstance(turn, Turn):
                     return turn  # type: ignore[no-any-return]
+                found = yield from doubts(turn)
                 if turn.call is None:
                     if not (against := (yield from propose(turn.answer))):
                         return Answered(turn.answer)
-                    log = log.then(turn, Observation(against, "refused"))
-                    continue
-                (observation,) = yield from act(turn.call)
-                log = log.then(turn, observation)
+                    seen = Observation(against, "refused")
+                else:
+                    (seen,) = yield from act(turn.call)
+                    if log.entries and (words := folded(kit, turn.call, seen)):
+                        log = log.once_more(words)
+                        continue
+                log = log.then(*without(found, turn, seen))
         except LimitNear as limit:
             return (yield from self._conclude(kit, page, log, chars, limit))
 
@@ -84,12 +92,16 @@ class React:
     def _format(self) -> Format:
         return react_format(self.dialect)
 
-    def _turn(self, kit: Kit, page: Transcript, log: Scratchpad, chars: int) -> Generator[Effect, Any, Turn | Outcome]:
+    def _turn(
+        self, kit: Kit, page: Transcript, log: Scratchpad, heat: float, chars: int
+    ) -> Generator[Effect, Any, Turn | Outcome]:
         def ask(bad: Bad | None) -> Generator[Effect, Any, Reply]:
             request = kit.prompt("repair", complaint=bad[1], **self._words(kit)) if bad else ""
             opened = self.transcript != "chat" and not bad
-            grammar = self._format.grammar(offered(kit, log.seen), log.next, opened=opened) if self.constrain else None
-            return self._think(page, log, chars, bad[0] if bad else "", request, grammar=grammar)
+            grammar = (
+                self._format.grammar(offered(kit, log.seen), log.next, opened=opened) if self.constrain or bad else None
+            )
+            return self._think(page, log, chars, bad[0] if bad else "", request, grammar=grammar, temperature=heat)
 
         def read(text: str) -> Turn:
             return self._format.read(self._opened(text, log), log.next, kit.known)

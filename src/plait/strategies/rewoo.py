@@ -47,6 +47,7 @@ from plait.formats.references import EVIDENCE
 from plait.formats.split_plan import PlanSplitter
 from plait.strategies.approval import with_leave
 from plait.strategies.dispatch import Dispatch, Results, troubled
+from plait.strategies.doubts import made_up
 from plait.strategies.fallback import fall_back
 from plait.strategies.found import searched
 from plait.strategies.rewoo_pages import by_model, plan_page, solve_page, work_page
@@ -59,10 +60,11 @@ class Rewoo:
     """ReWOO.
 
     `fallback`: the loop to go on with when no plan can be made; "" fails instead. `on_failure`: after a step that
-    failed go on (what calls a tool with its evidence is left out, what asks the model is told "no evidence"), or stop.
-    `constrain`: hand the endpoint the grammar of a plan. `max_tokens`: of one reply. `plan`: a plan to carry out
-    without asking the planner; steps whose evidence it holds are not run. `only_plan`: answer with the plan.
-    `max_steps`: a planner's plan of more calls is refused (a small model may go on for ever).
+    failed go on (what calls a tool with its evidence is left out, what asks the model is told "no evidence"), or
+    stop. `constrain`: hand the endpoint the grammar of a plan (at a second try it is in any case). `max_tokens`: of
+    one reply. `plan`: a plan to carry out without asking the planner; steps whose evidence it holds are not run.
+    `only_plan`: answer with the plan. `max_steps`: a planner's plan of more calls is refused (a small model may go
+    on for ever).
     """
 
     fallback: str = "react"
@@ -141,11 +143,11 @@ class Rewoo:
     def _planner(self, task: Task, kit: Kit, said: tuple[Message, ...] = ()) -> Generator[Effect, Any, Plan | Outcome]:
         """One model call, and a second one when its plan can't be run; then the loop to fall back to."""
         head = (*self.plan_messages(kit, task), *said)
-        grammar = planned.grammar(kit.tools, self.max_steps) if self.constrain else None
 
         def ask(bad: Bad | None) -> Generator[Effect, Any, Any]:
             complaint = (yield from searched(kit, bad[1])) if bad else ""
             tail = with_repair(bad[0], kit.prompt("repair", complaint=complaint)) if bad else ()
+            grammar = planned.grammar(kit.tools, self.max_steps) if self.constrain or bad else None
             return (
                 yield from think(
                     "plan",
@@ -157,7 +159,18 @@ class Rewoo:
                 )
             )
 
-        read = yield from read_turn(ask, partial(planned.read_plan, tools=kit.known, most=self.max_steps), 2)
+        def check(read: planned.PlanRead) -> Generator[Effect, Any, str]:
+            for step in read.plan.calls:
+                if by_model(kit, step):
+                    continue
+                if found := (yield from made_up(calls=[Call(step.tool, EVIDENCE.without(step.input))])):
+                    return (
+                        f"In #{step.id} is made up what nothing has given: {', '.join(found)}. Let a step before it "
+                        "look that up, and write the name of its evidence there, such as #E1."
+                    )
+            return ""
+
+        read = yield from read_turn(ask, partial(planned.read_plan, tools=kit.known, most=self.max_steps), 2, check)
         if not isinstance(read, Failed):
             return read.plan
         if not self.fallback or self.only_plan:

@@ -39,7 +39,7 @@ class Transcript:
         `opening` is where the model goes on, for the forms that end in the middle of a turn. Observations are
         shown with at most `chars` characters."""
         if self._kind == "chat":
-            return Think(phase, (*self._head, *self._messages(log, chars), *tail))
+            return Think(phase, (*self._head, *_with_word(self._messages(log, chars), self._after(log)), *tail))
         values = {**self._task, "log": self._raw(log, chars), "opening": "" if tail else opening}
         if self._kind == "user":
             return Think(phase, (system(self._rules), user(self._kit.prompt("earlier", **values)), *tail))
@@ -62,7 +62,11 @@ class Transcript:
         for i in range(len(done), len(log.entries)):
             turn, seen = log.entries[i]
             done.append(f"{turn.rstrip()}\n{self._shown(seen, i + 1, chars).rstrip()}\n")
-        return "".join(done)
+        after = self._after(log)
+        return "".join(done) + (f"({after})\n" if after else "")
+
+    def _after(self, log: Scratchpad) -> str:
+        return self._format.escape(log.after) if log.after else ""
 
     def _shown(self, seen: str, n: int, chars: int) -> str:
         """An observation as it stands in a prompt: shortened, escaped, labelled."""
@@ -80,18 +84,24 @@ class ObjectChat:
         self._head, self._kit, self._format = head, kit, format
         self._done: dict[tuple[int, int], tuple[Message, Message]] = {}
 
-    def messages(self, log: ObjectLog, chars: int) -> tuple[Message, ...]:
-        """The chat so far, with at most `chars` characters of each result."""
+    def messages(self, log: ObjectLog, chars: int, after: str = "") -> tuple[Message, ...]:
+        """The chat so far, with at most `chars` characters of each result; `after` is said behind the last one."""
         for i in range(len(log)):
             if (i, chars) not in self._done:
                 turn, seen = log[i]
                 self._done[i, chars] = (assistant(turn.kept), user(self._result(turn, seen, chars)))
-        return (*self._head, *(message for i in range(len(log)) for message in self._done[i, chars]))
+        said = [message for i in range(len(log)) for message in self._done[i, chars]]
+        return (*self._head, *_with_word(said, self._format.escape(after)))
 
     def _result(self, turn: Turn, seen: Observation, chars: int) -> str:
         tool = turn.call.tool if turn.call is not None else "final_answer"
         text = seen.text if not seen.note else f"{seen.text}\n({seen.note})"
         return self._kit.prompt("result", tool=tool, text=self._format.escape(shorten(text, chars)[0]))
+
+
+def _with_word(said: list[Message], word: str) -> list[Message]:
+    """The messages with a word behind the last one."""
+    return [*said[:-1], user(f"{said[-1].content.rstrip()}\n({word})")] if word else said
 
 
 def earlier(task: Task, format: Format) -> tuple[Exchange, ...]:

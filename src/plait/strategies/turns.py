@@ -6,11 +6,12 @@ shown to the model once, for the repair, and then leave the prompt; the record k
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from plait.core import Effect, Failed, PromptTooLong, Reply, note
-from plait.formats import Remark, Unreadable
+from plait.core import Call, Effect, Failed, Kit, Observation, PromptTooLong, Reply, note
+from plait.formats import Remark, Unreadable, shorten
 
 Bad = tuple[str, str]
 """A reply that could not be read, and what is wrong with it."""
@@ -27,6 +28,12 @@ class Read(Protocol):
 
 R = TypeVar("R", bound=Read)
 
+OUT_OF_CIRCLES = 0.7
+"""Temperature of the request after a call was repeated: at 0 a model that copies itself goes on doing so."""
+
+FOLDED = 300
+"""Characters of a result that came once more."""
+
 SMALLEST_OBSERVATION = 500
 """Characters: when the prompt is still too long with observations of this size, it does not fit."""
 
@@ -35,11 +42,13 @@ def read_turn(
     ask: Callable[[Bad | None], Generator[Effect, Any, Reply]],
     read: Callable[[str], R],
     misses: int,
+    check: Callable[[R], Generator[Effect, Any, str]] | None = None,
 ) -> Generator[Effect, Any, R | Failed]:
     """The model's next turn, or plan: whatever `read` makes of a reply. `ask` makes the model call, given a bad reply
     to repair or None.
 
-    After `misses` unreadable replies in a row: `Failed`. What the reader repaired or cut is noted.
+    After `misses` unreadable replies in a row: `Failed`. What the reader repaired or cut is noted. `check` says what
+    speaks against a turn that was read; the last try is taken as it is.
     """
     bad: Bad | None = None
     for miss in range(1, misses + 1):
@@ -50,11 +59,32 @@ def read_turn(
             bad = (reply.text, str(complaint))
             yield from note("unreadable", f"reply {miss} of {misses} can't be read: {complaint}")
             continue
+        if check is not None and miss < misses and (against := (yield from check(turn))):
+            bad = (reply.text, against)
+            yield from note("unreadable", f"reply {miss} of {misses} can't be taken: {against}")
+            continue
         for remark in turn.remarks:
             yield from note(remark.kind, remark.text)
         return turn
     assert bad is not None
     return Failed(f"{misses} replies in a row could not be read. The last complaint: {bad[1]}", kind="format")
+
+
+def temperature(seen: Observation | None) -> float:
+    """Of the request that follows what was seen last."""
+    return OUT_OF_CIRCLES if seen is not None and seen.repeated else 0.0
+
+
+def folded(kit: Kit, call: Call, seen: Observation) -> str:
+    """What is said in place of a turn that only repeated a call, "" where the turn has to stay. A model copies what it
+    sees of itself, so the repetition is not shown to it."""
+    tool = kit.tool(call.tool)
+    if not seen.repeated or (tool is not None and not tool.repeatable):
+        return ""
+    given = json.dumps(call.input, ensure_ascii=False, default=str)
+    return (
+        f"You then called {call.tool} once more with {given}, which gave: {shorten(seen.text, FOLDED)[0]}\n{seen.note}"
+    )
 
 
 def fitting(
