@@ -44,6 +44,9 @@ def blob(thought: str, tool: str, given: str) -> str:
     return f'Thought: {thought}\nAction:\n```json\n{{"action": "{tool}", "action_input": "{given}"}}\n```'
 
 
+FINAL = "Thought: That is all.\nFinal Answer: "
+
+
 def turn(thought: str, tool: str, given: str) -> str:
     return json.dumps({"thought": thought, "tool": tool, "tool_input": given})
 
@@ -121,6 +124,13 @@ def test_a_number_that_code_made_up_is_told_and_one_that_it_computed_is_not(jour
     second, third = sent(run)[1:]
     assert "print(2020 - (unknown))" in second and "nothing has given it: 1948" in second
     assert third.count("(unknown)") == second.count("(unknown)")
+
+
+@pytest.mark.parametrize("answer", ["She was born in (unknown).", "(unknown)"])
+def test_what_was_struck_out_is_no_answer(answer: str, journal: Path) -> None:
+    script = [FINAL + answer, blob("Her year.", "lookup", "birth year of Una Falk"), FINAL + "1961"]
+    run = agent("react", script, journal).run("When was Una Falk born?")
+    assert run.answer == "1961" and "That can't be the answer: (unknown) stands neither" in sent(run)[1]
 
 
 # -- plans

@@ -2,6 +2,7 @@
 
 from plait.core.code import CodeError, CodeLimits, Ran
 from plait.core.effects import (
+    UNKNOWN,
     Act,
     Ask,
     Continue,
@@ -48,6 +49,7 @@ from plait.core.tools import Call, Observation, ToolSpec
 __all__ = [
     "CUT",
     "JSON",
+    "UNKNOWN",
     "Act",
     "Answered",
     "Ask",

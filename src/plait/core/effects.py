@@ -29,6 +29,9 @@ from plait.core.messages import Message
 from plait.core.replies import Reply
 from plait.core.tools import Call, Observation, ToolSpec
 
+UNKNOWN = "(unknown)"
+"""Stands where a made-up value stood, in what a model is shown of its own words."""
+
 
 class Think(Struct, frozen=True, omit_defaults=True, tag="think"):
     """One model call, by a named phase of the loop. Its result is a `Reply`.

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite
 from typing import Any, Literal, TypeAlias
 
+from plait.core.effects import UNKNOWN
 from plait.core.strategy import Task
 from plait.core.things import Handle
 from plait.core.tools import Call, ToolSpec
@@ -129,7 +130,8 @@ class Sources:
         """What a text of the model's own wording holds that is made up. `written`: no code made that text."""
         counts = (lambda *_: True) if written else self._counts
         text = value.casefold().strip()
-        found = [each for each in _NAMED.findall(value) if not self._knows(each.rstrip(".,;:!?"), counts)]
+        found = [UNKNOWN] if UNKNOWN in text and not self._knows(UNKNOWN, counts) else []
+        found += [each for each in _NAMED.findall(value) if not self._knows(each.rstrip(".,;:!?"), counts)]
         rest = _NAMED.sub(" ", text)
         for dates, each in _dates(rest):
             rest = rest.replace(each, " ")

@@ -8,12 +8,9 @@ from typing import Any
 
 from msgspec import structs
 
-from plait.core import Call, Effect, Observation, doubt
+from plait.core import UNKNOWN, Call, Effect, Observation, doubt
 from plait.formats import Turn
 from plait.formats.code_turn_reader import CODE
-
-UNKNOWN = "(unknown)"
-"""Stands where a made-up value stood."""
 
 _NUMBERED = r"(?<!thought )(?<!action )(?<!observation )"
 _ALONE = re.compile(r"[:\[,]\s*$")  # what stands before a value of JSON that is no text
