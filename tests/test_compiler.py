@@ -297,6 +297,13 @@ def test_names_of_results_that_are_not_there_are_refused() -> None:
     assert "Result 2: Not made: it names $4, which no earlier call gives." in requests(run, "join")[0][-1]["content"]
 
 
+def test_results_named_in_words_are_read_as_their_references() -> None:
+    plan = '1. lookup("Lyon")\n2. lookup("Nice")\n3. calculator("<Lyon> - <Nice>")\n4. join()'
+    run = agent([plan], [FINISH]).run("How many more live in Lyon?")
+    assert calls_of(run)[-1] == ("calculator", "522250 - 348085")
+    assert notes_of(run)["repaired"] == "call 3 had words in place of $1, $2"
+
+
 def test_a_number_given_twice_counts_once() -> None:
     plan = '1. lookup("Lyon")\n1. lookup("Nice")\n1. lookup("Lyon")\n7. calculator("$1 * 2")\n9. join()'
     run = agent([plan], ["Finish: none"]).run("q")

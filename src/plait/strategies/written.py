@@ -13,6 +13,7 @@ from msgspec import structs
 
 from plait.core import Act, Call, Effect, Observation, Plan, Step, ToolSpec, note
 from plait.formats.calls_reader import CallReader, NumberedCall
+from plait.formats.in_words import refer
 from plait.formats.references import RESULTS
 from plait.strategies.dispatch import Dispatch, Results, troubled
 
@@ -127,6 +128,11 @@ class Written(Dispatch):
             # Behind a number that was given anew, a reference means the call of this plan.
             moved = {old: Observation(f"${{{new}}}") for old, new in self.renumbered.items()}
             given = RESULTS.filled(step.input, moved)
+            step = structs.replace(step, input=given, needs=RESULTS.named(given))
+        before = {**self._earlier, **self.steps}
+        given, put = refer(step.input, [(f"${other.id}", other.input) for other in before.values()])
+        if put:
+            yield from note("repaired", f"call {number} had words in place of {', '.join(put)}")
             step = structs.replace(step, input=given, needs=RESULTS.named(given))
         if (first := self._numbers.get(number)) is not None:
             if not _same(first, step):
