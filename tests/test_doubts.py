@@ -11,6 +11,7 @@ import pytest
 import plait
 from plait.journal.records import Acting, NoteRecord, Thinking
 from plait.runtime.arithmetic import computed
+from plait.runtime.provenance import Sources
 from plait.strategies.doubts import struck
 from plait.strategies.react import React
 
@@ -113,16 +114,23 @@ def test_where_made_up_values_are_let_pass_nothing_is_struck_out(policy: str, jo
     assert run.answer == "59" and not any("unknown" in request or "Struck" in request for request in sent(run))
 
 
-def test_a_number_that_code_made_up_is_told_and_one_that_it_computed_is_not(journal: Path) -> None:
+@pytest.mark.parametrize("policy", ["warn", "refuse"])
+def test_a_number_that_code_made_up_is_told_and_one_that_it_computed_is_not(policy: str, journal: Path) -> None:
     script = [
         code(1, "Her age.", "print(2020 - 1948)"),
         code(2, "No: her year.", 'year = lookup("birth year of Una Falk")', "print(2020 - year)"),
         code(3, "There it is.", 'stop("59")'),
     ]
-    run = agent("codeact", script, journal).run(ASKED)
+    its = agent("codeact", script, journal, policy)
+    run = its.run(ASKED)
     assert run.answer == "59"
     second, third = sent(run)[1:]
-    assert "print(2020 - (unknown))" in second and "nothing has given it: 1948" in second
+    assert "print(2020 - (unknown))" in second
+    if policy == "warn":
+        assert "OBSERVATION 1:\n72\n(Struck out of what you wrote, as nothing has given it: 1948." in second
+    else:
+        assert "OBSERVATION 1:\nThis code was not run: 1948 stands neither in the task nor in any observation" in second
+    assert its.replay(run.run).whole
     assert third.count("(unknown)") == second.count("(unknown)")
 
 
@@ -278,3 +286,25 @@ def test_what_simple_arithmetic_gives_is_computed(value: float, decimals: int, k
 )
 def test_what_is_wrong_or_could_be_hit_by_chance_is_not(value: float, decimals: int, known: Any) -> None:
     assert not computed(value, decimals, known)
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("crew = 179", ("179",)),
+        ("prices = {'lamp': 100, 'desk': 57.25}", ("100",)),
+        ("prices = [100, 57.25]", ("100",)),
+        ("total += -99", ("99",)),
+        ("age = 2028 - 1948", ("1948",)),
+        ("print(f'{57.25 * 365.25} in all')", ("365.25",)),
+        ("seconds = 57.25 * 60 / 1000", ()),
+        ("some = text[:100]", ()),
+        ("print('-' * 40, f'{57.25:>20}')", ()),
+        ("for i in range(50): pass", ()),
+        ("done = True", ()),
+        ("n = 1e999", ()),
+        ("x = (", ()),
+    ],
+)
+def test_of_code_the_numbers_that_it_computes_with_or_names_are_looked_at(code: str, found: tuple[str, ...]) -> None:
+    assert Sources(["It is 2028, and a lamp costs 57.25."]).in_code(code) == found

@@ -80,11 +80,14 @@ class Propose(Struct, frozen=True, tag="propose"):
 
 
 class Doubt(Struct, frozen=True, omit_defaults=True, tag="doubt"):
-    """What a model wrote, before it is built upon: words or code (`text`), calls that it plans. Its result are the
-    values in it that the model made up, where such values are not let pass."""
+    """What a model wrote, words or code, before it is built upon. Its result are the values in it that the model made
+    up, where it is to be told of them; `strict` only where what has such values is not carried out at all, which is so
+    for `calls` in any case."""
 
     text: str = ""
+    code: str = ""
     calls: tuple[Call, ...] = ()
+    strict: bool = False
 
 
 class Note(Struct, frozen=True, omit_defaults=True, tag="note"):
@@ -193,9 +196,11 @@ def propose(answer: Any) -> Generator[Effect, Any, str]:
     return cast(str, (yield Propose(answer)))
 
 
-def doubt(text: str = "", calls: Iterable[Call] = ()) -> Generator[Effect, Any, tuple[str, ...]]:
-    """Ask what in some text, or in calls that are planned, the model made up; nothing where that is let pass."""
-    return cast(tuple[str, ...], (yield Doubt(text, tuple(calls))))
+def doubt(
+    text: str = "", *, code: str = "", calls: Iterable[Call] = (), strict: bool = False
+) -> Generator[Effect, Any, tuple[str, ...]]:
+    """Ask what in words, in code or in calls that are planned the model made up; nothing where that is let pass."""
+    return cast(tuple[str, ...], (yield Doubt(text, code, tuple(calls), strict)))
 
 
 def execute(code: str) -> Generator[Effect, Any, Ran]:

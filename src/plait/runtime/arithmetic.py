@@ -18,6 +18,9 @@ CHANCE = 0.05
 """A number is taken for computed if at most this share of all numbers written alike (as long, with as many decimals)
 could be computed as well."""
 
+UNITS = r"10{1,9}|0\.0?01|12|24|60|365|3600"
+"""Pattern of the numbers that formulas convert units with: metres and kilometres, hours and days."""
+
 ROUNDED = 3
 """A rounded result needs so many digits: 26 would be the quotient of too many things."""
 

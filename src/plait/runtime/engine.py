@@ -253,13 +253,13 @@ class Engine:
         return answer_warning(found)
 
     def _doubted(self, effect: Doubt) -> tuple[str, ...]:
-        """The made-up values of a text that the model is to be told of, and of calls that would be refused."""
-        sources, policy = self.desk.sources, self.job.provenance
-        if sources is None or policy in ("off", "note"):
+        """The made-up values that the model is to be told of, or for which something is not to be carried out."""
+        sources, policy, kit = self.desk.sources, self.job.provenance, self.job.kit
+        if sources is None or policy in ("off", "note") or (effect.strict and policy != "refuse"):
             return ()
-        found = list(sources.in_words(effect.text)) if effect.text else []
+        found = [*sources.in_words(effect.text), *sources.in_code(effect.code)]
         for call in effect.calls if policy == "refuse" else ():
-            found += sources.invented(call, self.job.kit.tool(call.tool)) if call.tool != self.job.kit.search else ()
+            found += sources.invented(call, kit.tool(call.tool)) if call.tool != kit.search else ()
         return tuple(dict.fromkeys(found))
 
     def _note(self, effect: Note) -> None:

@@ -11,7 +11,6 @@ computed, or took from a result, is no literal. A text may be as long as a page:
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,7 +21,8 @@ from plait.core.effects import UNKNOWN
 from plait.core.strategy import Task
 from plait.core.things import Handle
 from plait.core.tools import Call, ToolSpec
-from plait.runtime.arithmetic import computed
+from plait.runtime.arithmetic import UNITS, computed
+from plait.runtime.code_literals import constants, reckoned
 
 Provenance: TypeAlias = Literal["off", "note", "warn", "ask", "refuse"]
 """What is done about a made-up value: nothing; it is noted on the record; the model is told as well; the person is
@@ -58,8 +58,7 @@ _ARITHMETIC = re.compile(r"(?:[a-z]{2,8}\(|[\d.,+*/()^%e\s-])++")
 """Nothing but numbers, operators and functions."""
 _TERM = re.compile(r"(?<![\d.*/^%)])(\d+)(?=[+-])|(?<=[+-])(\d+)(?![\d.*/^%(])")
 """A number of it that is added or subtracted as it stands; without blanks."""
-_UNITS = r"10{1,9}|0\.0?01|12|24|60|365|3600"
-_CONVERTING = re.compile(rf"[*/]\s*({_UNITS})(?![\d.,]*\d)|(?<![\d.,])({_UNITS})\s*[*/]")
+_CONVERTING = re.compile(rf"[*/]\s*({UNITS})(?![\d.,]*\d)|(?<![\d.,])({UNITS})\s*[*/]")
 """What a formula multiplies with, or divides by, to convert units."""
 
 
@@ -86,7 +85,7 @@ class Sources:
     def wrote(self, code: str) -> None:
         """A piece of code that the model wrote: from now on its constants are the literals there are."""
         self._code = self._code or Sources()
-        for value in _constants(code):
+        for value in constants(code):
             self._code.add(value)
 
     def invented(self, call: Call, spec: ToolSpec | None) -> tuple[str, ...]:
@@ -105,9 +104,14 @@ class Sources:
         return tuple(dict.fromkeys(self._within(text)))
 
     def in_words(self, text: str) -> tuple[str, ...]:
-        """The made-up numbers, dates and addresses of a thought or of code: what the model wrote itself, whatever its
-        code computes."""
+        """The made-up numbers, dates and addresses of a thought."""
         return tuple(dict.fromkeys(self._within(text, written=True)))
+
+    def in_code(self, code: str) -> tuple[str, ...]:
+        """The made-up numbers that code computes with or gives a name to. Others are widths, limits and the like, or
+        stand in a call and are looked at there."""
+        found = (each for number, each in reckoned(code) if abs(number) > _COUNTED or not float(number).is_integer())
+        return tuple(each for each in dict.fromkeys(found) if not self.has_number(float(each), each))
 
     def _strange(self, value: str | float) -> list[str]:
         if not isinstance(value, str):
@@ -255,16 +259,3 @@ def _dates(folded: str) -> list[tuple[set[str], str]]:
             read.add(f"{int(year):04}-{int(match['d2']):02}-{int(match['m2']):02}")
         found.append((read, match[0]))
     return found
-
-
-def _constants(code: str) -> Iterator[str]:
-    """The literals that a piece of code wrote down."""
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, float)):
-            yield str(node.value)
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
-            yield f"-{node.operand.value!r}"

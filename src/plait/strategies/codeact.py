@@ -29,6 +29,7 @@ from plait.core import (
     Splitter,
     Stopped,
     Task,
+    doubt,
     note,
     propose,
     think,
@@ -37,7 +38,7 @@ from plait.formats import Turn, Unreadable
 from plait.formats.code_turn import CodeFormat, code_call
 from plait.strategies.codeact_hints import NAMES
 from plait.strategies.codeact_steps import MOST_STEPS, steps_of
-from plait.strategies.codeact_work import SEARCH, Work
+from plait.strategies.codeact_work import SEARCH, Work, only_stops
 from plait.strategies.doubts import doubts, without
 from plait.strategies.scratchpad import Scratchpad
 from plait.strategies.transcripts import Transcript, TranscriptKind, with_repair
@@ -86,7 +87,9 @@ class CodeAct:
                 found = yield from doubts(turn)
                 seen: Observation | Answered = Answered(turn.answer)
                 if turn.call is not None:
-                    seen = yield from work.run(turn.call.input)
+                    code = turn.call.input
+                    made_up = () if only_stops(code) else (yield from doubt(code=code, strict=True))
+                    seen = yield from work.run(code, made_up)
                 if isinstance(seen, Answered):
                     done = seen if seen.answer is not None else Answered(turn.thought)
                     if not (against := (yield from propose(done.answer))):

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
+
+from msgspec import structs
 
 from plait.core import (
     JSON,
@@ -57,8 +59,9 @@ class Work:
         self._found: dict[str, str] = {}
         self._seen: Counter[tuple[str, str]] = Counter()
 
-    def run(self, code: str) -> Generator[Effect, Any, Observation | Answered]:
-        """Run one action to its end: what is observed, or the answer it stopped with.
+    def run(self, code: str, made_up: Sequence[str] = ()) -> Generator[Effect, Any, Observation | Answered]:
+        """Run one action to its end: what is observed, or the answer it stopped with. With values that were `made_up`
+        and are not let pass it is not run.
 
         Raises `LimitNear`, also where the same code brings the same observation over and over.
         """
@@ -69,6 +72,14 @@ class Work:
             at = f" in line {error.line}, {error.source}" if error.line else ""
             yield from note("refused", f"The action is not run: {error.message}{at}")
             return self._observation(code, seen)
+        if made_up:
+            values = ", ".join(made_up)
+            yield from note("invented", f"code: stands neither in the task nor in any observation: {values}")
+            said = (
+                f"This code was not run: {values} stands neither in the task nor in any observation, so it is made up. "
+                "Get it from a function first, and compute with what that gives."
+            )
+            return structs.replace(self._observation(code, said), trouble="refused")
         ran = yield from execute(code)
         while True:
             self._printed(ran.output)
@@ -186,6 +197,11 @@ class Work:
         if given is None or given == "":
             return self._said or None
         return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+
+
+def only_stops(code: str) -> bool:
+    """The action does nothing but give an answer, which is looked at by itself."""
+    return code.lstrip().startswith(f"{STOP}(")
 
 
 def _first(given: JSON) -> JSON:

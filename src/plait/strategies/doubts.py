@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
-from plait.core import UNKNOWN, Call, Effect, Observation, doubt
+from plait.core import UNKNOWN, Effect, Observation, doubt
 from plait.formats import Turn
 from plait.formats.code_turn_reader import CODE
 
@@ -16,9 +16,9 @@ _NUMBERED = r"(?<!thought )(?<!action )(?<!observation )"
 _ALONE = re.compile(r"[:\[,]\s*$")  # what stands before a value of JSON that is no text
 
 
-def made_up(text: str = "", calls: Iterable[Call] = ()) -> Generator[Effect, Any, tuple[str, ...]]:
-    """The values that the model made up in some text, or in calls that it plans."""
-    return tuple(value.rpartition(": ")[2] for value in (yield from doubt(text, calls)))
+def made_up(text: str = "", **more: Any) -> Generator[Effect, Any, tuple[str, ...]]:
+    """The values that the model made up in words, in code or in calls that it plans; `more` is what `doubt` takes."""
+    return tuple(value.rpartition(": ")[2] for value in (yield from doubt(text, **more)))
 
 
 def doubts(turn: Turn) -> Generator[Effect, Any, tuple[str, ...]]:
@@ -26,9 +26,9 @@ def doubts(turn: Turn) -> Generator[Effect, Any, tuple[str, ...]]:
     such a value would vouch for it."""
     call = turn.call
     if call is not None and call.tool == CODE:
-        return _own(turn, (yield from made_up(f"{turn.thought}\n{call.input}")))
+        return _own(turn, (yield from made_up(turn.thought, code=str(call.input))))
     words = f"{turn.thought}\n{turn.answer}" if turn.answered else turn.thought
-    return _own(turn, (yield from made_up(words, [call] if call is not None else ())))
+    return _own(turn, (yield from made_up(words, calls=[call] if call is not None else ())))
 
 
 def _own(turn: Turn, found: Iterable[str]) -> tuple[str, ...]:
