@@ -10,7 +10,7 @@ import pytest
 
 import plait
 from plait.journal.records import Acting, NoteRecord, Thinking
-from plait.runtime.arithmetic import computed
+from plait.runtime.computed import computed
 from plait.runtime.provenance import Sources
 from plait.strategies.doubts import struck
 from plait.strategies.react import React

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from plait.runtime.arithmetic import UNITS
+from plait.runtime.computed import UNITS
 
 
 def constants(code: str) -> Iterator[str]:

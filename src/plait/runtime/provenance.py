@@ -21,8 +21,8 @@ from plait.core.effects import UNKNOWN
 from plait.core.strategy import Task
 from plait.core.things import Handle
 from plait.core.tools import Call, ToolSpec
-from plait.runtime.arithmetic import UNITS, computed
 from plait.runtime.code_literals import constants, reckoned
+from plait.runtime.computed import UNITS, computed
 
 Provenance: TypeAlias = Literal["off", "note", "warn", "ask", "refuse"]
 """What is done about a made-up value: nothing; it is noted on the record; the model is told as well; the person is
