@@ -13,6 +13,7 @@ import pytest
 
 from plait.core.errors import ToolError, UsageError
 from plait.toolkits import lookup
+from plait.toolkits.key_words import key_words
 from plait.tools import Tool
 
 CITIES = {
@@ -267,3 +268,25 @@ def test_what_shares_most_words_is_named_first_of_what_is_near() -> None:
     with pytest.raises(ToolError) as caught:
         ask(lookup(FACTS), "length of the Pont Vieux")
     assert "Did you mean length of the Pont Neuf in metres" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        (["Lyon", "Nice", "New York"], "Lyon, Nice, New York"),
+        (["area of Ghent in km2", "area of Lier in km2"], "area of X in km2 (X: Ghent, Lier)"),
+        (
+            ["area of Ghent in km2", "mayor of Ghent", "area of Lier in km2", "mayor of Lier", "crew of the Osprey"],
+            "area of X in km2, mayor of X (X: Ghent, Lier); crew of the Osprey",
+        ),
+        (
+            ["length of Cor Bridge in metres", "length of Ald Bridge in metres"],
+            "length of X in metres (X: Cor Bridge, Ald Bridge)",
+        ),
+        (["area of Ghent in km2", "area of Ghent"], "area of X (X: Ghent in km2, Ghent)"),
+        (["a of ", "a of  "], "a of , a of  "),
+        ([], ""),
+    ],
+)
+def test_keys_that_differ_in_one_place_are_told_together(keys: list[str], told: str) -> None:
+    assert key_words(keys) == told

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from plait.core.errors import UsageError
+from plait.toolkits.key_words import key_words
 from plait.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _over_table(table: Table, name: str, where: str) -> Tool:
     description = f"Looks up one entry of {where} by its key, one key a call."
     keys = ", ".join(table.entries)
     if len(table.entries) <= FEW_KEYS and len(keys) <= FEW_CHARACTERS:
-        description += f" Keys: {keys}."
+        description += f" Keys: {key_words(list(table.entries))}."
     else:
         description += f" It has {len(table.entries):,} keys, such as {', '.join(list(table.entries)[:3])}."
     options: dict[str, Any] = {"name": name, "returns": "the entry", "read_only": True}
