@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import plait
+from plait.core import Observation
+from plait.formats import Turn
 from plait.journal.records import Acting, NoteRecord, Thinking
+from plait.runtime import computed as computing
 from plait.runtime.computed import computed
 from plait.runtime.provenance import Sources
-from plait.strategies.doubts import struck
+from plait.strategies.doubts import struck, without
 from plait.strategies.react import React
 
 TABLE = {"mayor of Brek": "Una Falk", "birth year of Una Falk": 1961, "people of Brek": 4821, "people of Dun": 3310}
@@ -251,7 +255,26 @@ def test_a_new_call_after_old_ones_is_no_circle(journal: Path) -> None:
     assert (run.status, run.answer) == ("answered", "1961")
 
 
+def test_a_value_that_only_stands_within_another_in_the_observation_is_struck_out() -> None:
+    turn_, seen = without(["96"], Turn("It is 96.", kept="It is 96."), Observation("1961"))
+    assert turn_.kept == "It is (unknown)." and "nothing has given it: 96" in seen.note
+    assert without(["1961"], Turn("It is 1961.", kept="It is 1961."), Observation("1961"))[0].kept == "It is 1961."
+
+
 # -- what counts as computed
+
+
+def test_what_can_be_computed_is_computed_once_for_a_page_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = []
+    once = computing._results
+
+    def counted(known: tuple[float, ...], decimals: int, *, rounded: bool) -> Iterator[float]:
+        rounds.append(known)
+        return once(known, decimals, rounded=rounded)
+
+    monkeypatch.setattr(computing, "_results", counted)
+    Sources([" ".join(str(n * n + 1000.5) for n in range(28))]).in_answer(" ".join(str(n) for n in range(5000, 6000)))
+    assert len(rounds) == 1  # for each number anew, 10,000 numbers take 20 s
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ it counts only where it would not be hit by chance.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import combinations
 from math import isfinite
 
@@ -28,20 +29,24 @@ ROUNDED = 3
 def computed(value: float, decimals: int, numbers: Iterable[float]) -> bool:
     """`value`, written with so many decimals, is the sum, difference, product or quotient of two of the numbers, the
     sum of three or four, or what is left of or comes to a hundred percent (20 percent off: 0.8 and 80)."""
-    known = sorted({abs(number) for number in numbers} - {0.0})
+    known = tuple(sorted({abs(number) for number in numbers} - {0.0}))
     if len(known) > MOST:
         return False
     if any(_same(value, each) for each in _percents(known)):
         return True
     size = len(str(int(abs(value))))
     digits = size + decimals
-    results = _results(known, decimals, rounded=digits >= ROUNDED)
-    alike = {each for each in results if len(str(int(each))) == size}
-    room = 9 * 10 ** (digits - 1)
-    return len(alike) <= CHANCE * room and any(_same(value, each) for each in alike)
+    alike = _alike(known, decimals, size, rounded=digits >= ROUNDED)
+    return len(alike) <= CHANCE * 9 * 10 ** (digits - 1) and round(abs(value), decimals) in alike
 
 
-def _results(known: list[float], decimals: int, *, rounded: bool) -> Iterator[float]:
+@lru_cache(maxsize=64)
+def _alike(known: tuple[float, ...], decimals: int, size: int, *, rounded: bool) -> frozenset[float]:
+    """All results with so many digits before and behind the point: the same for every number of a long text."""
+    return frozenset(each for each in _results(known, decimals, rounded=rounded) if len(str(int(each))) == size)
+
+
+def _results(known: tuple[float, ...], decimals: int, *, rounded: bool) -> Iterator[float]:
     """What can be computed and written with so many decimals: sums are written out, what was multiplied or divided may
     be rounded."""
     pairs = list(combinations(known, 2))
@@ -56,7 +61,7 @@ def _results(known: list[float], decimals: int, *, rounded: bool) -> Iterator[fl
         yield from (round(each, decimals) for each in others if isfinite(each))
 
 
-def _percents(known: list[float]) -> Iterator[float]:
+def _percents(known: tuple[float, ...]) -> Iterator[float]:
     for each in known:
         if each < 100:
             yield from (1 - each / 100, 1 + each / 100, 100 - each, 100 + each)

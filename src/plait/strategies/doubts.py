@@ -38,7 +38,7 @@ def _own(turn: Turn, found: Iterable[str]) -> tuple[str, ...]:
 
 def without(found: Sequence[str], turn: Turn, seen: Observation) -> tuple[Turn, Observation]:
     """A turn without the values that were found in it, and what was observed with a word about them."""
-    found = [value for value in found if value not in seen.text or seen.trouble == "refused"]
+    found = [value for value in found if seen.trouble == "refused" or struck(seen.text, [value]) == seen.text]
     if not found:
         return turn, seen
     if seen.trouble != "refused":
