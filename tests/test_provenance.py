@@ -91,6 +91,24 @@ def test_what_stands_nowhere_is_flagged(value: Any, found: str) -> None:
     assert invented({"parameter": value}) == (f"parameter: {found}",)
 
 
+@pytest.mark.parametrize(
+    ("task", "formula", "found"),
+    [
+        ("Someone buys 7 lamps.", "7 * 100", ("100",)),
+        ("Someone buys 7 lamps.", "100*7", ("100",)),
+        ("Someone buys 7 lamps.", "100", ("100",)),
+        ("How many cents are 7 euros?", "7 * 100", ()),
+        ("How many % are 7 of 31?", "100 * 7 / 31", ()),
+        ("Which share of 31 are 7?", "7 / 31 * 100", ()),
+        ("The price of a lamp falls by 20 percent.", "20% of 100", ("100",)),
+        ("How many live there per square kilometre?", "144485 / 100000", ("144485", "100000")),
+        ("How much is one of a hundred, or two dozens?", "100 + 2 * 12", ()),
+    ],
+)
+def test_a_hundred_is_a_unit_only_where_something_is_converted(task: str, formula: str, found: tuple[str, ...]) -> None:
+    assert Sources([task]).invented(Call("calculator", formula), None) == found
+
+
 @pytest.mark.parametrize("text", ["ab1" * 60_000, "see " + "a" * 200_000, "see " + "1" * 200_000 + "a1", "1" * 200_000])
 def test_a_long_text_is_looked_through_once(text: str) -> None:
     began = time.process_time()

@@ -47,6 +47,9 @@ _WORDS = {
     "one": 1.0, "two": 2.0, "three": 3.0, "four": 4.0, "five": 5.0, "six": 6.0, "seven": 7.0, "eight": 8.0,
     "nine": 9.0, "ten": 10.0, "eleven": 11.0, "twelve": 12.0, "hundred": 100.0, "thousand": 1000.0,
 }  # fmt: skip
+"""Words that give a number, also in the plural."""
+_WORD = re.compile(r"[^\W\d_]+|%")
+_OF_HUNDREDTHS = {"percent", "percentage", "%", "cent", "cm", "centimetre", "centimeter"}
 _TRIVIAL = {0.0, 1.0, -1.0}
 """Numbers that are no knowledge of anything: nothing, one, the last one."""
 _COUNTED = 10
@@ -60,6 +63,8 @@ _TERM = re.compile(r"(?<![\d.*/^%)])(\d+)(?=[+-])|(?<=[+-])(\d+)(?![\d.*/^%(])")
 """A number of it that is added or subtracted as it stands; without blanks."""
 _CONVERTING = re.compile(rf"[*/]\s*({UNITS})(?![\d.,]*\d)|(?<![\d.,])({UNITS})\s*[*/]")
 """What a formula multiplies with, or divides by, to convert units."""
+_HUNDREDFOLD = re.compile(r"(?<![\d.,])\d{1,18}\s*\*\s*(100)(?![\d.,]*\d)|(?<![\d.,])(100)\s*\*\s*\d{1,18}(?![\d.]*\d)")
+"""A whole number times 100 converts nothing where there is no talk of hundredths: 100 is what a price is guessed at."""
 
 
 class Sources:
@@ -69,6 +74,7 @@ class Sources:
         self._texts: list[str] = []
         self._numbers: set[float] = set()
         self._dates: set[str] = set()
+        self._hundredths = False
         self._code: Sources | None = None
         for text in texts:
             self.add(text)
@@ -80,7 +86,9 @@ class Sources:
         for dates, _ in _dates(folded):
             self._dates |= dates
         self._numbers.update(value for value, _ in _numbers(folded))
-        self._numbers.update(value for word, value in _WORDS.items() if word in folded)
+        words = {each.removesuffix("s") for each in _WORD.findall(folded)}
+        self._numbers.update(value for word, value in _WORDS.items() if word in words)
+        self._hundredths = self._hundredths or bool(words & _OF_HUNDREDTHS)
 
     def wrote(self, code: str) -> None:
         """A piece of code that the model wrote: from now on its constants are the literals there are."""
@@ -110,7 +118,8 @@ class Sources:
     def in_code(self, code: str) -> tuple[str, ...]:
         """The made-up numbers that code computes with or gives a name to. Others are widths, limits and the like, or
         stand in a call and are looked at there."""
-        found = (each for number, each in reckoned(code) if abs(number) > _COUNTED or not float(number).is_integer())
+        numbers = reckoned(code, hundredths=self._hundredths)
+        found = (each for number, each in numbers if abs(number) > _COUNTED or not float(number).is_integer())
         return tuple(each for each in dict.fromkeys(found) if not self.has_number(float(each), each))
 
     def _strange(self, value: str | float) -> list[str]:
@@ -142,6 +151,8 @@ class Sources:
             if not dates & self._dates and counts(each):
                 found.append(each)
         converting = {each for match in _CONVERTING.finditer(rest) for each in match.groups()}
+        if not self._hundredths and "/" not in rest and _HUNDREDFOLD.search(rest):
+            converting.discard("100")
         terms = set[str]()
         if _ARITHMETIC.fullmatch(text):
             terms = {each for match in _TERM.finditer("".join(rest.split())) for each in match.groups()}
@@ -176,7 +187,7 @@ class Sources:
         near = (value, -value, value * 100, value / 100)
         return (
             any(abs(round(each, digits) - value) < 1e-12 for each in self._numbers)
-            or any(abs(each - other) <= 1e-9 * abs(other) for other in self._numbers for each in near[1:] if other)
+            or any(abs(each - other) <= 1e-9 * abs(other) for other in self._numbers - _TRIVIAL for each in near[1:])
             or computed(value, digits, self._numbers)
         )
 
