@@ -259,6 +259,14 @@ def test_several_keys_in_one_question_give_each_its_entry(asked: str) -> None:
     assert ask(lookup(FACTS), asked) == found
 
 
+@pytest.mark.parametrize(
+    "asked", ["people of New Brek, Dun", "people of New Brek and Dun", "people of New Brek, and of Dun"]
+)
+def test_later_keys_of_a_list_may_leave_out_how_the_first_one_begins(asked: str) -> None:
+    facts = {"people of New Brek": 1, "people of Dun": 2, "area of Dun": 3}
+    assert ask(lookup(facts), asked) == {"people of New Brek": 1, "people of Dun": 2}
+
+
 def test_a_list_in_which_one_is_no_key_is_no_list() -> None:
     with pytest.raises(ToolError):
         ask(lookup(FACTS), "population of Lyon, population of Paris")

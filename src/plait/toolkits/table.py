@@ -54,24 +54,31 @@ class Table(Struct, frozen=True, dict=True):
             return _part(entry, column, key)
         if key in self.entries:
             return self.entries[key]
-        same = self._by_words.get(words(key)) or self._by_set.get(_set(key))
-        if same:
+        if same := self._same(key):
             return self.entries[_only(same, key)]
         return self._listed(key) or self._led(key)
 
     def _listed(self, question: str) -> dict[str, Any]:
-        """Entries that are asked for together, "population of Lyon, area of Lyon"; empty unless each part is a key."""
+        """Entries that are asked for together, "population of Lyon, area of Lyon" or "population of Lyon and Nice".
+        Empty unless each part is a key."""
         parts = [part for each in re.split(r"[,;\n]", question) for part in re.split(r"\band\b", each) if part.strip()]
         if not 1 < len(parts) <= MOST_AT_ONCE:
             return {}
-        keys = [self._by_words.get(words(part)) or self._by_set.get(_set(part)) or [] for part in parts]
+        first = words(parts[0])
+        heads = [" ".join(first[:length]) for length in range(len(first) - 1, 0, -1)]
+        keys = [self._same(parts[0])]
+        for part in parts[1:]:
+            keys.append(next(filter(None, (self._same(f"{head} {part}") for head in ("", *heads))), []))
         return {names[0]: self.entries[names[0]] for names in keys} if all(len(names) == 1 for names in keys) else {}
+
+    def _same(self, key: str) -> list[str]:
+        """The keys of those very words."""
+        return self._by_words.get(words(key)) or self._by_set.get(_set(key)) or []
 
     def _entry(self, key: str) -> Any:
         if key in self.entries:
             return self.entries[key]
-        same = self._by_words.get(words(key)) or self._by_set.get(_set(key))
-        if not same:
+        if not (same := self._same(key)):
             raise self._missing(key)
         return self.entries[_only(same, key)]
 
