@@ -173,6 +173,19 @@ def test_later_thoughts_are_opened_and_the_prompt_only_grows_at_its_end():
         assert after.messages[len(before.messages)].content.startswith(before.prefill)
 
 
+def test_after_an_action_that_failed_the_thought_is_opened_otherwise():
+    error = CodeError("KeyError", "'Nice'", 1, "size['Nice']")
+    run = drive(
+        [PLAN, action("a()"), action("b()", 3), action("stop()", 4)],
+        {"a()": [Ran(error=error)], "b()": [Ran("1")]} | STOP,
+    )
+    asked = "OBSERVATION 2 has not told me that. I still have to find out"
+    assert [think.prefill for think in run.thinks[2:]] == [
+        f"THOUGHT 3:\n{asked}",
+        "THOUGHT 4:\nFrom OBSERVATION 3 I know that",
+    ]
+
+
 def test_as_a_completion_the_prompt_grows_at_its_end_as_well():
     run = drive([PLAN, action(COUNT), action("stop()", 3)], COUNTS | STOP, loop=CodeAct(transcript="completion"))
     assert run.outcome == Answered("522250")
@@ -299,6 +312,22 @@ def test_a_name_is_searched_for_once_a_run():
     run = drive(replies, {"a()": [Ran(error=error)], "b()": [Ran("x", error=error)]} | STOP)
     assert [call.input for calls in run.calls for call in calls] == [{"query": "x"}, {"query": "urllib"}]
     assert FOUND in run.seen(3)
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ("people_of_nice = 1", "There is `people_of_nice`."),
+        ("size = 1", "What is not known yet, a function gives first: `people`."),
+        ("people_of_nise = (", "What is not known yet"),
+    ],
+)
+def test_without_a_search_tool_an_unknown_name_is_told_one_like_it_or_the_functions(before: str, said: str):
+    error = CodeError("NameError", "name 'people_of_nise' is not defined", 1, "people_of_nise * 2")
+    parts = {before: [Ran()], "people_of_nise * 2": [Ran(error=error)]}
+    replies = [action(before, 1), action("people_of_nise * 2", 2), action("stop()", 3)]
+    run = drive(replies, parts | STOP, kit_=kit(search=False))
+    assert f"There is no variable and no function named `people_of_nise`. {said}" in run.seen(2)
 
 
 def test_without_a_search_tool_an_unknown_name_is_told_the_nearest():

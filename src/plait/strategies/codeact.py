@@ -80,7 +80,7 @@ class CodeAct:
         try:
             while True:
                 first = not log.entries and bool(kit.search)
-                ask = self._first if first else partial(self._turn, temperature(last))
+                ask = self._first if first else partial(self._turn, temperature(last), work.failed)
                 turn, chars = yield from fitting(_tries(partial(ask, task, kit, page, log)), chars)
                 if not isinstance(turn, Turn):
                     return turn  # type: ignore[no-any-return]
@@ -120,10 +120,18 @@ class CodeAct:
         return Turn(turn.thought, turn.call, kept=FORMAT.write(turn, 1))
 
     def _turn(
-        self, heat: float, task: Task, kit: Kit, page: Transcript, log: Scratchpad, chars: int, again: bool
+        self,
+        heat: float,
+        failed: bool,
+        task: Task,
+        kit: Kit,
+        page: Transcript,
+        log: Scratchpad,
+        chars: int,
+        again: bool,
     ) -> Generator[Effect, Any, Turn | Outcome]:
-        """The model's next turn; `again` after a prompt that was too long."""
-        opening = kit.prompt("opening", n=log.next).strip()
+        """The model's next turn, after an action that `failed` or not; `again` after a prompt that was too long."""
+        opening = kit.prompt("opening", n=log.next, failed=failed).strip()
         whole = True
 
         def ask(bad: Bad | None) -> Generator[Effect, Any, Reply]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 from plait.core import CodeError, Kit, Observation
@@ -63,11 +65,24 @@ def unknown_name(error: CodeError) -> str:
     return match[1] if match else ""
 
 
+def assigned(code: str) -> set[str]:
+    """The names that a piece of code gives a value to."""
+    tree = _tree(code)
+    nodes = ast.walk(tree) if tree is not None else ()
+    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def meant(wanted: str, names: Iterable[str]) -> str:
+    """The one of those names that is written nearly like that, "" for none."""
+    return next(iter(get_close_matches(wanted, sorted(names), n=1, cutoff=0.8)), "")
+
+
 def observed(kit: Kit, output: str, error: CodeError | None, hint: str, notes: list[str], **values: Any) -> str:
     """The observation's text."""
     there = {
         "near": "",
         "found": "",
+        "meant": "",
         "wanted": "",
         "signature": "",
         "lost": False,
@@ -101,12 +116,7 @@ def imports(code: str) -> tuple[CodeError, str] | None:
     """
     if "import" not in code:
         return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        # What is wrong with it the sandbox says; nor does it import.
+    if (tree := _tree(code)) is None:
         return None
     found = [node for node in ast.walk(tree) if _importing(node)]
     if not found:
@@ -119,6 +129,16 @@ def imports(code: str) -> tuple[CodeError, str] | None:
     if there and any(isinstance(node, ast.Import) and set(_modules(node)) & set(_CLASSES) for node in found):
         there = "classes"
     return CodeError("ImportError", "import is not allowed", line, source), there
+
+
+def _tree(code: str) -> ast.Module | None:
+    """A piece of code, parsed; None where it can't be: what is wrong with it the sandbox says."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def _importing(node: ast.AST) -> bool:

@@ -30,7 +30,16 @@ from plait.core import (
 )
 from plait.formats.code_signature import as_code, signature
 from plait.formats.shorten import shorten
-from plait.strategies.codeact_hints import imports, kind_of, observed, ran_before, too_long, unknown_name
+from plait.strategies.codeact_hints import (
+    assigned,
+    imports,
+    kind_of,
+    meant,
+    observed,
+    ran_before,
+    too_long,
+    unknown_name,
+)
 
 SEARCH = "method_search"
 """What the search tool is called in code, whatever its own name."""
@@ -48,6 +57,7 @@ class Work:
 
     def __init__(self, kit: Kit, max_lines: int, repeats: int) -> None:
         self._kit, self._max_lines, self._repeats = kit, max_lines, repeats
+        self.failed = False  # the last action was not run, or not to its end
         self._shown: list[str] = []  # of the action that runs: what it printed, and what searches found
         self._said = ""  # what the last action that printed something has printed, without what searches found
         self._own = ""  # what this action has printed so far
@@ -56,6 +66,7 @@ class Work:
         self._called = 0  # calls of this action that gave a result
         self._brought: list[tuple[Call, str]] = []  # those calls, and what they gave
         self._again = False  # a call of this action was made before, and gave the same
+        self._names: set[str] = set()  # of the variables that the actions so far gave a value to
         self._found: dict[str, str] = {}
         self._seen: Counter[tuple[str, str]] = Counter()
 
@@ -66,7 +77,7 @@ class Work:
         Raises `LimitNear`, also where the same code brings the same observation over and over.
         """
         self._shown, self._own, self._notes, self._trouble, self._called = [], "", [], None, 0
-        self._brought, self._again = [], False
+        self._brought, self._again, self.failed = [], False, True
         if (refused := self._refused(code)) is not None:
             error, seen = refused
             at = f" in line {error.line}, {error.source}" if error.line else ""
@@ -80,6 +91,7 @@ class Work:
                 "Get it from a function first, and compute with what that gives."
             )
             return structs.replace(self._observation(code, said), trouble="refused")
+        self._names |= assigned(code)
         ran = yield from execute(code)
         while True:
             self._printed(ran.output)
@@ -89,6 +101,7 @@ class Work:
             if stops:
                 return Answered(self._answer(stops[0]))
             ran = yield from self._calls(ran)
+        self.failed = ran.error is not None
         return self._observation(code, (yield from self._ended(ran)))
 
     def broken_off(self) -> Observation:
@@ -149,14 +162,19 @@ class Work:
             tool = self._kit.tool(call.tool)
             values["signature"] = signature(tool) if tool is not None else f"{call.tool}(...)"
         elif hint == "call" and call is not None:
-            shown = [tool.name for tool in self._kit.tools if tool.name not in (call.tool, self._kit.search)]
-            values["others"] = ", ".join(f"`{name}`" for name in shown)
+            values["others"] = self._functions(but=call.tool)
         elif hint == "name" and (name := unknown_name(error)):
             near = seen.text if seen is not None and seen.trouble == "unknown_tool" else ""
             values |= {"wanted": name, "found": (yield from self._found_for(name)), "near": near}
+            values |= {"meant": meant(name, self._names - {name}), "others": self._functions()}
         elif hint == "name":
             hint = ""
         return observed(self._kit, output, error, hint, self._notes, **values)
+
+    def _functions(self, but: str = "") -> str:
+        """The functions that the model was told of, but for that one."""
+        shown = (tool.name for tool in self._kit.tools if tool.name not in (but, self._kit.search))
+        return ", ".join(f"`{name}`" for name in shown)
 
     def _unseen(self, output: str) -> list[tuple[str, str]]:
         """The calls that gave what was not printed, as code, and what that was: else the model has to ask again."""
