@@ -182,6 +182,19 @@ def test_a_plan_with_a_made_up_value_is_asked_for_again(journal: Path) -> None:
     assert "In #E2 is made up what nothing has given: 3500." in sent(run)[1]
 
 
+def test_a_plan_with_words_in_a_formula_is_asked_for_again(journal: Path) -> None:
+    plan = "Plan: Brek.\n#E1 = lookup[people of Brek]\nPlan: Both.\n#E2 = calculator[{}]"
+    run = agent("rewoo", [plan.format("#E1 + people of Dun"), plan.format("#E1 + #E1"), "9642"], journal).run(PEOPLE)
+    assert run.answer == "9642" and called(run) == ["people of Brek", "4821 + 4821"]
+    assert "In #E2 words stand in a formula: people of Dun." in sent(run)[1]
+
+
+def test_a_list_with_words_in_a_formula_is_asked_for_again(journal: Path) -> None:
+    wrong = actions(BOTH[0], ("calculator", "$1 + people of Dun"))
+    run = agent("phased", ["Both.", wrong, actions(*BOTH, ("calculator", "$1 + $2")), "8131"], journal).run(PEOPLE)
+    assert run.answer == "8131" and "In action 2 words stand in a formula: people of Dun." in sent(run)[2]
+
+
 # -- a run that goes in circles
 
 
@@ -318,6 +331,8 @@ def test_what_is_wrong_or_could_be_hit_by_chance_is_not(value: float, decimals: 
         ("prices = {'lamp': 100, 'desk': 57.25}", ("100",)),
         ("prices = [100, 57.25]", ("100",)),
         ("total += -99", ("99",)),
+        ("total = 7 * 100", ("100",)),
+        ("share = 7 / 57 * 100", ()),
         ("age = 2028 - 1948", ("1948",)),
         ("print(f'{57.25 * 365.25} in all')", ("365.25",)),
         ("seconds = 57.25 * 60 / 1000", ()),

@@ -8,7 +8,8 @@ import pytest
 
 from plait.core import ToolSpec
 from plait.formats import action_list, plan
-from plait.formats.in_words import refer
+from plait.formats.in_words import in_formula, refer
+from plait.formats.references import EVIDENCE
 
 TEXT = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
 TOOLS = (ToolSpec("lookup", "Finds.", TEXT), ToolSpec("calculator", "Computes.", TEXT))
@@ -88,3 +89,28 @@ def test_long_inputs_take_no_longer_than_they_are_long() -> None:
 
 def test_letters_that_only_a_pattern_takes_for_alike_do_no_harm() -> None:
     assert refer(["\u0130zmir / 2"], [("$1", ["izmir"])]) == (["\u0130zmir / 2"], ())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("7 * price of a lamp", ("price of a lamp",)),
+        ("#E2 - birth year of #E1", ("birth year of #E1",)),
+        ("round(people of Dun / #E1, 1)", ("people of Dun",)),
+        ("age of #E1 - age of #E2 + 3", ("age of #E1", "age of #E2")),
+        ("20% * price", ("price",)),
+        ("#E1 * 2", ()),
+        ("sqrt(#E1) / 2", ()),
+        ("mayor of #E1", ()),
+        ("birth year of Una Falk", ()),
+        ("python 3.11 - release date", ()),
+        ("24/7 opening hours", ()),
+        ("2024-05-01", ()),
+        ("AC/DC", ()),
+        ("weather in Dun, 3 days", ()),
+        ("Kel Bridge (#E1)", ()),
+        ("7 * price " * 100, ()),
+    ],
+)
+def test_words_that_stand_in_a_formula_are_told_from_a_question(text: str, words: tuple[str, ...]) -> None:
+    assert in_formula({"expression": [text]}, EVIDENCE) == words

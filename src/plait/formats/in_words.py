@@ -11,13 +11,18 @@ import re
 from collections.abc import Sequence
 
 from plait.core import JSON
-from plait.formats.references import mapped, texts
+from plait.formats.references import References, mapped, texts
 
 _FORMULA = re.compile(r"(?:[-+*/^%().,\s\d\0]|round|sqrt|abs|min|max|sum|avg|mean)*")  # one way only: linear
 _OPERATOR = re.compile(r"[-+*/^%]|\b(?:round|sqrt|abs|min|max|sum|avg|mean)\b")
 _GAP = re.compile(r"\$?<([^\W\d][\w '’.-]{1,100})>|\$\{([^\W\d][\w '’.-]{1,100})\}")
+_CUT = re.compile(r"\s[-+*/^]\s|[*/+^,()]|(?<=[\d\0])-|-(?=[\d\0])|\b(?:round|sqrt|abs|min|max|sum|avg|mean)\s*(?=\()")
+_VALUE = re.compile(r"[\d.]*%?|\0")
+_PHRASE = re.compile(r"[^\W\d_]{3,}(?:[ '’-][\w\0'’-]+)*")
 _SHORTEST = 4
 """Characters: shorter words may stand anywhere."""
+MOST = 500
+"""Characters of a formula: what is longer is a text."""
 
 
 def refer(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple[JSON, tuple[str, ...]]:
@@ -60,6 +65,26 @@ def refer(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple[JSON, tuple
         return "".join(part + mark for part, mark in zip(parts, [*used, ""], strict=True))
 
     return mapped(value, change), tuple(dict.fromkeys(put))
+
+
+def in_formula(value: JSON, references: References) -> tuple[str, ...]:
+    """The words that stand in a formula where a number or a reference should: `7 * price of a lamp`."""
+    return tuple(phrase for text in texts(value) for phrase in _phrases(text, references))
+
+
+def _phrases(text: str, references: References) -> list[str]:
+    """Those of one text; none where it is no formula of values and words."""
+    if len(text) > MOST or not _OPERATOR.search(text):
+        return []
+    marks = (match[0] for match in re.finditer(references.pattern, text, re.A))
+    bare = re.sub(references.pattern, "\0", text, flags=re.A)
+    terms = [term.strip() for term in _CUT.split(bare) if term.strip()]
+    values = [term for term in terms if _VALUE.fullmatch(term)]
+    phrases = [term for term in terms if _PHRASE.fullmatch(term)]
+    if not values or not phrases or len(values) + len(phrases) < len(terms):
+        return []
+    whole = [re.sub("\0", lambda _: next(marks), term) for term in terms]
+    return [said for said, term in zip(whole, terms, strict=True) if term in phrases]
 
 
 def _meant(words: str, named: Sequence[tuple[str, str]]) -> str:

@@ -40,6 +40,7 @@ from plait.core import (
     user,
 )
 from plait.formats import Unreadable, action_list
+from plait.formats.in_words import in_formula
 from plait.formats.references import RESULTS
 from plait.strategies.dispatch import Dispatch, Results, troubled
 from plait.strategies.doubts import made_up, struck
@@ -198,6 +199,9 @@ def _against(log: Log, steps: Sequence[Step]) -> Generator[Effect, Any, tuple[st
             earlier = [f"${each.id} for what {action_list.call_words(each, each.input)} gives" for each in before]
             how = f"Write {', '.join(earlier)}." if earlier else "Let an action before it look that up."
             return f"In action {step.id} is made up what no result has given: {', '.join(found)}. {how}", found
+        if words := in_formula(step.input, RESULTS):
+            told = f"words stand in a formula: {', '.join(words)}"
+            return f"In action {step.id} {told}. Let an action before it look that up, and write $ and its number.", ()
     return "", ()
 
 

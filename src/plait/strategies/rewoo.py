@@ -43,6 +43,7 @@ from plait.core import (
 )
 from plait.formats import Unreadable
 from plait.formats import plan as planned
+from plait.formats.in_words import in_formula
 from plait.formats.references import EVIDENCE
 from plait.formats.split_plan import PlanSplitter
 from plait.strategies.approval import with_leave
@@ -167,6 +168,11 @@ class Rewoo:
                     return (
                         f"In #{step.id} is made up what nothing has given: {', '.join(found)}. Let a step before it "
                         "look that up, and write the name of its evidence there, such as #E1."
+                    )
+                if words := in_formula(step.input, EVIDENCE):
+                    return (
+                        f"In #{step.id} words stand in a formula: {', '.join(words)}. Let a step before it find that "
+                        "with another tool, and write the name of its evidence there, such as #E1."
                     )
             return ""
 
