@@ -180,6 +180,7 @@ def test_a_plan_with_a_made_up_value_is_asked_for_again(journal: Path) -> None:
     run = agent("rewoo", [plan.format("#E1 + 3500"), plan.format("#E1 + #E1"), "9642"], journal).run(PEOPLE)
     assert run.answer == "9642" and called(run) == ["people of Brek", "4821 + 4821"]
     assert "In #E2 is made up what nothing has given: 3500." in sent(run)[1]
+    assert "#E2 = calculator[#E1 + (unknown)]" in sent(run)[1]
 
 
 def test_a_plan_with_words_in_a_formula_is_asked_for_again(journal: Path) -> None:

@@ -95,6 +95,9 @@ class CodeAct:
                     if not (against := (yield from propose(done.answer))):
                         return done
                     seen = Observation(against, "refused")
+                elif work.in_vain:
+                    log, turn, last = log.once_more(seen.note), None, seen
+                    continue
                 log, turn, last = log.then(*without(found, turn, seen)), None, seen
         except LimitNear as limit:
             if isinstance(turn, Turn):

@@ -58,6 +58,7 @@ class Work:
     def __init__(self, kit: Kit, max_lines: int, repeats: int) -> None:
         self._kit, self._max_lines, self._repeats = kit, max_lines, repeats
         self.failed = False  # the last action was not run, or not to its end
+        self._same = False  # its code has brought the same before
         self._shown: list[str] = []  # of the action that runs: what it printed, and what searches found
         self._said = ""  # what the last action that printed something has printed, without what searches found
         self._own = ""  # what this action has printed so far
@@ -66,6 +67,7 @@ class Work:
         self._called = 0  # calls of this action that gave a result
         self._brought: list[tuple[Call, str]] = []  # those calls, and what they gave
         self._again = False  # a call of this action was made before, and gave the same
+        self._acted = False  # a call of this action is not one that may be made twice as well as once
         self._names: set[str] = set()  # of the variables that the actions so far gave a value to
         self._found: dict[str, str] = {}
         self._seen: Counter[tuple[str, str]] = Counter()
@@ -77,7 +79,7 @@ class Work:
         Raises `LimitNear`, also where the same code brings the same observation over and over.
         """
         self._shown, self._own, self._notes, self._trouble, self._called = [], "", [], None, 0
-        self._brought, self._again, self.failed = [], False, True
+        self._brought, self._again, self._acted, self.failed = [], False, False, True
         if (refused := self._refused(code)) is not None:
             error, seen = refused
             at = f" in line {error.line}, {error.source}" if error.line else ""
@@ -104,6 +106,11 @@ class Work:
         self.failed = ran.error is not None
         return self._observation(code, (yield from self._ended(ran)))
 
+    @property
+    def in_vain(self) -> bool:
+        """The last action failed as it had before, and nothing was done by it: it need not be shown once more."""
+        return self.failed and self._same and not self._acted
+
     def broken_off(self) -> Observation:
         """What there is to see of an action that a limit broke off."""
         return Observation("".join(self._shown).rstrip() or "(the action was broken off)")
@@ -124,6 +131,8 @@ class Work:
             self._trouble = self._trouble if seen.ok else (call, seen)
             self._called += seen.ok
             self._again = self._again or seen.repeated
+            tool = self._kit.tool(call.tool)
+            self._acted = self._acted or (seen.ok and tool is not None and not tool.repeatable)
             if seen.ok and seen.text != NOTHING:
                 self._brought.append((call, seen.text))
             given.append(seen)
@@ -200,8 +209,12 @@ class Work:
 
     def _observation(self, code: str, text: str) -> Observation:
         """The observation, with a word where the same code has brought it before; `LimitNear` after too often."""
-        self._seen[code, text] += 1
-        times = self._seen[code, text]
+        bare = text
+        for said in self._notes:  # a word about a repeated call makes it no other
+            bare = bare.replace(f"({said})", "").rstrip()
+        self._seen[code, bare] += 1
+        times = self._seen[code, bare]
+        self._same = times > 1 and bool(self._repeats)
         if not self._repeats or times == 1:
             return Observation(text, repeated=self._again)
         if times > self._repeats:

@@ -48,7 +48,7 @@ from plait.formats.references import EVIDENCE
 from plait.formats.split_plan import PlanSplitter
 from plait.strategies.approval import with_leave
 from plait.strategies.dispatch import Dispatch, Results, troubled
-from plait.strategies.doubts import made_up
+from plait.strategies.doubts import made_up, struck
 from plait.strategies.fallback import fall_back
 from plait.strategies.found import searched
 from plait.strategies.rewoo_pages import by_model, plan_page, solve_page, work_page
@@ -144,10 +144,11 @@ class Rewoo:
     def _planner(self, task: Task, kit: Kit, said: tuple[Message, ...] = ()) -> Generator[Effect, Any, Plan | Outcome]:
         """One model call, and a second one when its plan can't be run; then the loop to fall back to."""
         head = (*self.plan_messages(kit, task), *said)
+        found: tuple[str, ...] = ()
 
         def ask(bad: Bad | None) -> Generator[Effect, Any, Any]:
             complaint = (yield from searched(kit, bad[1])) if bad else ""
-            tail = with_repair(bad[0], kit.prompt("repair", complaint=complaint)) if bad else ()
+            tail = with_repair(struck(bad[0], found), kit.prompt("repair", complaint=complaint)) if bad else ()
             grammar = planned.grammar(kit.tools, self.max_steps) if self.constrain or bad else None
             return (
                 yield from think(
@@ -161,6 +162,7 @@ class Rewoo:
             )
 
         def check(read: planned.PlanRead) -> Generator[Effect, Any, str]:
+            nonlocal found
             for step in read.plan.calls:
                 if by_model(kit, step):
                     continue
