@@ -320,11 +320,13 @@ def test_a_name_is_searched_for_once_a_run():
         ("people_of_nice = 1", "There is `people_of_nice`."),
         ("size = 1", "What is not known yet, a function gives first: `people`."),
         ("people_of_nise = (", "What is not known yet"),
+        ("1 / 0\npeople_of_nice = 1", "What is not known yet"),
     ],
 )
 def test_without_a_search_tool_an_unknown_name_is_told_one_like_it_or_the_functions(before: str, said: str):
     error = CodeError("NameError", "name 'people_of_nise' is not defined", 1, "people_of_nise * 2")
-    parts = {before: [Ran()], "people_of_nise * 2": [Ran(error=error)]}
+    broken = CodeError("ZeroDivisionError", "division by zero", 1, "1 / 0") if "/" in before else None
+    parts = {before: [Ran(error=broken)], "people_of_nise * 2": [Ran(error=error)]}
     replies = [action(before, 1), action("people_of_nise * 2", 2), action("stop()", 3)]
     run = drive(replies, parts | STOP, kit_=kit(search=False))
     assert f"There is no variable and no function named `people_of_nise`. {said}" in run.seen(2)

@@ -110,6 +110,7 @@ def test_letters_that_only_a_pattern_takes_for_alike_do_no_harm() -> None:
         ("weather in Dun, 3 days", ()),
         ("Kel Bridge (#E1)", ()),
         ("7 * price " * 100, ()),
+        ("7 * price\0", ()),
     ],
 )
 def test_words_that_stand_in_a_formula_are_told_from_a_question(text: str, words: tuple[str, ...]) -> None:

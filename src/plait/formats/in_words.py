@@ -21,7 +21,7 @@ _VALUE = re.compile(r"[\d.]*%?|\0")
 _PHRASE = re.compile(r"[^\W\d_]{3,}(?:[ '’-][\w\0'’-]+)*")
 _SHORTEST = 4
 """Characters: shorter words may stand anywhere."""
-MOST = 500
+_MOST = 500
 """Characters of a formula: what is longer is a text."""
 
 
@@ -74,7 +74,7 @@ def in_formula(value: JSON, references: References) -> tuple[str, ...]:
 
 def _phrases(text: str, references: References) -> list[str]:
     """Those of one text; none where it is no formula of values and words."""
-    if len(text) > MOST or not _OPERATOR.search(text):
+    if len(text) > _MOST or "\0" in text or not _OPERATOR.search(text):
         return []
     marks = (match[0] for match in re.finditer(references.pattern, text, re.A))
     bare = re.sub(references.pattern, "\0", text, flags=re.A)

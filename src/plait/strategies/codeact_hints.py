@@ -65,11 +65,12 @@ def unknown_name(error: CodeError) -> str:
     return match[1] if match else ""
 
 
-def assigned(code: str) -> set[str]:
-    """The names that a piece of code gives a value to."""
+def assigned(code: str, error: CodeError | None) -> set[str]:
+    """The names that a piece of code gave a value to, before the line of its error."""
     tree = _tree(code)
-    nodes = ast.walk(tree) if tree is not None else ()
-    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name)) if tree is not None else ()
+    stored = (node for node in names if isinstance(node.ctx, ast.Store))
+    return {node.id for node in stored if error is None or node.lineno < error.line}
 
 
 def meant(wanted: str, names: Iterable[str]) -> str:

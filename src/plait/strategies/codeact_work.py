@@ -93,7 +93,6 @@ class Work:
                 "Get it from a function first, and compute with what that gives."
             )
             return structs.replace(self._observation(code, said), trouble="refused")
-        self._names |= assigned(code)
         ran = yield from execute(code)
         while True:
             self._printed(ran.output)
@@ -104,6 +103,7 @@ class Work:
                 return Answered(self._answer(stops[0]))
             ran = yield from self._calls(ran)
         self.failed = ran.error is not None
+        self._names = assigned(code, ran.error) | (set() if ran.lost else self._names)
         return self._observation(code, (yield from self._ended(ran)))
 
     @property
@@ -175,7 +175,7 @@ class Work:
         elif hint == "name" and (name := unknown_name(error)):
             near = seen.text if seen is not None and seen.trouble == "unknown_tool" else ""
             values |= {"wanted": name, "found": (yield from self._found_for(name)), "near": near}
-            values |= {"meant": meant(name, self._names - {name}), "others": self._functions()}
+            values |= {"meant": meant(name, self._names), "others": self._functions()}
         elif hint == "name":
             hint = ""
         return observed(self._kit, output, error, hint, self._notes, **values)
