@@ -196,26 +196,6 @@ def test_a_list_with_words_in_a_formula_is_asked_for_again(journal: Path) -> Non
     assert run.answer == "8131" and "In action 2 words stand in a formula: people of Dun." in sent(run)[2]
 
 
-def test_a_list_of_what_has_been_done_is_asked_for_again(journal: Path) -> None:
-    first = actions(("lookup", "mayor of Brek"), ("lookup", "birth year of Brek"), ("calculator", "$2 * 2"))
-    right = actions(("lookup", "birth year of Una Falk"))
-    script = ["Look.", first, "In 1950.", "Once more.", first, right, "1961"]
-    run = agent("phased", script, journal).run("In which year was the mayor of Brek born?")
-    assert (run.status, run.answer) == ("answered", "1961")
-    assert called(run) == [["mayor of Brek"], ["birth year of Brek"], ["birth year of Una Falk"]]
-    said = sent(run)[5]
-    assert (
-        'None of these actions is new: lookup("mayor of Brek") gave Una Falk; lookup("birth year of Brek") gave' in said
-    )
-
-
-def test_a_list_in_which_one_action_is_new_is_taken(journal: Path) -> None:
-    first = actions(*BOTH)
-    script = ["Look.", first, "9000", "Add.", actions(*BOTH, ("calculator", "$1 + $2")), "8131"]
-    run = agent("phased", script, journal).run(PEOPLE)
-    assert run.answer == "8131" and called(run)[-1] == ["4821 + 3310"]
-
-
 # -- a run that goes in circles
 
 

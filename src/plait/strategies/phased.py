@@ -39,7 +39,7 @@ from plait.core import (
     think,
     user,
 )
-from plait.formats import Unreadable, action_list, shorten
+from plait.formats import Unreadable, action_list
 from plait.formats.in_words import in_formula
 from plait.formats.references import RESULTS
 from plait.strategies.dispatch import Dispatch, Results, troubled
@@ -48,9 +48,6 @@ from plait.strategies.found import offered
 from plait.strategies.phased_log import MEMORY, Log, Prompt
 from plait.strategies.transcripts import with_repair
 from plait.strategies.turns import Bad, fitting
-
-GAVE = 100
-"""Characters of a result that are told of an action which is listed again."""
 
 # Scripts without blanks count each sign as a word.
 _WORD = re.compile(r"[\u2e80-\uffff]|(?:(?![\u2e80-\uffff])\w)+")
@@ -187,9 +184,6 @@ class Phased:
         yield from work.finish()
         log.seen += [seen.text for seen in work.results.values()]
         for step in log.fresh[0]:
-            if _harmless(log.kit, step):
-                log.made[_key(step, work.results)] = work.results[step.id]
-        for step in log.fresh[0]:
             if step.id not in left_out and any(troubled(step, work.results)):
                 yield from note("skipped", f"action {step.id} of the list: {work.results[step.id].text}")
 
@@ -208,28 +202,7 @@ def _against(log: Log, steps: Sequence[Step]) -> Generator[Effect, Any, tuple[st
         if words := in_formula(step.input, RESULTS):
             told = f"words stand in a formula: {', '.join(words)}"
             return f"In action {step.id} {told}. Let an action before it look that up, and write $ and its number.", ()
-    return _nothing_new(log, steps), ()
-
-
-def _nothing_new(log: Log, steps: Sequence[Step]) -> str:
-    """What speaks against a list of which everything has been done before, or needs what that did not give; "" where
-    something is new."""
-    old: dict[str, Observation] = {}
-    for step in steps:
-        seen = log.made.get(_key(step, old))
-        if seen is not None:
-            old[step.id] = seen
-        elif not any(need in old and not old[need].ok for need in step.needs):
-            return ""
-    gave = (
-        f"{action_list.call_words(s, s.input)} gave {shorten(old[s.id].text, GAVE)[0]}" for s in steps if s.id in old
-    )
-    told = "; ".join(dict.fromkeys(gave))
-    return (
-        f"None of these actions is new: {told}. List what is still to be done, with what these results say."
-        if told
-        else ""
-    )
+    return "", ()
 
 
 def _begin(same: Mapping[str, str], step: Step, results: Results) -> Act | Observation:
@@ -248,20 +221,11 @@ def _same(kit: Kit, steps: Sequence[Step]) -> dict[str, str]:
     first: dict[str, str] = {}
     same: dict[str, str] = {}
     for step in steps:
-        if _harmless(kit, step):
-            before = first.setdefault(_key(step), step.id)
+        tool = kit.tool(step.tool)
+        if tool is None or tool.repeatable:
+            before = first.setdefault(json.dumps([step.tool, step.input], sort_keys=True), step.id)
             same |= {step.id: before} if before != step.id else {}
     return same
-
-
-def _harmless(kit: Kit, step: Step) -> bool:
-    tool = kit.tool(step.tool)
-    return tool is None or tool.repeatable
-
-
-def _key(step: Step, results: Results | None = None) -> str:
-    """What tells an action from others: its tool and its arguments, with the results that are given filled in."""
-    return json.dumps([step.tool, RESULTS.filled(step.input, results or {})], sort_keys=True)
 
 
 def _left_out(log: Log, steps: Sequence[Step]) -> Iterator[tuple[str, str]]:

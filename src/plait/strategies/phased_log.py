@@ -42,8 +42,6 @@ class Log:
         }
         self.seen: list[str] = []
         """Every result so far."""
-        self.made: dict[str, Observation] = {}
-        """What came of each action that may be taken twice as well as once, by its tool and arguments."""
 
     def prompt(self, name: str, **values: Any) -> Prompt:
         """A phase's prompt, which shows the fresh results if it is one that does."""
