@@ -261,6 +261,17 @@ def test_calls_in_turn_that_bring_nothing_new_are_circles_too(journal: Path) -> 
     assert "4 calls in a row were made before and brought the same results" in str(run.reason)
 
 
+@pytest.mark.parametrize(("last", "ended"), [("1961", ("answered", "1961")), ("In 1948.", ("stopped", "In 1948."))])
+def test_an_answer_that_is_not_taken_four_times_ends_the_run(last: str, ended: Any, journal: Path) -> None:
+    script = [blob("Her year.", "lookup", "birth year of Una Falk"), *[FINAL + "She was born in 1948."] * 4, last]
+    its = agent("react", script, journal)
+    run = its.run("When was Una Falk born?")
+    assert (run.status, run.answer) == ended and run.steps == 5
+    notes = [row.record.text for row in run.record if isinstance(row.record, NoteRecord)]
+    assert notes[-1] == "The same answer was not taken 4 times."
+    assert its.replay(run.run).whole
+
+
 def test_a_new_call_after_old_ones_is_no_circle(journal: Path) -> None:
     keys = ["people of Brek", "people of Dun", "mayor of Brek"]
     script = [blob("Next.", "lookup", key) for key in (*keys, *keys, keys[0])]

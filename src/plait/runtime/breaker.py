@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import msgspec
 
@@ -15,11 +16,11 @@ ERRORS_IN_A_ROW = 8
 class Breaker:
     """Watches calls and their results.
 
-    The same call with the same result is no progress, wherever in the run it comes: calls in turn
-    (A, B, A, B) are caught as well, a poll whose result changes is not. Neither is a row of calls that only look
-    something up and were all made before, nor are errors that follow each other without one result between them. What
-    one piece of code repeats counts once, where calling again does no harm: its author sees nothing of it before the
-    piece has ended, and the limits of code end it.
+    The same call with the same result is no progress, wherever in the run it comes: calls in turn (A, B, A, B) are
+    caught as well, a poll whose result changes is not. Nor is it progress when a row of calls only look something up
+    and were all made before, when errors follow each other without one result between them, or when an answer is given
+    again that was not taken. What one piece of code repeats counts once, where calling again does no harm: its author
+    sees nothing of it before the piece has ended, and the limits of code end it.
     """
 
     def __init__(self, repeats: int, tools: Toolset) -> None:
@@ -31,6 +32,7 @@ class Breaker:
         self._in_code = False
         self._counted: set[bytes] = set()  # calls of this piece of code
         self._failed = False  # the last call of this piece did
+        self._answers: Counter[bytes] = Counter()  # those that were not taken
 
     def piece(self) -> None:
         """A piece of code begins."""
@@ -49,6 +51,14 @@ class Breaker:
         if self._errors >= ERRORS_IN_A_ROW and not self._failed:
             what = "pieces of code" if self._in_code else "calls"
             return f"{self._errors} {what} in a row brought nothing but errors"
+        return ""
+
+    def refused(self, answer: Any) -> str:
+        """An answer is not taken: why it need not be given once more; "" when it may."""
+        key = msgspec.json.encode(answer, order="deterministic")
+        self._answers[key] += 1
+        if self._repeats and self._answers[key] >= self._repeats:
+            return f"the same answer was not taken {self._answers[key]} times"
         return ""
 
     def after(self, call: Call, observation: Observation) -> None:

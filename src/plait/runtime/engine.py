@@ -148,17 +148,16 @@ class Engine:
             except StopIteration as end:
                 return self._settled(cast(Outcome, end.value))
             result = thrown = None
-            if isinstance(effect, Propose):
-                result = self._proposed(effect.answer)
-                continue
-            if isinstance(effect, Doubt):
-                result = self._doubted(effect)
-                continue
-            if isinstance(effect, Note):
-                self._note(effect)
-                continue
             try:
-                result = await self._perform(self._number(), effect)
+                match effect:
+                    case Propose():
+                        result = self._proposed(effect.answer)
+                    case Doubt():
+                        result = self._doubted(effect)
+                    case Note():
+                        self._note(effect)
+                    case _:
+                        result = await self._perform(self._number(), effect)
             except (LimitNear, PromptTooLong, Lacking) as why:
                 thrown = why
 
@@ -250,6 +249,9 @@ class Engine:
         self._refused += 1
         if policy == "note" or self.desk.meter.near is not None or (policy != "refuse" and self._refused > 1):
             return ""
+        if why := self.desk.breaker.refused(answer):
+            self._note(Note("loop", sentence(why)))
+            raise self.desk.meter.conclude("loop", why)
         return answer_warning(found)
 
     def _doubted(self, effect: Doubt) -> tuple[str, ...]:
