@@ -515,6 +515,7 @@ def test_a_limit_that_is_near_gets_an_answer_in_words():
     assert last.prefill == "FINAL ANSWER:"
     assert "the limit of 3 steps" in last.messages[-1].content
     assert drive([PLAN, near, action("stop(3)")], {}).outcome.answer is None  # it acts once more
+    assert drive([PLAN, near, " THOUGHT 3:\nSo."], {}).outcome.answer is None  # and so it would here
 
 
 def test_a_limit_in_the_middle_of_an_action_shows_what_it_had_printed():

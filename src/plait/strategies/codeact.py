@@ -35,6 +35,7 @@ from plait.core import (
     think,
 )
 from plait.formats import Turn, Unreadable
+from plait.formats.code_labels import LABEL, label_at
 from plait.formats.code_turn import CodeFormat, code_call
 from plait.strategies.codeact_hints import NAMES
 from plait.strategies.codeact_steps import MOST_STEPS, steps_of
@@ -214,8 +215,9 @@ def _last_words(text: str, n: int) -> str | None:
     try:
         turn = FORMAT.read(text, n)
     except Unreadable:
-        # It goes on after the label that was opened for it: all of it is the answer.
-        return text.strip() or None
+        # It goes on after the label that was opened for it: all of it is the answer, if it does not begin a new turn.
+        begun = LABEL.match(text.strip())
+        return None if begun and label_at(begun).kind == "thought" else text.strip() or None
     return str(turn.answer) if turn.answered else None
 
 
