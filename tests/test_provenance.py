@@ -97,6 +97,12 @@ def test_what_stands_nowhere_is_flagged(value: Any, found: str) -> None:
         ("Someone buys 7 lamps.", "7 * 100", ("100",)),
         ("Someone buys 7 lamps.", "100*7", ("100",)),
         ("Someone buys 7 lamps.", "100", ("100",)),
+        ("Someone buys 7 lamps.", "7 * 10", ("10",)),
+        ("Someone buys 17 lamps.", "1000 * 17", ("1000",)),
+        ("Someone buys 7 lamps.", "7 * 2", ()),
+        ("How many mm are 7 cm?", "7 * 10", ()),
+        ("How many metres are 7 kilometres?", "7 * 1000", ()),
+        ("Someone buys 7 lamps.", "lookup('lamp')", ()),  # which the tool says is none of its functions
         ("How many cents are 7 euros?", "7 * 100", ()),
         ("How many % are 7 of 31?", "100 * 7 / 31", ()),
         ("Which share of 31 are 7?", "7 / 31 * 100", ()),
@@ -105,7 +111,9 @@ def test_what_stands_nowhere_is_flagged(value: Any, found: str) -> None:
         ("How much is one of a hundred, or two dozens?", "100 + 2 * 12", ()),
     ],
 )
-def test_a_hundred_is_a_unit_only_where_something_is_converted(task: str, formula: str, found: tuple[str, ...]) -> None:
+def test_round_numbers_are_units_only_where_something_is_converted(
+    task: str, formula: str, found: tuple[str, ...]
+) -> None:
     assert Sources([task]).invented(Call("calculator", formula), None) == found
 
 

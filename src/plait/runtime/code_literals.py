@@ -18,18 +18,19 @@ def constants(code: str) -> Iterator[str]:
             yield f"-{node.operand.value!r}"
 
 
-def reckoned(code: str, *, hundredths: bool = False) -> Iterator[tuple[float, str]]:
-    """The numbers in code that are operands (units to convert with are not), or the value of a name. `hundredths`: 100
-    is a unit also where a whole number is multiplied with it."""
+def reckoned(code: str, *, units: bool = False) -> Iterator[tuple[float, str]]:
+    """The numbers in code that are operands (what converts units is not), or the value of a name. `units`: there is
+    talk of such, so 100 may convert a whole number as well."""
     for node in _nodes(code):
         if isinstance(node, ast.BinOp):
             scales = isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv | ast.Mod)
             sides = [*_numbers_of(node.left), *_numbers_of(node.right)]
             whole = len(sides) == 2 and all(isinstance(number, int) for number, _ in sides)
-            guessed = "100" if whole and isinstance(node.op, ast.Mult) and not hundredths else ""
-            units = {side for side in sides if scales and re.fullmatch(UNITS, side[1]) and side[1] != guessed}
+            guessed = whole and isinstance(node.op, ast.Mult) and not units
+            pattern = UNITS if not guessed else "(?!10{1,3}$)(?:" + UNITS + ")"
+            converting = {side for side in sides if scales and re.fullmatch(pattern, side[1])}
             if not _is_text(node.left) and not _is_text(node.right):
-                yield from (side for side in sides if side not in units)
+                yield from (side for side in sides if side not in converting)
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
             held = node.value
             parts = [*held.values] if isinstance(held, ast.Dict) else getattr(held, "elts", [held])

@@ -49,7 +49,11 @@ _WORDS = {
 }  # fmt: skip
 """Words that give a number, also in the plural."""
 _WORD = re.compile(r"[^\W\d_]+|%")
-_OF_HUNDREDTHS = {"percent", "percentage", "%", "cent", "cm", "centimetre", "centimeter"}
+_OF_UNITS = {
+    "percent", "percentage", "%", "cent", "mm", "cm", "m", "km", "mg", "g", "kg", "ml", "l", "ton", "tonne", "second",
+    *(f"{scale}{unit}" for scale in ("", "milli", "centi", "kilo")
+      for unit in ("metre", "meter", "gram", "litre", "liter", "watt", "byte")),
+}  # fmt: skip
 _TRIVIAL = {0.0, 1.0, -1.0}
 """Numbers that are no knowledge of anything: nothing, one, the last one."""
 _COUNTED = 10
@@ -63,8 +67,10 @@ _TERM = re.compile(r"(?<![\d.*/^%)])(\d+)(?=[+-])|(?<=[+-])(\d+)(?![\d.*/^%(])")
 """A number of it that is added or subtracted as it stands; without blanks."""
 _CONVERTING = re.compile(rf"[*/]\s*({UNITS})(?![\d.,]*\d)|(?<![\d.,])({UNITS})\s*[*/]")
 """What a formula multiplies with, or divides by, to convert units."""
-_HUNDREDFOLD = re.compile(r"(?<![\d.,])\d{1,18}\s*\*\s*(100)(?![\d.,]*\d)|(?<![\d.,])(100)\s*\*\s*\d{1,18}(?![\d.]*\d)")
-"""A whole number times 100 converts nothing where there is no talk of hundredths: 100 is what a price is guessed at."""
+_ROUND = re.compile(
+    r"(?<![\d.,])\d{1,18}\s*\*\s*(10{1,3})(?![\d.,]*\d)|(?<![\d.,])(10{1,3})\s*\*\s*\d{1,18}(?![\d.]*\d)"
+)
+"""A whole number times 10, 100 or 1000 converts nothing where there is no talk of units: so prices are guessed."""
 
 
 class Sources:
@@ -74,7 +80,7 @@ class Sources:
         self._texts: list[str] = []
         self._numbers: set[float] = set()
         self._dates: set[str] = set()
-        self._hundredths = False
+        self._units = False
         self._code: Sources | None = None
         for text in texts:
             self.add(text)
@@ -88,7 +94,7 @@ class Sources:
         self._numbers.update(value for value, _ in _numbers(folded))
         words = {each.removesuffix("s") for each in _WORD.findall(folded)}
         self._numbers.update(value for word, value in _WORDS.items() if word in words)
-        self._hundredths = self._hundredths or bool(words & _OF_HUNDREDTHS)
+        self._units = self._units or bool(words & _OF_UNITS)
 
     def wrote(self, code: str) -> None:
         """A piece of code that the model wrote: from now on its constants are the literals there are."""
@@ -118,7 +124,7 @@ class Sources:
     def in_code(self, code: str) -> tuple[str, ...]:
         """The made-up numbers that code computes with or gives a name to. Others are widths, limits and the like, or
         stand in a call and are looked at there."""
-        numbers = reckoned(code, hundredths=self._hundredths)
+        numbers = reckoned(code, units=self._units)
         found = (each for number, each in numbers if abs(number) > _COUNTED or not float(number).is_integer())
         return tuple(each for each in dict.fromkeys(found) if not self.has_number(float(each), each))
 
@@ -129,7 +135,7 @@ class Sources:
         text = value.casefold().strip()
         if not any(map(str.isalnum, text)):  # what is left of a formula of references
             return []
-        if len(text.split()) == 1 and not _DATE.search(text) and not _FORMULA.fullmatch(text):
+        if len(text.split()) == 1 and "(" not in text and not _DATE.search(text) and not _FORMULA.fullmatch(text):
             known = any(text in each for each in self._texts) or text.strip("#@") in _WORDS
             if known or (self._code is not None and not any(text in each for each in self._code._texts)):
                 return []
@@ -151,14 +157,16 @@ class Sources:
             if not dates & self._dates and counts(each):
                 found.append(each)
         converting = {each for match in _CONVERTING.finditer(rest) for each in match.groups()}
-        if not self._hundredths and "/" not in rest and _HUNDREDFOLD.search(rest):
-            converting.discard("100")
+        guessed = set[str]()
+        if not self._units and "/" not in rest:
+            guessed = {each for match in _ROUND.finditer(rest) for each in match.groups()}
         terms = set[str]()
         if _ARITHMETIC.fullmatch(text):
             terms = {each for match in _TERM.finditer("".join(rest.split())) for each in match.groups()}
         for number, each in _numbers(rest):
             small = number.is_integer() and abs(number) <= _COUNTED and each.lstrip("-") not in terms
-            if not small and each not in converting and counts(each, number) and not self.has_number(number, each):
+            passes = (small or each in converting) and each not in guessed
+            if not passes and counts(each, number) and not self.has_number(number, each):
                 found.append(each)
         return found
 

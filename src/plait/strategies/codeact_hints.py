@@ -45,7 +45,7 @@ def kind_of(error: CodeError, seen: Observation | None) -> str:
         return "limit"
     # The code may have caught what a call raised, and failed later of its own.
     if seen is not None and seen.trouble != "unknown_tool" and error.message.strip("\"' ") in seen.text:
-        return "arguments" if seen.trouble == "bad_input" else "call"
+        return {"bad_input": "arguments", "refused": "refused"}.get(seen.trouble, "call")
     if error.type == "AttributeError" and _OF_CLASS.search(error.message):
         return "classes"
     if error.type in ("TypeError", "ValueError") and _OF_TEXT.search(error.message):

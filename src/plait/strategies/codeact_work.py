@@ -170,7 +170,7 @@ class Work:
         if hint == "arguments" and call is not None:
             tool = self._kit.tool(call.tool)
             values["signature"] = signature(tool) if tool is not None else f"{call.tool}(...)"
-        elif hint == "call" and call is not None:
+        elif hint in ("call", "refused") and call is not None:
             values["others"] = self._functions(but=call.tool)
         elif hint == "name" and (name := unknown_name(error)):
             near = seen.text if seen is not None and seen.trouble == "unknown_tool" else ""
