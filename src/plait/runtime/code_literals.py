@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
-from plait.runtime.computed import UNITS
+from plait.runtime.units import converts
 
 
 def constants(code: str) -> Iterator[str]:
@@ -26,11 +25,9 @@ def reckoned(code: str, *, units: bool = False) -> Iterator[tuple[float, str]]:
             scales = isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv | ast.Mod)
             sides = [*_numbers_of(node.left), *_numbers_of(node.right)]
             whole = len(sides) == 2 and all(isinstance(number, int) for number, _ in sides)
-            guessed = whole and isinstance(node.op, ast.Mult) and not units
-            pattern = UNITS if not guessed else "(?!10{1,3}$)(?:" + UNITS + ")"
-            converting = {side for side in sides if scales and re.fullmatch(pattern, side[1])}
+            whole = whole and isinstance(node.op, ast.Mult) and not units
             if not _is_text(node.left) and not _is_text(node.right):
-                yield from (side for side in sides if side not in converting)
+                yield from (side for side in sides if not (scales and converts(side[1], whole=whole)))
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
             held = node.value
             parts = [*held.values] if isinstance(held, ast.Dict) else getattr(held, "elts", [held])

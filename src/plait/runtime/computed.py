@@ -19,10 +19,6 @@ CHANCE = 0.05
 """A number is taken for computed if at most this share of all numbers written alike (as long, with as many decimals)
 could be computed as well."""
 
-UNITS = r"10{1,4}|10{6}|10{9}|0\.0?01|12|24|60|365|3600"
-"""Pattern of the numbers that formulas convert units with: metres and kilometres, hours and days. Other powers of ten
-are what an unknown area is guessed at."""
-
 ROUNDED = 3
 """A rounded result needs so many digits: 26 would be the quotient of too many things."""
 

@@ -21,8 +21,9 @@ from plait.core.effects import UNKNOWN
 from plait.core.strategy import Task
 from plait.core.things import Handle
 from plait.core.tools import Call, ToolSpec
+from plait.runtime import units
 from plait.runtime.code_literals import constants, reckoned
-from plait.runtime.computed import UNITS, computed
+from plait.runtime.computed import computed
 
 Provenance: TypeAlias = Literal["off", "note", "warn", "ask", "refuse"]
 """What is done about a made-up value: nothing; it is noted on the record; the model is told as well; the person is
@@ -49,11 +50,6 @@ _WORDS = {
 }  # fmt: skip
 """Words that give a number, also in the plural."""
 _WORD = re.compile(r"[^\W\d_]+|%")
-_OF_UNITS = {
-    "percent", "percentage", "%", "cent", "mm", "cm", "m", "km", "mg", "g", "kg", "ml", "l", "ton", "tonne", "second",
-    *(f"{scale}{unit}" for scale in ("", "milli", "centi", "kilo")
-      for unit in ("metre", "meter", "gram", "litre", "liter", "watt", "byte")),
-}  # fmt: skip
 _TRIVIAL = {0.0, 1.0, -1.0}
 """Numbers that are no knowledge of anything: nothing, one, the last one."""
 _COUNTED = 10
@@ -65,12 +61,6 @@ _ARITHMETIC = re.compile(r"(?:[a-z]{2,8}\(|[\d.,+*/()^%e\s-])++")
 """Nothing but numbers, operators and functions."""
 _TERM = re.compile(r"(?<![\d.*/^%)])(\d+)(?=[+-])|(?<=[+-])(\d+)(?![\d.*/^%(])")
 """A number of it that is added or subtracted as it stands; without blanks."""
-_CONVERTING = re.compile(rf"[*/]\s*({UNITS})(?![\d.,]*\d)|(?<![\d.,])({UNITS})\s*[*/]")
-"""What a formula multiplies with, or divides by, to convert units."""
-_ROUND = re.compile(
-    r"(?<![\d.,])\d{1,18}\s*\*\s*(10{1,3})(?![\d.,]*\d)|(?<![\d.,])(10{1,3})\s*\*\s*\d{1,18}(?![\d.]*\d)"
-)
-"""A whole number times 10, 100 or 1000 converts nothing where there is no talk of units: so prices are guessed."""
 
 
 class Sources:
@@ -94,7 +84,7 @@ class Sources:
         self._numbers.update(value for value, _ in _numbers(folded))
         words = {each.removesuffix("s") for each in _WORD.findall(folded)}
         self._numbers.update(value for word, value in _WORDS.items() if word in words)
-        self._units = self._units or bool(words & _OF_UNITS)
+        self._units = self._units or units.are_named(words)
 
     def wrote(self, code: str) -> None:
         """A piece of code that the model wrote: from now on its constants are the literals there are."""
@@ -156,10 +146,8 @@ class Sources:
             rest = rest.replace(each, " ")
             if not dates & self._dates and counts(each):
                 found.append(each)
-        converting = {each for match in _CONVERTING.finditer(rest) for each in match.groups()}
-        guessed = set[str]()
-        if not self._units and "/" not in rest:
-            guessed = {each for match in _ROUND.finditer(rest) for each in match.groups()}
+        converting = units.converting(rest)
+        guessed = set() if self._units else units.guessed(rest)
         terms = set[str]()
         if _ARITHMETIC.fullmatch(text):
             terms = {each for match in _TERM.finditer("".join(rest.split())) for each in match.groups()}
