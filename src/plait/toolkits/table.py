@@ -64,7 +64,7 @@ class Table(Struct, frozen=True, dict=True):
         parts = [part for each in re.split(r"[,;\n]", question) for part in re.split(r"\band\b", each) if part.strip()]
         if not 1 < len(parts) <= MOST_AT_ONCE:
             return {}
-        first = words(parts[0])
+        first = words(parts[0])[:MOST_WORDS]
         heads = [" ".join(first[:length]) for length in range(len(first) - 1, 0, -1)]
         keys = [self._same(parts[0])]
         for part in parts[1:]:
