@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from plait.core import JSON
 from plait.formats.references import References, mapped, texts
 
-_FORMULA = re.compile(r"(?:[-+*/^%().,\s\d\0]|round|sqrt|abs|min|max|sum|avg|mean)*")  # one way only: linear
-_OPERATOR = re.compile(r"[-+*/^%]|\b(?:round|sqrt|abs|min|max|sum|avg|mean)\b")
+_FUNCTIONS = "round|sqrt|abs|min|max|sum|avg|mean"
+_FORMULA = re.compile(rf"(?:[-+*/^%().,\s\d\0]|{_FUNCTIONS})*")  # one way only: linear
+_OPERATOR = re.compile(rf"[-+*/^%]|\b(?:{_FUNCTIONS})\b")
 _GAP = re.compile(r"\$?<([^\W\d][\w '’.-]{1,100})>|\$\{([^\W\d][\w '’.-]{1,100})\}")
-_CUT = re.compile(r"\s[-+*/^]\s|[*/+^,()]|(?<=[\d\0])-|-(?=[\d\0])|\b(?:round|sqrt|abs|min|max|sum|avg|mean)\s*(?=\()")
+_CUT = re.compile(rf"\s[-+*/^]\s|[*/+^,()]|(?<=[\d\0])-|-(?=[\d\0])|\b(?:{_FUNCTIONS})\s*(?=\()")
 _VALUE = re.compile(r"[\d.]*%?|\0")
 _PHRASE = re.compile(r"[^\W\d_]{3,}(?:[ '’-][\w\0'’-]+)*")
 _SHORTEST = 4

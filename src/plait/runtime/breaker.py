@@ -14,7 +14,7 @@ ERRORS_IN_A_ROW = 8
 
 
 class Breaker:
-    """Watches calls and their results.
+    """Watches calls, their results, and answers that were not taken.
 
     The same call with the same result is no progress, wherever in the run it comes: calls in turn (A, B, A, B) are
     caught as well, a poll whose result changes is not. Nor is it progress when a row of calls only look something up

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 LEAST = 2
 """So many keys have to differ in one place to be told together."""
 PLACE = "X"
+"""Stands for what differs."""
 _OF = " of "
 
 
@@ -28,9 +29,6 @@ def key_words(keys: Sequence[str]) -> str:
         f"{', '.join(forms)} ({PLACE}: {', '.join(names)})" if names else ", ".join(forms)
         for names, forms in told.items()
     )
-
-
-PLACE = "X"
 
 
 def _family(head: str, members: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
