@@ -1,7 +1,7 @@
 """The table of what `run.py` wrote: python report.py OUT
 
-Every answer is graded here, by the rule of `embedded.py` that our own loops are graded by, so that grading again needs
-no model. Right is an answer that the agent gave by itself; what it said when stopped at the step limit has a column.
+Every answer is graded here, by the suite's own grader, so that grading again needs no model. Right is an answer that
+the agent gave by itself; what it said when stopped at the step limit has a column.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from plait.lab.base import Task
+from plait.lab.graders.answers import has
+from plait.lab.statistics import wilson
+from plait.lab.suites import suite
 
 HEAD = """\
 | agent | right | 95 % | of 1 / 2 / 3 / 4 steps | right when stopped | stopped | crashed | native calls | model calls \
@@ -22,25 +24,17 @@ HEAD = """\
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
 
 
-def right(line: dict[str, Any]) -> bool:
+def right(line: dict[str, Any], task: Task) -> bool:
     """Does the right answer stand in what came?"""
-    from embedded import correct
-
-    return line["answer"] is not None and correct(line["answer"], str(line["gold"]))
+    return line["answer"] is not None and has(task, line["answer"]).success
 
 
-def wilson(count: int, of: int) -> str:
-    """The 95 per cent interval of a share after Wilson, in per cent."""
-    z = 1.959964
-    middle, share = (count + z * z / 2) / (of + z * z), count / of
-    half = z / (of + z * z) * (of * share * (1 - share) + z * z / 4) ** 0.5
-    return f"{100 * max(0.0, middle - half):.0f} to {100 * min(1.0, middle + half):.0f}"
-
-
-def row(lines: list[dict[str, Any]]) -> str:
+def row(lines: list[dict[str, Any]], tasks: dict[str, Task]) -> str:
     """One agent's row; tokens and calls are means a task."""
     count = len(lines)
-    good = [line for line in lines if line["status"] == "answered" and right(line)]
+    said_right = [line for line in lines if right(line, tasks[line["task"]])]
+    good = [line for line in said_right if line["status"] == "answered"]
+    low, high = wilson(len(good), count)
     by_steps = [Counter(each["about"]["steps"] for each in part) for part in (good, lines)]
     statuses = Counter(line["status"] for line in lines)
 
@@ -50,9 +44,9 @@ def row(lines: list[dict[str, Any]]) -> str:
     cells = [
         lines[0]["agent"] + (" (own template)" if lines[0]["template"] == "own" else ""),
         f"{len(good)} of {count}",
-        wilson(len(good), count),
+        f"{100 * low:.0f} to {100 * high:.0f}",
         " / ".join(f"{by_steps[0][k]} of {by_steps[1][k]}" for k in (1, 2, 3, 4)),
-        str(sum(line["status"] == "stopped" and right(line) for line in lines)),
+        str(sum(line["status"] == "stopped" for line in said_right)),
         str(statuses["stopped"]),
         str(statuses["crashed"]),
         f"{mean('native_calls'):.1f}",
@@ -78,10 +72,10 @@ def main() -> None:
     tables = [part for lines in all_lines if (part := [line for line in lines if line["suite"] == options.suite])]
     if not tables:
         raise SystemExit(f"{options.out} has no results of {options.suite}; run.py writes them.")
-    most = max(map(len, tables))
+    most, tasks = max(map(len, tables)), {task.id: task for task in suite(options.suite).tasks}
     print(f"{options.suite}, {most} tasks; calls, tokens and CPU are means a task.\n\n{HEAD}")
     for lines in tables:
-        print(row(lines))
+        print(row(lines, tasks))
     print()
     for lines in tables:
         name = lines[0]["agent"]
@@ -91,7 +85,7 @@ def main() -> None:
         for error, count in Counter(line["error"][:160] for line in lines if line["status"] == "crashed").items():
             print(f"  crashed {count} times: {error}")
         for line in lines:
-            if options.wrong and not (line["status"] == "answered" and right(line)):
+            if options.wrong and not (line["status"] == "answered" and right(line, tasks[line["task"]])):
                 print(f"  {line['task']} {line['question']} -> {line['status']} {line['answer']!r} ({line['gold']})")
 
 
