@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plait.core.errors import JournalError, UnknownRun
-from plait.journal import codec, delta, faults, owner, writer
+from plait.journal import codec, delta, faults, opening, owner
 from plait.journal.records import Record, Row, RunRow, SessionRow, SessionTurn, Thinking
 
 PATIENCE = 2.0
@@ -49,9 +49,9 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
     connection: sqlite3.Connection | None = None
     try:
         connection = _open(path)
-        if writer.is_new(connection):  # another process is just making it
+        if opening.is_new(connection):  # another process is just making it
             raise NoJournal(path)
-        writer.check(connection, path)
+        opening.check(connection, path)
         yield connection
     except sqlite3.Error as error:
         raise faults.translate(error, path) from None

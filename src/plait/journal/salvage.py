@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from plait.core.errors import JournalError
-from plait.journal import codec, faults, reader, schema, writer
+from plait.journal import codec, faults, opening, reader, schema
 from plait.journal.records import RunHead
-from plait.journal.writer import _INSERTS
+from plait.journal.writer import INSERTS
 
 ROWS_A_PAGE = 100
 """More rows than stand in a page of the file: bounds the numbers that are tried behind a damaged part."""
@@ -48,8 +48,8 @@ def salvage(old: Path, new: Path) -> Salvaged:
         ):
             source.execute("PRAGMA writable_schema = ON")  # lets SQLite open a file that is too short
             source.execute("PRAGMA cell_size_check = ON")
-            writer.check(source, old)
-            writer.prepare(target, new)
+            opening.check(source, old)
+            opening.prepare(target, new)
             target.execute("BEGIN IMMEDIATE")
             result = _copy(source, target)
             target.execute("COMMIT")
@@ -71,7 +71,7 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> Salvaged:
     for _, *row in _scan(source, events, bound):
         n, seq, at = row[:3]
         if seq == counts.setdefault(n, 0):
-            target.execute(_INSERTS[1], row)
+            target.execute(INSERTS[1], row)
             counts[n] += 1
             times[n] = (times[n][0] if n in times else at, at)
     columns = [each.name for each in schema.RUNS.columns]

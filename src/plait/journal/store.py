@@ -28,7 +28,7 @@ from plait.journal.log import Entry, RunLog
 from plait.journal.owner import life_of, owner_of_this_process
 from plait.journal.records import Row, RunHead, RunRow, SessionRow, SessionTurn
 from plait.journal.secrets import Scrubber
-from plait.journal.writer import _INSERTS, Writer
+from plait.journal.writer import INSERTS, Writer
 
 _BEGIN = (
     "INSERT INTO runs (id, question, strategy, status, owner, parent, fork_at, started, updated, head, "
@@ -132,7 +132,7 @@ class Journal:
                 ) from None
             log = RunLog(writer, n, head.run, scrubber, self._clock)
             if records:
-                connection.executemany(_INSERTS[1], [log.row(*each) for each in records])
+                connection.executemany(INSERTS[1], [log.row(*each) for each in records])
             return log
 
         return self._keep(await writer.transact(work), writer)

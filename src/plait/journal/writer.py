@@ -1,4 +1,4 @@
-"""One thread's connection to the journal file: opens it, commits rows, waits while another has the lock.
+"""One thread's connection to the journal file: commits rows, and waits while another process has the lock.
 
 Theory of operation. SQLite allows one writer at a time and a commit takes about 25 us, so commits are made
 right here on the event loop. What must never happen is that the loop stands still because another process
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from plait.core.errors import JournalError
-from plait.journal import faults, schema
+from plait.journal import faults, opening, schema
 
 T = TypeVar("T")
 
@@ -38,7 +38,8 @@ Ending: TypeAlias = tuple[str, str, str, int, float, int]
 _COLUMNS = tuple(each.name for each in schema.EVENTS.columns[1:])
 _PLACES = f"({','.join('?' * len(_COLUMNS))})"
 _INSERT = f"INSERT INTO events ({','.join(_COLUMNS)}) VALUES "
-_INSERTS = tuple(_INSERT + ",".join([_PLACES] * count) for count in range(17))
+INSERTS = tuple(_INSERT + ",".join([_PLACES] * count) for count in range(17))
+"""The statement for so many rows at once."""
 _END = "UPDATE runs SET owner = '', status = ?, outcome = ?, totals = ?, rows = ?, updated = ? WHERE n = ?"
 
 
@@ -96,7 +97,7 @@ class Writer:
     def connection(self) -> sqlite3.Connection:
         """The open connection; opens (and makes) the file if need be. Raises sqlite3.Error, JournalError."""
         if self._connection is None:
-            self._connection = self._open()
+            self._connection, self._inode = opening.opened(self.path)
         return self._connection
 
     def current(self) -> bool:
@@ -113,37 +114,6 @@ class Writer:
             with suppress(sqlite3.Error):
                 self._connection.close()
             self._connection = None
-
-    def _open(self) -> sqlite3.Connection:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            # Made here, not by SQLite: a journal holds what people asked, so it is for its owner's eyes. A file
-            # that is there must not be opened: closing it would drop the locks that other threads of this
-            # process have on it, and the next process to close it would delete the -wal file under them.
-            with suppress(FileExistsError):
-                os.close(os.open(self.path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            if not os.access(self.path, os.R_OK):
-                raise PermissionError(13, "Permission denied", str(self.path))
-            if self.path.is_dir():
-                raise IsADirectoryError(21, "it is a folder", str(self.path))
-            found = os.stat(self.path)
-        except OSError as error:
-            raise faults.from_os(error, self.path) from None
-        connection = sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?mode=rw",
-            uri=True,
-            timeout=0,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=32,
-        )
-        try:
-            prepare(connection, self.path)
-        except BaseException:
-            connection.close()
-            raise
-        self._inode = (found.st_dev, found.st_ino)
-        return connection
 
     # ---- writing
 
@@ -182,7 +152,7 @@ class Writer:
                     result = work(connection)
                     connection.execute("COMMIT")
                 except BaseException:
-                    _rollback(connection)
+                    opening.rollback(connection)
                     raise
                 return result
             except sqlite3.Error as error:
@@ -195,18 +165,18 @@ class Writer:
 
     def _commit(self, rows: Sequence[EventRow], endings: Sequence[Ending]) -> None:
         connection = self.connection()
-        if len(rows) < len(_INSERTS) and not endings:
+        if len(rows) < len(INSERTS) and not endings:
             if rows:  # one statement is a transaction of its own, and saves two
-                connection.execute(_INSERTS[len(rows)], [value for row in rows for value in row])
+                connection.execute(INSERTS[len(rows)], [value for row in rows for value in row])
             return
         connection.execute("BEGIN IMMEDIATE")
         try:
-            connection.executemany(_INSERTS[1], rows)
+            connection.executemany(INSERTS[1], rows)
             if endings:
                 connection.executemany(_END, endings)
             connection.execute("COMMIT")
         except BaseException:
-            _rollback(connection)
+            opening.rollback(connection)
             raise
 
     def _commit_items(self, items: Sequence[Item]) -> None:
@@ -278,60 +248,6 @@ class Writer:
             left, self._queue = self._queue, []
             self._fail(left, JournalError(f"The event loop ended before the journal {self.path} was free."))
             raise
-
-
-def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the schema in a new file, check it in an old one, and bring one of an older version up to this.
-
-    Raises sqlite3.Error, JournalError.
-    """
-    if is_new(connection):
-        connection.execute("PRAGMA journal_mode = WAL")
-        # Asked again inside the transaction: another process may have been quicker.
-        _change(connection, lambda: schema.statements() if _state(connection) == (0, 0) else ())
-    check(connection, path)
-    if _state(connection)[1] < schema.VERSION:
-        _change(connection, lambda: schema.upgrade(_state(connection)[1]))
-        check(connection, path)
-    connection.execute("PRAGMA synchronous = NORMAL")
-
-
-def is_new(connection: sqlite3.Connection) -> bool:
-    """The file has no marks and no tables: nothing was made in it yet."""
-    return _state(connection) == (0, 0) and not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-
-
-def check(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise JournalError if the file is not a journal that this version knows."""
-    application, version = _state(connection)
-    if application != schema.APPLICATION_ID or version < 1:
-        raise faults.foreign(path)
-    if version > schema.VERSION:
-        raise faults.newer(path, version, schema.VERSION)
-
-
-def _change(connection: sqlite3.Connection, statements: Callable[[], Sequence[str]]) -> None:
-    """Carry out statements, all or none, that are made when the file is held for writing."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        for statement in statements():
-            connection.execute(statement)
-        connection.execute("COMMIT")
-    except BaseException:
-        _rollback(connection)
-        raise
-
-
-def _state(connection: sqlite3.Connection) -> tuple[int, int]:
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return application, version
-
-
-def _rollback(connection: sqlite3.Connection) -> None:
-    with suppress(sqlite3.Error):
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
 
 
 def _settle(future: asyncio.Future[None], error: Exception | None) -> None:

@@ -1,0 +1,98 @@
+"""The journal's file, opened for writing: made with its tables if it is new, checked and brought up to date if not."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from plait.journal import faults, schema
+
+
+def opened(path: Path) -> tuple[sqlite3.Connection, tuple[int, int]]:
+    """A connection to the journal at the path, and the file's device and inode. Raises sqlite3.Error, JournalError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Made here, not by SQLite: a journal holds what people asked, so it is for its owner's eyes. A file
+        # that is there must not be opened: closing it would drop the locks that other threads of this
+        # process have on it, and the next process to close it would delete the -wal file under them.
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        if not os.access(path, os.R_OK):
+            raise PermissionError(13, "Permission denied", str(path))
+        if path.is_dir():
+            raise IsADirectoryError(21, "it is a folder", str(path))
+        found = os.stat(path)
+    except OSError as error:
+        raise faults.from_os(error, path) from None
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        timeout=0,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=32,
+    )
+    try:
+        prepare(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection, (found.st_dev, found.st_ino)
+
+
+def prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Make the schema in a new file, check it in an old one, and bring one of an older version up to this.
+
+    Raises sqlite3.Error, JournalError.
+    """
+    if is_new(connection):
+        connection.execute("PRAGMA journal_mode = WAL")
+        # Asked again inside the transaction: another process may have been quicker.
+        _change(connection, lambda: schema.statements() if _state(connection) == (0, 0) else ())
+    check(connection, path)
+    if _state(connection)[1] < schema.VERSION:
+        _change(connection, lambda: schema.upgrade(_state(connection)[1]))
+        check(connection, path)
+    connection.execute("PRAGMA synchronous = NORMAL")
+
+
+def is_new(connection: sqlite3.Connection) -> bool:
+    """The file has no marks and no tables: nothing was made in it yet."""
+    return _state(connection) == (0, 0) and not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+
+
+def check(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise JournalError if the file is not a journal that this version knows."""
+    application, version = _state(connection)
+    if application != schema.APPLICATION_ID or version < 1:
+        raise faults.foreign(path)
+    if version > schema.VERSION:
+        raise faults.newer(path, version, schema.VERSION)
+
+
+def _change(connection: sqlite3.Connection, statements: Callable[[], Sequence[str]]) -> None:
+    """Carry out statements, all or none, that are made when the file is held for writing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in statements():
+            connection.execute(statement)
+        connection.execute("COMMIT")
+    except BaseException:
+        rollback(connection)
+        raise
+
+
+def _state(connection: sqlite3.Connection) -> tuple[int, int]:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return application, version
+
+
+def rollback(connection: sqlite3.Connection) -> None:
+    """Roll the transaction back, if one is open; an error of that is not told."""
+    with suppress(sqlite3.Error):
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
