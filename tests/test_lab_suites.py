@@ -19,7 +19,9 @@ from docs_support import install
 from plait.core.errors import ToolError, UsageError
 from plait.lab import Suite, Task, grader, suite
 from plait.lab.base import digest
-from plait.lab.basics import KINDS, STEPS, facts_tool, world
+from plait.lab.basics import facts_tool
+from plait.lab.basics_questions import KINDS
+from plait.lab.basics_world import world
 from plait.lab.corpus import Corpus, Page
 from plait.lab.stubs import fitting
 from plait.lab.suites import OURS, names
@@ -189,7 +191,7 @@ def test_basics_has_64_tasks_eight_of_each_number_of_steps_in_a_split() -> None:
     for split in ("tuning", "report"):
         part = suite(f"basics:{split}")
         assert [task for task in made.tasks if task.split == split] == list(part.tasks)
-        assert [sum(task.about["steps"] == steps for task in part.tasks) for steps in STEPS] == [8] * 4
+        assert [sum(task.about["steps"] == steps for task in part.tasks) for steps in KINDS] == [8] * 4
     assert len({task.question for task in made.tasks}) == 64
 
 
