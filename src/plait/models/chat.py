@@ -12,6 +12,7 @@ from plait.core import Reply, Think
 from plait.core.errors import BadResponse, ModelError
 from plait.models import http, replies, wire
 from plait.models.base import Abilities, OnText, Request, Response
+from plait.models.draft import Draft
 from plait.models.prices import UNKNOWN, Rate
 from plait.models.refusals import Place, bad, failure
 from plait.models.stream import Events, is_json
@@ -139,7 +140,7 @@ class _Watch:
 
     def __init__(self, think: Think, prefill: str, on_text: OnText | None) -> None:
         self._think, self._prefill = think, prefill
-        self._draft: replies.Draft | None = None  # made when the body turns out to be a stream
+        self._draft: Draft | None = None  # made when the body turns out to be a stream
         self._events = Events()
         self._on_text = on_text
         self._kind = ""
@@ -160,7 +161,7 @@ class _Watch:
             piece = self._start
         if self._kind != "events":
             return False
-        draft = self._draft = self._draft or replies.Draft(self._think, self._prefill)
+        draft = self._draft = self._draft or Draft(self._think, self._prefill)
         try:
             for data in self._events.feed(piece):
                 self._show(draft.chunk(data))
