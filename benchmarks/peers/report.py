@@ -1,7 +1,7 @@
 """The table of what `run.py` wrote: python report.py OUT
 
-Every answer is graded here, by `has`, the grader of `basics`, so that grading again needs no model. Right is an answer that the
-agent gave by itself; what it said when stopped at the step limit has a column.
+Every answer is graded here, by `has`, the grader of `basics`, so that grading again needs no model. Right is an answer
+that the agent gave by itself; what it said when stopped at the step limit has a column.
 """
 
 from __future__ import annotations
