@@ -173,6 +173,24 @@ async def test_a_server_that_dies_is_named_and_started_again(smollm2: Path) -> N
     assert "Monday" in (await ask(model, WEEK))[0]
 
 
+async def test_threads_that_wait_sleep_soon_unless_the_user_says_otherwise(
+    smollm2: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n_ctx, said, expected in ((520, None, "500"), (528, "7", "7")):
+        if said:
+            monkeypatch.setenv("GOMP_SPINCOUNT", said)
+        else:
+            monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+        model = local_model("smollm2-135m", {"local": {"n_ctx": n_ctx, "threads": 2}})
+        await ask(model, WEEK)
+        process = embedded._servers["smollm2-135m", model.settings].process
+        assert process is not None
+        started_with = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+        assert [line for line in started_with if line.startswith(b"GOMP_SPIN")] == [
+            f"GOMP_SPINCOUNT={expected}".encode()
+        ]
+
+
 # --- without a server ---------------------------------------------------------------------------------
 
 

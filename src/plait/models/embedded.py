@@ -30,6 +30,9 @@ import msgspec
 from plait.core.errors import ModelMissing
 
 _SCRIPT = Path(__file__).with_name("serve_gguf.py")
+_SPINS = "500"
+"""How often a thread of the model looks whether the others are done before it sleeps. With libgomp's own number, some
+hundred thousands, they keep each other off the cores as soon as anything else runs (benchmarks/threads.py)."""
 
 
 class ServerSettings(msgspec.Struct, frozen=True):
@@ -104,6 +107,7 @@ class _Server:
                 stdout=subprocess.PIPE,
                 stderr=self.log,
                 start_new_session=True,
+                env={"GOMP_SPINCOUNT": _SPINS, **os.environ},
             )
         assert self.process.stdin and self.process.stdout
         asked = {

@@ -181,5 +181,5 @@ def _settings(table: Any) -> ServerSettings:
 
 
 def _default_threads() -> int:
-    # More than two gain little at these sizes and collapse when anything else runs on the machine.
+    # More than two gain little at these sizes, and lose it when anything else runs on the machine.
     return min(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
