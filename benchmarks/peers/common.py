@@ -16,7 +16,10 @@ from typing import Any, NamedTuple
 
 
 class Job(NamedTuple):
-    """One task for one agent. `steps` is how many model calls it may make; `tools` are Plait's words."""
+    """One task for one agent. `steps` is how many model calls it may make; `tools` are Plait's words.
+
+    `temperature` is for other frameworks' agents: our loops choose their own.
+    """
 
     agent: str
     question: str
@@ -25,6 +28,7 @@ class Job(NamedTuple):
     key: str
     model: str
     steps: int
+    temperature: float
 
 
 class Outcome(NamedTuple):

@@ -18,7 +18,7 @@ from plait.core.errors import ToolError
 
 def ask(job: Job) -> Outcome:
     agent = create_agent(
-        model=ChatOpenAI(model=job.model, base_url=job.url, api_key=job.key, temperature=0),
+        model=ChatOpenAI(model=job.model, base_url=job.url, api_key=job.key, temperature=job.temperature),
         tools=[tool(function, parse_docstring=True) for function in functions(job)],
         middleware=[
             ModelCallLimitMiddleware(run_limit=job.steps, exit_behavior="error"),

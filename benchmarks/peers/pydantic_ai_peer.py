@@ -34,7 +34,7 @@ def ask(job: Job) -> Outcome:
     agent = Agent(
         OpenAIChatModel(job.model, provider=OpenAIProvider(base_url=job.url, api_key=job.key)),
         tools=[retried(function) for function in functions(job)],
-        model_settings={"temperature": 0},
+        model_settings={"temperature": job.temperature},
     )
     try:
         result = agent.run_sync(job.question, usage_limits=UsageLimits(request_limit=job.steps))

@@ -29,6 +29,13 @@ def right(line: dict[str, Any], task: Task) -> bool:
     return line["answer"] is not None and has(task, line["answer"]).success
 
 
+def called(line: dict[str, Any]) -> str:
+    """The agent, and what was not as usual: the model file's own template, a temperature above 0."""
+    unusual = ["own template"] * (line["template"] == "own")
+    unusual += [f"temperature {warmth:g}"] if (warmth := line.get("temperature")) else []
+    return line["agent"] + (f" ({', '.join(unusual)})" if unusual else "")
+
+
 def row(lines: list[dict[str, Any]], tasks: dict[str, Task]) -> str:
     """One agent's row; tokens and calls are means a task."""
     count = len(lines)
@@ -42,7 +49,7 @@ def row(lines: list[dict[str, Any]], tasks: dict[str, Task]) -> str:
         return statistics.fmean(line.get(name) or 0 for line in lines)
 
     cells = [
-        lines[0]["agent"] + (" (own template)" if lines[0]["template"] == "own" else ""),
+        called(lines[0]),
         f"{len(good)} of {count}",
         f"{100 * low:.0f} to {100 * high:.0f}",
         " / ".join(f"{by_steps[0][k]} of {by_steps[1][k]}" for k in (1, 2, 3, 4)),
@@ -78,7 +85,7 @@ def main() -> None:
         print(row(lines, tasks))
     print()
     for lines in tables:
-        name = lines[0]["agent"]
+        name = called(lines[0])
         versions: dict[str, str] = next((line["versions"] for line in lines if line["versions"]), {})
         print(f"{name}: {', '.join(f'{package} {number}' for package, number in versions.items())}.", end=" ")
         print(f"Only {len(lines)} of {most} tasks so far." if len(lines) < most else "")

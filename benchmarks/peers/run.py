@@ -3,6 +3,7 @@
     python run.py --out OUT                                 every agent, the report split of `basics`
     python run.py --out OUT --suite basics:tuning --limit 2 --agents langchain
     python run.py --out OUT --template own --agents langchain,pydantic-ai
+    python run.py --out OUT --temperature 0.7 --agents langchain,pydantic-ai
 
 A line of JSON a task in OUT/AGENT.jsonl; what is there is not run again. One task at a time, each in a process of its
 own; `report.py OUT` draws the table. See README.md for the environments.
@@ -86,6 +87,7 @@ def performed(
         "key": served["key"],
         "model": served["model"],
         "steps": STEPS,
+        "temperature": options.temperature,
     }
     # A session of its own: whatever the agent starts ends with it.
     worker = subprocess.Popen(
@@ -110,6 +112,7 @@ def performed(
     return {
         "agent": name,
         "template": options.template,
+        "temperature": options.temperature,
         "suite": options.suite,
         "task": task.id,
         "question": task.question,
@@ -145,6 +148,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int)
     parser.add_argument("--agents", default=",".join(AGENTS))
     parser.add_argument("--template", choices=["fenced", "own"], default="fenced", help="see serve.py")
+    parser.add_argument("--temperature", type=float, default=0.0, help="what other frameworks ask with (default 0)")
     parser.add_argument("--venvs", type=Path, default=HERE / ".venv", help="where the environments are")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -153,9 +157,11 @@ def main() -> None:
         parser.error(f"no such agent: {', '.join(unknown)}; there are {', '.join(AGENTS)}")
     suite = basics(options.suite.removeprefix("basics").removeprefix(":")).first(options.limit)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended with us
+    kind = "" if options.template == "fenced" else "-own"
+    kind += f"-t{options.temperature:g}" if options.temperature else ""
     with endpoint(options) as served:
         for name in options.agents.split(","):
-            file = options.out / f"{name}{'' if options.template == 'fenced' else '-own'}.jsonl"
+            file = options.out / f"{name}{kind}.jsonl"
             lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
             done = {(line["suite"], line["task"]) for line in lines}
             for task in suite.tasks:

@@ -12,7 +12,7 @@ from smolagents import CodeAgent, LogLevel, OpenAIModel, ToolCallingAgent, tool
 
 
 def ask(job: Job) -> Outcome:
-    model = OpenAIModel(model_id=job.model, api_base=job.url, api_key=job.key, temperature=0)
+    model = OpenAIModel(model_id=job.model, api_base=job.url, api_key=job.key, temperature=job.temperature)
     kind = {"smolagents-code": CodeAgent, "smolagents-tools": ToolCallingAgent}[job.agent]
     agent = kind(
         tools=[tool(function) for function in functions(job)],
