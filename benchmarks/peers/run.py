@@ -50,6 +50,7 @@ AGENTS = {
     "langchain": Agent("langchain_peer.py", "langchain"),
     "pydantic-ai": Agent("pydantic_ai_peer.py", "pydantic-ai"),
     "plait-react": Agent("plait_peer.py", ""),
+    "plait-rewoo": Agent("plait_peer.py", ""),
     "plait-codeact": Agent("plait_peer.py", ""),
     "plait-native": Agent("plait_peer.py", ""),
 }
