@@ -39,6 +39,8 @@ CHANGES = (
     (r"'}\n</tool_call>'", rf"'}}\n{FENCE}'"),
 )
 """What makes `fenced` of the file's own template."""
+FLOOD = "\n" * 8
+"""Ends a reply: what would come is line ends up to the token limit, minutes of them."""
 
 
 def own_template(path: Path) -> str:
@@ -110,6 +112,15 @@ def used(body: bytes) -> tuple[Counter[str], str]:
     return found, finish
 
 
+def unflooded(asked: bytes) -> bytes:
+    """The request, with `FLOOD` among its stop strings."""
+    body = json.loads(asked) if asked else {}
+    if "messages" not in body:
+        return asked
+    stop = body.get("stop") or []
+    return json.dumps({**body, "stop": [*([stop] if isinstance(stop, str) else stop), FLOOD]}).encode()
+
+
 class Proxy:
     """Passes requests on and counts them by label."""
 
@@ -129,7 +140,7 @@ class Proxy:
         got = bytearray()
         async with (
             aiohttp.ClientSession(timeout=limit) as session,
-            session.request(request.method, f"{self.server}/{path}", data=asked, headers=headers) as reply,
+            session.request(request.method, f"{self.server}/{path}", data=unflooded(asked), headers=headers) as reply,
         ):
             answer = web.StreamResponse(status=reply.status, headers={"Content-Type": reply.headers["Content-Type"]})
             await answer.prepare(request)
