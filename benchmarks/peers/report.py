@@ -1,4 +1,4 @@
-"""The table of what `run.py` wrote: python report.py OUT
+"""The table of what `run.py` wrote: python report.py OUT; with --cells each task's line as comma-separated values.
 
 Every answer is graded here, by `has`, the grader of `basics`, so that grading again needs no model. Right is an answer
 that the agent gave by itself; what it said when stopped at the step limit has a column.
@@ -7,8 +7,10 @@ that the agent gave by itself; what it said when stopped at the step limit has a
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import statistics
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ HEAD = """\
 | agent | right | 95 % | of 1 / 2 / 3 / 4 steps | right when stopped | stopped | crashed | native calls | model calls \
 | tokens in | of these cached | tokens out | wall s, median | model CPU s, mean | own CPU s, mean |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""
+CELLS = ("task", "status", "calls", "native_calls", "tokens_in", "cached", "tokens_out", "seconds", "model_cpu")
 
 
 def right(line: dict[str, Any], task: Task) -> bool:
@@ -68,19 +71,18 @@ def row(lines: list[dict[str, Any]], tasks: dict[str, Task]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--suite", default="basics:report")
-    parser.add_argument("--wrong", action="store_true", help="show what was answered wrong, too")
-    options = parser.parse_args()
-    files = [file for file in sorted(options.out.glob("*.jsonl")) if file.name != "calls.jsonl"]
-    all_lines = [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
-    tables = [part for lines in all_lines if (part := [line for line in lines if line["suite"] == options.suite])]
-    if not tables:
-        raise SystemExit(f"{options.out} has no results of {options.suite}; run.py writes them.")
-    most, tasks = max(map(len, tables)), {task.id: task for task in suite(options.suite).tasks}
-    print(f"{options.suite}, {most} tasks; calls, tokens and CPU are means a task.\n\n{HEAD}")
+def print_cells(tables: list[list[dict[str, Any]]], tasks: dict[str, Task]) -> None:
+    """A line for each task of each agent."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(["agent", *CELLS, "right"])
+    for line in (line for lines in tables for line in lines):
+        writer.writerow([called(line), *(line[name] for name in CELLS), int(right(line, tasks[line["task"]]))])
+
+
+def print_table(word: str, tables: list[list[dict[str, Any]]], tasks: dict[str, Task], wrong: bool) -> None:
+    """A row for each agent, and below them versions, what is missing and what crashed."""
+    most = max(map(len, tables))
+    print(f"{word}, {most} tasks; calls, tokens and CPU are means a task.\n\n{HEAD}")
     for lines in tables:
         print(row(lines, tasks))
     print()
@@ -92,8 +94,27 @@ def main() -> None:
         for error, count in Counter(line["error"][:160] for line in lines if line["status"] == "crashed").items():
             print(f"  crashed {count} times: {error}")
         for line in lines:
-            if options.wrong and not (line["status"] == "answered" and right(line, tasks[line["task"]])):
+            if wrong and not (line["status"] == "answered" and right(line, tasks[line["task"]])):
                 print(f"  {line['task']} {line['question']} -> {line['status']} {line['answer']!r} ({line['gold']})")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--suite", default="basics:report")
+    parser.add_argument("--wrong", action="store_true", help="show what was answered wrong, too")
+    parser.add_argument("--cells", action="store_true", help="print each task's line instead of the table")
+    options = parser.parse_args()
+    files = [file for file in sorted(options.out.glob("*.jsonl")) if file.name != "calls.jsonl"]
+    all_lines = [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
+    tables = [part for lines in all_lines if (part := [line for line in lines if line["suite"] == options.suite])]
+    if not tables:
+        raise SystemExit(f"{options.out} has no results of {options.suite}; run.py writes them.")
+    tasks = {task.id: task for task in suite(options.suite).tasks}
+    if options.cells:
+        print_cells(tables, tasks)
+    else:
+        print_table(options.suite, tables, tasks, options.wrong)
 
 
 if __name__ == "__main__":
