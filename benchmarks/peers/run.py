@@ -3,7 +3,7 @@
     python run.py --out OUT                                 every agent, the report split of `basics`
     python run.py --out OUT --suite basics:tuning --limit 2 --agents langchain
     python run.py --out OUT --template own --agents langchain,pydantic-ai
-    python run.py --out OUT --temperature 0.7 --agents langchain,pydantic-ai
+    python run.py --out OUT --temperature 0.7 --agents pydantic-ai
 
 A line of JSON a task in OUT/AGENT.jsonl; what is there is not run again. One task at a time, each in a process of its
 own; `report.py OUT` draws the table. See README.md for the environments.
@@ -156,6 +156,8 @@ def main() -> None:
     options.venvs = options.venvs.resolve()
     if unknown := [name for name in options.agents.split(",") if name not in AGENTS]:
         parser.error(f"no such agent: {', '.join(unknown)}; there are {', '.join(AGENTS)}")
+    if options.temperature and "plait-" in options.agents:
+        parser.error("our loops choose their temperatures themselves: name other --agents")
     suite = basics(options.suite.removeprefix("basics").removeprefix(":")).first(options.limit)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended with us
     kind = "" if options.template == "fenced" else "-own"
