@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from plait.core import Call, Observation, Reply, Usage
-from plait.core.errors import JournalError
+from plait.core.errors import JournalError, RecordChanged
 from plait.journal import owner as owners
 from plait.journal.export import export, lines, restore_body
 from plait.journal.log import RunLog
@@ -456,3 +456,14 @@ def journal_column(path: Path, question: str) -> list[Any]:
         return connection.execute(question).fetchall()
     finally:
         connection.close()
+
+
+async def test_a_claim_by_rows_that_were_read_before_somebody_wrote_records_nothing(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j.db")
+    await (await journal.begin(head("r"), ME)).end("waiting", {}, {})
+    log = await journal.claim("r", ME, rows=0, records=((note(0), None),))
+    await log.end("waiting", {}, {})
+    with pytest.raises(RecordChanged, match="changed by another process"):
+        await journal.claim("r", ME, rows=0, records=((note(1), None),))
+    assert [row.record for row in journal.rows("r")] == [note(0)] and journal.run("r").status == "waiting"
+    assert (await journal.claim("r", ME, rows=1)).run == "r"

@@ -142,6 +142,10 @@ class JournalError(PlaitError):
     """The journal can't be read or written."""
 
 
+class RecordChanged(JournalError):
+    """Another process wrote to a run's record after it was read: what was decided by it may be wrong."""
+
+
 class UnknownRun(JournalError, UsageError):
     """There is no run of that name in the journal, or more than one, or no journal."""
 

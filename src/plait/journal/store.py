@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from plait.core.errors import JournalError
+from plait.core.errors import JournalError, RecordChanged
 from plait.journal import codec, faults, reader
 from plait.journal.log import Entry, RunLog
 from plait.journal.owner import life_of, owner_of_this_process
@@ -137,11 +137,24 @@ class Journal:
 
         return self._keep(await writer.transact(work), writer)
 
-    async def claim(self, run_id: str, owner: str, *, force: bool = False, secrets: Iterable[str] = ()) -> RunLog:
+    async def claim(
+        self,
+        run_id: str,
+        owner: str,
+        *,
+        force: bool = False,
+        secrets: Iterable[str] = (),
+        rows: int | None = None,
+        records: Sequence[Entry] = (),
+    ) -> RunLog:
         """Take over a run, to go on with it: nobody else can claim it from then on.
 
-        Raises JournalError when the process that performs it still lives, or (without `force`) when it
-        ran on another host, where that can't be told. The log goes on at the next place of the record.
+        `rows` is how many rows the caller has read; `records` are written together with the claim. So what was decided
+        by these rows, such as an answer to an open question, is recorded only if nobody wrote since.
+
+        Raises RecordChanged when the record has more rows, and JournalError when the process that performs the run
+        still lives, or (without `force`) when it ran on another host, where that can't be told. The log goes on at the
+        next place of the record.
         """
         self._must_exist()
         writer = self.writer()
@@ -149,6 +162,11 @@ class Journal:
 
         def work(connection: sqlite3.Connection) -> RunLog:
             n, run = reader.find(connection, run_id)
+            (seq,) = connection.execute("SELECT coalesce(max(seq), -1) + 1 FROM events WHERE run = ?", (n,)).fetchone()
+            if rows is not None and rows != seq:
+                raise RecordChanged(
+                    f"Run {run.head.run} was changed by another process.", hint="Read it again, then go on with it."
+                )
             self._may_claim(run, force)
             connection.execute(
                 "UPDATE runs SET owner = ?, status = 'running', outcome = NULL, rows = NULL, updated = ? WHERE n = ?",
@@ -157,8 +175,10 @@ class Journal:
             bodies = reader.Bodies()
             for _ in reader.iter_rows(connection, n, self.path, bodies, only="thinking"):
                 pass
-            (seq,) = connection.execute("SELECT coalesce(max(seq), -1) + 1 FROM events WHERE run = ?", (n,)).fetchone()
-            return RunLog(writer, n, run.head.run, scrubber, self._clock, seq, bodies.last)
+            log = RunLog(writer, n, run.head.run, scrubber, self._clock, seq, bodies.last)
+            if records:
+                connection.executemany(INSERTS[1], [log.row(*each) for each in records])
+            return log
 
         return self._keep(await writer.transact(work), writer)
 
