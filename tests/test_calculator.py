@@ -13,9 +13,10 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from plait.core.errors import ToolError
+from plait.core.errors import ToolError, UsageError
 from plait.toolkits import calculator
 from plait.toolkits.expression import evaluate
+from plait.tools.load import load
 
 DATA = Path(__file__).parents[1].parent / "shared/data/gsm8k/expressions.jsonl.gz"
 
@@ -129,6 +130,43 @@ DATA = Path(__file__).parents[1].parent / "shared/data/gsm8k/expressions.jsonl.g
 )
 def test_an_expression_has_its_value(expression: str, value: str) -> None:
     assert calculator(expression) == value
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("math.log(2.718281828459045)", "1"),
+        ("np.log(10)", "2.30258509299"),
+        ("numpy.log(10)", "2.30258509299"),
+        ("math.log(8, 2)", "3"),
+        ("math.log(1)", "0"),
+        ("np.log10(1000)", "3"),
+        ("log(1000)", "3"),
+    ],
+)
+def test_a_logarithm_with_pythons_module_is_the_natural_one(expression: str, value: str) -> None:
+    assert calculator(expression) == value
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("29^0.23", "2.169459462491557"),
+        ("1/3", "0.3333333333333333"),
+        ("0.1 + 0.2", "0.3"),
+        ("2^100", "1267650600228229401496703205376"),
+        ("exp(100)", "2.6881171418161356e43"),
+    ],
+)
+def test_the_full_calculator_gives_every_digit(expression: str, value: str) -> None:
+    (full,) = load("calculator:full")
+    assert full.function(expression) == value
+    assert full.name == "calculator"
+
+
+def test_the_calculator_has_no_other_precision() -> None:
+    with pytest.raises(UsageError, match="no precision 'fine'"):
+        load("calculator:fine")
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,26 @@ async def graded(word: str, gold: Any, answer: Any) -> Grade:
     return await grader(word)(Task(id="t", question="?", answer=gold), ended(Answered(answer)))
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "1.892 × 10^27",
+        "1.892×10²⁷",
+        "1.892*10**27",
+        "It weighs 1.892 x 10^(27) kg.",
+        r"$1.892 \times 10^{27}$ kg",
+        "1,892 · 10^24",
+        "1.892e27",
+    ],
+)
+async def test_a_power_of_ten_is_read_however_it_is_written(answer: str) -> None:
+    assert (await graded("number", 1.892e27, answer)).success
+
+
+def test_an_expression_that_is_not_a_power_of_ten_stays_its_numbers() -> None:
+    assert [read.value for read in numbers("2^10, 110^2, 5 × 100, 3*10+1")] == [2, 10, 110, 2, 5, 100, 3, 10, 1]
+
+
 # --- EM and F1
 
 

@@ -181,6 +181,14 @@ GRAPH = {
             {"answer_box": {"type": "currency", "from": "USD", "to": "EUR", "thumbnail": "x"}},
             "type: currency\nfrom: USD\nto: EUR",
         ),
+        (
+            {"answer_box": {"title": "Lyon", "type": "organic_result"}, "knowledge_graph": GRAPH},
+            "Lyon, City in France\nA city at two rivers.\npopulation: 522,250 (2021)",
+        ),
+        (
+            {"sports_results": {"title": "Lakers", "game_spotlight": "Lakers won 110-99", "rankings": "2nd"}},
+            "Lakers: Lakers won 110-99",
+        ),
         ({"sports_results": SPORTS, "knowledge_graph": GRAPH}, "Arsenal 4 - Leeds 1 (Premier League, FT, Sat, Apr 1)"),
         (
             {

@@ -19,6 +19,8 @@ Number: TypeAlias = int | Fraction | float
 MAX_DIGITS = 4000
 DIGITS = 12
 """Significant digits shown of a number that is not whole."""
+FULL_DIGITS = 17
+"""Digits that tell every 64-bit float apart."""
 
 _MAX_BITS = int(MAX_DIGITS * math.log2(10))
 _WIDE = Context(prec=40)
@@ -241,6 +243,13 @@ def logarithm(x: Number, base: Number = 10) -> Number:
     return settle(value)
 
 
+def python_logarithm(x: Number, base: Number | None = None) -> Number:
+    """What `math.log` of Python gives: to base e when no base is given."""
+    if base is not None:
+        return logarithm(x, base)
+    return 0 if x == 1 else natural(x)
+
+
 def natural(x: Number) -> float:
     """The logarithm to base e, of whole numbers of any size."""
     if x <= 0:
@@ -279,15 +288,18 @@ def tangent(x: Number) -> Number:
 _CIRCULAR = (math.sin, math.cos, math.tan)
 
 
-def show(x: Number) -> str:
+def show(x: Number, *, full: bool = False) -> str:
     """The number as text: whole ones exact, others to 12 significant digits, or more so that a large one
-    still has two decimals. No trailing zeros; an exponent only below 1e-7 and above 1e21."""
+    still has two decimals. `full` gives every digit of a 64-bit float (15 to 17) instead of 12.
+    No trailing zeros; an exponent only below 1e-7 and above 1e21."""
     if isinstance(x, float) and x.is_integer() and abs(x) < 1e15:
         x = int(x)
     if isinstance(x, int):
         return str(x)
     before = len(str(abs(math.trunc(x)))) if isinstance(x, Fraction) else 0
-    context = Context(prec=max(DIGITS, before + 2), rounding=ROUND_HALF_EVEN)
+    if full:
+        x = to_float(x)
+    context = Context(prec=max(FULL_DIGITS if full else DIGITS, before + 2), rounding=ROUND_HALF_EVEN)
     if isinstance(x, float):
         value = context.create_decimal(repr(x))
     else:

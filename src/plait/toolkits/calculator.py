@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from plait.tools.tool import tool
+from plait.core.errors import UsageError
+from plait.tools.tool import Tool, tool
 
 
 @tool(
@@ -19,3 +20,22 @@ def calculator(expression: str) -> str:
     from plait.toolkits.expression import compute
 
     return compute(expression)
+
+
+@tool(name="calculator", returns="the value, with every digit of a 64-bit float", read_only=True, inline=True)
+def full_calculator(expression: str) -> str:
+    """Computes an arithmetic expression of numbers.
+
+    Args:
+        expression: Numbers, operators + - * / // % ^, brackets and functions such as sqrt and round; no words.
+    """
+    from plait.toolkits.expression import compute
+
+    return compute(expression, full=True)
+
+
+def make_calculator(precision: str = "") -> tuple[Tool, ...]:
+    """The tool `calculator`: results have 12 significant digits, or all of them for the precision "full"."""
+    if precision not in ("", "full"):
+        raise UsageError(f"The calculator has no precision {precision!r}.", hint="Write calculator or calculator:full.")
+    return (full_calculator if precision else calculator,)

@@ -49,13 +49,13 @@ _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _AROUND = " \t\r\n=`'\""
 
 
-def compute(text: str) -> str:
+def compute(text: str, *, full: bool = False) -> str:
     """The value of an expression as text.
 
-    A whole number is exact, another has up to 12 significant digits. Raises `ToolError`, which says what is
-    wrong and shows where.
+    A whole number is exact, another has up to 12 significant digits, or with `full` every digit of a 64-bit float.
+    Raises `ToolError`, which says what is wrong and shows where.
     """
-    return show(evaluate(text))
+    return show(evaluate(text), full=full)
 
 
 def evaluate(text: str) -> Number:

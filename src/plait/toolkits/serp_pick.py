@@ -13,6 +13,9 @@ _ADMIN = re.compile(
     r"(_link|_links|link|links|image|images|thumbnail|_id|_token|kgmid|serpapi.*|source|displayed_link)$"
 )
 
+_LABELS = ("title", "type", "date")
+"""Fields of an answer box that name it and answer nothing."""
+
 
 def picked(read: dict[str, Any]) -> str:
     """The answer as a text of at most 2,000 characters; "" where the result has none."""
@@ -38,7 +41,8 @@ def _box(read: dict[str, Any]) -> str:
     if box.get("temperature"):
         parts = (box.get("location"), f"{box['temperature']} {box.get('unit', '')}".strip(), box.get("weather"))
         return ", ".join(str(part) for part in parts if part)
-    return _fields(box)
+    answer = {key: value for key, value in box.items() if key not in _LABELS}
+    return _fields(box) if _fields(answer) else ""  # a title alone answers nothing: the next part may
 
 
 def _sports(read: dict[str, Any]) -> str:
@@ -51,6 +55,8 @@ def _sports(read: dict[str, Any]) -> str:
         score = _sides(game)
         when = ", ".join(str(game[name]) for name in ("league", "stage", "status", "date") if game.get(name))
         return f"{score} ({when})" if score and when else score or when
+    if isinstance(game, str) and game.strip():
+        return f"{title}: {_said(game)}" if title else _said(game)
     lines: list[str] = []
     for one in _listed(sports.get("games")):
         lines.append(_fields(one) if not one.get("teams") else _game(one))

@@ -29,7 +29,7 @@ _ALIKE = str.maketrans(
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)"
-    r"|(?P<name>(?:[mM]ath\.|np\.)?[^\W\d_²³]+\d*|√|°)"
+    r"|(?P<name>(?:(?:[mM]ath|np|numpy)\.)?[^\W\d_²³]+\d*|√|°)"
     r"|(?P<operator>\*\*|//|[-+*/%^!=²³])"
     r"|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<comma>,)|(?P<money>[$€£¥₹]))"
 )
@@ -37,7 +37,7 @@ _GROUP = re.compile(r"\d{3}(?:\.\d*)?(?:[eE][+-]?\d+)?")
 _WORDS = {"√": "sqrt", "π": "pi", "°": "deg", "τ": "tau", "times": "*", "plus": "+", "minus": "-"}
 _MONEY = {"usd", "eur", "gbp", "dollar", "dollars", "euro", "euros"}
 _OPERATOR_WORDS = {"of": "*", "x": "*", "mod": "%mod"}
-WORDS = frozenset({*_WORDS, *_MONEY, *_OPERATOR_WORDS, "math", "np"})
+WORDS = frozenset({*_WORDS, *_MONEY, *_OPERATOR_WORDS, "math", "np", "numpy"})
 """Words that are read in an expression, beside functions and constants."""
 
 
@@ -92,8 +92,8 @@ def ends_operand(token: Token) -> bool:
 
 def _named(word: str, start: int, before: list[Token]) -> list[Token]:
     end = start + len(word)
-    name = word.lower().removeprefix("math.").removeprefix("np.")
-    name = _WORDS.get(name, name)
+    module, _, name = word.lower().rpartition(".")
+    name = "math.log" if module and name == "log" else _WORDS.get(name, name)  # Python's log is the natural one
     if name in _MONEY:
         return []
     if before and ends_operand(before[-1]):

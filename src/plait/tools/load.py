@@ -24,7 +24,7 @@ from plait.tools.user_code import in_a_line, run_file, see_folder
 
 GROUP = "plait.toolkits"
 SHIPPED = {
-    "calculator": "plait.toolkits.calculator:calculator",
+    "calculator": "plait.toolkits.calculator:make_calculator",
     "lookup": "plait.toolkits.lookup:lookup",
     "date": "plait.toolkits.today:date",
     "location": "plait.toolkits.ip_location:location",

@@ -27,6 +27,15 @@ _MIXED = re.compile(r"(?<![\d.,/])(\d{1,9}) (\d{1,9})/(\d{1,9})(?![\d/]|\.\d)")
 _BOX = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
 _LATEX = ((r"\\d?frac\{(-?[\d.]+)\}\{(-?[\d.]+)\}", r" \1/\2"), (r"\{,\}", ","), (r"\\([$%,])", r"\1"))
 
+_SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
+_POWER_OF_TEN = re.compile(
+    r"""(?<![\w.])(?:(?P<factor>\d[\d,]*(?:\.\d+)?)\s?(?:[×xX*·⋅]|\\times|\\cdot)\s?)?
+    10(?:\s?(?:\^|\*\*)\s?(?P<brace>\{)?\(?(?P<exponent>[-−+]?\d{1,3})\)?(?(brace)\})|(?P<raised>[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,3}))
+    (?![\d⁰¹²³⁴⁵⁶⁷⁸⁹]|\.\d)""",
+    re.VERBOSE,
+)
+"""A power of ten as people write it: 1.9 × 10^27, 1.9×10²⁷, 1.9*10**27, 10^27 and their LaTeX."""
+
 
 class Read(Struct, frozen=True):
     """A number as it was read; `share` says that a per cent sign stood behind it."""
@@ -83,7 +92,7 @@ def close(read: Read, gold: Read, tolerance: Fraction = CLOSE) -> bool:
 def _numbers(text: str) -> Iterator[Read]:
     for pattern, instead in _LATEX:
         text = re.sub(pattern, instead, text)
-    text = _MIXED.sub(_one, text)
+    text = _MIXED.sub(_one, _POWER_OF_TEN.sub(_with_exponent, text))
     at = 0
     while match := _NUMBER.search(text, at):
         at = match.end()
@@ -101,6 +110,12 @@ def _numbers(text: str) -> Iterator[Read]:
 
 def _dated(text: str, start: int) -> bool:
     return start > 0 and text[start - 1] == "/"
+
+
+def _with_exponent(match: re.Match[str]) -> str:
+    """1.9 × 10^27 as 1.9e27."""
+    exponent = match["exponent"] or match["raised"].translate(_SUPERSCRIPT)
+    return f"{match['factor'] or 1}e{exponent.replace('−', '-')}"
 
 
 def _one(match: re.Match[str]) -> str:
