@@ -69,7 +69,7 @@ def test_a_lookup_is_loaded_with_its_file_and_can_be_renamed(folder: Path) -> No
         ("lookup", "Write lookup:"),
         ("lookup:", "needs a file"),
         ("lookup:none.json", "There is no file 'none.json'"),
-        ("calculator:2", "takes nothing after the colon"),
+        ("calculator:2", "no precision '2'"),
         ("none.py", "There is no file 'none.py'. Looked for"),
         ("plain.py", "no tools in it. Put @plait.tool above f"),
         ("empty.py", "no tools in it. Define some"),
