@@ -41,7 +41,7 @@ def pack(journal: Journal, run: str) -> Carried:
     """A run with its record. Raises `JournalError` for one that has not ended, or is not there."""
     with reader.reading(journal.path) as connection:
         connection.execute("BEGIN")  # one state of the file for both reads
-        n, row = reader.find(connection, run)
+        n, row = reader.find(connection, run, journal.path)
         if row.outcome is None:
             raise JournalError(f"Run {row.head.run} has not ended ({row.status}): it can't be carried over yet.")
         values = connection.execute(f"SELECT {', '.join(_RUN)} FROM runs WHERE n = ?", (n,)).fetchone()

@@ -1,41 +1,94 @@
-"""Who performs a run, so that two processes never perform the same one; and how runs are named."""
+"""Who performs a run, so that two processes never perform the same one; and how runs are named.
+
+Theory of operation. A run's row names its owner: host, process number, the process's start time, the kernel's boot id
+and the PID namespace. A process in the same namespace is looked up by its number and start time. A process in another
+namespace (a container beside this one) cannot be looked up, and its number may be that of another process here. For
+such an owner a lock decides. Each process holds a lock on one byte of the file JOURNAL-owners while it performs runs.
+The byte follows from the owner's name. The kernel releases the lock when the process ends, however it ends. So the
+lock is a lease that needs no heartbeat and no clock. It is a POSIX record lock: a forked child does not inherit it.
+
+- same kernel and namespace: the process's number and start time decide;
+- same kernel, or same host name after a restart: the lock decides;
+- another kernel and host name: alive if the lock is held, otherwise unknown ("elsewhere").
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import random as _random
 import socket
 import sys
+import threading
 import time
+import weakref
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: there, host and process number decide
+    fcntl = None  # type: ignore[assignment]
+
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Digits and letters that are not taken for one another when read out."""
+
+LOCKS = "-owners"
+"""What the name of the file with the owners' locks ends with."""
 
 _given: dict[str, set[str]] = {}
 _chance = _random.SystemRandom()
 
 
 def owner_of_this_process() -> str:
-    """`host:pid:start`. The start tells a process from a later one that was given the same number."""
+    """`host:pid:start:boot:namespace`. The start tells a process from a later one that was given the same number."""
     return _owner(os.getpid())
 
 
 @lru_cache(maxsize=4)  # by process number: a forked child is another owner
 def _owner(pid: int) -> str:
-    return f"{socket.gethostname()}:{pid}:{_start_of(pid) or 0}"
+    return ":".join((socket.gethostname(), str(pid), str(_start_of(pid) or 0), *_place(pid)))
 
 
-def life_of(owner: str) -> Literal["alive", "dead", "elsewhere"]:
-    """Whether the process of an owner string still lives; `elsewhere`: on another host, can't be told."""
-    host, pid_text, start_text = (*owner.rsplit(":", 2), "", "")[:3]
-    if not pid_text.isdigit():
+@lru_cache(maxsize=4)
+def _place(pid: int) -> tuple[str, str]:
+    """The kernel's boot id and this process's PID namespace; empty where the system does not tell.
+
+    A /proc that belongs to another namespace shows other processes under our numbers: then the namespace gets a mark,
+    and the numbers are not looked up.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+        namespace = os.readlink("/proc/self/ns/pid").strip("pid:[]")
+        return boot, namespace if os.readlink("/proc/self") == str(pid) else f"{namespace}{_BLIND}"
+    except OSError:
+        return "", ""
+
+
+_BLIND = "-blind"
+
+
+def life_of(owner: str, journal: Path | None = None) -> Literal["alive", "dead", "elsewhere"]:
+    """Whether the process of an owner string still lives; `elsewhere`: that can't be told from here.
+
+    `journal` is the file whose runs it performs: beside it lie the locks that tell of processes that can't be seen.
+    """
+    host, pid, start, boot, namespace = (*owner.split(":"), "", "", "", "")[:5]
+    if not pid.isdigit():
         return "dead"
-    if host != socket.gethostname():
-        return "elsewhere"
-    pid, start = int(pid_text), int(start_text) if start_text.isdigit() else 0
+    here = _place(os.getpid())
+    same_host = host == socket.gethostname()
+    if ((boot, namespace) == here if boot else same_host) and not namespace.endswith(_BLIND):
+        return _life_of_number(int(pid), int(start) if start.isdigit() else 0)
+    held = is_held(journal, owner) if journal is not None else None
+    if held:
+        return "alive"
+    return "dead" if held is False and (same_host or (boot and boot == here[0])) else "elsewhere"
+
+
+def _life_of_number(pid: int, start: int) -> Literal["alive", "dead"]:
     if sys.platform.startswith("linux"):
         now = _start_of(pid)
         return "alive" if now is not None and (start == 0 or now == start) else "dead"
@@ -59,6 +112,88 @@ def _start_of(pid: int) -> int | None:
         return None
     fields = stat[stat.rfind(")") + 2 :].split()  # the name before it may hold spaces and brackets
     return None if fields[0] in ("Z", "X") else int(fields[19])
+
+
+class OwnerLock:
+    """The open file of locks beside one journal. The locks of this process last as long as an object of it does."""
+
+    def __init__(self, path: Path) -> None:
+        self.owner = ""
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def hold(self, owner: str) -> None:
+        """Lock the owner's byte. Raises OSError where the file system has no locks."""
+        self.owner = owner
+        fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte_of(owner))
+
+    def is_free(self, owner: str) -> bool:
+        """No process holds the owner's byte. Raises OSError where the file system has no locks."""
+        return _is_free(self._fd, owner)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_fd"):
+            with contextlib.suppress(OSError):
+                os.close(self._fd)
+
+
+_locks: weakref.WeakValueDictionary[tuple[str, int], OwnerLock] = weakref.WeakValueDictionary()
+"""By file and process: closing one file of locks would release all locks that this process has on it."""
+
+_guard = threading.RLock()
+
+
+def hold_owner_lock(journal: Path, owner: str) -> OwnerLock | None:
+    """Hold this process's lock beside a journal for as long as the result is kept; None where there can be none."""
+    if fcntl is None or owner != owner_of_this_process():
+        return None
+    path = _locks_beside(journal)
+    with _guard:
+        lock = _locks.get((str(path), os.getpid()))
+        try:
+            if lock is None:
+                lock = OwnerLock(path)
+                lock.hold(owner)
+                _locks[str(path), os.getpid()] = lock
+            return lock
+        except OSError:
+            return None
+
+
+def is_held(journal: Path, owner: str) -> bool | None:
+    """Does a process hold the owner's lock beside this journal? None where that can't be told."""
+    if fcntl is None:
+        return None
+    path = _locks_beside(journal)
+    with _guard:
+        try:
+            lock = _locks.get((str(path), os.getpid()))
+            if lock is not None:
+                return not lock.is_free(owner)
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return not _is_free(fd, owner)
+            finally:
+                os.close(fd)
+        except OSError:
+            return None
+
+
+def _locks_beside(journal: Path) -> Path:
+    return Path(os.path.realpath(journal) + LOCKS)
+
+
+def _is_free(fd: int, owner: str) -> bool:
+    byte = _byte_of(owner)
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, byte)
+    except (BlockingIOError, PermissionError):
+        return False
+    fcntl.lockf(fd, fcntl.LOCK_UN, 1, byte)
+    return True
+
+
+def _byte_of(owner: str) -> int:
+    return int.from_bytes(hashlib.blake2b(owner.encode("utf-8", "surrogateescape"), digest_size=8).digest()) >> 2
 
 
 def new_run_id(now: float | None = None, random: _random.Random | None = None) -> str:

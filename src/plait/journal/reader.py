@@ -82,10 +82,10 @@ def _has_bytes(path: Path) -> bool:
     return False
 
 
-def run_row(found: tuple[Any, ...]) -> RunRow:
+def run_row(found: tuple[Any, ...], path: Path) -> RunRow:
     """A run as listed; one whose process died without ending it is "interrupted"."""
     _, _, status, owned, started, updated, head, outcome, totals = found
-    if status == "running" and (not owned or owner.life_of(owned) == "dead"):
+    if status == "running" and (not owned or owner.life_of(owned, path) == "dead"):
         status = "interrupted"
     return RunRow(
         codec.decode_head(head),
@@ -99,7 +99,7 @@ def run_row(found: tuple[Any, ...]) -> RunRow:
 
 
 def list_runs(
-    connection: sqlite3.Connection, limit: int, status: str | None, session: str | None = None
+    connection: sqlite3.Connection, path: Path, limit: int, status: str | None, session: str | None = None
 ) -> list[RunRow]:
     """The newest runs first, `limit` at most."""
     runs: list[RunRow] = []
@@ -111,7 +111,7 @@ def list_runs(
     for found in connection.execute(f"SELECT {RUN} FROM runs {where} ORDER BY n DESC", tuple(wanted.values())):
         if len(runs) >= limit:
             break
-        run = run_row(found)
+        run = run_row(found, path)
         if status is None or run.status == status:
             runs.append(run)
     return runs
@@ -175,7 +175,7 @@ def _said(outcome: str | None) -> str | None:
     return answer if answer is None or isinstance(answer, str) else codec.encode(answer).decode()
 
 
-def find(connection: sqlite3.Connection, prefix: str) -> tuple[int, RunRow]:
+def find(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[int, RunRow]:
     """The run whose id is, or alone begins with, `prefix` ("last": the newest), with its number."""
     if prefix == "last":
         found = connection.execute(f"SELECT {RUN} FROM runs ORDER BY n DESC LIMIT 1").fetchall()
@@ -189,7 +189,7 @@ def find(connection: sqlite3.Connection, prefix: str) -> tuple[int, RunRow]:
                 (prefix, prefix + "\U0010ffff"),
             ).fetchall()
     if len(found) == 1:
-        return found[0][0], run_row(found[0])
+        return found[0][0], run_row(found[0], path)
     if found:
         some = ", ".join(row[1] for row in found) + ("" if len(found) < 5 else " ...")
         raise UnknownRun(f"More than one run begins with {prefix!r}: {some}.", hint="Write more of the id.")

@@ -55,7 +55,7 @@ class Results:
         found: dict[str, list[RunRow]] = {}
         where = f"SELECT label, {reader.RUN} FROM runs WHERE label <> '' AND label IN (%s) ORDER BY n DESC"
         for label, *row in self._asked(where, labels):
-            found.setdefault(label, []).append(reader.run_row(tuple(row)))
+            found.setdefault(label, []).append(reader.run_row(tuple(row), self.journal.path))
         return found
 
     # -- results

@@ -38,7 +38,7 @@ RUNS = Table(
         Column("question", "TEXT NOT NULL", "the task, as asked"),
         Column("strategy", "TEXT NOT NULL", "the strategy's name"),
         Column("status", "TEXT NOT NULL", "`running`, or the outcome's status"),
-        Column("owner", "TEXT NOT NULL", "host:pid:start of the process that performs it, '': none"),
+        Column("owner", "TEXT NOT NULL", "host:pid:start:boot:namespace of the process that performs it, '': none"),
         Column("parent", "TEXT NOT NULL", "the run this one was forked from, '' when from none"),
         Column("fork_at", "INTEGER NOT NULL", "the step it was forked at, 0 when it was not forked"),
         Column("started", "REAL NOT NULL", "when it began, in seconds since 1970"),

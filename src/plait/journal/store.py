@@ -25,7 +25,7 @@ from typing import ClassVar
 from plait.core.errors import JournalError, RecordChanged
 from plait.journal import codec, faults, reader
 from plait.journal.log import Entry, RunLog
-from plait.journal.owner import life_of, owner_of_this_process
+from plait.journal.owner import OwnerLock, hold_owner_lock, life_of, owner_of_this_process
 from plait.journal.records import Row, RunHead, RunRow, SessionRow, SessionTurn
 from plait.journal.secrets import Scrubber
 from plait.journal.writer import INSERTS, Writer
@@ -34,6 +34,9 @@ _BEGIN = (
     "INSERT INTO runs (id, question, strategy, status, owner, parent, fork_at, started, updated, head, "
     "totals, session, label) VALUES (?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, '{}', ?, ?)"
 )
+
+ENDED = frozenset({"answered", "failed", "stopped"})
+"""The statuses of a run that nothing can be added to. All others can be resumed."""
 
 _going: weakref.WeakValueDictionary[tuple[str, str], RunLog] = weakref.WeakValueDictionary()
 """The logs of this process, by file and run: a run that was left behind here may be claimed here."""
@@ -87,6 +90,7 @@ class Journal:
         self._clock = clock
         self._writers: dict[int, Writer] = {}
         self._lock = threading.Lock()
+        self._owner_lock: OwnerLock | None = None
 
     @classmethod
     def at(cls, path: str | os.PathLike[str] | None = None) -> Journal:
@@ -123,6 +127,7 @@ class Journal:
         values = (head.run, question, name, owner, head.parent, head.fork_at, now, now, text, session, head.label)
 
         def work(connection: sqlite3.Connection) -> RunLog:
+            self._hold_lock(owner)
             try:
                 n = connection.execute(_BEGIN, values).lastrowid or 0
             except sqlite3.IntegrityError:
@@ -152,22 +157,23 @@ class Journal:
         `rows` is how many rows the caller has read; `records` are written together with the claim. So what was decided
         by these rows, such as an answer to an open question, is recorded only if nobody wrote since.
 
-        Raises RecordChanged when the record has more rows, and JournalError when the process that performs the run
-        still lives, or (without `force`) when it ran on another host, where that can't be told. The log goes on at the
-        next place of the record.
+        Raises RecordChanged when the record has more rows, and JournalError when the run has ended for good (answered,
+        failed or stopped), when the process that performs it still lives, or (without `force`) when that can't be told.
+        The log goes on at the next place of the record.
         """
         self._must_exist()
         writer = self.writer()
         scrubber = Scrubber(secrets)
 
         def work(connection: sqlite3.Connection) -> RunLog:
-            n, run = reader.find(connection, run_id)
+            n, run = reader.find(connection, run_id, self.path)
+            self._may_claim(run, force)
             (seq,) = connection.execute("SELECT coalesce(max(seq), -1) + 1 FROM events WHERE run = ?", (n,)).fetchone()
             if rows is not None and rows != seq:
                 raise RecordChanged(
                     f"Run {run.head.run} was changed by another process.", hint="Read it again, then go on with it."
                 )
-            self._may_claim(run, force)
+            self._hold_lock(owner)
             connection.execute(
                 "UPDATE runs SET owner = ?, status = 'running', outcome = NULL, rows = NULL, updated = ? WHERE n = ?",
                 (owner, self._clock(), n),
@@ -190,8 +196,8 @@ class Journal:
         self._must_exist()
 
         def work(connection: sqlite3.Connection) -> None:
-            n, run = reader.find(connection, run_id)
-            if run.status == "running" and life_of(run.owner) == "alive":
+            n, run = reader.find(connection, run_id, self.path)
+            if run.status == "running" and life_of(run.owner, self.path) == "alive":
                 raise JournalError(f"Run {run.head.run} is still going on.", hint="Stop it first, then delete it.")
             connection.execute("DELETE FROM events WHERE run = ?", (n,))
             connection.execute("DELETE FROM runs WHERE n = ?", (n,))
@@ -212,7 +218,7 @@ class Journal:
         """The newest runs first. `status`: running, interrupted (its process died), or an outcome's. `session`:
         only those of that conversation, forks of its turns included."""
         with reader.reading(self.path) as connection:
-            return reader.list_runs(connection, limit, status, session)
+            return reader.list_runs(connection, self.path, limit, status, session)
 
     def turns(self, session: str, *, before: str | None = None, limit: int | None = None) -> list[SessionTurn]:
         """The turns of a conversation in the order they began, the last `limit` of them.
@@ -240,7 +246,7 @@ class Journal:
         Raises JournalError naming the nearest when there is none, and all when there are several.
         """
         with reader.reading(self.path) as connection:
-            return reader.find(connection, prefix)[1]
+            return reader.find(connection, prefix, self.path)[1]
 
     def head(self, run_id: str) -> RunHead:
         """What a run was started with."""
@@ -253,27 +259,37 @@ class Journal:
     def iter_rows(self, run_id: str) -> Iterator[Row]:
         """The same, a row at a time: bodies of a long run need not all be in memory."""
         with reader.reading(self.path) as connection:
-            n, _ = reader.find(connection, run_id)
+            n, _ = reader.find(connection, run_id, self.path)
             yield from reader.iter_rows(connection, n, self.path)
 
     # ---- inside
 
     def _may_claim(self, run: RunRow, force: bool) -> None:
+        name = run.head.run
+        if run.status in ENDED:
+            raise JournalError(
+                f"Run {name} has ended ({run.status}): it cannot be resumed.",
+                hint=f"`plait show {name}` shows it. `plait fork {name} --at N` starts a new run from step N.",
+            )
         if not run.owner:
             return
-        life, name = life_of(run.owner), run.head.run
+        life = life_of(run.owner, self.path)
+        host, pid, *_ = (*run.owner.split(":"), "?")
         if life == "elsewhere" and not force:
-            host = run.owner.rsplit(":", 2)[0]
             raise JournalError(
-                f"Run {name} was left by a process on another host ({host}), and whether that still lives "
-                "can't be told from here.",
-                hint="If it does not, claim the run with force.",
+                f"Run {name} belongs to a process on host {host}, and this machine cannot tell whether it still runs.",
+                hint="If it does not, take the run over with --force (in Python: force=True).",
             )
         here = run.owner == owner_of_this_process()
         log = _going.get((self._place, name))
         if life == "alive" and (not here or (log is not None and not log.ended)):
-            pid = "this very process" if here else f"process {run.owner.rsplit(':', 2)[1]}"
-            raise JournalError(f"Run {name} is still going on, in {pid}.", hint="Wait for its end, or stop it first.")
+            where = "this very process" if here else f"process {pid} on host {host}"
+            raise JournalError(f"Run {name} is still going on, in {where}.", hint="Wait for its end, or stop it first.")
+
+    def _hold_lock(self, owner: str) -> None:
+        """Hold this process's lock beside the journal: it tells other namespaces that this process lives."""
+        if self._owner_lock is None or owner != self._owner_lock.owner:
+            self._owner_lock = hold_owner_lock(self.path, owner)
 
     def _keep(self, log: RunLog, writer: Writer) -> RunLog:
         _going[self._place, log.run] = log

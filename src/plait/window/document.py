@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from plait.core.errors import PlaitError
-from plait.journal.owner import life_of, owner_of_this_process
+from plait.journal.owner import owner_of_this_process
 from plait.journal.records import Row, RunRow
 from plait.runtime.past import Past
 from plait.window.marks import mark_of
@@ -108,9 +108,7 @@ def _owner(row: RunRow) -> str:
     """Where a run is being performed: "here", "elsewhere" (another process or machine), "" nowhere."""
     if row.status != "running" or not row.owner:
         return ""
-    if row.owner == owner_of_this_process():
-        return "here"
-    return "elsewhere" if life_of(row.owner) != "dead" else ""
+    return "here" if row.owner == owner_of_this_process() else "elsewhere"
 
 
 def _short(text: Any) -> str:

@@ -66,7 +66,7 @@ def find(journal: Journal, wanted: Wanted) -> tuple[list[Found], bool]:
         with reader.reading(journal.path) as connection:
             where, values = _where(connection, wanted)
             for row in connection.execute(f"SELECT {reader.RUN} FROM runs {where} ORDER BY n DESC", values):
-                one = Found(row[0], reader.run_row(row))
+                one = Found(row[0], reader.run_row(row, journal.path))
                 if wanted.status in ("running", "interrupted") and one.row.status != wanted.status:
                     continue
                 if len(found) == wanted.limit:
@@ -87,7 +87,7 @@ def live(journal: Journal, most: int = MOST) -> list[Found]:
             ).fetchall()
     except reader.NoJournal:
         return []
-    found = [Found(row[0], reader.run_row(row)) for row in rows]
+    found = [Found(row[0], reader.run_row(row, journal.path)) for row in rows]
     return [each for each in found if each.row.status in ("running", "waiting")]
 
 
@@ -129,7 +129,7 @@ def changed(journal: Journal, known: dict[int, tuple[str, float]], after: int) -
             found = []
             for n in moved:
                 row = connection.execute(f"SELECT {reader.RUN} FROM runs WHERE n = ?", (n,)).fetchone()
-                found.append(Found(n, reader.run_row(row)))
+                found.append(Found(n, reader.run_row(row, journal.path)))
     except reader.NoJournal:
         return [], after
     return found, newest

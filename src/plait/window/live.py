@@ -36,7 +36,7 @@ class Follower:
     def __init__(self, journal: Journal, run: str) -> None:
         self.journal = journal
         with reader.reading(journal.path) as connection:
-            self._n, self.row = reader.find(connection, run)
+            self._n, self.row = reader.find(connection, run, journal.path)
         self.teller = Teller(recorded_loop(self.row.head))
         self._told = ""
 
@@ -50,7 +50,7 @@ class Follower:
         before = self.teller.seq
         # The row first: what ends a run is written with its last rows, so that an end seen has all rows behind it.
         with reader.reading(self.journal.path) as connection:
-            self.row = reader.find(connection, self.row.head.run)[1]
+            self.row = reader.find(connection, self.row.head.run, self.journal.path)[1]
         self._read()
         moved = self.teller.seq != before
         state = f"{self.row.status} {self.row.owner} {self.row.updated if self.over else ''}"
@@ -86,7 +86,7 @@ def rows_after(journal: Journal, n: int, seq: int, until: int | None = None) -> 
 def whole(journal: Journal, run: str) -> Teller:
     """A run told with its texts whole; blocking."""
     with reader.reading(journal.path) as connection:
-        n, row = reader.find(connection, run)
+        n, row = reader.find(connection, run, journal.path)
     return told(rows_after(journal, n, -1), recorded_loop(row.head), most=None)
 
 
@@ -182,7 +182,7 @@ def _one(journal: Journal, n: int) -> list[finding.Found]:
     try:
         with reader.reading(journal.path) as connection:
             row = connection.execute(f"SELECT {reader.RUN} FROM runs WHERE n = ?", (n,)).fetchone()
-            return [finding.Found(n, reader.run_row(row))] if row else []
+            return [finding.Found(n, reader.run_row(row, journal.path))] if row else []
     except PlaitError:
         return []
 
