@@ -18,6 +18,8 @@ from datetime import date, datetime, timedelta
 from math import isfinite
 from typing import Any
 
+import msgspec
+
 from plait.core import Call, Continue, Execute, Handle, Observation, PlaitError, Ran
 from plait.core import events as ev
 from plait.core.things import MARK
@@ -32,6 +34,7 @@ from plait.tools.render import NO_RESULT, describe_bytes
 logger = logging.getLogger("plait")
 
 _RAISED = re.compile(r"Error: (\w+): (.*)", re.DOTALL)
+_ADDRESS = re.compile(rb" at 0x[0-9a-f]+")
 
 
 @dataclass
@@ -138,7 +141,11 @@ class Executor:
                 return False
             turn = await session.go_on(results)
         ran = self._ran(turn)
-        return ran.calls == piece.ran.calls and not ran.lost and _ended(ran) == _ended(piece.ran)
+        return (
+            _without_addresses(ran) == _without_addresses(piece.ran)
+            and not ran.lost
+            and _ended(ran) == _ended(piece.ran)
+        )
 
     def _ran(self, turn: Turn) -> Ran:
         calls = tuple(call_of(each, self.desk.job.tools) for each in turn.calls)
@@ -149,6 +156,12 @@ class Executor:
         if len(waits) != len(effect.observations) or not waits:
             raise ValueError(f"{len(effect.observations)} results for {len(waits)} calls that the code waits for")
         return tuple(map(result_of, waits, effect.observations))
+
+
+def _without_addresses(ran: Ran) -> tuple[Call, ...] | bytes:
+    """The calls, without addresses in memory: those in a `repr` may differ on another machine."""
+    written = msgspec.json.encode(ran.calls)
+    return _ADDRESS.sub(b" at 0x", written) if b" at 0x" in written else ran.calls
 
 
 def _ended(ran: Ran) -> tuple[str, str]:

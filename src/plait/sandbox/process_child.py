@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import fcntl
 import json
 import mmap
@@ -27,16 +28,20 @@ from plait.sandbox.worker_output import HEADER
 from plait.sandbox.worker_session import MOST
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-WORKER = f"""
+WORKER = """
 import sys
 from types import ModuleType
-for name, folder in (("plait", {os.path.dirname(HERE)!r}), ("plait.sandbox", {HERE!r})):
+fd, memory, here = sys.argv[1:]
+for name in ("plait", "plait.sandbox"):
     sys.modules[name] = ModuleType(name)
-    sys.modules[name].__path__ = [folder]
+    sys.modules[name].__path__ = [here if "." in name else here + "/.."]
+del here
 from plait.sandbox.worker import start
-start(*map(int, sys.argv[1:]))
+start(int(fd), int(memory))
 """
 """What the process runs: the files of this folder are there for it, and nothing else of the package."""
+
+_ADDR_NO_RANDOMIZE = 0x0040000  # linux/personality.h
 
 _ENVELOPE = struct.Struct(">IQ")
 _T = TypeVar("_T")
@@ -56,6 +61,7 @@ class _Starter:
         threading.Thread(target=self._run, name="plait-sandbox", daemon=True).start()
 
     def _run(self) -> None:
+        _keep_addresses()
         while True:
             future, task = self.tasks.get()
             if future.set_running_or_notify_cancel():
@@ -69,6 +75,16 @@ class _Starter:
         future: Future[_T] = Future()
         self.tasks.put((future, task))
         return future
+
+
+def _keep_addresses() -> None:
+    """Have the processes that this thread starts lay out their memory the same each time, where the kernel lets it.
+
+    Code can see addresses: in a `repr`, and in the order of a set. A session that is restored should see the same.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.personality(ctypes.c_ulong(libc.personality(ctypes.c_ulong(0xFFFFFFFF)) | _ADDR_NO_RANDOMIZE))
 
 
 _starter: _Starter | None = None
@@ -189,7 +205,7 @@ def _start(settings: dict[str, Any], output_bytes: int) -> Child:
             shared = mmap.mmap(memory, 0)
             failed.callback(shared.close)
             process = subprocess.Popen(
-                [sys.executable, "-s", "-S", "-P", "-X", "utf8", "-c", WORKER, str(its.fileno()), str(memory)],
+                [sys.executable, "-s", "-S", "-P", "-X", "utf8", "-c", WORKER, str(its.fileno()), str(memory), HERE],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -69,7 +69,10 @@ def load() -> None:
 
 
 def main(fd: int, memory: int) -> None:
-    from plait.sandbox import confine, worker_clock
+    from plait.sandbox import worker_privacy
+
+    worker_privacy.hide_file_names()
+    from plait.sandbox import confine, worker_clock, worker_identity
 
     settings = receive(fd)
     without = settings["without"]
@@ -97,6 +100,7 @@ def main(fd: int, memory: int) -> None:
     spaces = confine.namespaces(without)
     confine.die_with(settings["parent"])
     landlock = confine.landlock(without)
+    worker_identity.install()
     session = Session(settings, shared)
     worker_clock.install(session.clock, settings["seed"])
     _asyncio_without_sockets(asyncio, session)
@@ -112,10 +116,10 @@ def main(fd: int, memory: int) -> None:
     except confine.Lacking as problem:
         send(fd, json.dumps({"lacks": str(problem)}).encode())
         return
+    worker_privacy.hide_paths()
     for name in [name for name in sys.modules if name.partition(".")[0] in ("plait", "ctypes", "_ctypes")]:
         del sys.modules[name]
-    sys.path, sys.argv, sys.path_hooks = [], [""], []
-    sys.path_importer_cache.clear()
+    sys.modules["__main__"] = session.module
     os.environ.clear()
     sys.meta_path = [Closed]
     send(fd, json.dumps({"ready": {"seccomp": True, "landlock": landlock, "namespaces": spaces}}).encode())

@@ -57,6 +57,11 @@ def install(clock: Clock, seed: int) -> None:
     for name in ("process_time", "thread_time"):
         _put(time, name, lambda: clock.slept)
         _put(time, name + "_ns", lambda: int(clock.slept * 1e9))
+    _put(time, "clock_gettime", lambda clk_id: clock.now)
+    _put(time, "clock_gettime_ns", lambda clk_id: int(clock.now * 1e9))
+    for module in (os, sys.modules["posix"]):
+        _put(module, "getpid", lambda: 1)
+        _put(module, "times", lambda: os.times_result((clock.slept, 0.0, 0.0, 0.0, clock.now)))
     _put(time, "sleep", clock.sleep)
     for name in ("localtime", "gmtime", "ctime"):
         _put(time, name, _at(clock, getattr(time, name)))

@@ -16,6 +16,7 @@ import mmap
 import os
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from plait.sandbox.awaited import awaited_in
@@ -76,7 +77,9 @@ class Session:
         self.names.calls = self.calls
         self.names.update({name: Tool(name, self.calls.call) for name in settings["functions"]})
         self.names.update({SOFT: soft, SOFT_RETURN: soft_return})
-        self.namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": self.names}
+        self.module = ModuleType("__main__")
+        self.namespace: dict[str, Any] = vars(self.module)
+        self.namespace["__builtins__"] = self.names
         self.back = _thread.allocate_lock()
         self.back.acquire()
         self.message = b""

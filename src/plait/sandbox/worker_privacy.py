@@ -1,0 +1,99 @@
+"""Takes the host's paths and process numbers out of what code can see of the interpreter. Stdlib only.
+
+Everything that code can reach without crafted memory access is covered: attributes of `sys` and of modules, file names
+in code objects (and so in tracebacks), loaders. The paths are replaced before the lock, while modules are loaded.
+"""
+
+from __future__ import annotations
+
+import _imp
+import gc
+import os
+import sys
+from types import FunctionType, ModuleType
+from typing import Any
+
+LIBRARY, WORKER = "/python", "/sandbox"
+"""The folders that code sees in place of the standard library's and of this one."""
+
+_folders = {
+    os.path.dirname(os.path.abspath(__file__)): WORKER,
+    os.path.dirname(os.__file__): LIBRARY,
+}
+
+
+def shown(path: str) -> str:
+    """The path of a module's file as code sees it."""
+    for folder, name in _folders.items():
+        if path == folder or path.startswith(folder + os.sep):
+            return name + path[len(folder) :]
+    known = not path.startswith(os.sep) or path.startswith((LIBRARY, WORKER))
+    return path if known else f"{LIBRARY}/{os.path.basename(path)}"
+
+
+def hide_file_names() -> None:
+    """Compile what is imported from now on under names without the host's folders; rename what is loaded already."""
+    from importlib.machinery import SourceFileLoader
+
+    rename: Any = getattr(_imp, "_fix_co_filename")  # noqa: B009
+    get_code = SourceFileLoader.get_code
+
+    def renamed(self: Any, name: str) -> Any:
+        code = get_code(self, name)
+        if code is not None:
+            rename(code, shown(code.co_filename))
+        return code
+
+    SourceFileLoader.get_code = renamed  # type: ignore[method-assign, assignment]
+    for one in gc.get_objects():
+        if type(one) is FunctionType:
+            rename(one.__code__, shown(one.__code__.co_filename))
+    for name in ("prefix", "base_prefix", "exec_prefix", "base_exec_prefix", "_stdlib_dir"):
+        setattr(sys, name, LIBRARY)
+    sys.executable = sys._base_executable = ""  # type: ignore[attr-defined]
+    sys._home = None  # type: ignore[attr-defined]
+    sys.argv, sys.orig_argv = [""], [""]
+    # zoneinfo asks it for one folder; the module itself knows how and where this Python was built.
+    sys.modules["sysconfig"] = without_answers = ModuleType("sysconfig")
+    without_answers.get_config_var = lambda name: None  # type: ignore[attr-defined]
+
+
+def hide_paths() -> None:
+    """Replace the paths in all modules. Nothing can be imported from files afterwards."""
+    for module in list(sys.modules.values()):
+        if isinstance(module, ModuleType):
+            _rename(module)
+    for one in gc.get_objects():  # what the interpreter keeps of modules written in C
+        if type(one) is dict:
+            if isinstance(one.get("__file__"), str):
+                one["__file__"] = shown(one["__file__"])
+            for key in [key for key in one if type(key) is tuple and len(key) == 2 and _is_path(key[0])]:
+                one[shown(key[0]), key[1]] = one.pop(key)
+    sys.path, sys.path_hooks = [], []
+    sys.path_importer_cache.clear()
+    _folders.clear()
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str) and value.startswith(os.sep)
+
+
+def _rename(module: ModuleType) -> None:
+    names = vars(module)
+    spec = names.get("__spec__")
+    if "__cached__" in names:
+        names["__cached__"] = None
+    if "__path__" in names:
+        names["__path__"] = [shown(path) for path in names["__path__"]]
+    loaders = [names.get("__loader__")]
+    if spec is not None:
+        loaders.append(spec.loader)
+        spec.loader_state = None
+        if isinstance(spec.origin, str):
+            spec.origin = shown(spec.origin)
+            spec.cached = None
+        if spec.submodule_search_locations is not None:
+            spec.submodule_search_locations = names.get("__path__", [])
+    for loader in loaders:
+        if isinstance(getattr(loader, "path", None), str):
+            loader.path = shown(loader.path)  # type: ignore[union-attr]
