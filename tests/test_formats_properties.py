@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plait.core import Call, ToolSpec
+from plait.core.loose_json import NotJson, find_object, read_value
 from plait.formats import JsonTurn, Turn, Unreadable, react_format
-from plait.formats.loose_json import NotJson, find_object, read_value
 from plait.formats.scan import LABEL, OBSERVATION
 
 TOOLS = (ToolSpec("search", "Looks up."), ToolSpec("calculator", "Adds."), ToolSpec("Log In", "Odd name."))

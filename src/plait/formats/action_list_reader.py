@@ -11,10 +11,10 @@ from typing import Any
 from msgspec import structs
 
 from plait.core import JSON, Step, ToolSpec
+from plait.core.loose_json import Found, NotJson, read_value, without_halves
 from plait.formats.base import Remark, Unreadable
 from plait.formats.describe import arguments
 from plait.formats.in_words import refer
-from plait.formats.loose_json import Found, NotJson, read_value, without_halves
 from plait.formats.objects import text_key
 from plait.formats.references import RESULTS
 from plait.formats.scan import cut, repaired, tool_name

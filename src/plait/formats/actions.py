@@ -13,9 +13,9 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from plait.core import ToolSpec
+from plait.core.loose_json import Found, objects, read_value
 from plait.formats import scan
 from plait.formats.base import Remark
-from plait.formats.loose_json import Found, objects, read_value
 from plait.formats.objects import NAME_KEYS, first_of, input_value, text_key
 from plait.formats.scan import Body, Label, cut, repaired
 
@@ -57,7 +57,7 @@ def action_at(body: Body, label: Label, tools: Sequence[ToolSpec]) -> Action | N
     if _OPEN.match(region) is not None:
         return _blob(region, label.end)
     if (head := _NAME.match(region)) is not None:
-        return _bracket(region, head, label.end)
+        return _bracket(region, head, label.end, tools)
     if "{" in region:
         # A few words may stand between the label and the object.
         for found in objects(region):
@@ -116,7 +116,7 @@ def _from_object(found: Found, region: str, offset: int, notes: tuple[Remark, ..
     return Action(found.value[key], given, offset + end, "blob", tuple(remarks))
 
 
-def _bracket(region: str, head: re.Match[str], offset: int) -> Action:
+def _bracket(region: str, head: re.Match[str], offset: int, tools: Sequence[ToolSpec]) -> Action:
     notes: list[Remark] = []
     start = head.end()
     depth, close = 1, -1
@@ -133,7 +133,9 @@ def _bracket(region: str, head: re.Match[str], offset: int) -> Action:
         close, end = (last, last + 1) if last >= 0 else (line, line)
         notes.append(repaired("the brackets around the input don't match"))
     raw = region[start:close]
-    given = scan.input_of(raw, notes, lenient=False)
+    tool = scan.tool_of(head[1], tools)
+    # What `Finish[...]` holds is no input: it is read as the answer.
+    given = scan.input_of(raw, notes if tool or head[1].strip().lower() != "finish" else [], tool, closed=True)
     return Action(head[1].strip(), given, offset + end, "bracket", tuple(notes), raw, offset + start)
 
 
@@ -158,10 +160,10 @@ def _lines(body: Body, label: Label, region: str, end: int, tools: Sequence[Tool
         if region[stop:].strip():
             notes.append(cut("text between the action and its input"))
         finish = body.after(following)
-        text = scan.unfenced(body.text[following.end : finish], notes)
-        return Action(name, scan.input_of(text, notes, lenient=True), finish, "lines", tuple(notes))
+        given = scan.input_of(body.text[following.end : finish], notes, scan.tool_of(name, tools))
+        return Action(name, given, finish, "lines", tuple(notes))
     if rest:
-        text = scan.unfenced(rest, notes)
-        return Action(name, scan.input_of(text, notes, lenient=True), end, "lines", tuple(notes))
+        given = scan.input_of(rest, notes, scan.tool_of(name, tools))
+        return Action(name, given, end, "lines", tuple(notes))
     known = any(tool.name.lower() == name.strip("`*\"'").lower() for tool in tools)
     return Action(name, None, label.end + stop, "lines", tuple(notes), sure=known)

@@ -17,10 +17,10 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from plait.core import Call, Piece, Splitter, ToolSpec
+from plait.core.loose_json import MISSING, Found, NotJson, objects, read_value, without_halves
 from plait.formats import scan
 from plait.formats.base import Remark, Unreadable
 from plait.formats.describe import arguments, sentence
-from plait.formats.loose_json import MISSING, Found, NotJson, objects, read_value, without_halves
 from plait.formats.objects import INPUT_KEYS, disarm_objects, input_value, text_key
 from plait.formats.scan import cut, repaired
 

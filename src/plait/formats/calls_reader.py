@@ -16,9 +16,9 @@ from functools import lru_cache
 from msgspec import Struct
 
 from plait.core import PieceKind, Step, ToolSpec
+from plait.core.arguments import InvalidArguments, parameter_names, read_arguments
+from plait.core.loose_json import without_halves
 from plait.formats.base import Remark, Unreadable
-from plait.formats.call_arguments import input_of, parameters_of
-from plait.formats.loose_json import without_halves
 from plait.formats.references import RESULTS
 from plait.formats.scan import cut, repaired, tool_name
 
@@ -85,7 +85,11 @@ class CallReader:
         self._tools = {tool.name: tool for tool in tools}
         self._numbered, self._plain, usual = _openings(tuple(self._tools))
         self._known = {JOIN, *map(str.lower, self._tools)}
-        one = [name for name, tool in self._tools.items() if len(parameters_of(tool)) == 1 and name.lower() != JOIN]
+        one = [
+            name
+            for name, tool in self._tools.items()
+            if len(parameter_names(tool.parameters)) == 1 and name.lower() != JOIN
+        ]
         self._usual = frozenset(one if usual else ())
         self.ended = False
         self.remarks: list[Remark] = []
@@ -327,8 +331,10 @@ class CallReader:
         try:
             if not closed:
                 raw, commas = _repaired(raw, commas, call, at_end=end == len(self._buffer), notes=notes)
-            given = input_of(tool, raw, commas, notes)
-        except Unreadable as complaint:
+            read = read_arguments(raw, tool.parameters if tool is not None else {}, commas)
+            given = read.value
+            notes += map(repaired, read.repairs)
+        except (Unreadable, InvalidArguments) as complaint:
             problem = str(complaint)
         for note in notes:
             self._remark(Remark(note.kind, f"call {call.id}: {note.text}"))

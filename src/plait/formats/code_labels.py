@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
+from plait.core.loose_json import without_halves
 from plait.formats.base import Remark
-from plait.formats.loose_json import without_halves
 from plait.formats.scan import Label, LabelKind, cut, repaired
 
 _HEAD = r"[ \t>*_#`-]{0,12}"

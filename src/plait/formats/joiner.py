@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 from msgspec import Struct
 
 from plait.core import Piece, PieceKind, Splitter
+from plait.core.loose_json import without_halves
 from plait.formats import gbnf
 from plait.formats.base import Remark, Unreadable
-from plait.formats.loose_json import without_halves
 from plait.formats.scan import cut, repaired
 
 SHAPE = "Write `Thought: ...` and then either `Finish: the answer` or `Replan: what is missing`."

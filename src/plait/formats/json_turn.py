@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from plait.core import Call, Splitter, ToolSpec
+from plait.core.loose_json import Found, NotJson, objects, read_value, without_halves
 from plait.formats import scan
 from plait.formats.base import Remark, Turn, Unreadable
 from plait.formats.describe import tool_entries
-from plait.formats.loose_json import Found, NotJson, objects, read_value, without_halves
 from plait.formats.objects import disarm_objects, first_of, text_key
 from plait.formats.scan import cut, repaired
 from plait.formats.split_json import JsonSplitter

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from plait.core import Splitter, ToolSpec
+from plait.core.arguments import is_plain_text
 from plait.formats import gbnf, scan
 from plait.formats.base import Turn
 from plait.formats.describe import tool_lines
@@ -69,7 +70,7 @@ class Lines(Struct, frozen=True):
             name = turn.call.tool
             if not plain_name(name):
                 raise ValueError(f"The tool's name {name!r} can't stand on an `Action:` line.")
-            given = input_text(turn.call.input, fences=True)
+            given = input_text(turn.call.input)
             return f"{head}Action: {name}" + (f"\nAction Input: {given}" if given else "")
         return head + "Final Answer: " + answer_text(turn)
 
@@ -122,7 +123,7 @@ def plain_name(name: str) -> bool:
     )
 
 
-def input_text(given: Any, *, fences: bool = False, brackets: bool = False) -> str:
+def input_text(given: Any, *, brackets: bool = False) -> str:
     """An input as text that `scan.input_of` reads back; "" for None. Raises ValueError if JSON can't hold it.
 
     `fences`: text in a code fence is written as a JSON string. `brackets`: so is text whose square
@@ -138,9 +139,7 @@ def input_text(given: Any, *, fences: bool = False, brackets: bool = False) -> s
         plain = dumped
     else:
         same = given == given.strip() and scan.guard(given) == given and "\r" not in given
-        plain = given if same and scan.input_of(given, [], lenient=True) == given else dumped
-        if fences and given.startswith("```"):
-            plain = dumped
+        plain = given if same and is_plain_text(given) else dumped
     plain = plain if plain is given else scan.in_json(plain)
     if brackets and not balanced(plain):
         # Only strings can hold single brackets, so escapes are always allowed here.

@@ -19,9 +19,9 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from plait.core import JSON, Plan, Splitter, Step, ToolSpec
+from plait.core.arguments import KEYWORD, parameter_names
 from plait.formats import gbnf
 from plait.formats.base import Remark, Unreadable
-from plait.formats.call_arguments import KEYWORD, parameters_of
 from plait.formats.calls_reader import JOIN, CallReader, disarm_calls
 from plait.formats.describe import arguments, sentence, type_word
 from plait.formats.joiner import disarm_labels
@@ -157,7 +157,7 @@ def _meaning(tool: ToolSpec, name: str) -> str:
 
 
 def _call_rule(tool: ToolSpec) -> str:
-    names = parameters_of(tool)
+    names = parameter_names(tool.parameters)
     if not names:
         return gbnf.literal(f"{tool.name}()")
     required = [name for name in names if name in tool.parameters.get("required", [])]

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from plait.core.loose_json import NotJson, objects
 from plait.formats.base import Remark
-from plait.formats.loose_json import NotJson, objects
 
 NAME_KEYS = ("action", "tool", "tool_name", "name")
 INPUT_KEYS = (

@@ -19,12 +19,12 @@ import msgspec
 from msgspec import Struct, structs
 
 from plait.core import JSON, Plan, Step, ToolSpec
+from plait.core.loose_json import NotJson, read_value, without_halves
 from plait.formats import gbnf
 from plait.formats.base import Remark, Unreadable
 from plait.formats.describe import input_words, sentence
 from plait.formats.in_words import refer
 from plait.formats.lines import plain_name
-from plait.formats.loose_json import NotJson, read_value, without_halves
 from plait.formats.plan_scan import (
     HEAD,
     Part,

@@ -15,9 +15,9 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core import JSON, ToolSpec
+from plait.core.loose_json import NotJson, read_value
 from plait.formats import scan
 from plait.formats.base import Remark
-from plait.formats.loose_json import NotJson, read_value
 from plait.formats.scan import repaired
 
 _FLAGS = re.M | re.A
@@ -149,7 +149,7 @@ def input_of(raw: str, tool: ToolSpec | None, remarks: list[Remark]) -> JSON:
         return None
     if text[0] in '{["':
         notes: list[Remark] = []
-        value = scan.input_of(_with_quotes(text, notes), notes, lenient=True)
+        value = scan.input_of(_with_quotes(text, notes), notes, closed=True)
         if not isinstance(value, str):
             remarks += notes
             return value

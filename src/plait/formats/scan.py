@@ -20,8 +20,9 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from plait.core import ToolSpec
+from plait.core.arguments import read_input
+from plait.core.loose_json import without_halves
 from plait.formats.base import Remark, Unreadable
-from plait.formats.loose_json import NotJson, read_value, without_halves
 
 LabelKind = Literal["thought", "action", "input", "observation", "answer"]
 
@@ -44,7 +45,6 @@ _GUARD_OFF = re.compile(
 _FENCE = re.compile(r"(```)(\\*+)(?=[A-Za-z0-9]{0,10}\s*+[{\[])")
 _FENCE_OFF = re.compile(r"(```)\\(\\*+)(?=[A-Za-z0-9]{0,10}\s*+[{\[])")
 _LEFTOVER = re.compile(r"\s*(?:<end_code>|</code>?|<\|im_end\|>|</s>)\s*\Z", re.I)
-_FENCED = re.compile(r"\A```[A-Za-z0-9_+-]{0,20}[ \t]*\n?(.*?)\n?[ \t]*```\Z", re.S)
 
 _KINDS: dict[str, LabelKind] = {
     "thought": "thought",
@@ -180,6 +180,12 @@ def cut_after(text: str, end: int, remarks: list[Remark]) -> None:
         remarks.append(cut(f"{len(rest)} characters after the action{several}"))
 
 
+def tool_of(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
+    """The tool of that name, as `tool_name` matches it."""
+    matched = tool_name(name, tools, [])
+    return next((tool for tool in tools if tool.name == matched), None)
+
+
 def tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> str:
     """The name of the tool that is meant: exactly, else without decoration, else in another case."""
     if any(tool.name == name for tool in tools):
@@ -192,36 +198,13 @@ def tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> st
     return found
 
 
-def input_of(text: str, remarks: list[Remark], *, lenient: bool) -> Any:
-    """The value in an action's input text.
-
-    A JSON object or list is that value; a JSON string is its text; anything else, numbers and `null`
-    among it, stays text, for what looks like a number may be a postcode: the tool's schema decides. No
-    text is None. With `lenient`, objects and lists are repaired where they need it.
-    """
-    text = text.strip()
-    if not text:
-        return None
-    if text[0] in '{["':
-        try:
-            found = read_value(text)
-        except NotJson:
-            pass
-        else:
-            whole = found.end == len(text)
-            if whole and isinstance(found.value, (dict, list, str)) and (lenient or not found.repairs):
-                remarks += [repaired(f"the input's JSON had {what}") for what in found.repairs]
-                return found.value
-    return unguard(text)
-
-
-def unfenced(text: str, remarks: list[Remark]) -> str:
-    """A text without the code fence around it, if the fence is around the whole of it."""
-    text = text.strip()
-    if text.startswith("```") and text.count("```") == 2 and (match := _FENCED.match(text)) is not None:
-        remarks.append(repaired("a code fence around the input was dropped"))
-        return match[1].strip()
-    return text
+def input_of(text: str, remarks: list[Remark], tool: ToolSpec | None = None, *, closed: bool = False) -> Any:
+    """The value in an action's input text: see `plait.core.arguments.read_input`. Plain text is unguarded."""
+    read = read_input(text, tool.parameters if tool is not None else {}, closed=closed)
+    remarks += map(repaired, read.repairs)
+    if read.cut:
+        remarks.append(cut(f"{len(read.cut)} characters after the input"))
+    return unguard(read.value) if read.plain and isinstance(read.value, str) else read.value
 
 
 def guard(text: str) -> str:

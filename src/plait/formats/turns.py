@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from plait.core import Call, ToolSpec
+from plait.core.loose_json import NotJson
 from plait.formats import scan
 from plait.formats.actions import Action, Syntax, action_at, object_action
 from plait.formats.base import Remark, Turn, Unreadable
-from plait.formats.loose_json import NotJson
 from plait.formats.scan import Body, Label, cut, repaired
 
 FINAL = frozenset({"final answer", "final_answer", "finalanswer"})
@@ -165,7 +165,7 @@ def finish_answer(raw: str) -> str:
     raw = raw.strip()
     if raw.startswith('"') and "\\" in raw:
         # Only the writer has a reason for escapes; quotation marks alone may belong to the answer.
-        value = scan.input_of(raw, [], lenient=False)
+        value = scan.input_of(raw, [], closed=True)
         if isinstance(value, str):
             return value
     return scan.unguard(raw)

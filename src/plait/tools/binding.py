@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from plait.core.arguments import is_no_input, read_input, read_structure
 from plait.core.errors import BadInput
 from plait.core.messages import JSON
-from plait.tools.kinds import Misfit, parsed
+from plait.tools.kinds import Misfit
 from plait.tools.signature import Parameter, Signature
-
-_NO_INPUT = {"", "none", "null", "n/a", "{}", "[]", "()", '""'}
 
 
 def bind(tool: str, signature: Signature, value: JSON) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -37,7 +36,7 @@ class _Unfit(Exception):
 
 def _named(signature: Signature, value: JSON) -> dict[str, Any]:
     """The converted values by parameter name."""
-    if value is None:
+    if value is None or (not signature.parameters and signature.rest is None and is_no_input(value)):
         return _of_nothing(signature)
     if isinstance(value, dict):
         return _of_object(signature, value)
@@ -113,9 +112,11 @@ def _of_scalar(signature: Signature, value: Any) -> dict[str, Any]:
     parameters = signature.parameters
     required = [p for p in parameters if p.required]
     if isinstance(value, str):
-        if not required and value.strip().lower() in _NO_INPUT:
+        if not required and is_no_input(value):
             return {}
-        read = parsed(value)
+        read = read_structure(value)
+        if read is None:
+            read = read_input(value, signature.schema, closed=True).value
         if isinstance(read, dict) and _names_parameters(signature, read):
             return _by_name(signature, read)
         if isinstance(read, (dict, list)) and len(required) > 1:

@@ -15,9 +15,9 @@ import types
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-import msgspec
 from msgspec import Struct
 
+from plait.core.arguments import read_structure
 from plait.core.things import Thing
 
 
@@ -165,16 +165,6 @@ def plain_kind(hint: Any) -> Kind | None:
     return None
 
 
-def parsed(text: str) -> Any:
-    """The JSON list or object that a text is, else None."""
-    if text.lstrip()[:1] not in ("{", "["):
-        return None
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
-
-
 def _thing(kind: type[Thing]) -> Kind:
     """A thing, in place of whose id the thing itself has been put."""
 
@@ -191,7 +181,7 @@ def _thing(kind: type[Thing]) -> Kind:
 def _list(item: Kind) -> Kind:
     def convert(value: Any) -> list[Any]:
         if isinstance(value, str):
-            value = parsed(value)
+            value = read_structure(value)
         if not isinstance(value, (list, tuple)):
             raise Misfit
         return [_part(item, entry, f"entry {i}") for i, entry in enumerate(value, 1)]
@@ -207,7 +197,7 @@ def _list(item: Kind) -> Kind:
 def _object(item: Kind) -> Kind:
     def convert(value: Any) -> dict[str, Any]:
         if isinstance(value, str):
-            value = parsed(value)
+            value = read_structure(value)
         if not isinstance(value, dict):
             raise Misfit
         return {str(name): _part(item, entry, f"{name!r}") for name, entry in value.items()}

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from plait.tools.kinds import Kind, Misfit, parsed
+from plait.core.arguments import read_structure
+from plait.tools.kinds import Kind, Misfit
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -83,7 +84,7 @@ def _by_pydantic(hint: Any, adapter: TypeAdapter[Any], schema: dict[str, Any], s
 
     def convert(value: Any) -> Any:
         if isinstance(value, str) and "string" not in types:
-            read = parsed(value)
+            read = read_structure(value)
             if read is not None:
                 return check(read)
         return check(value)
@@ -100,7 +101,7 @@ def _by_msgspec(name: str, hint: Any) -> tuple[Kind, dict[str, Any]]:
     types = _types(schema, definitions)
 
     def convert(value: Any) -> Any:
-        read = parsed(value) if isinstance(value, str) and "string" not in types else None
+        read = read_structure(value) if isinstance(value, str) and "string" not in types else None
         try:
             return msgspec.convert(value if read is None else read, hint, strict=False)
         except msgspec.ValidationError as error:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from plait.core import Event
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, PlaitError, UsageError
-from plait.formats.loose_json import without_halves
+from plait.core.loose_json import without_halves
 from plait.runtime.run import Run
 from plait.runtime.sessions import named
 from plait.window import conversations
