@@ -11,7 +11,7 @@ run: $(STAMP)  ## set up, then answer a two-step question with the embedded mode
 		--tools lookup:examples/cities.json --tools calculator
 
 test: $(STAMP)  ## all tests; fetches the small test model once
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 check: lint types imports
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from cli_support import Shell
+from cli_support import PLAIT, Shell
+from fork_server import start_forked
 
 
 @pytest.fixture
@@ -37,8 +38,14 @@ class Terminal:
 
     def __init__(self, plait: Shell, *args: str) -> None:
         self.master, slave = pty.openpty()
-        ends = {"stdin": slave, "stdout": slave, "stderr": slave}
-        self.process = plait.start("chat", *args, **ends, env={"TERM": "xterm-256color"})
+        self.process = start_forked(
+            [PLAIT, "chat", *args],
+            cwd=plait.folder,
+            env={**plait.env, "TERM": "xterm-256color"},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+        )
         os.close(slave)
         self.seen = ""
 

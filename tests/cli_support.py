@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fork_server import can_fork, run_forked
+
 PLAIT = str(Path(sys.executable).with_name("plait"))
 
 TOOLS = """
@@ -115,7 +117,11 @@ class Shell:
         return subprocess.Popen([*options.pop("program", [PLAIT]), *args], **{**settings, **options})
 
     def __call__(self, *args: str, given: str | None = None, **options: Any) -> Ended:
-        """`plait ARGS`, to its end. Whatever happens there is no traceback."""
+        """Run `plait ARGS` to its end, in a fork; with further options of `start`, in a new interpreter."""
+        env = {**self.env, **options.get("env", {})}
+        if options.keys() <= {"env"} and can_fork(env):
+            done = run_forked([PLAIT, *args], cwd=self.folder, env=env, given=given, timeout=60)
+            return checked(done.returncode, done.stdout, done.stderr)
         stdin = subprocess.PIPE if given is not None else subprocess.DEVNULL
         return ended(self.start(*args, stdin=stdin, **options), given)
 
@@ -123,8 +129,13 @@ class Shell:
 def ended(process: subprocess.Popen[str], given: str | None = None) -> Ended:
     """Wait for a process's end."""
     out, err = process.communicate(given, timeout=60)
+    return checked(process.returncode, out, err)
+
+
+def checked(code: int, out: str, err: str) -> Ended:
+    """What a program printed. It never prints a traceback."""
     assert "Traceback" not in err, err
-    return Ended(process.returncode, out, err)
+    return Ended(code, out, err)
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> str:

@@ -1,4 +1,4 @@
-"""What all tests share: one thread for models, a journal of their own, the data beside the checkout."""
+"""What all tests share: one thread for models, a journal for each test, the data beside the checkout."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ os.environ.setdefault("PLAIT_THREADS", "1")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# How fast examples are made depends on what else the machine does: that is no fault of what is tested.
-settings.register_profile("plait", suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("plait")
+# `make test` tries the same few random examples each time. The campaign tries many others (see CONTRIBUTING.md).
+settings.register_profile("plait", max_examples=25, deadline=None, derandomize=True, database=None)
+settings.register_profile("campaign", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("campaign" if os.environ.get("PLAIT_CAMPAIGN") else "plait")
+
+CAMPAIGN = bool(os.environ.get("PLAIT_CAMPAIGN"))
+"""Whether tests that can try more examples do so."""
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -35,6 +39,15 @@ def _own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def journal(tmp_path: Path) -> Path:
     """A journal file that is not there yet."""
     return tmp_path / "runs.db"
+
+
+def examples(all_of_them: int) -> int:
+    """How many examples a loop tries: a hundredth of them, unless this is the campaign."""
+    return all_of_them if CAMPAIGN else all_of_them // 100
+
+
+LONG = 1 << 17 if CAMPAIGN else 1 << 14
+"""Characters of a hostile text. A reader that needs quadratic time needs seconds for the shorter one as well."""
 
 
 def data_file(*parts: str) -> Path:

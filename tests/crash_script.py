@@ -1,10 +1,11 @@
-"""A run of any loop that kills itself with SIGKILL at the K-th point: before and after every effect and every write.
+"""A run of any loop that kills itself with SIGKILL at its K-th point: before and after every effect and every write.
 
-    python crash_script.py JOURNAL COUNTS K LOOP         prints the answer, or dies
-    python crash_script.py JOURNAL COUNTS 0 LOOP resume  goes on with the run, and tells how it ended
+    python crash_script.py JOURNAL COUNTS K LOOP         runs to the end or dies
+    python crash_script.py JOURNAL COUNTS K LOOP resume  resumes the run, and ends or dies as well
 
-Points are passed around each model call, inside each tool before and after what it does, and around each
-write to the journal. Each tool call that takes effect adds a line to the file COUNTS.
+K = 0 never dies. A script that ends prints one JSON object: status, answer, troubles of the tool calls on record, and
+the kinds of the points that it passed. Points are passed around each model call, around the effect of each tool, and
+around each write to the journal. Each tool call that takes effect adds a line to the file COUNTS.
 """
 
 from __future__ import annotations
@@ -23,13 +24,12 @@ from plait.journal.log import RunLog
 from plait.journal.records import ObservedRecord
 
 journal, counts, fatal, loop = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-passed = 0
+passed: list[str] = []
 
 
-def point() -> None:
-    global passed
-    passed += 1
-    if passed == fatal:
+def point(kind: str) -> None:
+    passed.append(kind)
+    if len(passed) == fatal:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -45,9 +45,9 @@ def fetch(key: str) -> str:
     Args:
         key: what to fetch
     """
-    point()
+    point("before fetch")
     tally(f"fetch {key}")
-    point()
+    point("after fetch")
     return f"value of {key}"
 
 
@@ -58,9 +58,9 @@ def send(text: str) -> str:
     Args:
         text: what to send
     """
-    point()
+    point("before send")
     tally(f"send {text}")
-    point()
+    point("after send")
     return f"sent {text}"
 
 
@@ -176,40 +176,31 @@ class Dying(plait.Scripted):
     """The scripted model with a point before and after each call."""
 
     async def send(self, *args: Any, **kwargs: Any) -> Any:
-        point()
+        point("before model")
         response = await super().send(*args, **kwargs)
-        point()
+        point("after model")
         return response
 
 
-_submit = RunLog.append
+_append = RunLog.append
 
 
-def agent(kind: type[plait.Scripted]) -> plait.Agent:
-    return plait.Agent(
+async def append(self: RunLog, *entries: Any) -> None:
+    kinds = "+".join(type(record).__name__ for record, _ in entries)
+    point(f"before {kinds}")
+    await _append(self, *entries)
+    point(f"after {kinds}")
+
+
+if __name__ == "__main__":
+    RunLog.append = append  # type: ignore[method-assign]
+    agent = plait.Agent(
         loop,
-        model=kind(SCRIPTS[loop], chunk=20),
+        model=Dying(SCRIPTS[loop], chunk=20),
         tools=[fetch, send],
         journal=journal,
         show_tools=0 if loop == "codeact" else None,
     )
-
-
-def told(run: plait.Run) -> str:
-    ends = [row.record.observation.trouble for row in run.record if isinstance(row.record, ObservedRecord)]
-    return f"{run.status} | {run.answer} | {ends}"
-
-
-if __name__ == "__main__":
-    if "resume" in sys.argv:
-        print(told(agent(plait.Scripted).resume("last")))
-        sys.exit()
-
-    async def append(self: RunLog, *entries: Any) -> None:
-        point()
-        await _submit(self, *entries)
-        point()
-
-    RunLog.append = append  # type: ignore[method-assign]
-    run = agent(Dying).run("Send one, two and three.")
-    print(run.status, run.answer, passed)
+    run = agent.resume("last") if "resume" in sys.argv else agent.run("Send one, two and three.")
+    troubles = [row.record.observation.trouble for row in run.record if isinstance(row.record, ObservedRecord)]
+    print(json.dumps({"status": run.status, "answer": run.answer, "troubles": troubles, "points": passed}))

@@ -8,9 +8,10 @@ import random
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import examples
 from plait.core import Step, ToolSpec
 from plait.formats import Unreadable, action_list
 
@@ -185,7 +186,6 @@ inputs = st.none() | st.lists(values, min_size=1, max_size=3) | st.dictionaries(
 
 
 @given(st.lists(st.tuples(st.sampled_from([tool.name for tool in TOOLS]), inputs, words), max_size=5))
-@settings(max_examples=500, deadline=None)
 def test_the_reader_reads_every_list_that_the_writer_writes(made: list[tuple[str, object, str]]) -> None:
     written = action_list.write([Step(str(n), *each) for n, each in enumerate(made, 1)])
     try:
@@ -218,13 +218,12 @@ def test_the_schema_takes_what_the_writer_writes() -> None:
 
 
 @given(words)
-@settings(max_examples=1000, deadline=None)
 def test_any_text_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(Unreadable):
         read(text)
 
 
-def test_five_thousand_broken_lists_are_read_or_refused() -> None:
+def test_broken_lists_are_read_or_refused() -> None:
     """Mutations of good replies: characters dropped, doubled, swapped in, pieces moved."""
     dice = random.Random(7)
     seeds = [
@@ -236,7 +235,8 @@ def test_five_thousand_broken_lists_are_read_or_refused() -> None:
         listed("$2", "$3", "$1"),
     ]
     read_well = refused = 0
-    for _ in range(5000):
+    total = examples(10_000)
+    for _ in range(total):
         text = list(dice.choice(seeds))
         for _ in range(dice.randint(1, 6)):
             at = dice.randrange(len(text))
@@ -258,7 +258,7 @@ def test_five_thousand_broken_lists_are_read_or_refused() -> None:
             read_well += 1
             assert all(step.input is None or step.input for step in found.steps)
             action_list.write(found.steps)
-    assert read_well > 500 and refused > 500
+    assert read_well > total // 10 and refused > total // 10
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,6 @@ def test_reading_takes_linear_time(unit: str) -> None:
 
 
 @given(words)
-@settings(max_examples=1000, deadline=None)
 def test_no_data_that_is_shown_reads_as_actions(text: str) -> None:
     shown = action_list.escape(text)
     with contextlib.suppress(Unreadable):

@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from plait.core.errors import ToolError, UsageError
@@ -332,7 +332,6 @@ def _joined(inner: st.SearchStrategy[tuple[str, str]]) -> st.SearchStrategy[tupl
 LEAVES = NUMBERS.map(lambda n: (n, f"F('{n.replace(',', '')}')"))
 
 
-@settings(max_examples=500, deadline=None)
 @given(st.recursive(LEAVES, _joined, max_leaves=8))
 @example(("1 % (5)", "F(1) % (F(5))"))
 def test_it_computes_what_fractions_compute(pair: tuple[str, str]) -> None:
@@ -348,7 +347,6 @@ def test_it_computes_what_fractions_compute(pair: tuple[str, str]) -> None:
     assert got == wanted and not isinstance(got, float)
 
 
-@settings(max_examples=500, deadline=None)
 @given(st.text(st.sampled_from("0123456789.,+-*/%^!()[]eE =x²√°$ofpimaxsqrt"), max_size=40) | st.text())
 def test_any_text_gives_a_value_or_a_tool_error(text: str) -> None:
     try:

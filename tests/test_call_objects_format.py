@@ -7,9 +7,10 @@ import random
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import LONG
 from plait.core import Call, ToolSpec
 from plait.formats import Unreadable
 from plait.formats.call_objects import CallObjects, Calls, arguments_of, called
@@ -223,7 +224,6 @@ some_calls = st.lists(
 
 
 @given(plain, some_calls)
-@settings(max_examples=300, deadline=None)
 def test_calls_read_back_as_they_were_written_whatever_their_arguments_hold(thought: str, calls: list[Call]) -> None:
     text = FORM.write(Calls(thought, tuple(calls)), TOOLS)
     back = read(text)
@@ -238,7 +238,6 @@ def test_an_answer_reads_back_as_it_was_written(answer: str) -> None:
 
 
 @given(clean, st.lists(st.builds(Call, st.just("lookup"), values), max_size=2))
-@settings(max_examples=300, deadline=None)
 def test_the_writer_refuses_what_would_be_read_back_as_something_else(text: str, calls: list[Call]) -> None:
     turn = Calls(text, tuple(calls)) if calls else Calls(answer=text, answered=True)
     try:
@@ -250,7 +249,6 @@ def test_the_writer_refuses_what_would_be_read_back_as_something_else(text: str,
 
 
 @given(words)
-@settings(max_examples=500, deadline=None)
 def test_whatever_the_text_it_is_read_or_refused(text: str) -> None:
     try:
         turn = read(text)
@@ -265,7 +263,6 @@ def test_whatever_the_text_it_is_read_or_refused(text: str) -> None:
 
 
 @given(words)
-@settings(max_examples=500, deadline=None)
 def test_escaped_data_holds_no_call(text: str) -> None:
     escaped = FORM.escape(text.encode("utf-8", "replace").decode(), TOOLS)
     try:
@@ -322,7 +319,7 @@ UNITS = [
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_hostile_text_takes_no_more_than_linear_time(unit: str) -> None:
     """An eighth of a megabyte: read, escaped and split within two seconds of CPU."""
-    text = unit * ((1 << 17) // len(unit))
+    text = unit * (LONG // len(unit))
     began = time.process_time()
     try:
         read(text)

@@ -1,72 +1,30 @@
-"""A run killed with SIGKILL at any point, then resumed, ends with the same answer and does nothing twice."""
+"""A run that is killed with SIGKILL and resumed ends with the same answer, and repeats no effect."""
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import plait
+from crash_support import ANSWER, LOOPS, kill_and_resume, run_script
 from plait.journal.store import Journal
 
-SCRIPT = Path(__file__).with_name("crash_script.py")
 
-
-# Points passed by each loop: model calls and tool calls, each with its writes.
-POINTS = {"react": 40, "json": 40, "rewoo": 20, "compiler": 20, "phased": 20, "codeact": 20, "native": 20}
-
-
-def script(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run the script in a process of its own until it dies, or ends."""
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), str(folder / "j.db"), str(folder / "counts"), *words],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
-@pytest.mark.parametrize("loop", POINTS)
-def test_killed_before_and_after_every_effect_then_resumed(loop: str, tmp_path: Path) -> None:
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    done = script(whole, "0", loop)
-    assert done.stdout.startswith("answered all is sent"), done.stdout + done.stderr
-    points = int(done.stdout.split()[-1])
-    assert points >= POINTS[loop]
-
-    def check(point: int) -> tuple[int, str, Counter[str]]:
-        folder = tmp_path / str(point)
-        folder.mkdir()
-        died = script(folder, str(point), loop)
-        assert died.returncode == -9, (point, died.stdout + died.stderr)
-        begun = (folder / "j.db").exists() and Journal(folder / "j.db").runs()
-        after = script(folder, "0", loop, "resume") if begun else None
-        text = (folder / "counts").read_text() if (folder / "counts").exists() else ""
-        return point, after.stdout + after.stderr if after else "", Counter(line.split()[1] for line in sends(text))
-
-    def sends(text: str) -> list[str]:
-        return [line for line in text.splitlines() if line.startswith("send ")]
-
-    with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(check, range(1, points + 1)))
-    in_doubt = 0
-    for point, after, sent in results:
-        if not after:
-            assert not sent, (point, sent)  # killed before the run was on record: nothing had happened
-            continue
-        assert after.startswith("answered | all is sent"), (point, after)
-        doubts = after.count("in_doubt")
-        in_doubt += doubts
-        assert all(times == 1 for times in sent.values()), (point, sent)
-        # A send that did not happen is one that stands as in doubt.
-        assert set(sent) <= {"one", "two", "three"} and len(sent) >= 3 - doubts, (point, sent, after)
-    assert in_doubt >= 3  # each send was interrupted at least once
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_run_killed_at_each_kind_of_point_is_resumed_and_repeats_no_effect(loop: str, tmp_path: Path) -> None:
+    """One kill before and after each kind of effect and write. The campaign kills at every single one."""
+    whole = run_script(tmp_path / "whole", loop)
+    assert (whole["status"], whole["answer"]) == ("answered", ANSWER)
+    points: list[str] = whole["points"]
+    at = {kind: points.index(kind) + 1 for kind in points}
+    assert {"before model", "after model", "before send", "after send", "before fetch", "after fetch"} <= set(at)
+    found = [kill_and_resume(tmp_path / str(point), loop, point) for point in at.values()]
+    assert [each.wrong for each in found if each.wrong] == []
+    assert sum(each.kills for each in found) == len(at)
+    assert (sum(each.repeated for each in found), sum(each.lost for each in found)) == (0, 0)
+    assert found[list(at).index("after send")].in_doubt >= 1
 
 
 def test_a_run_of_a_live_process_is_not_resumed(journal: Path) -> None:

@@ -4,9 +4,10 @@ import random
 import time
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from conftest import LONG, examples
 from plait.core import ToolSpec
 from plait.formats import Turn, Unreadable
 from plait.formats.code_labels import FENCE, LABEL
@@ -82,7 +83,6 @@ def same(turn: Turn) -> tuple[object, ...]:
 
 
 @given(thoughts, codes, numbers)
-@settings(max_examples=1000, deadline=None)
 def test_it_reads_back_every_turn_it_writes(thought, code, n):
     turn = Turn(thought, code_call(code.strip("\n").rstrip()))
     try:
@@ -96,7 +96,6 @@ def test_it_reads_back_every_turn_it_writes(thought, code, n):
 
 
 @given(thoughts, words.map(str.strip).filter(bool), numbers)
-@settings(max_examples=500, deadline=None)
 def test_it_reads_back_an_answer(thought, answer, n):
     turn = Turn(thought, answer=answer, answered=True)
     text = FORMAT.write(turn, n)
@@ -232,7 +231,6 @@ def test_a_reply_goes_on_after_its_opening_or_begins_anew(reply, text):
 
 
 @given(words)
-@settings(max_examples=1000, deadline=None)
 def test_escaped_data_holds_nothing_of_the_protocol(data):
     escaped = FORMAT.escape(data)
     assert LABEL.search(escaped) is None
@@ -269,7 +267,6 @@ def by_kind(text, cuts):
 
 
 @given(data=st.data())
-@settings(max_examples=400, deadline=None)
 def test_a_splitter_gives_the_same_for_any_chunking(data):
     text = data.draw(words | st.sampled_from([one[0] for one in REPAIRED.values()]))
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=12))
@@ -283,7 +280,6 @@ def test_a_splitter_gives_the_same_for_any_chunking(data):
     st.text(alphabet=st.characters(codec="utf-8", exclude_characters="`~\\\r")).map(str.strip),
     st.sampled_from([CODE, "if x:\n\n    y()", "# Observation: 3\nx = 1"]),
 )
-@settings(max_examples=200, deadline=None)
 def test_a_splitter_agrees_with_the_reader(thought, code):
     assume("\\" not in FORMAT.write(Turn(thought, code_call(code)), 1))
     parts = by_kind(FORMAT.write(Turn(thought, code_call(code)), 1), [])
@@ -325,7 +321,8 @@ def test_random_and_mutated_replies_raise_nothing_but_unreadable():
         Turn("Done.", answer="It is 12.", answered=True),
     ]
     read = 0
-    for count in range(20_000):
+    total = examples(20_000)
+    for count in range(total):
         if count % 4 == 0:
             text = "".join(chance.choices(PROTOCOL, k=chance.randint(0, 25)))
         elif count % 40 == 1:
@@ -343,7 +340,7 @@ def test_random_and_mutated_replies_raise_nothing_but_unreadable():
             assert turn.call.input.strip()
         again = FORMAT.read(turn.kept, 2)
         assert (again.call, again.answer) == (turn.call, turn.answer), text
-    assert read > 8_000  # and it is no reader that refuses everything
+    assert read > total * 2 // 5  # and it is no reader that refuses everything
 
 
 HOSTILE = [
@@ -384,8 +381,8 @@ HOSTILE = [
 @pytest.mark.parametrize("unit", HOSTILE)
 @pytest.mark.parametrize("head", ["", "THOUGHT 2:\nx\nACTION 2:\n```python\n"])
 def test_a_hostile_reply_takes_no_more_than_linear_time(unit, head):
-    """An eighth of a megabyte: read, escaped, split and written within a second of CPU (it takes a tenth)."""
-    text = head + unit * ((1 << 17) // len(unit))
+    """A long text is read, escaped, split and written within a second of CPU (128 kB takes a tenth)."""
+    text = head + unit * (LONG // len(unit))
     began = time.process_time()
     try:
         FORMAT.read(text, 2)

@@ -4,9 +4,10 @@ import random
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import LONG, examples
 from plait.core import Call, ToolSpec
 from plait.core.loose_json import NotJson, find_object, read_value
 from plait.formats import JsonTurn, Turn, Unreadable, react_format
@@ -111,7 +112,6 @@ def comes_back(format, turn, n):
 
 
 @given(calls(json_values) | answers(json_values), numbers)
-@settings(max_examples=400, deadline=None)
 def test_json_reads_back_every_turn_it_writes(turn, n):
     comes_back(JsonTurn(), turn, n)
     comes_back(JsonTurn(lenient=False), turn, n)
@@ -128,7 +128,6 @@ def is_leftover(text):
     | answers(json_values.filter(lambda value: value is not None and not isinstance(value, str))),
     numbers,
 )
-@settings(max_examples=400, deadline=None)
 def test_blob_reads_back_every_turn_it_writes(turn, n):
     comes_back(react_format("blob"), turn, n)
 
@@ -138,19 +137,16 @@ def test_blob_reads_back_every_turn_it_writes(turn, n):
     | answers(words.map(str.strip).filter(lambda text: text and not is_leftover(text))),
     numbers,
 )
-@settings(max_examples=400, deadline=None)
 def test_lines_reads_back_every_turn_it_writes(turn, n):
     comes_back(react_format("lines"), turn, n)
 
 
 @given(calls(st.none() | structures | words) | answers(words.map(str.strip)), numbers)
-@settings(max_examples=400, deadline=None)
 def test_numbered_reads_back_every_turn_it_writes(turn, n):
     comes_back(react_format("numbered"), turn, n)
 
 
 @given(words)
-@settings(max_examples=500, deadline=None)
 def test_escaped_data_holds_nothing_of_the_text_protocols(data):
     for format in TEXTS:
         escaped = format.escape(data)
@@ -164,7 +160,6 @@ def test_escaped_data_holds_nothing_of_the_text_protocols(data):
 
 
 @given(words, words)
-@settings(max_examples=300, deadline=None)
 def test_a_log_with_escaped_data_in_it_has_the_labels_of_its_turns_only(before, data):
     """Whoever splits a raw log at its labels finds the turns that were made, and no others."""
     for format in TEXTS:
@@ -176,7 +171,6 @@ def test_a_log_with_escaped_data_in_it_has_the_labels_of_its_turns_only(before, 
 
 
 @given(words)
-@settings(max_examples=500, deadline=None)
 def test_escaped_data_holds_no_json_turn(data):
     format = JsonTurn()
     escaped = format.escape(data)
@@ -208,7 +202,6 @@ def by_kind(format, text, cuts):
 
 @each
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
 def test_a_splitter_gives_the_same_for_any_chunking(format, data):
     text = data.draw(words | calls(words).map(lambda turn: format.write(turn, 1)))
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=12))
@@ -220,7 +213,6 @@ def test_a_splitter_gives_the_same_for_any_chunking(format, data):
 
 @each
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
 def test_a_splitter_agrees_with_the_reader(format, data):
     plain = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="`{}[]:：\\\"'\r")).map(str.strip)
     thought, value = data.draw(plain), data.draw(plain.filter(bool))
@@ -252,7 +244,7 @@ def mutated(chance, text):
 
 @each
 def test_random_and_mutated_replies_raise_nothing_but_unreadable(format):
-    """20,000 replies for each of five formats: 100,000 in all."""
+    """20,000 replies for each of five formats in the campaign, 200 in the tests."""
     chance = random.Random(20261121)
     turns = [
         Turn("I need Lyon.", Call("search", "people in Lyon")),
@@ -261,7 +253,8 @@ def test_random_and_mutated_replies_raise_nothing_but_unreadable(format):
         Turn("Done.", answer="It is 12.", answered=True),
     ]
     read = 0
-    for count in range(20_000):
+    total = examples(20_000)
+    for count in range(total):
         if count % 4 == 0:
             text = "".join(chance.choices(PROTOCOL, k=chance.randint(0, 25)))
         elif count % 40 == 1:
@@ -277,7 +270,7 @@ def test_random_and_mutated_replies_raise_nothing_but_unreadable(format):
         assert (turn.call is None) == turn.answered
         if format.name != "json":
             assert "Observation:" not in turn.kept and not OBSERVATION.search(turn.kept)
-    assert read > 4_000  # and it is no reader that refuses everything
+    assert read > total // 5  # and it is no reader that refuses everything
 
 
 HOSTILE = {
@@ -314,7 +307,7 @@ HOSTILE = {
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize("head", ["", "Thought: x\nAction: "])
 def test_a_hostile_megabyte_takes_no_more_than_linear_time(format, unit, head):
-    """An eighth of a megabyte: read, escaped and split within a second of CPU (it takes a tenth)."""
+    """A long text is read, escaped and split within a second of CPU (an eighth of a megabyte takes a tenth)."""
 
     def seconds(size):
         text = head + unit * (size // len(unit))
@@ -330,11 +323,10 @@ def test_a_hostile_megabyte_takes_no_more_than_linear_time(format, unit, head):
         return time.process_time() - began
 
     # Whatever else the machine does may slow one try down; a reader that looks back at all of it, each.
-    assert any(seconds(1 << 17) < 1.0 for _ in range(3)), unit
+    assert any(seconds(LONG) < 1.0 for _ in range(3)), unit
 
 
 @given(words)
-@settings(max_examples=500, deadline=None)
 def test_loose_json_raises_nothing_but_its_own(text):
     try:
         read_value(text)

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plait.journal import delta
@@ -22,7 +22,6 @@ bodies = st.one_of(st.binary(max_size=200), st.lists(pieces, max_size=8).map(b""
 @given(st.lists(bodies, max_size=12))
 @example([b"", b"", b"x" * 5000, b"x" * 5000, b"x" * 4999, b""])
 @example([b"ab" * 40, b"ab" * 41, b"ab" * 39])  # head and tail would overlap
-@settings(max_examples=300, deadline=None)
 def test_any_list_of_bodies_is_restored_exactly(some: list[bytes]) -> None:
     base = None
     for body in some:
@@ -32,7 +31,6 @@ def test_any_list_of_bodies_is_restored_exactly(some: list[bytes]) -> None:
 
 
 @given(bodies, bodies)
-@settings(max_examples=300, deadline=None)
 def test_shared_head_and_tail_are_the_longest_there_are(a: bytes, b: bytes) -> None:
     head = delta.shared_head(a, b)
     assert a[:head] == b[:head]

@@ -8,7 +8,7 @@ import itertools
 import json
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from models_server import Server, completion, delta, event, whole_stream
@@ -32,7 +32,6 @@ PREFILL = st.sampled_from(["", "T", "Thou:", "Obs: ", "<th", "é\n "])
 PLACES = st.lists(st.integers(0, 5000), max_size=60)
 
 
-@settings(max_examples=500, deadline=None)
 @given(TEXT, STOPS, PREFILL, PLACES)
 @example("bs:\nO", ["bs", "s:\nO"], "", [1, 2, 3])
 @example("<think>x</think>\n\nObs: a", ["\nObs"], "Obs: ", list(range(30)))
@@ -56,7 +55,6 @@ CIRCLES = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(CIRCLES, STOPS, PREFILL, st.lists(st.integers(0, 30_000), max_size=60))
 def test_a_circle_is_seen_at_the_same_place_for_any_pieces(text, stops, prefill, places):
     whole, pieces = TextFilter(stops, prefill), TextFilter(stops, prefill)
@@ -73,7 +71,6 @@ def test_a_reply_that_says_the_same_over_and_over_is_cut_soon(unit):
     assert text.circling and 2048 <= len(found) <= 18 + 2048 + 512
 
 
-@settings(max_examples=100, deadline=None)
 @given(CIRCLES, st.booleans(), st.lists(st.integers(0, 30_000), max_size=60))
 def test_reasoning_that_circles_is_cut_at_the_same_place_for_any_pieces(thought, closed, places):
     text = f"<think>{thought}" + ("</think>So it is." if closed else "")
@@ -197,7 +194,6 @@ async def test_an_endpoint_that_goes_in_circles_is_left_and_the_reply_says_so():
     assert "".join(shown) == response.reply.text == model.decode(response, think).text
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.lists(TEXT, min_size=1, max_size=5),
     STOPS,

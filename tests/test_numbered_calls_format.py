@@ -6,9 +6,10 @@ import random
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import LONG, examples
 from plait.core import Plan, Step, ToolSpec
 from plait.formats import Unreadable
 from plait.formats.joiner import Joiner, Verdict
@@ -243,7 +244,6 @@ plans = st.lists(steps, max_size=5).map(
 
 
 @given(plans)
-@settings(max_examples=500, deadline=None)
 def test_every_plan_that_is_written_reads_back(plan: Plan) -> None:
     text = FORM.write(plan)
     back, remarks = FORM.read(text, TOOLS)
@@ -303,7 +303,6 @@ usual_lines = st.tuples(
 
 
 @given(st.lists(usual_lines | st.just("Thought: next.\n"), max_size=6).map("".join))
-@settings(max_examples=1500, deadline=None)
 def test_the_short_way_for_usual_lines_reads_what_the_walk_reads(text: str) -> None:
     short, walk = FORM.reader(TOOLS), FORM.reader(TOOLS)
     walk._usual = frozenset()
@@ -325,7 +324,6 @@ def test_usual_lines_go_the_short_way() -> None:
 
 
 @given(plan_texts, st.data())
-@settings(max_examples=600, deadline=None)
 def test_however_a_plan_is_cut_the_same_calls_are_read(text: str, data: st.DataObject) -> None:
     whole = in_pieces(text, [])
     assert in_pieces(text, data.draw(st.lists(st.integers(0, len(text)), max_size=8))) == whole
@@ -333,7 +331,6 @@ def test_however_a_plan_is_cut_the_same_calls_are_read(text: str, data: st.DataO
 
 
 @given(plans.filter(lambda plan: bool(plan.steps)))
-@settings(max_examples=200, deadline=None)
 def test_a_call_is_given_with_its_closing_parenthesis(plan: Plan) -> None:
     reader = FORM.reader(TOOLS)
     for step in plan.steps:
@@ -344,7 +341,6 @@ def test_a_call_is_given_with_its_closing_parenthesis(plan: Plan) -> None:
 
 
 @given(plan_texts, st.data())
-@settings(max_examples=300, deadline=None)
 def test_a_splitter_gives_the_same_for_any_chunking(text: str, data: st.DataObject) -> None:
     def by_kind(splitter: object, cuts: list[int]) -> dict[str, str]:
         pieces, start = [], 0
@@ -420,7 +416,6 @@ def test_a_reply_that_decides_nothing_is_unreadable(text: str) -> None:
 
 
 @given(st.sampled_from(["finish", "replan"]), words.map(str.strip), words.map(str.strip))
-@settings(max_examples=500, deadline=None)
 def test_every_decision_that_is_written_reads_back(kind: str, text: str, thought: str) -> None:
     try:
         written = JOINER.write(Verdict(kind, text, thought))  # type: ignore[arg-type]
@@ -434,7 +429,6 @@ def test_every_decision_that_is_written_reads_back(kind: str, text: str, thought
 
 
 @given(words)
-@settings(max_examples=800, deadline=None)
 def test_escaped_data_holds_no_call_and_no_decision(data: str) -> None:
     escaped = FORM.escape(data)
     for tools in (TOOLS, ()):
@@ -463,11 +457,12 @@ def mutated(chance: random.Random, text: str) -> str:
 
 
 def test_random_and_mutated_replies_raise_nothing_but_unreadable() -> None:
-    """20,000 plans and as many decisions."""
+    """20,000 plans and as many decisions in the campaign, 200 in the tests."""
     chance = random.Random(20261121)
     plan = 'Thought: both\n1. lookup("Lyon")\n2. send(to="a", text=$1)\n3. calculator($1 - (2 * $2))\n4. join()\n'
     calls = decisions = 0
-    for count in range(20_000):
+    total = examples(20_000)
+    for count in range(total):
         if count % 4 == 0:
             text = "".join(chance.choices(WORDS, k=chance.randint(0, 25)))
         elif count % 40 == 1:
@@ -485,7 +480,7 @@ def test_random_and_mutated_replies_raise_nothing_but_unreadable() -> None:
             decisions += bool(JOINER.read(text).text)
         except Unreadable as error:
             assert len(str(error)) > 40
-    assert calls > 10_000 and decisions > 10_000  # they refuse not everything
+    assert calls > total // 2 and decisions > total // 2  # they refuse not everything
 
 
 HOSTILE = {
@@ -518,8 +513,8 @@ HOSTILE = {
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize("head", ["", "1. lookup(", '1. send("a", ', '1. lookup("'])
 def test_hostile_text_takes_no_more_than_linear_time(unit: str, head: str) -> None:
-    """An eighth of a megabyte, read in lines, escaped and split: within two seconds of CPU (it takes a tenth)."""
-    text = head + unit * ((1 << 17) // len(unit))
+    """A long text is read in lines, escaped and split within two seconds of CPU (an eighth of a megabyte: a tenth)."""
+    text = head + unit * (LONG // len(unit))
     began = time.process_time()
     reader = FORM.reader(TOOLS)
     for line in text.splitlines(keepends=True):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from plait.cli.foresight import as_page, in_form
@@ -162,7 +162,6 @@ def test_mermaid_has_each_edge_once_and_no_label_can_end_its_quotes(plan: Plan) 
     assert [bool(match[3]) for match in nodes] == [each.id in plan.evidence for each in plan.calls]
 
 
-@settings(max_examples=60)
 @given(plans())
 def test_svg_is_xml_that_holds_every_step_and_nothing_of_the_users(plan: Plan) -> None:
     text = as_svg(plan)

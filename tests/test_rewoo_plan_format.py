@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import LONG, examples
 from plait.core import Plan, Step, ToolSpec
 from plait.formats import Unreadable
 from plait.formats.plan import (
@@ -312,7 +313,6 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 @given(plans())
-@settings(max_examples=600, deadline=None)
 def test_every_plan_that_is_written_is_read_back(plan: Plan) -> None:
     text = write_plan(plan)
     read = read_plan(text, TOOLS, in_words=False)
@@ -349,7 +349,6 @@ def test_what_can_not_be_written_is_a_value_error(step: Step) -> None:
 
 
 @given(words)
-@settings(max_examples=600, deadline=None)
 def test_no_step_of_a_plan_is_read_in_escaped_data(data: str) -> None:
     safe = escape(data)
     assert HEAD.search(safe) is None and EVIDENCE.named(safe) == ()
@@ -406,7 +405,6 @@ def test_thoughts_and_calls_are_told_apart_while_they_stream() -> None:
 
 
 @given(words, st.lists(st.integers(0, 60), max_size=8))
-@settings(max_examples=200, deadline=None)
 def test_the_splitter_gives_the_same_for_any_chunking(text: str, cuts: list[int]) -> None:
     whole = by_kind(text, [])
     assert by_kind(text, [cut for cut in cuts if cut <= len(text)]) == whole
@@ -425,7 +423,8 @@ def test_random_and_mutated_plans_raise_nothing_but_unreadable() -> None:
         "#E1 = Search(x)\n#E2 = weather[city='#E1', days=2]",
     ]
     read = 0
-    for count in range(8_000):
+    total = examples(8_000)
+    for count in range(total):
         if count % 4 == 0:
             text = "".join(chance.choices(PIECES, k=chance.randint(0, 25)))
         elif count % 40 == 1:
@@ -453,7 +452,7 @@ def test_random_and_mutated_plans_raise_nothing_but_unreadable() -> None:
             read += 1
             assert plan.calls and not plan.problems([each.name for each in with_llm(TOOLS if count % 3 else ())])
             assert checked(plan, TOOLS if count % 3 else ()) == plan
-    assert read > 1_500  # and it is no reader that refuses everything
+    assert read > total // 6  # and it is no reader that refuses everything
 
 
 HOSTILE = {
@@ -487,8 +486,8 @@ HOSTILE = {
     "head", ["", "Plan: x\n#E1 = Search[", "#E1 = weather[city=", '#E1 = weather["', '{"steps": [']
 )
 def test_a_hostile_text_takes_linear_time(unit: str, head: str) -> None:
-    """An eighth of a megabyte is read, escaped and split within two seconds of CPU (it takes a fifth)."""
-    text = head + unit * ((1 << 17) // len(unit))
+    """A long text is read, escaped and split within two seconds of CPU (an eighth of a megabyte takes a fifth)."""
+    text = head + unit * (LONG // len(unit))
     began = time.process_time()
     for reader in (read_plan, plan_of_text):
         try:

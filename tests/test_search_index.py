@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import data_file
@@ -133,7 +133,6 @@ def test_a_very_long_text_costs_a_bounded_number_of_vectors_and_its_words_are_al
     assert index.search("xylophone", 1)[0].id == "book"
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="ab \n", max_size=5 * PASSAGE) | st.integers(0, 9 * PASSAGE).map(lambda n: "x" * n))
 def test_passages_are_the_whole_text_in_order(text: str) -> None:
     found = passages(text)
@@ -193,7 +192,6 @@ def test_words_as_they_are_compared(text: str, found: list[str]) -> None:
     assert words(text) == found
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_words_are_the_same_in_another_case_for_plain_letters(text: str) -> None:
     plain = "".join(char for char in text if char.isascii()).lower()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.core.errors import ToolError
@@ -337,7 +337,6 @@ readfile writefile pragma_database_list . -- /* */ x'00' explain ? :a reindex de
 words = st.sampled_from(WORDS.split())
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(words, min_size=1, max_size=14).map(" ".join))
 def test_whatever_is_said_gives_a_table_or_a_tool_error_and_no_file(sql: str) -> None:
     before = set(Path.cwd().iterdir())
@@ -346,7 +345,6 @@ def test_whatever_is_said_gives_a_table_or_a_tool_error_and_no_file(sql: str) ->
     assert set(Path.cwd().iterdir()) == before
 
 
-@settings(max_examples=100, deadline=None)
 @given(made_tables(), st.text(max_size=30))
 def test_any_table_can_be_queried_with_any_text(table: Table, text: str) -> None:
     with suppress(ToolError):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pydantic
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.core.errors import BadInput
@@ -168,7 +168,6 @@ JSON = st.recursive(
 MADE: list[Tool] = [one, two, none, optional, listed, obj, model, anything, maybe, mixed]
 
 
-@settings(max_examples=600, deadline=None)
 @given(st.sampled_from(MADE), JSON)
 def test_no_json_makes_bind_raise_anything_but_bad_input(made: Tool, value: Any) -> None:
     try:

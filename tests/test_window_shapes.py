@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.window import shapes
@@ -36,7 +36,6 @@ requests = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=400, deadline=None)
 @given(requests)
 def test_a_request_is_understood_or_refused_by_name(asked: dict[str, Any]) -> None:
     try:
@@ -49,7 +48,6 @@ def test_a_request_is_understood_or_refused_by_name(asked: dict[str, Any]) -> No
     assert len(wanted.history) == len(wanted.said) // 2
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_request_are_refused(body: bytes) -> None:
     with pytest.raises(Rejected):
