@@ -163,7 +163,7 @@ def run_command(page: Page, command: str) -> str:
     env = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(page.folder),
+        "PYTHONPATH": f"{page.folder}{os.pathsep}{ROOT / 'src'}",
         "COLUMNS": "100",
     }
     done = subprocess.run(

@@ -622,7 +622,7 @@ def test_the_grammar_of_a_turn_is_sent_where_it_is_asked_for():
     assert 'root ::= " "? thought "\\nACTION 2:' in (run.thinks[1].grammar or "").replace('"\\n" "ACTION', '"\\nACTION')
 
 
-def test_an_action_that_fails_as_it_did_leaves_the_prompt_and_is_asked_for_at_another_temperature():
+def test_an_action_that_fails_as_it_did_leaves_the_prompt_and_is_asked_for_anew():
     error = CodeError("KeyError", "'Nice'", 1, "size['Nice']")
     replies = [PLAN, action("a()"), action("a()", 3), action("stop()", 3)]
     run = drive(replies, {"a()": [Ran(error=error)]} | STOP)
@@ -630,4 +630,4 @@ def test_an_action_that_fails_as_it_did_leaves_the_prompt_and_is_asked_for_at_an
     third, last = run.thinks[2:]
     assert last.messages[: len(third.messages) - 1] == third.messages[:-1]
     assert "You ran exactly this code before" in last.messages[len(third.messages) - 1].content
-    assert last.prefill.startswith("THOUGHT 3:") and last.temperature == 0.7
+    assert last.prefill.startswith("THOUGHT 3:") and last.resample

@@ -331,7 +331,7 @@ def test_of_a_plan_cut_by_its_token_limit_the_complete_calls_are_made() -> None:
     cut = Reply('1. lookup("Lyon")\n2. lookup("Ni', finish="length")
     run = agent([cut], ["Finish: 522250"], max_tokens=12).run("q")
     assert (run.answer, calls_of(run)) == ("522250", [("lookup", "Lyon")])
-    assert "cut by its token limit" in notes_of(run)["cut"]
+    assert "was cut at its token limit" in notes_of(run)["cut"]
     assert "Result 2: Not made: its parenthesis is never closed." in requests(run, "join")[0][-1]["content"]
 
 

@@ -152,13 +152,29 @@ async def test_an_endpoint_whose_reasoning_or_call_goes_in_circles_is_left(piece
     assert (most or 4096) - 1 <= length <= (most or 4096) + 512
 
 
-def test_reasoning_or_an_input_that_comes_whole_is_left_as_it_is():
-    body = completion("so")
-    body["choices"][0]["message"]["reasoning_content"] = "ha " * 5000
-    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": json.dumps({"x": "ha " * 5000})}}
-    body["choices"][0]["message"]["tool_calls"] = [call]
-    reply = MODEL.decode(Response(200, json.dumps(body).encode()), Think("act", (user("q"),)))
-    assert len(reply.reasoning) == 15_000 and reply.calls[0].input == {"x": "ha " * 5000} and reply.finish != "circle"
+@pytest.mark.parametrize("where", ["text", "reasoning", "think", "input"])
+@pytest.mark.parametrize(
+    "text", ["ha " * 5000, "| Lyon | 522250 | France |\n" * 80, "no " * 400], ids=["circle", "rows", "few"]
+)
+def test_a_reply_that_comes_whole_is_cut_where_a_streamed_one_is(where, text):
+    def body(**message):
+        made = completion("so")
+        made["choices"][0]["message"].update(message)
+        return json.dumps(made).encode()
+
+    function = {"name": "write", "arguments": json.dumps({"text": text})}
+    whole = {
+        "text": body(content=text),
+        "reasoning": body(reasoning_content=text),
+        "think": body(content=f"<think>{text}</think>so"),
+        "input": body(content=None, tool_calls=[{"id": "c1", "type": "function", "function": function}]),
+    }[where]
+    think = Think("act", (user("q"),))
+    found, streamed = (MODEL.decode(Response(200, each), think) for each in (whole, written(where, text)))
+    assert (found.finish, found.calls, found.reasoning) == (streamed.finish, streamed.calls, streamed.reasoning)
+    assert found.text == streamed.text or (where == "input" and not found.calls)
+    cut_at = {"text": 2048, "input": 8192}.get(where, 4096)
+    assert (found.finish == "circle") == (len(text) > cut_at)
 
 
 def test_what_only_looks_alike_is_no_circle():
@@ -166,12 +182,6 @@ def test_what_only_looks_alike_is_no_circle():
     text = TextFilter()
     assert text.feed(lines) + text.close() == lines
     assert not text.circling
-
-
-def test_a_reply_that_comes_whole_is_left_as_it_is():
-    body = json.dumps(completion("ha " * 5000)).encode()
-    reply = MODEL.decode(Response(200, body), Think("act", (user("q"),)))
-    assert (len(reply.text), reply.finish) == (15_000, "stop")
 
 
 async def test_an_endpoint_that_goes_in_circles_is_left_and_the_reply_says_so():

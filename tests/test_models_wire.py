@@ -26,7 +26,7 @@ def body(think, abilities=NONE, **options):
 
 
 def test_the_bytes_of_a_request():
-    think = Think("act", ASK, stop=("\nObservation:",), max_tokens=9)
+    think = Think("act", ASK, stop=("\nObservation:",), temperature=0.0, max_tokens=9)
     request = model().encode(think)
     assert request.path == "chat/completions"
     assert (
@@ -52,6 +52,7 @@ def test_every_ability_can_be_left_out():
         "act",
         ASK,
         stop=("x",),
+        temperature=0.0,
         schema={"type": "object"},
         tools=(ToolSpec("t", "d"),),
         max_tokens=5,
@@ -96,7 +97,20 @@ def test_params_win_and_none_leaves_out():
 
 
 def test_no_temperature_is_sent_where_none_is_wanted():
-    assert "temperature" not in body(Think("act", ASK, temperature=None))
+    assert "temperature" not in body(Think("act", ASK))
+    assert "temperature" not in body(Think("act", ASK, resample=True))
+
+
+def test_a_models_own_temperature_is_sent_and_an_effects_or_the_users_wins():
+    assert body(Think("act", ASK), temperature=0.0)["temperature"] == 0.0
+    assert body(Think("act", ASK, temperature=0.3), temperature=0.0)["temperature"] == 0.3
+    assert body(Think("act", ASK), temperature=0.0, params={"temperature": 1.0})["temperature"] == 1.0
+
+
+def test_after_a_repetition_a_model_with_a_temperature_is_asked_at_a_higher_one():
+    assert body(Think("act", ASK, resample=True), temperature=0.0)["temperature"] == 0.7
+    assert body(Think("act", ASK, resample=True), temperature=0.9)["temperature"] == 0.9
+    assert body(Think("act", ASK, resample=True), params={"temperature": 0.2})["temperature"] == 0.2
 
 
 def test_a_raw_prompt_goes_to_completions_with_the_prefill_behind_it():

@@ -57,7 +57,7 @@ def test_the_token_limit_is_never_passed_by_calls_like_the_last() -> None:
     costly = Usage(100, 20)
 
     def reply(think: object) -> Reply:
-        return Reply(" enough" if "no room" in str(think) else action("x" * len(str(think))), usage=costly)
+        return Reply(" enough" if "no room" in str(think) else action(str(len(str(think)))), usage=costly)
 
     run = agent(plait.Limits(tokens=600), plait.Scripted([reply] * 50)).run("What is it?")
     assert run.status == "stopped" and run.answer == "enough"
@@ -104,16 +104,17 @@ def test_the_same_call_with_the_same_result_is_said_and_then_stopped() -> None:
 
 
 @pytest.mark.parametrize("loop", ["react", "json", "codeact"])
-def test_after_a_repetition_the_model_is_asked_at_another_temperature(loop: str) -> None:
+def test_after_a_repetition_the_model_is_asked_for_another_reply(loop: str) -> None:
     @plait.tool(read_only=True)
     def same(key: str) -> str:
         """Always the same."""
         return "nothing new"
 
-    heat: list[float | None] = []
+    heat: list[bool] = []
 
     def reply(think: Think) -> str:
-        heat.append(think.temperature)
+        assert think.temperature is None
+        heat.append(think.resample)
         key = "b" if len(heat) > 3 else "a"
         return {
             "react": action(key, "same"),
@@ -123,7 +124,7 @@ def test_after_a_repetition_the_model_is_asked_at_another_temperature(loop: str)
 
     plait.Agent(loop, model=plait.Scripted([reply] * 9), tools=[same], limits=plait.Limits(steps=5)).run("Go")
     # a, a, a, b, b: the second, the third and the fifth repeat what was there.
-    assert heat[:5] == [0.0, 0.0, 0.7, 0.7, 0.0]
+    assert heat[:5] == [False, False, True, True, False]
 
 
 def test_a_poll_whose_result_changes_is_no_loop() -> None:
@@ -177,4 +178,4 @@ def test_a_reply_cut_by_its_token_limit_is_continued_unless_it_goes_round() -> N
     around = "Thought: " + "I have to find the height of the mountain in feet, and then again I have to. " * 9
     looping = plait.Agent("react", model=plait.Scripted([cut(around)] * 9), journal=False)
     run = looping.run("What is it?")
-    assert (run.status, run.calls) == ("failed", 3)
+    assert (run.status, run.outcome.limit, run.calls) == ("stopped", "reply", 3)  # type: ignore[union-attr]

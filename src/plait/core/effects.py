@@ -41,6 +41,9 @@ class Think(Struct, frozen=True, omit_defaults=True, tag="think"):
     (GBNF) constrain the reply where the endpoint can; they are left out where it can't. `tools` are
     offered as native tools. `repair` marks a second try at the same step. `watch` asks for the text
     while it is being written, in whole lines (through `Start` and `Take`); the last line comes with the reply.
+
+    `temperature` is sent when it is set; None leaves it to the model. `resample` follows a repetition: a model that
+    is asked at a temperature is asked at a higher one, so that it does not write the same once more.
     """
 
     phase: str
@@ -51,10 +54,11 @@ class Think(Struct, frozen=True, omit_defaults=True, tag="think"):
     schema: dict[str, Any] | None = None
     grammar: str | None = None
     tools: tuple[ToolSpec, ...] = ()
-    temperature: float | None = 0.0
+    temperature: float | None = None
     max_tokens: int | None = None
     repair: bool = False
     watch: bool = False
+    resample: bool = False
 
 
 class Act(Struct, frozen=True, tag="act"):

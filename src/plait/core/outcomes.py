@@ -30,10 +30,10 @@ class Failed(Struct, frozen=True, tag="failed"):
 
 
 class Stopped(Struct, frozen=True, tag="stopped"):
-    """A limit was reached: `limit` is its name (steps, calls, tokens, usd, seconds, loop, context).
+    """A limit was reached: `limit` is its name (steps, calls, tokens, usd, seconds, loop, context, reply).
 
     `answer` is what the model said when asked, with its last call, to answer with what it had;
-    None when it could not.
+    None when it could not. With the limit "reply" it is the text of a last reply that was cut or refused.
     """
 
     status: ClassVar[Status] = "stopped"

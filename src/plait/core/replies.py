@@ -12,8 +12,12 @@ Finish: TypeAlias = Literal["stop", "length", "calls", "filter", "circle"]
 """Why the model stopped writing: done (or at a stop string), cut by its token limit, native calls, filtered, or cut on
 our side because it wrote the same over and over."""
 
-CUT: tuple[Finish, ...] = ("length", "circle")
-"""The reply is not whole."""
+CUT: dict[Finish, str] = {
+    "length": "was cut at its token limit",
+    "circle": "repeated itself and was cut",
+    "filter": "was refused, or cut by the endpoint's content filter",
+}
+"""What happened to a reply that is not whole, by its `finish`."""
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):
@@ -58,3 +62,8 @@ class Reply(Struct, frozen=True, omit_defaults=True):
     model: str = ""
     seconds: float = 0.0
     cost: float | None = None
+
+    @property
+    def how_cut(self) -> str:
+        """What happened to a reply that is not whole, as the end of a sentence; "" for a whole one."""
+        return CUT.get(self.finish, "")

@@ -28,7 +28,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     `headers` are sent with every request; `hidden` are values among them that are secret. `timeout` is the
     longest silence of the endpoint in seconds. `provider` names the dialect and the price list ("openai",
     "vllm", "llamacpp", "deepseek" ...; "" is none in particular). `key_env` and `base_env` are the
-    environment variables that messages tell people to look at.
+    environment variables that messages tell people to look at. `temperature` is sent where neither an effect nor
+    `params` say another: local servers are asked at 0, hosted ones at their own (None).
     """
 
     spec: str
@@ -44,6 +45,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     key_env: str = ""
     base_env: str = ""
     hidden: tuple[str, ...] = ()
+    temperature: float | None = None
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -64,7 +66,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
 
     def encode(self, think: Think) -> Request:
         """The exact request for an effect; pure. Streaming is asked for where the endpoint can."""
-        return wire.encode(think, self.name, self.abilities, self.provider, self.params)
+        return wire.encode(think, self.name, self.abilities, self.provider, self.params, self.temperature)
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
         """One attempt. See `Model.send`; a stop string that is run over, or a circle, ends the request here."""
@@ -124,6 +126,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             "endpoint": self.endpoint,
             "provider": self.provider,
             "params": dict(self.params),
+            "temperature": self.temperature,
             "headers": sorted(self.headers),
             "abilities": structs.asdict(self.abilities),
             "rate": msgspec.to_builtins(self.rate),

@@ -135,15 +135,17 @@ class Draft:
         thought = part.get("reasoning_content") or part.get("reasoning")
         if isinstance(thought, str):
             self._think(thought)
-        for call in part.get("tool_calls") or ():
-            self._call(call)
         content = part.get("content")
         if isinstance(content, list):
             content = self._parts(content)
         if not content and isinstance(part.get("refusal"), str):
             content = part["refusal"]
             self.finish = "refusal"
-        return self._write(content) if isinstance(content, str) and content else ""
+        shown = self._write(content) if isinstance(content, str) and content else ""
+        for call in part.get("tool_calls") or ():
+            if not (self.circling or self.filter.circling):
+                self._call(call)
+        return shown
 
     def _parts(self, parts: list[Any]) -> str:
         texts: list[str] = []
@@ -162,15 +164,13 @@ class Draft:
         self.reasoning.append(self._straight(text, self._circles))
 
     def _straight(self, text: str, circles: Circles) -> str:
-        if self.filter.whole:  # it came in one piece: nothing is gained
-            return text
         text = circles.straight(text)
         self.circling = self.circling or circles.seen
         return text
 
     def _write(self, text: str) -> str:
         self.written += len(text.encode())
-        return self._keep(self.filter.feed(text))
+        return "" if self.circling else self._keep(self.filter.feed(text))
 
     def _keep(self, text: str) -> str:
         if text:

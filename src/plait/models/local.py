@@ -24,6 +24,7 @@ from plait.models.catalogue import catalogue_model
 from plait.models.chat import ChatModel
 from plait.models.embedded import ServerSettings
 from plait.models.fetch import model_file
+from plait.models.presets import LOCAL_TEMPERATURE
 from plait.models.prices import LOCAL, Rate
 from plait.models.progress import Progress
 
@@ -134,6 +135,7 @@ class LocalModel(Struct, frozen=True, kw_only=True):
             rate=self.rate,
             provider="llamacpp",
             headers=_HEADERS,
+            temperature=LOCAL_TEMPERATURE,
         )
 
 

@@ -27,6 +27,10 @@ class Preset(Struct, frozen=True, kw_only=True):
     local: bool = False
 
 
+LOCAL_TEMPERATURE = 0.0
+"""What models on the user's own machine are asked at, so that a run can be made again. Hosted models are sent none:
+many of them refuse it."""
+
 PRESETS: dict[str, Preset] = {
     "openai": Preset(
         base_url="https://api.openai.com/v1",

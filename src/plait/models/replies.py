@@ -24,7 +24,6 @@ def decode(response: Response, think: Think, place: Place, *, prefill: str = "",
     draft = Draft(think, prefill)
     try:
         if is_json(body):
-            draft.filter.whole = True
             draft.chunk(body)
             draft.done = True
         else:

@@ -13,7 +13,7 @@ from plait.core.errors import UsageError
 from plait.models.base import Abilities, Model
 from plait.models.chat import SILENCE, ChatModel
 from plait.models.config import Endpoint, ModelConfig, checked_address
-from plait.models.presets import PRESETS, Preset, abilities_of
+from plait.models.presets import LOCAL_TEMPERATURE, PRESETS, Preset, abilities_of
 from plait.models.prices import LOCAL, Rate, rate_for
 
 PLUGINS = "plait.models"
@@ -100,6 +100,7 @@ def _preset(
         provider=provider,
         key_env=key_env or preset.keys[0],
         base_env=preset.base_env,
+        temperature=LOCAL_TEMPERATURE if preset.local else None,
     )
 
 
@@ -124,7 +125,8 @@ def _named(
     start = PRESETS[endpoint.kind].abilities if endpoint.kind else Abilities()
     abilities = structs.replace(abilities_of(endpoint.kind, name, start), **endpoint.abilities)
     rate = config.prices.get(spec) or endpoint.price
-    if rate is None and endpoint.kind and PRESETS[endpoint.kind].local:
+    local = bool(endpoint.kind) and PRESETS[endpoint.kind].local
+    if rate is None and local:
         rate = _electric(provider, name, config)
     if rate is None:
         rate = rate_for("", name, config.prices, date=date, url=endpoint.base_url)
@@ -142,6 +144,7 @@ def _named(
         key_env=endpoint.key_env,
         base_env=f"endpoints.{provider}.base_url",
         hidden=hidden,
+        temperature=LOCAL_TEMPERATURE if local else None,
     )
 
 

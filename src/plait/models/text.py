@@ -30,8 +30,6 @@ class TextFilter:
         self._held = ""
         self._stage: Callable[[], str] = self._lead
         self._reasoning: list[str] = []
-        self.whole = False
-        """The text comes in one piece: nothing is gained by cutting a circle."""
         self._circles, self._inner_circles = Circles(), Circles(REASONING)
         self.stopped = False
         """A stop string was met, or a circle seen; whatever is fed after it is dropped."""
@@ -56,8 +54,6 @@ class TextFilter:
 
     def _straight(self, text: str) -> str:
         """The text up to where a circle is seen."""
-        if self.whole:
-            return text
         text = self._circles.straight(text)
         if self._circles.seen:
             self.stopped = self.circling = True
@@ -65,7 +61,7 @@ class TextFilter:
 
     def _think(self, text: str) -> None:
         """More of the `<think>` block, up to where a circle is seen."""
-        self._reasoning.append(text if self.whole else self._inner_circles.straight(text))
+        self._reasoning.append(self._inner_circles.straight(text))
         if self._inner_circles.seen:
             self.stopped = self.circling = True
             self._held = ""

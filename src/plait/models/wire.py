@@ -24,14 +24,25 @@ GO_ON = (
 )
 """Asks for the rest of a prefilled reply where the endpoint can't continue an assistant message."""
 
+RESAMPLED = 0.7
+"""Lowest temperature of a request that follows a repetition, where the model is asked at a temperature at all."""
+
 _encode = msgspec.json.Encoder().encode
 _NONE: Mapping[str, Any] = {}
 
 
 def encode(
-    think: Think, model: str, abilities: Abilities, provider: str = "", params: Mapping[str, Any] = _NONE
+    think: Think,
+    model: str,
+    abilities: Abilities,
+    provider: str = "",
+    params: Mapping[str, Any] = _NONE,
+    temperature: float | None = None,
 ) -> Request:
-    """The request for an effect. `params` go into the body last and win; None leaves a key out."""
+    """The request for an effect. `params` go into the body last and win; None leaves a key out.
+
+    `temperature` is the model's own: it is sent where the effect sets none, and None sends none.
+    """
     raw = bool(think.prompt) and abilities.completion
     body: dict[str, Any] = {"model": model}
     if raw:
@@ -41,8 +52,9 @@ def encode(
         body["messages"] = _messages(messages, think.prefill, abilities, provider)
     if think.stop and abilities.stop:
         body["stop"] = [s for s in think.stop if s][:MAX_STOP]
-    if think.temperature is not None and abilities.temperature:
-        body["temperature"] = think.temperature
+    warmth = temperature if think.temperature is None else think.temperature
+    if warmth is not None and abilities.temperature:
+        body["temperature"] = max(warmth, RESAMPLED) if think.resample else warmth
     if think.max_tokens is not None:
         body["max_tokens" if abilities.max_tokens else "max_completion_tokens"] = think.max_tokens
     _constrain(body, think, abilities, provider, raw)

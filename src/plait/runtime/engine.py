@@ -27,6 +27,7 @@ from plait.core import (
     Effect,
     Event,
     Execute,
+    Failed,
     Lacking,
     LimitNear,
     Loop,
@@ -35,9 +36,11 @@ from plait.core import (
     PlaitError,
     PromptTooLong,
     Propose,
+    Reply,
     Start,
     Stopped,
     Take,
+    Taken,
     Think,
 )
 from plait.core import events as ev
@@ -75,6 +78,8 @@ class Engine:
         self._ended: dict[str, Any] | None = None
         self._next = 0
         self._notes = 0
+        self._last: Reply | None = None
+        """The reply that the loop was given last."""
         self._refused = 0
 
     async def run(self) -> Outcome:
@@ -158,18 +163,23 @@ class Engine:
                         self._note(effect)
                     case _:
                         result = await self._perform(self._number(), effect)
+                if isinstance(reply := result.reply if isinstance(result, Taken) else result, Reply):
+                    self._last = reply
             except (LimitNear, PromptTooLong, Lacking) as why:
                 thrown = why
 
     def _settled(self, outcome: Outcome) -> Outcome:
         """A loop that answered only because a limit was near has been stopped, with that answer; but one that went in
-        circles, and was asked for its answer, has given it if nothing in it is made up."""
+        circles, and was asked for its answer, has given it if nothing in it is made up. A loop whose last reply was cut
+        or refused has been stopped by that: what it made of the reply is no answer, and no failure of its own."""
         if type(outcome) not in _OUTCOMES:
             raise TypeError(f"it returned {type(outcome).__name__}, which is no outcome")
         msgspec.to_builtins(outcome)  # an answer that JSON can't hold is an error of the loop, said here
         near = self.desk.meter.near
         if near is not None and isinstance(outcome, Answered):
             outcome = Stopped(near.limit, sentence(near.detail), outcome.answer)
+        if self._last is not None and (how := self._last.how_cut):
+            return _cut_short(outcome, how, self._last.text.strip())
         if isinstance(outcome, Stopped) and outcome.limit == "loop" and self._founded(outcome.answer):
             return Answered(outcome.answer)
         return outcome
@@ -274,3 +284,16 @@ class Engine:
         if self.job.replay or self.job.limits.seconds is None:
             return None
         return max(0.0, self.job.limits.seconds - self.job.past.seconds)
+
+
+def _cut_short(outcome: Outcome, how: str, text: str) -> Outcome:
+    """How a run ends whose last reply was cut or refused; `text` is what came of it."""
+    cut = f"The model's last reply {how}."
+    match outcome:
+        case Answered(answer=answer):
+            return Stopped("reply", cut, answer)
+        case Failed(reason=reason, kind="format"):
+            return Stopped("reply", f"{cut} {sentence(reason)}", text or None)
+        case Stopped(limit=limit, reason=reason, answer=answer):
+            return Stopped(limit, f"{sentence(reason)} {cut}", answer)
+    return outcome

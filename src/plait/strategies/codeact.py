@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 from plait.core import (
-    CUT,
     Answered,
     Effect,
     Kit,
@@ -43,7 +42,7 @@ from plait.strategies.codeact_work import SEARCH, Work, only_stops
 from plait.strategies.doubts import doubts, without
 from plait.strategies.scratchpad import Scratchpad
 from plait.strategies.transcripts import Transcript, TranscriptKind, with_repair
-from plait.strategies.turns import Bad, fitting, read_turn, temperature
+from plait.strategies.turns import Bad, fitting, is_repetition, read_turn
 
 FORMAT = CodeFormat()
 ENDS = ("\nTHOUGHT", "\nACTION", "\nOBSERVATION")
@@ -81,7 +80,7 @@ class CodeAct:
         try:
             while True:
                 first = not log.entries and bool(kit.search)
-                ask = self._first if first else partial(self._turn, temperature(last), work.failed)
+                ask = self._first if first else partial(self._turn, is_repetition(last), work.failed)
                 turn, chars = yield from fitting(_tries(partial(ask, task, kit, page, log)), chars)
                 if not isinstance(turn, Turn):
                     return turn  # type: ignore[no-any-return]
@@ -125,7 +124,7 @@ class CodeAct:
 
     def _turn(
         self,
-        heat: float,
+        resample: bool,
         failed: bool,
         task: Task,
         kit: Kit,
@@ -152,10 +151,10 @@ class CodeAct:
                 tail,
                 stop=FORMAT.stop(log.next),
                 grammar=grammar,
-                temperature=heat,
+                resample=resample,
                 repair=again or bool(bad),
             )
-            whole = reply.finish not in CUT
+            whole = not reply.how_cut
             return reply
 
         def read(text: str) -> Turn:

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, ClassVar, cast
 
 from plait.core import (
-    CUT,
     Answered,
     Effect,
     Failed,
@@ -147,9 +146,8 @@ class Compiler:
                 watch=True,
             )
             reply = yield from _written(asked, work)
-            if reply.finish in CUT:
-                where = "by its token limit" if reply.finish == "length" else "where it went in circles"
-                yield from note("cut", f"The plan was cut {where}: the calls that are complete are made.")
+            if reply.how_cut:
+                yield from note("cut", f"The plan {reply.how_cut}: the calls that are complete are made.")
             if work.steps or work.reader.ended:
                 return None
             bad = (reply.text, "there is no call in it and no join()")

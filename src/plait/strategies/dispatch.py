@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from plait.core import Act, Effect, Observation, Step, Taken, Think, start, take
+from plait.core import Act, Effect, Observation, Reply, Step, Taken, Think, start, take
 
 Results: TypeAlias = Mapping[str, Observation]
 Begin: TypeAlias = Callable[[Step, Results], Think | Act | Observation]
@@ -42,7 +42,7 @@ class Dispatch:
     def took(self, taken: Taken) -> Generator[Effect, Any, Step]:
         """A step ended: keep its result, and start what waited for it."""
         reply = taken.reply
-        seen = taken.observations[0] if reply is None else Observation(reply.text.strip())
+        seen = taken.observations[0] if reply is None else of_reply(reply)
         return (yield from self.ended(taken.ticket, seen))
 
     def ended(self, ticket: int, result: Observation) -> Generator[Effect, Any, Step]:
@@ -66,6 +66,12 @@ class Dispatch:
             if to_do:
                 tickets = yield from start(*(made for _, made in to_do))
                 self._open.update(zip(tickets, (step for step, _ in to_do), strict=True))
+
+
+def of_reply(reply: Reply) -> Observation:
+    """The result of a step that asked a model. One that was cut says so, to whoever reads the result."""
+    text = reply.text.strip()
+    return Observation(f"{text}\n(This text {reply.how_cut}.)".lstrip() if reply.how_cut else text)
 
 
 def troubled(step: Step, results: Results) -> Iterable[str]:

@@ -39,7 +39,7 @@ from plait.formats import JsonTurn, Turn, Unreadable
 from plait.strategies.doubts import doubts, without
 from plait.strategies.found import offered
 from plait.strategies.transcripts import ObjectChat, ObjectLog, earlier
-from plait.strategies.turns import Bad, fitting, folded, read_turn, temperature
+from plait.strategies.turns import Bad, fitting, folded, is_repetition, read_turn
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class JsonReact:
         seen: Observation | None = None
         try:
             while True:
-                ask_turn = partial(self._turn, kit, page, log, after, temperature(seen))
+                ask_turn = partial(self._turn, kit, page, log, after, is_repetition(seen))
                 turn, chars = yield from fitting(ask_turn, chars)
                 if not isinstance(turn, Turn):
                     return turn  # type: ignore[no-any-return]
@@ -100,14 +100,14 @@ class JsonReact:
         return JsonTurn(lenient=self.lenient)
 
     def _turn(
-        self, kit: Kit, page: ObjectChat, log: ObjectLog, after: str, heat: float, chars: int
+        self, kit: Kit, page: ObjectChat, log: ObjectLog, after: str, resample: bool, chars: int
     ) -> Generator[Effect, Any, Turn | Outcome]:
         def ask_model(bad: Bad | None) -> Generator[Effect, Any, Reply]:
             tail: tuple[Message, ...] = ()
             if bad:
                 tail = (assistant(bad[0]), user(kit.prompt("repair", complaint=bad[1])))
             messages = (*page.messages(log, chars, after), *tail)
-            return self._think(kit, page, log, messages, repair=bool(bad), temperature=heat)
+            return self._think(kit, page, log, messages, repair=bool(bad), resample=resample)
 
         known = (*page.tools, *kit.others)
         return read_turn(ask_model, lambda text: self._format.read(text, len(log) + 1, known), self.misses)

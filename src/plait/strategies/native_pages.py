@@ -10,6 +10,7 @@ from plait.core import Call, Kit, Message, Observation, Reply, Task, ToolSpec, a
 from plait.formats import Remark, Unreadable, scan, shorten
 from plait.formats.call_objects import CallObjects, Calls, arguments_of, called
 from plait.strategies.found import offered
+from plait.strategies.turns import is_open
 
 Log: TypeAlias = tuple[tuple[Calls, tuple[Observation, ...]], ...]
 """Each turn with calls, and what was observed of each of them."""
@@ -66,8 +67,8 @@ class NativePage:
         """See `Page`. Where an endpoint leaves calls of its tools in the text, they are read there."""
         notes: list[Remark] = []
         if reply.calls:
-            if reply.finish == "circle" and isinstance(reply.calls[-1].input, str):
-                raise Unreadable("the input of its last call went in circles and was cut")
+            if reply.how_cut and isinstance(reply.calls[-1].input, str):
+                raise Unreadable(f"it {reply.how_cut} within the input of its last call")
             calls = tuple(self._call(call, notes) for call in reply.calls)
             return Calls(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes))
         if not reply.text.strip():
@@ -133,7 +134,13 @@ class TextPage:
 
     def read(self, reply: Reply, log: Log) -> Calls:
         """See `Page`."""
-        return FORMAT.read(reply.text, self._kit.known)
+        turn = self._read(reply.text)
+        if reply.how_cut and is_open(reply.text, turn, self._read):
+            raise Unreadable(f"it {reply.how_cut} before its last call was complete. Write a shorter one.")
+        return turn
+
+    def _read(self, text: str) -> Calls:
+        return FORMAT.read(text, self._kit.known)
 
     def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
         """See `Page`."""

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 from msgspec import structs
 
 from plait.core import (
-    CUT,
     Act,
     Answered,
     Call,
@@ -128,7 +127,10 @@ class Phased:
 
         reply, log.chars = yield from fitting(attempt, log.chars)
         text = str(reply.text).strip()
-        return action_list.whole(text) if phase == "react" and reply.finish in CUT else text
+        if phase != "react" or not reply.how_cut:
+            return text
+        yield from note("cut", f"the list of actions {reply.how_cut}: those that are complete count")
+        return action_list.whole(text)
 
     def _listed(self, text: str) -> bool:
         """A list that was broken off need not be continued: it has all the actions that count, or goes round."""

@@ -33,7 +33,7 @@ from plait.strategies.doubts import doubts, without
 from plait.strategies.found import offered
 from plait.strategies.scratchpad import Scratchpad
 from plait.strategies.transcripts import Transcript, TranscriptKind, with_repair
-from plait.strategies.turns import Bad, fitting, folded, read_turn, temperature
+from plait.strategies.turns import Bad, fitting, folded, is_repetition, read_turn
 
 Dialect = Literal["blob", "lines", "numbered", "original"]
 
@@ -66,7 +66,7 @@ class React:
         seen: Observation | None = None
         try:
             while True:
-                ask = partial(self._turn, kit, page, log, temperature(seen))
+                ask = partial(self._turn, kit, page, log, is_repetition(seen))
                 turn, chars = yield from fitting(ask, chars)
                 if not isinstance(turn, Turn):
                     return turn  # type: ignore[no-any-return]
@@ -93,7 +93,7 @@ class React:
         return react_format(self.dialect)
 
     def _turn(
-        self, kit: Kit, page: Transcript, log: Scratchpad, heat: float, chars: int
+        self, kit: Kit, page: Transcript, log: Scratchpad, resample: bool, chars: int
     ) -> Generator[Effect, Any, Turn | Outcome]:
         def ask(bad: Bad | None) -> Generator[Effect, Any, Reply]:
             request = kit.prompt("repair", complaint=bad[1], **self._words(kit)) if bad else ""
@@ -101,7 +101,7 @@ class React:
             grammar = (
                 self._format.grammar(offered(kit, log.seen), log.next, opened=opened) if self.constrain or bad else None
             )
-            return self._think(page, log, chars, bad[0] if bad else "", request, grammar=grammar, temperature=heat)
+            return self._think(page, log, chars, bad[0] if bad else "", request, grammar=grammar, resample=resample)
 
         def read(text: str) -> Turn:
             return self._format.read(self._opened(text, log), log.next, kit.known)

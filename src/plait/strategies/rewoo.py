@@ -47,7 +47,7 @@ from plait.formats.in_words import in_formula
 from plait.formats.references import EVIDENCE
 from plait.formats.split_plan import PlanSplitter
 from plait.strategies.approval import with_leave
-from plait.strategies.dispatch import Dispatch, Results, troubled
+from plait.strategies.dispatch import Dispatch, Results, of_reply, troubled
 from plait.strategies.doubts import made_up, struck
 from plait.strategies.fallback import fall_back
 from plait.strategies.found import searched
@@ -222,7 +222,7 @@ class Rewoo:
 
         try:
             reply, _ = yield from fitting(again, max(SMALLEST_OBSERVATION, kit.observation_chars // 4))
-            seen = Observation(reply.text.strip())
+            seen = of_reply(reply)
         except PromptTooLong as still:
             seen = Observation(f"Error: {still.detail}", "raised")
         return (yield from work.ended(why.ticket, seen))

@@ -28,9 +28,6 @@ class Read(Protocol):
 
 R = TypeVar("R", bound=Read)
 
-OUT_OF_CIRCLES = 0.7
-"""Temperature of the request after a call was repeated: at 0 a model that copies itself goes on doing so."""
-
 FOLDED = 300
 """Characters of a result that came once more."""
 
@@ -55,8 +52,11 @@ def read_turn(
         reply = yield from ask(bad)
         try:
             turn = read(reply.text)
-        except Unreadable as complaint:
-            bad = (reply.text, str(complaint))
+            if reply.how_cut and is_open(reply.text, turn, read):
+                raise Unreadable("Its action is not complete: write a shorter one.")
+        except Unreadable as why:
+            complaint = f"Your reply {reply.how_cut}. {why}" if reply.how_cut else str(why)
+            bad = (reply.text, complaint)
             yield from note("unreadable", f"reply {miss} of {misses} can't be read: {complaint}")
             continue
         if check is not None and miss < misses and (against := (yield from check(turn))):
@@ -65,14 +65,33 @@ def read_turn(
             continue
         for remark in turn.remarks:
             yield from note(remark.kind, remark.text)
+        if reply.how_cut:
+            yield from note("cut", f"the reply {reply.how_cut}: what is complete in it counts")
         return turn
     assert bad is not None
     return Failed(f"{misses} replies in a row could not be read. The last complaint: {bad[1]}", kind="format")
 
 
-def temperature(seen: Observation | None) -> float:
-    """Of the request that follows what was seen last."""
-    return OUT_OF_CIRCLES if seen is not None and seen.repeated else 0.0
+def is_open(text: str, turn: Any, read: Callable[[str], Any]) -> bool:
+    """The calls in a text that was cut may be incomplete: if the text went on, they would be read otherwise."""
+    made = calls_of(turn)
+    if not made:
+        return False
+    try:
+        return calls_of(read(f"{text} and so on")) != made
+    except Unreadable:
+        return True
+
+
+def calls_of(turn: Any) -> Sequence[Any]:
+    """The calls of a turn, or the steps of a plan."""
+    call = getattr(turn, "call", None)
+    return getattr(getattr(turn, "plan", turn), "calls", ()) if call is None else (call,)
+
+
+def is_repetition(seen: Observation | None) -> bool:
+    """The last call repeated an earlier one: at temperature 0 a model that copies itself would go on doing so."""
+    return seen is not None and seen.repeated
 
 
 def folded(kit: Kit, call: Call, seen: Observation) -> str:
