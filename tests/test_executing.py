@@ -38,7 +38,7 @@ from plait.core.errors import ReplayDiffers
 from plait.core.events import Executed, Executing
 from plait.journal.records import Acting, ObservedRecord, RanRecord
 from plait.runtime.executing import call_of, result_of
-from plait.sandbox import OutCall, Result, Settings, Turn
+from plait.sandbox import OutCall, Result, Settings, Turn, default_sandbox
 from plait.tools import tools_from
 
 
@@ -226,7 +226,7 @@ def test_an_error_with_half_a_character_is_raised_in_the_code(tmp_path: Path) ->
 class Kept:
     """A sandbox whose one session says when it is closed, and fails at it."""
 
-    name = "kept"
+    name: str = "kept"
 
     def __init__(self) -> None:
         self.closed = 0
@@ -346,7 +346,9 @@ def test_code_that_comes_to_other_calls_when_it_runs_again_is_said(agent: Made) 
     twice = "a = [people('A'), people('B')]"
     waiting = agent(twice, "send('x')", approve="effects").run("q")
     assert waiting.status == "waiting"
-    fewer = agent(twice, "send('x')", approve="effects", sandbox=Kept())
+    other = Kept()
+    other.name = default_sandbox()[0]
+    fewer = agent(twice, "send('x')", approve="effects", sandbox=other)
     again = fewer.resume(waiting.run, "yes")
     assert again.status == "crashed" and "can't be made again" in (again.reason or "")
 
@@ -402,7 +404,7 @@ def test_limits_of_code_are_the_users(agent: Made) -> None:
 
 
 def test_an_unknown_sandbox_is_refused_when_the_agent_is_made() -> None:
-    with pytest.raises(plait.UsageError, match="monty, process"):
+    with pytest.raises(plait.UsageError, match="auto, process, monty"):
         plait.Agent("react", sandbox="docker")
 
 

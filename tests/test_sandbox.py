@@ -614,7 +614,7 @@ def test_sessions_in_several_event_loops_and_threads(name: str) -> None:
 
 
 def test_an_unknown_sandbox_is_named_with_those_there_are() -> None:
-    with pytest.raises(UsageError, match=r"monty, process"):
+    with pytest.raises(UsageError, match=r"auto, process, monty"):
         sandbox("docker")
 
 

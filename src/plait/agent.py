@@ -15,7 +15,7 @@ import msgspec
 from plait import __version__, config, strategies, telemetry
 from plait.core import CodeLimits, Event, Exchange, Kit, Plan, Strategy, Task, ToolSpec
 from plait.core.errors import UsageError
-from plait.journal.records import Row, RunHead
+from plait.journal.records import RanRecord, Row, RunHead
 from plait.journal.store import Journal
 from plait.models.base import Model
 from plait.models.resolve import resolve_all
@@ -23,7 +23,7 @@ from plait.prompts import PromptBook
 from plait.runtime import runs
 from plait.runtime.asking import Phases, known_models
 from plait.runtime.background import run_blocking
-from plait.runtime.described import USUAL, book_of, check, fields_in, loop_of, settings_of
+from plait.runtime.described import USUAL, book_of, check, fields_in, loop_of, sandbox_for, settings_of
 from plait.runtime.faces import streamed, whole
 from plait.runtime.job import Approve, InDoubt, Job, Person
 from plait.runtime.limits import Limits
@@ -33,7 +33,7 @@ from plait.runtime.run import Run
 from plait.runtime.runs import Replayed
 from plait.runtime.sessions import Embedder, Seat, Window, seat_of, session_spec, take_seat
 from plait.runtime.showing import Finder, most_shown, narrowed, recorded_in, shown_by
-from plait.sandbox import Sandbox
+from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
 from plait.tools import Tool, Toolset, anchored, tools_from
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ class Agent:
     person. `window`: how much of a conversation a run in a session is shown; `embedder`: what searches all of
     it by meaning, "local", "openai:NAME" or a function from a list of texts to their vectors. `provenance`:
     what is done about values that the model made up: "off", "note", "warn", "ask" or "refuse". `sandbox`: what
-    confines the code of a loop whose action is code, "monty", "process" or an object; `code_limits`: what one piece
+    confines the code of a loop whose action is code, "process", "monty", an object, or "auto": "process" where
+    the kernel supports it, else "monty"; `code_limits`: what one piece
     of code may use up; `now`: the time it is told, in seconds since 1970, None for the machine's. `show_tools`: with
     more tools than this the model is shown those that fit the task best, and a tool that finds the others; None
     shows all, but `codeact` is shown none of more than eight: it finds them by searching.
@@ -78,7 +79,7 @@ class Agent:
     window: Window = field(default=Window(), kw_only=True)
     embedder: Embedder = field(default="local", kw_only=True)
     provenance: Provenance = field(default="off", kw_only=True)
-    sandbox: str | Sandbox = field(default="monty", kw_only=True)
+    sandbox: str | Sandbox = field(default=AUTO, kw_only=True)
     code_limits: CodeLimits = field(default=CodeLimits(), kw_only=True)
     now: float | None = field(default=None, kw_only=True)
     show_tools: int | None = field(default=None, kw_only=True)
@@ -229,7 +230,8 @@ class Agent:
         if row.status in ("answered", "failed", "stopped"):
             return runs.finished(row, journal, self._loop)
         await self._tools_there()
-        job = self._job(row.head.question, person, recorded=row.head)
+        sandbox = await self._sandbox_there(sandbox_for(self, row.head, _ran_code(journal.rows(row.head.run))))
+        job = self._job(row.head.question, person, recorded=row.head, sandbox=sandbox)
         return await whole(runs.go_on(job, row.head, journal, answer=answer, emit=emit, force=force))
 
     def replay(self, run: str) -> Replayed:
@@ -262,10 +264,12 @@ class Agent:
         await self._tools_there()
         seat = seat_of(row.head, runs.fresh_id())
         shown = await asyncio.to_thread(self._shown, row.head.question, row.head)
-        job = self._job(row.head.question, person, seat=seat, shown=shown)
+        rows = journal.rows(row.head.run)
+        sandbox = await self._sandbox_there(sandbox_for(self, row.head, _ran_code(rows, at)))
+        job = self._job(row.head.question, person, seat=seat, shown=shown, sandbox=sandbox)
         head = self._head(row.head.question, job, seat)
         head = msgspec.structs.replace(head, parent=row.head.run, fork_at=at, label=label)
-        return await whole(runs.fork(job, head, journal.rows(row.head.run), at, journal, emit))
+        return await whole(runs.fork(job, head, rows, at, journal, emit))
 
     @staticmethod
     def recorded(head: RunHead, *, journal: str | Path | None, **changes: Any) -> Agent:
@@ -291,6 +295,12 @@ class Agent:
         """Make the tools, in a thread where that may take a while: a word may begin a server."""
         if "_toolset" not in vars(self) and any(isinstance(tool, str) for tool in self.tools):
             await asyncio.to_thread(getattr, self, "_toolset")
+
+    async def _sandbox_there(self, sandbox: str | Sandbox) -> str | Sandbox:
+        """The same sandbox. Raises `UsageError` where the loop runs code and the sandbox is not available."""
+        if getattr(self._loop, "runs_code", False):
+            await check_sandbox(sandbox)
+        return sandbox
 
     @cached_property
     def _resolved(self) -> dict[str, Model]:
@@ -337,6 +347,7 @@ class Agent:
         recorded: RunHead | None = None,
         seat: Seat | None = None,
         shown: tuple[str, ...] | None = None,
+        sandbox: str | Sandbox | None = None,
     ) -> Job:
         shown = shown_by(recorded) if recorded is not None else shown
         seat = seat or (seat_of(recorded) if recorded is not None else None)
@@ -355,6 +366,11 @@ class Agent:
         )
         if shown is not None:
             kit = narrowed(kit, shown, (tool.name for tool in self._toolset), self._finder.tool.name)
+        why = ""
+        if sandbox is None:
+            sandbox = self.sandbox
+        if sandbox == AUTO:
+            sandbox, why = default_sandbox()
         return Job(
             strategy=self._loop,
             task=Task(question, seat.history if seat is not None else ()),
@@ -366,7 +382,8 @@ class Agent:
             in_doubt=self.in_doubt,
             person=person,
             provenance=self.provenance,
-            sandbox=self.sandbox,
+            sandbox=sandbox,
+            fallback=_fallback(why),
             code_limits=self.code_limits,
             now=self.now,
             tracer=telemetry.here(),
@@ -380,7 +397,7 @@ class Agent:
             models=job.phases.describe(),
             tools=self._tools_recorded,
             sources=self._sources,
-            settings=self._settings,
+            settings={**self._settings, "sandbox": name_of(job.sandbox)},
             plait=__version__,
         )
         if job.kit.search:
@@ -430,6 +447,7 @@ class Agent:
         if history is not None and session is None:
             raise UsageError("Earlier turns belong to a session, and none is named.", hint="Give session=NAME.")
         await self._tools_there()
+        await self._sandbox_there(self.sandbox)
         seat = None
         if session is not None:
             seat = take_seat(session, self._journal_needed(), self.window, history)
@@ -437,3 +455,15 @@ class Agent:
         job = self._job(question, person, seat=seat, shown=shown)
         head = msgspec.structs.replace(self._head(question, job, seat), label=label)
         return await runs.begin(job, head, self._store, emit)
+
+
+def _ran_code(rows: Iterable[Row], before: float = float("inf")) -> bool:
+    """Code of the run ran before that step."""
+    return any(isinstance(row.record, RanRecord) and row.record.step < before for row in rows)
+
+
+def _fallback(why: str) -> str:
+    """The line that says that code runs in `monty`, though nobody chose it; "" where it does not."""
+    if not why:
+        return ""
+    return f"Code runs in the sandbox 'monty', which has less of Python: 'process' is not available here ({why})."

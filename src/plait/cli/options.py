@@ -131,7 +131,7 @@ provenance = click.option(
     help="What is done about arguments that the model made up (default off).",
 )
 code = combine(
-    click.option("--sandbox", metavar="NAME", help="What confines a loop's code: monty (default) or process."),
+    click.option("--sandbox", metavar="NAME", help="Where a loop's code runs: auto (default), process or monty."),
     click.option(
         "--code-limit",
         "code_limit",

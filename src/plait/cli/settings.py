@@ -21,6 +21,7 @@ from plait.core.errors import UsageError
 from plait.journal.records import RunHead
 from plait.runtime.described import USUAL
 from plait.runtime.limits import Limits
+from plait.sandbox import AUTO
 
 # A phase, also one of the loop that is fallen back to: `react.act`.
 _PHASE = re.compile(r"([A-Za-z_]\w*(?:[.-]\w+)*)=(.+)", re.DOTALL)
@@ -88,7 +89,7 @@ def agent_for(
         can_ask=not no_ask,
         embedder=_embedder(embedder or said.embedder),
         provenance=cast(Any, provenance or said.provenance or "off"),
-        sandbox=sandbox or said.sandbox or "monty",
+        sandbox=sandbox or said.sandbox or AUTO,
         show_tools=said.show_tools if show_tools is None else show_tools,
         code_limits=_code_limits({**said.code, **pairs(code_limit, "--code-limit", "seconds=5")}),
         **auto,

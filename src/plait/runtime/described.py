@@ -20,7 +20,7 @@ from plait.runtime.provenance import Provenance
 from plait.runtime.recalled import tools_of
 from plait.runtime.sessions import SESSION, Window
 from plait.runtime.showing import SEARCH, shown_by
-from plait.sandbox import BACKENDS, Sandbox, sandbox
+from plait.sandbox import AUTO, BACKENDS, Sandbox, name_of, sandbox
 
 
 class Usual(str):
@@ -97,7 +97,7 @@ def check(agent: Description, strategy: Strategy) -> None:
     _one_of("in_doubt", agent.in_doubt, get_args(InDoubt))
     if not callable(agent.approve):
         _one_of("approve", agent.approve, ("never", "effects", "always", "plan"))
-    if isinstance(agent.sandbox, str) and agent.sandbox not in BACKENDS:
+    if isinstance(agent.sandbox, str) and agent.sandbox not in (AUTO, *BACKENDS):
         sandbox(agent.sandbox)  # says what there is
     _kind_of("sandbox", agent.sandbox, isinstance(agent.sandbox, str) or hasattr(agent.sandbox, "open"), "its name")
     _kind_of("code_limits", agent.code_limits, isinstance(agent.code_limits, CodeLimits), "plait.CodeLimits(...)")
@@ -121,11 +121,29 @@ def settings_of(agent: Description) -> dict[str, Any]:
         "in_doubt": agent.in_doubt,
         "can_ask": agent.can_ask,
         "provenance": agent.provenance,
-        "sandbox": agent.sandbox if isinstance(agent.sandbox, str) else agent.sandbox.name,
+        "sandbox": name_of(agent.sandbox),
         "code_limits": to_builtins(agent.code_limits),
         "now": agent.now,
         **({"chosen": agent.advice.record()} if agent.advice is not None else {}),
     }
+
+
+def sandbox_for(agent: Description, head: RunHead, ran_code: bool) -> str | Sandbox:
+    """The sandbox in which an agent goes on with a recorded run, or with the start of it: the recorded one.
+
+    Raises `UsageError` if the agent names another one and the run has run code (`ran_code`): its session can't be
+    restored there.
+    """
+    recorded = str(head.settings.get("sandbox", AUTO))
+    if agent.sandbox == AUTO:
+        return recorded
+    name = name_of(agent.sandbox)
+    if ran_code and recorded not in (name, AUTO):
+        raise UsageError(
+            f"Run {head.run} ran its code in the sandbox '{recorded}', and this agent's is '{name}'.",
+            hint=f"Use sandbox='{recorded}', or leave it out.",
+        )
+    return agent.sandbox
 
 
 def fields_in(head: RunHead, *, tools_given: bool = False) -> dict[str, Any]:
@@ -157,7 +175,7 @@ def fields_in(head: RunHead, *, tools_given: bool = False) -> dict[str, Any]:
         "window": convert(settings.get("window", {}), Window),
         "embedder": settings.get("embedder", "local"),
         "provenance": settings.get("provenance", "off"),
-        "sandbox": settings.get("sandbox", "monty"),
+        "sandbox": settings.get("sandbox", AUTO),
         "code_limits": convert(settings.get("code_limits", {}), CodeLimits),
         "now": settings.get("now"),
         "show_tools": len(head.tools) if showed_all else settings.get("show_tools"),

@@ -123,6 +123,8 @@ class Executor:
         if self._seed is None:
             self._seed = secrets.randbelow(2**31)
         made = sandbox(job.sandbox) if isinstance(job.sandbox, str) else job.sandbox
+        if job.fallback and not self._pieces:
+            self.desk.remark(self.desk.meter.steps, "sandbox", job.fallback)
         names = frozenset(spec.name for spec in (*job.kit.tools, *job.kit.others))
         self._session = session = await made.open(Settings(names, job.code_limits, self._seed))
         for piece in self._pieces:

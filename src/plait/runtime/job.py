@@ -25,7 +25,7 @@ from plait.runtime.past import Past, PastEffect
 from plait.runtime.provenance import Provenance, Sources, sources_of
 from plait.runtime.things import Things
 from plait.runtime.tracing import UNWATCHED, RunSpan, Tracer
-from plait.sandbox import Sandbox
+from plait.sandbox import AUTO, Sandbox
 from plait.tools import Toolset
 
 Approve: TypeAlias = Literal["never", "effects", "always", "plan"] | Callable[[Call], bool]
@@ -78,7 +78,9 @@ class Job:
     in_doubt: InDoubt = "skip"
     person: Person | None = None
     provenance: Provenance = "off"
-    sandbox: str | Sandbox = "monty"
+    sandbox: str | Sandbox = AUTO
+    fallback: str = ""
+    """Said once when code first runs: that it runs in another sandbox than the preferred one, and why."""
     code_limits: CodeLimits = field(default_factory=CodeLimits)
     now: float | None = None
     """What code is told of the time, in seconds since 1970; None for the machine's clock."""

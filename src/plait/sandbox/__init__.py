@@ -1,6 +1,6 @@
 """The Python sessions that code actions run in, by the name of what confines them.
 
-session = await sandbox("monty").open(Settings(functions=frozenset({"weather"})))
+session = await sandbox().open(Settings(functions=frozenset({"weather"})))
 turn = await session.run("print(weather('Oslo'))", now=0.0)     # turn.calls: weather('Oslo')
 turn = await session.go_on([Result("rain")])                     # turn.output: "rain\n"
 """
@@ -9,18 +9,34 @@ from __future__ import annotations
 
 from plait.core.errors import UsageError
 from plait.sandbox.base import OutCall, Result, Sandbox, Session, Settings, Turn
+from plait.sandbox.choosing import AUTO, check_sandbox, default_sandbox, name_of
 
-__all__ = ["BACKENDS", "OutCall", "Result", "Sandbox", "Session", "Settings", "Turn", "sandbox"]
+__all__ = [
+    "AUTO",
+    "BACKENDS",
+    "OutCall",
+    "Result",
+    "Sandbox",
+    "Session",
+    "Settings",
+    "Turn",
+    "check_sandbox",
+    "default_sandbox",
+    "name_of",
+    "sandbox",
+]
 
 BACKENDS = {
-    "monty": "Python as pydantic-monty knows it: small, fast, with nothing of the machine in reach",
     "process": "the whole of CPython, in a process that the kernel confines",
+    "monty": "Python as pydantic-monty knows it: small, fast, with nothing of the machine in reach",
 }
 """The sandboxes by name, with what each is."""
 
 
-def sandbox(name: str = "monty") -> Sandbox:
-    """The sandbox of that name. Raises `UsageError` for a name that is none of `BACKENDS`."""
+def sandbox(name: str = AUTO) -> Sandbox:
+    """The sandbox of that name. Raises `UsageError` for a name that is none of `BACKENDS`, nor `auto`."""
+    if name == AUTO:
+        name = default_sandbox()[0]
     if name == "monty":
         from plait.sandbox.monty import MontySandbox
 
@@ -29,4 +45,4 @@ def sandbox(name: str = "monty") -> Sandbox:
         from plait.sandbox.process import ProcessSandbox
 
         return ProcessSandbox()
-    raise UsageError(f"There is no sandbox {name!r}.", hint=f"There are: {', '.join(BACKENDS)}.")
+    raise UsageError(f"There is no sandbox {name!r}.", hint=f"There are: {AUTO}, {', '.join(BACKENDS)}.")

@@ -69,6 +69,8 @@ class CodeAct:
     told: ClassVar[int] = 8
     """Where nothing else is said, it is told of so many tools; of more it is told none, and finds them by searching."""
     name: ClassVar[str] = "codeact"
+    runs_code: ClassVar[bool] = True
+    """It needs a sandbox, which is checked before the first model call."""
     phases: ClassVar[tuple[str, ...]] = ("decompose", "act")
 
     def run(self, task: Task, kit: Kit) -> Loop:

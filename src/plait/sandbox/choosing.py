@@ -1,0 +1,65 @@
+"""Which sandbox code runs in where nobody named one, and whether a sandbox is available on this machine."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+
+from plait.core.errors import UsageError
+from plait.sandbox.base import Sandbox, Settings
+from plait.sandbox.confine_filter import MACHINES
+
+AUTO = "auto"
+"""The default: `process` where the kernel can confine it, else `monty`."""
+
+_ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
+_opened: set[str] = set()
+_refused: dict[str, str] = {}  # by name: why a session could not be opened
+
+
+def name_of(chosen: str | Sandbox) -> str:
+    """The name of a sandbox, that of the default one for `auto`."""
+    if not isinstance(chosen, str):
+        return chosen.name
+    return default_sandbox()[0] if chosen == AUTO else chosen
+
+
+def default_sandbox() -> tuple[str, str]:
+    """The default sandbox here, and why it is not `process`, "" where it is. Reads one file at most."""
+    why = _refused.get("process", "") or _without_process()
+    return ("monty", why) if why else ("process", "")
+
+
+async def check_sandbox(chosen: str | Sandbox) -> None:
+    """Raise `UsageError` if no session can be opened: a package is missing, or the kernel can't confine it.
+
+    Opens a session once in a process. Where `process` was only the default, `monty` becomes the default instead.
+    """
+    name = name_of(chosen)
+    if not isinstance(chosen, str) or name in _opened:
+        return
+    from plait.sandbox import sandbox
+
+    try:
+        session = await sandbox(name).open(Settings())
+    except UsageError as why:
+        if chosen != AUTO or name != "process":
+            raise
+        _refused[name] = why.message.rstrip(".")
+        await check_sandbox(chosen)
+        return
+    _opened.add(name)
+    await session.close()
+
+
+def _without_process() -> str:
+    if sys.platform != "linux":
+        return f"{sys.platform} has no seccomp filters"
+    if platform.machine() not in MACHINES:
+        return f"there is no list of system calls for {platform.machine()}"
+    try:
+        known = _ACTIONS.read_text().split()
+    except OSError:
+        known = []
+    return "" if {"errno", "kill_process"} <= {*known} else "the kernel has no seccomp filters"
