@@ -115,10 +115,97 @@ def test_the_reader_takes(text: str, expected: list[tuple[str, object]]) -> None
         (f'[{LYON[:-1]}, "COLOUR": 1}}]', "cut: the keys COLOUR"),
     ],
 )
-def test_what_was_repaired_is_named_and_the_list_is_kept_as_it_should_have_been(text: str, word: str) -> None:
+def test_what_was_repaired_is_named_and_what_is_kept_reads_as_the_same_actions(text: str, word: str) -> None:
     assert word in remarks(text)
+    assert read(read(text).kept).steps == read(text).steps
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"ACTION": "lookup", "ARGUMENTS": ["x"], "EXPLAINATION": "w"}]',
+        '[{"action": "lookup", "args": ["x"], "reason": "w"}]',
+        "[{'ACTION': 'lookup', 'ARGUMENTS': ['x'], 'EXPLANATION': 'w'},]",
+        '[{ACTION: "Lookup", ARGUMENTS: "x", EXPLANATION: None}]',
+        LYON,
+    ],
+)
+def test_the_models_own_text_is_kept_where_only_spelling_or_punctuation_was_repaired(text: str) -> None:
+    assert read(text).kept == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[{LYON}",
+        f'[{LYON[:-1]}, "RESULT": "522250"}}]',
+        f"{LYON} and {LYON.replace('Lyon', 'Paris')}",
+    ],
+)
+def test_the_canonical_list_is_kept_where_brackets_were_missing_or_something_was_cut(text: str) -> None:
     again = read(read(text).kept)
     assert (again.steps, again.remarks) == (read(text).steps, ())
+    assert "RESULT" not in read(text).kept
+
+
+MALFORMED = '{"ACTION": "lookup" "ARGUMENTS": []}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The list x = [] is empty in Python.",
+        "I would call lookup(Lyon), then there is nothing left: []",
+        f"{MALFORMED}\n[]",
+        f"[]\n{MALFORMED}",
+        "`[]` means that no action is needed, but one is.",
+    ],
+)
+def test_an_empty_list_in_prose_or_beside_a_malformed_action_does_not_mean_that_nothing_is_needed(text: str) -> None:
+    with pytest.raises(Unreadable):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "```json\n[]\n```",
+        "No action is needed: []",
+        "No action is needed. []",
+        "Actions:\n[]\nIt is a greeting.",
+        "`[]`",
+    ],
+)
+def test_an_empty_list_that_stands_alone_means_that_nothing_is_needed(text: str) -> None:
+    assert read(text).steps == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{LYON}\n{MALFORMED}",
+        f"{MALFORMED}\n{LYON}",
+        f"[{LYON}]\n{MALFORMED}",
+        f"{MALFORMED}\n[{LYON}]",
+        f'[{LYON}]\nThen:\n[{{"ACTION": "lookup", "ARGUMENTS": ["Paris"]}}]',
+        f'[{LYON}]\nThen: {{"ACTION": "lookup", "ARGUMENTS": ["Paris"]}}',
+        '[lookup("Lyon"), lookup("Paris")]',
+    ],
+)
+def test_a_reply_with_an_action_that_would_be_lost_is_refused(text: str) -> None:
+    with pytest.raises(Unreadable):
+        read(text)
+
+
+@pytest.mark.parametrize("between", ["\n", ",\n", "\n```\n```json\n", "\n- "])
+def test_lists_right_behind_each_other_are_read_as_one(between: str) -> None:
+    found = steps(f"[{LYON}]{between}[{LYON.replace('Lyon', 'Paris')}]")
+    assert found == [("lookup", ["Lyon"]), ("lookup", ["Paris"])]
+
+
+def test_a_list_that_is_written_twice_counts_once() -> None:
+    assert steps(f"Draft:\n[{LYON}]\nSo my list is:\n[{LYON}]") == [("lookup", ["Lyon"])]
 
 
 @pytest.mark.parametrize(

@@ -362,13 +362,13 @@ def test_misses_say_how_often_it_is_asked(journal: Path) -> None:
     assert [phase for phase, _ in requests(three)] == ["reason", "react", "react", "react", "reply"]
 
 
-def test_a_repaired_list_is_noted_and_stands_as_it_should_have_been(journal: Path) -> None:
+def test_a_list_with_other_spelling_is_noted_and_stays_in_the_chat_as_the_model_wrote_it(journal: Path) -> None:
     reply = "Sure!\n```json\n{'action': 'height', 'arguments': 'Garnet', 'explaination': 'x'}\n```"
     run = agent(["Think.", reply, "243 metres."], journal).run("How high is Garnet?")
     assert called(run) == [("height", ["Garnet"])]
     assert {kind for kind, _ in notes(run)} == {"repaired"}
     kept = requests(run)[-1][1][4]["content"]
-    assert kept == '[{"ACTION": "height", "ARGUMENTS": ["Garnet"], "EXPLANATION": "x"}]'
+    assert kept == "{'action': 'height', 'arguments': 'Garnet', 'explaination': 'x'}"
 
 
 # -- rounds

@@ -32,7 +32,8 @@ _DONE = re.compile(r"^([^\w\\\n]*+)(?=DONE\b)", re.M)
 class Actions(Struct, frozen=True):
     """The actions of a reply. A step's id is its place in the list, from 1; its input None, a list or an object.
 
-    `kept` is the list as the model wrote it, or, where something had to be repaired or cut, as it should have been.
+    `kept` is the list as the model wrote it; where its brackets had to be repaired, or something was cut or replaced,
+    the list in its canonical form.
     """
 
     steps: tuple[Step, ...] = ()
@@ -43,15 +44,14 @@ class Actions(Struct, frozen=True):
 def read(text: str, tools: Sequence[ToolSpec] = (), most: int = MOST) -> Actions:
     """The actions in a reply, leniently. Raises `Unreadable`, and nothing else, whatever the text.
 
-    Takes fences and prose around, JSON in need of repair, one object or several without a list, other usual keys in any
-    case, missing arguments (none), a single value or an object (by name) as arguments. What comes after `most`
-    actions is cut. Actions that wait for each other are refused.
+    Takes fences and prose around, JSON in need of repair, one object or several without a list, lists right behind each
+    other, other usual keys in any case, missing arguments (none), a single value or an object (by name) as arguments.
+    What comes after `most` actions is cut. Actions that wait for each other are refused, and so is a reply with an
+    action that can't be read. An empty list counts where it ends its line and the reply names no action.
     """
     listed, kept, notes = steps_in(text, tools, most)
     steps = tuple(step for step in listed if not is_basic(step, tools))
-    if notes:
-        kept = write(listed)
-    return Actions(steps, kept, tuple(dict.fromkeys(notes)))
+    return Actions(steps, write(listed) if kept is None else kept, tuple(dict.fromkeys(notes)))
 
 
 def entries(text: str) -> int:

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from msgspec import structs
 
 from plait.core import JSON, Step, ToolSpec
-from plait.core.loose_json import Found, NotJson, read_value, without_halves
+from plait.core.loose_json import (
+    BACKSLASH,
+    BARE_KEY,
+    COMMA,
+    COMMENT,
+    LITERAL,
+    QUOTES,
+    RAW_BREAK,
+    Found,
+    NotJson,
+    read_value,
+    without_halves,
+)
 from plait.formats.base import Remark, Unreadable
 from plait.formats.describe import arguments
 from plait.formats.in_words import refer
@@ -37,67 +49,120 @@ _SIMPLE = ("string", "integer", "number", "boolean")
 
 # Where a list of objects, an empty list or an object may begin.
 _OPEN = re.compile(r"""\[(?=\s*+[{\]])|\{(?=\s*+(?:["'‘’“”„}/#]|[A-Za-z_]\w*+\s*+:))""")
+# What two lists that are meant as one may have between them.
+_NO_WORDS = re.compile(r"[\s,;`*-]*(?:json)?[\s`]*")
+_NAMED = re.compile(rf"""["']?\b(?:{"|".join(NAME_KEYS)})["']?\s{{0,9}}:\s{{0,9}}["']([^"'\n]{{1,100}})""")
+_CALLED = re.compile(r"\b([A-Za-z_][\w.-]{0,63})[(\[](?!\])")
+_HEAD = 400
+"""Characters of an object in which its key stands."""
+# Repairs after which the text still says what was read.
+_PUNCTUATION = frozenset({QUOTES, BARE_KEY, COMMA, LITERAL, RAW_BREAK, BACKSLASH, COMMENT})
 _LOOKS, _TRIES = 8, 300  # how far a search through prose goes, as in loose_json
 
 
-def steps_in(text: str, tools: Sequence[ToolSpec], most: int) -> tuple[tuple[Step, ...], str, list[Remark]]:
-    """The actions in a reply, `Basic` among them, the list as it stands there, and what was repaired or cut.
+def steps_in(text: str, tools: Sequence[ToolSpec], most: int) -> tuple[tuple[Step, ...], str | None, list[Remark]]:
+    """The actions in a reply, `Basic` among them, the list as the model wrote it, and what was repaired or cut.
 
-    Raises `Unreadable`.
+    The list is None where what the model wrote is not what was read: its brackets were repaired, a part of it was cut,
+    or words were replaced by references. Raises `Unreadable`.
     """
     text, halved = without_halves(text)
     notes = [repaired("a broken character was replaced")] if halved else []
-    found = _find(text, notes)
+    found = _find(text, tools, notes)
     notes += [repaired(f"the JSON had {what}") for what in found.repairs]
     entries = found.value
+    changed = len(entries) > most or (text[found.start] != "[" and len(entries) > 1)
     if len(entries) > most:
         notes.append(cut(f"{len(entries) - most} of {len(entries)} actions: {most} count"))
     named: list[Step] = []
     for place, entry in enumerate(entries[:most], 1):
-        named.append(_referring(_step(entry, place, tools, notes), named, notes))
+        before = len(notes)
+        step = _step(entry, place, tools, notes)
+        named.append(_referring(step, named, notes))
+        changed |= named[-1] is not step or any(note.kind == "cut" for note in notes[before:])
     doing = [step for step in named if not is_basic(step, tools)]
     steps = tuple(_needing(step, doing) for step in named)
     _check_order(steps)
-    return steps, text[found.start : found.end], notes
+    as_written = not changed and _PUNCTUATION.issuperset(found.repairs)
+    return steps, text[found.start : found.end] if as_written else None, notes
 
 
 # -- finding the list
 
 
-def _find(text: str, notes: list[Remark]) -> Found:
-    """The list of entries in a reply that may hold other things, and its place."""
-    empty: Found | None = None
+def _find(text: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> Found:
+    """The list of entries in a reply that may hold other things, and its place.
+
+    A part of the reply that looks like an action and can't be read makes all of it unreadable: half of a list never
+    runs.
+    """
+    names = frozenset(tool.name.lower() for tool in tools)
+    lists: list[Found] = []
     loose: list[Found] = []
+    empty: list[Found] = []
     broken: NotJson | None = None
-    trouble: NotJson | None = None
     other: Found | None = None
     for begin, found in _values(text):
         if isinstance(found, NotJson):
-            if text[begin] == "[":
-                broken = broken or found
-            trouble = trouble or found
+            if broken is None or (text[begin] == "[" and text[broken.position : broken.position + 1] != "["):
+                broken = found
+            if text[begin] == "[" or _names_action(text[begin:], names):
+                raise Unreadable(_complaint(text, found, None))
             continue
-        entries = _entries(found.value)
-        if entries is not None:
+        if (entries := _entries(found.value)) is not None:
             if not isinstance(found.value, list):
                 notes.append(repaired("an object around the list was dropped"))
-            return _around(text, found, entries, notes)
-        if isinstance(found.value, Mapping) and text_key(found.value, NAME_KEYS):
+            lists.append(Found(entries, found.start, found.end, found.repairs))
+        elif isinstance(found.value, Mapping) and text_key(found.value, NAME_KEYS):
             loose.append(found)
         elif found.value == []:
-            empty = empty or found
+            empty.append(found)
         else:
             other = other or found
-    # Where a list can't be read, its actions are not taken one by one: half of them would run.
-    if loose and broken is None:
+    if lists:
+        return _around(text, _one_list(text, lists, loose, notes), notes)
+    if loose:
         what = "an action without" if len(loose) == 1 else f"{len(loose)} actions without"
         notes.append(repaired(f"{what} a list around"))
-        repairs = tuple(dict.fromkeys(repair for found in loose for repair in found.repairs))
-        whole = Found([found.value for found in loose], loose[0].start, loose[-1].end, repairs)
-        return _around(text, whole, whole.value, notes)
-    if empty is not None and broken is None:
-        return _around(text, empty, [], notes)
-    raise Unreadable(_complaint(text, broken or trouble, other))
+        return _around(text, _joined(loose, [found.value for found in loose]), notes)
+    alone = next((found for found in (*empty[:1], *empty[-1:]) if _stands_alone(text, found)), None)
+    if alone is not None and "{" not in text and not any(m[1].lower() in names for m in _CALLED.finditer(text)):
+        return _around(text, alone, notes)
+    raise Unreadable(_complaint(text, broken, other))
+
+
+def _one_list(text: str, lists: list[Found], loose: list[Found], notes: list[Remark]) -> Found:
+    """The one list that a reply with several means. Raises `Unreadable` where that is not clear."""
+    first, *more = lists
+    outside = [found for found in loose if found.value not in first.value]
+    if all(found.value == first.value for found in more) and not outside:
+        return first
+    ends = [first.end, *(found.end for found in more)]
+    gaps = [text[end : found.start] for end, found in zip(ends, more, strict=False)]
+    if outside or not all(_NO_WORDS.fullmatch(gap) for gap in gaps):
+        raise Unreadable(
+            f"There is more than one list of actions in your reply. Write one list with all of them. {SHAPE}"
+        )
+    notes.append(repaired(f"{len(lists)} lists were read as one"))
+    return _joined(lists, [entry for found in lists for entry in found.value])
+
+
+def _joined(parts: Sequence[Found], entries: list[Any]) -> Found:
+    repairs = tuple(dict.fromkeys(repair for found in parts for repair in found.repairs))
+    return Found(entries, parts[0].start, parts[-1].end, repairs)
+
+
+def _names_action(text: str, names: Collection[str]) -> bool:
+    """The object that begins here is meant as an action: it has the key, with a tool's name where tools are known."""
+    match = _NAMED.search(text[:_HEAD])
+    return match is not None and (not names or match[1].strip().lower() in names)
+
+
+def _stands_alone(text: str, found: Found) -> bool:
+    """An empty list is the whole reply, or ends a line of it: it is not one in a sentence."""
+    line = text[text.rfind("\n", 0, found.start) + 1 : found.start].strip(" \t`*>")
+    after = text[found.end :].split("\n", 1)[0].strip(" \t\r`*.")
+    return not after and (not line or line[-1] in ":.!;=-\u2013\u2014" or line.lower() == "json")
 
 
 def _values(text: str) -> Iterator[tuple[int, Found | NotJson]]:
@@ -129,7 +194,7 @@ def _entries(value: Any) -> list[Any] | None:
     return None
 
 
-def _around(text: str, found: Found, entries: list[Any], notes: list[Remark]) -> Found:
+def _around(text: str, found: Found, notes: list[Remark]) -> Found:
     """The found list, with a word on what stands around it."""
     before, after = text[: found.start].strip(), text[found.end :].strip()
     if before.endswith(("```", "```json")) or after.startswith("```"):
@@ -140,7 +205,7 @@ def _around(text: str, found: Found, entries: list[Any], notes: list[Remark]) ->
         notes.append(repaired(f"{len(before)} characters of text before the list were dropped"))
     if after:
         notes.append(cut(f"{len(after)} characters after the list"))
-    return Found(entries, found.start, found.end, found.repairs)
+    return found
 
 
 def _complaint(text: str, trouble: NotJson | None, other: Found | None) -> str:

@@ -95,6 +95,7 @@ class CallReader:
         self.remarks: list[Remark] = []
         self._parts: list[str] = []
         self._buffer = ""
+        self._held: list[str] = []  # behind the buffer: text that decides nothing by itself
         self._base = 0  # where the buffer begins in the whole text
         self._at = 0
         self._state = "line"  # line, behind (a call), rest (of its line), inside (a line of thought), passed
@@ -102,6 +103,7 @@ class CallReader:
         self._commas: list[int] = []
         self._thought: list[str] = []
         self._written: list[tuple[PieceKind, str]] = []
+        self._half_line: list[str] = []  # of a thought: its line is not whole
         self._last = 0
         self._end = 0  # where what counts ends in the whole text
 
@@ -111,8 +113,8 @@ class CallReader:
         if halved:
             self._remark(repaired("a broken character was replaced"))
         self._parts.append(whole)
-        self._buffer += whole
-        return self._work(last=False)
+        self._held.append(whole)
+        return [] if self._decides_nothing(whole) else self._work(last=False)
 
     def close(self) -> list[NumberedCall]:
         """The calls that became certain because the text is at its end."""
@@ -136,22 +138,42 @@ class CallReader:
     def written(self, *, last: bool = False) -> list[tuple[PieceKind, str]]:
         """What was written since this was asked before: whole calls, and whole lines of thought without labels."""
         lines: list[tuple[PieceKind, str]] = []
-        thought = ""
         for kind, text in self._written:
-            if kind == "thought":
-                *whole, thought = (thought + text).split("\n")
-                lines += [("thought", line) for line in whole]
+            before, newline, rest = text.rpartition("\n")
+            if kind != "thought":
+                lines += [("thought", self._whole_line()), (kind, text)]
+            elif newline:
+                lines += [("thought", line) for line in (self._whole_line() + before).split("\n")]
+                self._half_line.append(rest)
             else:
-                lines += [("thought", thought), (kind, text)]
-                thought = ""
-        self._written = [("thought", thought)] if thought and not last else []
-        lines += [("thought", thought)] if last else []
+                self._half_line.append(text)
+        self._written = []
+        lines += [("thought", self._whole_line())] if last else []
         shown = [(kind, _one_line([text]) if kind == "thought" else text.strip()) for kind, text in lines]
         return [(kind, text) for kind, text in shown if text]
 
+    def _whole_line(self) -> str:
+        line, self._half_line = "".join(self._half_line), []
+        return line
+
     # -- the walk
 
+    def _decides_nothing(self, piece: str) -> bool:
+        """All before the piece was looked at, and nothing in it can end what goes on there.
+
+        So a long line costs no more when it comes in small pieces.
+        """
+        if self.ended:
+            return True
+        if self._at < len(self._buffer):
+            return False
+        if self._open is None:
+            return self._state in ("inside", "passed") and "\n" not in piece
+        return (_IN_STRING[self._open.quote] if self._open.quote else _OUTSIDE).search(piece) is None
+
     def _work(self, *, last: bool) -> list[NumberedCall]:
+        self._buffer += "".join(self._held)
+        self._held = []
         calls: list[NumberedCall] = []
         while not self.ended:
             if self._open is None:

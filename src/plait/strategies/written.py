@@ -52,7 +52,7 @@ class Written(Dispatch):
         self._waiting = []
         self.steps, self.refused, self._problems = {}, [], set()
         self.reader = CallReader(self._tools)
-        self._text = ""
+        self._pieces: list[str] = []
         self._numbers: dict[str, Step] = {}  # as the plan gives them
         self.renumbered: dict[str, str] = {}
         self._fresh: set[str] = set()
@@ -62,14 +62,14 @@ class Written(Dispatch):
         """Some more of the plan; `again`: it begins anew with this piece."""
         if again:
             self._anew()
-        self._text += piece
+        self._pieces.append(piece)
         yield from self._take_on(self.reader.feed(piece))
 
     def whole(self, text: str) -> Generator[Effect, None, None]:
         """The plan is whole; its text is what counts, whatever came before."""
-        if not text.startswith(self._text.rstrip()):
+        if not text.startswith("".join(self._pieces).rstrip()):
             self._anew()
-        yield from self._take_on(self.reader.feed(text[len(self._text) :]))
+        yield from self._take_on(self.reader.feed(text[sum(map(len, self._pieces)) :]))
         yield from self._take_on(self.reader.close())
         for id in list(self._void):
             yield from self._drop(id)
