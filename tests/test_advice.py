@@ -56,6 +56,17 @@ def chosen(advice: plait.Advice) -> str:
     return advice.chosen.row.strategy
 
 
+@pytest.mark.parametrize("changed", ["fell_back", "calls_as_text"])
+def test_a_row_whose_runs_changed_their_loop_is_chosen_only_when_asked(changed: str) -> None:
+    results = table(row("rewoo", cost_usd=0.0001, **{changed: 3}), row("react"))
+    advice = plait.advise(results)
+    assert chosen(advice) == "react"
+    assert "Not chosen, because runs continued as another loop or wrote tool calls as text: rewoo with local." in str(
+        advice
+    )
+    assert chosen(plait.advise(results, include_changed=True)) == "rewoo"
+
+
 # --- how sure
 
 
@@ -442,7 +453,7 @@ def test_a_chosen_agent_runs_and_its_record_says_by_what(folder: Path) -> None:
     assert head.strategy["options"]["dialect"] == "lines"
     assert head.settings["chosen"] == {
         "results": {"name": "sums", "suite": "basics:report", "digest": rows_of("table.json").digest},
-        "demand": {"at_least": 0.8, "usd": None, "seconds": None, "tokens": None},
+        "demand": {"at_least": 0.8, "usd": None, "seconds": None, "tokens": None, "include_changed": False},
         "strategy": "react(dialect=lines)",
         "models": {"act": ONE},
         "sure": agent.advice.chosen.sure,

@@ -62,7 +62,7 @@ def test_it_prints_the_advice_the_candidates_and_a_command_that_runs(shell: Shel
 def test_json_is_one_object_with_every_digit(shell: Shell) -> None:
     found = shell("advise", "table.json", "--at-least", "0.8", "--json").object
     assert found["chosen"]["strategy"] == "react(dialect=lines)" and found["chosen"]["success"] == 28 / 32
-    assert found["demand"] == {"at_least": 0.8, "usd": None, "seconds": None, "tokens": None}
+    assert found["demand"] == {"at_least": 0.8, "usd": None, "seconds": None, "tokens": None, "include_changed": False}
     assert found["results"]["name"] == "sums" and len(found["results"]["digest"]) == 64
     assert [each["strategy"] for each in found["candidates"]] == ["json", "react(dialect=lines)", "react", "mine"]
     assert found["candidates"][3]["misses"] == ["here"] and found["text"] and found["command"].startswith("plait run")

@@ -22,8 +22,9 @@ from models_server import Asked, Server
 from plait.core import Reply, Usage
 from plait.journal.results import Results
 from plait.journal.store import Journal
-from plait.lab import Progress, Task, acompare, compare, kept
+from plait.lab import Progress, Task, acompare, compare, kept, render
 from plait.lab.gates import Gate
+from plait.lab.seeds import combined
 from plait.models.prices import Rate
 
 TASKS = [{"id": name, "question": f"What is {name}?", "answer": name} for name in ("a", "b", "c", "d")]
@@ -44,7 +45,7 @@ def runs_of(journal: Path) -> list[tuple[str, str]]:
 
 
 def test_every_cell_is_a_recorded_run_and_what_is_finished_is_not_run_again(tmp_path: Path) -> None:
-    journal, model = tmp_path / "j.db", scripted()
+    journal, model = tmp_path / "j.db", scripted(RIGHT, RIGHT, RIGHT)
     told: list[Progress] = []
     first = compare(
         TASKS, strategies="react,json", models=[model], repeat=2, journal=journal, tell=told.append, name="mine"
@@ -148,7 +149,80 @@ async def test_an_endpoint_that_fails_at_one_task_only_does_not_stop_the_others(
             journal=tmp_path / "j.db",
             limits=plait.Limits(retries=0),
         )
-        assert {each.task: each.status for each in done.results}["b"] == "crashed" and len(done.results) == 4
+        assert {each.task for each in done.results} == {"a", "c", "d"}
+        assert [each.task for each in done.not_measured] == ["b"] and "fails at b (ServerFailed)" in done.unfinished
+
+
+async def test_a_rejected_request_is_not_measured_and_is_sent_again_by_the_next_comparison(tmp_path: Path) -> None:
+    missing = True
+
+    async def answer(asked: Asked) -> None:
+        if missing and asked.body["model"] == "nope":
+            await asked.answer(404, {"error": {"message": "The model `nope` does not exist."}})
+        else:
+            await asked.answer(200, completion(RIGHT))
+
+    async with Server(answer) as server:
+        options: dict[str, Any] = {
+            "strategies": "react",
+            "models": [server.model(spec="test:good"), server.model(spec="test:nope", name="nope")],
+            "journal": tmp_path / "j.db",
+        }
+        done = await acompare(TASKS, **options)
+        good, nope = done.rows
+        assert (good.n, good.not_measured) == (4, 0)
+        assert (nope.n, nope.not_measured, nope.success, nope.cost_usd) == (0, 3, None, None)
+        assert not done.whole and [pair["word"] for pair in render.as_object(done)["pairs"]] == ["no common tasks"]
+        shown = render.terminal(done)
+        assert "not measured" in shown and "The model `nope` does not exist" in shown
+        assert f"See run {done.not_measured[0].run}." in shown and "0.00000" not in shown.split("test:nope")[1][:80]
+        assert render.terminal(kept("last", tmp_path / "j.db")) == shown
+        missing = False
+        again = await acompare(TASKS, **options)
+        assert again.whole and not again.not_measured and again.rows[1].n == 4
+
+
+async def test_a_prompt_that_the_content_filter_refuses_is_a_result_of_the_loop(tmp_path: Path) -> None:
+    async def answer(asked: Asked) -> None:
+        bad = "What is b?" in asked.raw.decode()
+        refusal = {"error": {"code": "content_filter", "message": "The prompt triggered the content policy."}}
+        await (asked.answer(400, refusal) if bad else asked.answer(200, completion(RIGHT)))
+
+    async with Server(answer) as server:
+        done = await acompare(TASKS, strategies="react", models=[server.model()], journal=tmp_path / "j.db")
+    assert {each.task: each.status for each in done.results}["b"] == "crashed" and done.whole
+
+
+async def test_the_table_of_phases_compares_no_price_with_a_row_that_was_not_measured(tmp_path: Path) -> None:
+    async def answer(asked: Asked) -> None:
+        await asked.answer(404, {"error": {"message": "The model does not exist."}})
+
+    async with Server(answer) as server:
+        rate = Rate("tokens", input=1.0, output=1.0)
+        models = [server.model(spec="test:a", rate=rate), server.model(spec="test:b", rate=rate)]
+        done = await acompare(TASKS, strategies="phased", models=models, journal=tmp_path / "j.db")
+    table = combined(done, hardware=1500)
+    assert [row.paid_back_after for row in table.rows] == [None, None]
+    assert "never" not in table.drawn().text() and "does not exist" in table.drawn().text()
+
+
+async def test_a_run_whose_tool_calls_became_text_is_counted(tmp_path: Path) -> None:
+    async def answer(asked: Asked) -> None:
+        if "tools" in asked.body:
+            await asked.answer(400, {"error": {"message": "tools is not supported by this model"}})
+        else:
+            await asked.answer(200, completion("a"))
+
+    async with Server(answer) as server:
+        done = await acompare(
+            TASKS,
+            strategies="native",
+            models=[server.model()],
+            journal=tmp_path / "j.db",
+            tools=["calculator"],
+            limit=1,
+        )
+    assert done.rows[0].calls_as_text == 1 and "1 calls as text" in render.terminal(done)
 
 
 async def test_an_endpoint_that_says_too_many_is_asked_by_fewer_at_once(

@@ -403,7 +403,7 @@ def test_an_endpoint_known_to_take_no_tools_is_asked_in_text_from_the_start(jour
             'The result of people {"city": "Lyon"}: 522250\n\nThe result of people {"city": "Nice"}: 348085' + GO_ON,
         ),
     ]
-    assert len(noted(run, "fallback")) == 1 and "takes no native tools" in noted(run, "fallback")[0]
+    assert len(noted(run, "calls_as_text")) == 1 and "takes no native tools" in noted(run, "calls_as_text")[0]
 
 
 def test_calls_written_together_run_at_once(journal: Path) -> None:
@@ -502,7 +502,7 @@ def test_an_endpoint_that_refuses_tools_is_asked_so_once_and_then_in_text(journa
     assert isinstance(got, Got) and (got.status, got.lost) == (refusal[0], "tools")
     assert isinstance(thrown, Thrown) and (thrown.kind, thrown.limit) == ("Lacking", "tools")
     assert [row.record.step for row in run.record if isinstance(row.record, Thinking)] == [1, 1, 2]
-    assert [e.text for e in seen if isinstance(e, ev.Noted)] == noted(run, "fallback")
+    assert [e.text for e in seen if isinstance(e, ev.Noted)] == noted(run, "calls_as_text")
 
 
 def test_what_was_called_before_tools_were_refused_is_not_called_again(journal: Path) -> None:
@@ -563,7 +563,7 @@ def test_a_run_that_broke_off_around_the_refusal_goes_on_in_text(
     assert (run.status, run.answer, run.steps) == ("answered", "522250", 2), run.reason
     assert ["tools" in body for body in sent] == [True, False, False]
     assert '{"name": "people", "arguments"' in sent[1]["messages"][0]["content"]
-    assert len(noted(run, "fallback")) == 1
+    assert len(noted(run, "calls_as_text")) == 1
     assert agent.replay(run.run).whole
 
 

@@ -21,13 +21,15 @@ class Demand(Struct, frozen=True):
     """What is asked of a loop with its models.
 
     `at_least` is the least share of tasks done right, from 0 to 1. `usd` and `tokens` (in and out) are the most a run
-    may take in the mean, `seconds` the most in the median; None asks nothing.
+    may take in the mean, `seconds` the most in the median; None asks nothing. `include_changed` accepts rows of which a
+    run continued as another loop, or wrote its tool calls as text.
     """
 
     at_least: float = 0.8
     usd: float | None = None
     seconds: float | None = None
     tokens: float | None = None
+    include_changed: bool = False
 
     def __post_init__(self) -> None:
         if not _number(self.at_least) or not 0 <= self.at_least <= 1:
@@ -41,8 +43,9 @@ class Demand(Struct, frozen=True):
 class Candidate(Struct, frozen=True):
     """A row held against a demand: how sure it is that its share is high enough, and what it misses.
 
-    `misses` has of "success", "usd", "price" (not known, where a budget was set), "seconds", "tokens", "runs"
-    (there are none) and "here" those that hold; `unusable` says why this installation can't run it.
+    `misses` has those of "success", "usd", "price" (not known, where a budget was set), "seconds", "tokens", "runs"
+    (there are none), "changed" (some were of another loop, or wrote calls as text) and "here" that hold. `unusable`
+    says why this installation can't run it.
     """
 
     row: Row
@@ -107,6 +110,7 @@ def advise(
     usd: float | None = None,
     seconds: float | None = None,
     tokens: float | None = None,
+    include_changed: bool | None = None,
     only: Mapping[str, str] | None = None,
     journal: object = None,
 ) -> Advice:
@@ -117,7 +121,7 @@ def advise(
     said. `only` takes only rows with these models: by phase, "" for every other. Raises `UsageError` for results and
     demands that can't be understood, and where `only` leaves no row.
     """
-    parts = {"at_least": at_least, "usd": usd, "seconds": seconds, "tokens": tokens}
+    parts = {"at_least": at_least, "usd": usd, "seconds": seconds, "tokens": tokens, "include_changed": include_changed}
     said = {name: value for name, value in parts.items() if value is not None}
     wanted = structs.replace(demand or Demand(), **said)
     if isinstance(results, Advice):
@@ -155,6 +159,8 @@ def _held(row: Row, demand: Demand) -> Candidate:
         misses.append("runs")
     elif row.success < demand.at_least - 1e-9:
         misses.append("success")
+    if (row.fell_back or row.calls_as_text) and not demand.include_changed:
+        misses.append("changed")
     if demand.usd is not None and (row.cost_usd is None or row.cost_usd > demand.usd):
         misses.append("usd" if row.cost_usd is not None else "price")
     if demand.seconds is not None and row.seconds > demand.seconds:

@@ -23,7 +23,8 @@ class Row(Struct, frozen=True, kw_only=True):
     `strategy` is the loop's word with its options, `react(dialect=lines)`; `models` the model of each phase by name.
     `successes` of `n` runs did their task, of `tasks` different ones (fewer than `n` where tasks were repeated).
     `interval` is the 95 % interval of that share, None where it is not told. A run took `tokens` (in and out) and
-    `cost_usd` in the mean, None where its price is not known, and `seconds` in the median.
+    `cost_usd` in the mean, None where its price is not known, and `seconds` in the median. `fell_back` runs continued
+    as another loop, and `calls_as_text` runs wrote tool calls as text because the endpoint took no tools.
     """
 
     strategy: str
@@ -35,6 +36,8 @@ class Row(Struct, frozen=True, kw_only=True):
     tokens: float = 0.0
     seconds: float = 0.0
     cost_usd: float | None = None
+    fell_back: int = 0
+    calls_as_text: int = 0
 
     @property
     def success(self) -> float:

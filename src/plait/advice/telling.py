@@ -37,6 +37,12 @@ def sentences(advice: Advice) -> list[str]:
             f"A price that is not known {stands}: {', '.join(unknown)}."
             " The tables [prices] and [electricity] of plait.toml tell prices of new runs: plait compare ... --again."
         )
+    changed = [named(each.row) for each in advice.candidates if "changed" in each.misses]
+    if changed:
+        said.append(
+            f"Not chosen, because runs continued as another loop or wrote tool calls as text: {', '.join(changed)}."
+            " --include-changed accepts them."
+        )
     said += [f"Can't be run here: {named(each.row)}: {each.unusable}" for each in advice.candidates if each.unusable]
     if advice.unfinished:
         said.append(f"The comparison is not finished: {advice.unfinished.rstrip('.')}.")

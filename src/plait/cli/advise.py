@@ -28,6 +28,7 @@ _MISSES = {
     "seconds": "too slow",
     "tokens": "too many tokens",
     "runs": "no run",
+    "changed": "changed loop",
     "here": "not here",
 }
 
@@ -38,6 +39,11 @@ _MISSES = {
 @click.option("--budget", type=options.Number(), metavar="USD", help="The most a run may cost in the mean; 0 is free.")
 @click.option("--max-seconds", type=options.NUMBER, metavar="S", help="The most a run may take in the median.")
 @click.option("--max-tokens", type=options.NUMBER, metavar="N", help="The most tokens of a run in the mean.")
+@click.option(
+    "--include-changed",
+    is_flag=True,
+    help="Accept rows whose runs continued as another loop, or wrote tool calls as text.",
+)
 @options.journal
 @options.config
 @options.as_object
@@ -47,6 +53,7 @@ def advise(
     budget: float | None,
     max_seconds: float | None,
     max_tokens: float | None,
+    include_changed: bool,
     journal: str | None,
     as_object: bool,
 ) -> None:
@@ -62,7 +69,13 @@ def advise(
     from plait.cli.text import as_json
 
     advice = advised(
-        results, at_least=at_least, usd=budget, seconds=max_seconds, tokens=max_tokens, journal=journal_file(journal)
+        results,
+        at_least=at_least,
+        usd=budget,
+        seconds=max_seconds,
+        tokens=max_tokens,
+        include_changed=include_changed,
+        journal=journal_file(journal),
     )
     if as_object:
         click.echo(as_json(advice.json()))

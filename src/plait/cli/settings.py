@@ -123,7 +123,7 @@ def chosen_by(
     from plait.advice import Demand
 
     share = said.at_least if at_least is None else at_least
-    most = {name: limits.get(name) for name in ("usd", "seconds", "tokens")}
+    most: dict[str, Any] = {name: limits.get(name) for name in ("usd", "seconds", "tokens")}
     return {"results": results or said.results, "demand": Demand(0.8 if share is None else share, **most)}
 
 

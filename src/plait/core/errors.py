@@ -117,6 +117,10 @@ class BadRequest(ModelError):
     """The endpoint refuses the request as it is (4xx)."""
 
 
+class ContentFiltered(ModelError):
+    """The endpoint's content filter refuses the request. The cause is what the loop sent, not how it was sent."""
+
+
 class Unsupported(ModelError):
     """The endpoint does not know a part of the request. `ability` names it; leave it out and ask again."""
 

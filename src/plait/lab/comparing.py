@@ -15,7 +15,7 @@ from plait.journal.results import Results
 from plait.journal.store import Journal
 from plait.lab import performing, running
 from plait.lab.base import Grader, Suite, Task
-from plait.lab.comparison import Comparison, Contender
+from plait.lab.comparison import Comparison, Contender, NotMeasured
 from plait.lab.planning import Wanted, plan
 from plait.lab.running import Engine, Here, Tell
 from plait.lab.variants import AnyModel, variants
@@ -91,7 +91,7 @@ def kept(name: str, journal: str | Path | None = None) -> Comparison:
     """A comparison in the journal, by its name or the beginning of one; "last" is the newest. Raises `UsageError`."""
     results = Results(Journal.at(journal))
     row = results.comparison(name)
-    return _recorded(row.name, row.head, results)
+    return _recorded(row.name, row.head, results, str((row.summary or {}).get("unfinished", "")))
 
 
 def _recorded(name: str, head: Mapping[str, Any], results: Results, unfinished: str = "") -> Comparison:
@@ -100,20 +100,34 @@ def _recorded(name: str, head: Mapping[str, Any], results: Results, unfinished: 
     contenders = msgspec.convert(head["contenders"], tuple[Contender, ...])
     repeat, cells = int(head["repeat"]), head["cells"]
     done = results.results(cells)
-    found = []
+    tried = results.runs(cell for cell in cells if cell not in done)
+    found, not_measured = [], []
     for at, cell in enumerate(cells):
+        contender = contenders[at // (len(suite.tasks) * repeat)]
         if cell in done:
             # The cell may have been finished in another comparison, where its contender had another name.
-            contender = contenders[at // (len(suite.tasks) * repeat)]
             found.append(msgspec.structs.replace(performing.read(done[cell]), variant=contender.key))
+        elif cell in tried and (tried[cell][0].outcome or {}).get("error") in performing.NOT_MEASURED:
+            run, outcome = tried[cell][0], tried[cell][0].outcome or {}
+            not_measured.append(
+                NotMeasured(
+                    variant=contender.key,
+                    task=suite.tasks[at // repeat % len(suite.tasks)].id,
+                    repeat=at % repeat,
+                    run=run.head.run,
+                    error=outcome["error"],
+                    reason=outcome.get("reason", ""),
+                )
+            )
     return Comparison(
         name=name,
         suite=suite,
         contenders=contenders,
         repeat=repeat,
         results=tuple(found),
+        not_measured=tuple(not_measured),
         journal=str(results.journal.path),
-        unfinished=unfinished,
+        unfinished=unfinished if len(found) < len(cells) else "",
     )
 
 

@@ -29,11 +29,26 @@ class Contender(Struct, frozen=True):
     models: dict[str, str]
 
 
+class NotMeasured(Struct, frozen=True, kw_only=True):
+    """A cell whose last run ended with an error that says nothing about the loop: its endpoint was out or rejected it.
+
+    `variant` is the contender's key, `error` the name of the error, `reason` the whole sentence, `run` the run's id.
+    """
+
+    variant: str
+    task: str
+    repeat: int
+    run: str
+    error: str
+    reason: str
+
+
 class Comparison(Struct, frozen=True, kw_only=True):
     """What was compared, and what came of it so far.
 
     `results` has at most one for each contender, task and repeat (0, 1, ... `repeat` - 1), in the order of
-    contenders, tasks and repeats. `unfinished` says in words why there are fewer ("" when it is whole). `journal` is
+    contenders, tasks and repeats. `not_measured` are the cells without a result whose last run crashed for a reason
+    outside the loop. `unfinished` says in words why there are fewer results ("" when it is whole). `journal` is
     the file with the runs. As text it is its table.
     """
 
@@ -42,6 +57,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     contenders: tuple[Contender, ...]
     repeat: int
     results: tuple[Result, ...]
+    not_measured: tuple[NotMeasured, ...] = ()
     journal: str = ""
     unfinished: str = ""
 

@@ -80,14 +80,14 @@ class OnRay:
         self._remote = ray.remote(max_retries=0, max_calls=0)(work)
         self._contenders = {name: (packed, ray.put(packed)) for name, (packed, _) in self._contenders.items()}
 
-    async def perform(self, cell: Cell, earlier: list[RunRow], *, give_up: bool) -> Result:
+    async def perform(self, cell: Cell, earlier: list[RunRow]) -> Result:
         """See `Engine.perform`."""
         if earlier:
-            return await self._here(cell).perform(cell, earlier, give_up=give_up)
+            return await self._here(cell).perform(cell, earlier)
         why = ""
         for sends in range(SENDS):
             await asyncio.sleep(0.5 * sends)
-            back, why = await self._sent(cell, give_up)
+            back, why = await self._sent(cell)
             if back is None:
                 continue
             if not await adopt(Journal.at(cell.agent.journal or None), back.runs):
@@ -108,12 +108,12 @@ class OnRay:
             self._contenders.clear()
             await asyncio.shield(asyncio.to_thread(cluster.leave))
 
-    async def _sent(self, cell: Cell, give_up: bool) -> tuple[Back | None, str]:
+    async def _sent(self, cell: Cell) -> tuple[Back | None, str]:
         """What a worker gave back; None, and why, where it died."""
         assert self._cluster is not None and self._shipper is not None
         ray = self._cluster.ray
         options = {"num_cpus": WAITING if all(model.endpoint for model in cell.models) else 1}
-        order = self._shipper.order(cell, give_up=give_up)
+        order = self._shipper.order(cell)
         _, contender = self._contenders[cell.contender]
         task = self._remote.options(**options).remote(contender, order, self._cluster.folder, os.getcwd())
         answer = asyncio.wrap_future(task.future())

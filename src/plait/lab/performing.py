@@ -14,20 +14,29 @@ from plait.lab.planning import Cell
 from plait.lab.result import Result, result_of
 from plait.runtime.run import Run
 
-OUT = frozenset({"Unreachable", "Refused", "RateLimited", "ServerFailed", "BadResponse", "ModelMissing"})
-"""Errors of an endpoint that is out: they say nothing of the loop or the model, so there is no result."""
+OUTAGES = frozenset({"Unreachable", "Refused", "RateLimited", "ServerFailed", "BadResponse", "ModelMissing"})
+"""Errors of an endpoint that is out. Others may get the same error, so the endpoint is given a pause."""
 LASTING = frozenset({"Refused", "ModelMissing"})
-"""Those of them that go on until somebody does something."""
+"""Outages that last until somebody does something."""
+REJECTIONS = frozenset({"BadRequest", "Unsupported", "Lacking", "UsageError"})
+"""Errors of a request that is wrong in its model or a setting. Other requests to the endpoint may succeed."""
+NOT_MEASURED = OUTAGES | REJECTIONS
+"""Errors that say nothing about the loop, so a run that ends with one gives no result."""
 
 
 class Out(Exception):
-    """An endpoint is out: the cell is not finished, and will be gone on with. `after`: seconds it asks to wait."""
+    """A cell was not measured: its endpoint is out, or rejects its request. `after`: seconds it asks to wait."""
 
     def __init__(self, error: str, reason: str, *, after: float | None = None, cost_usd: float | None = 0.0) -> None:
         super().__init__(reason)
         self.error = error
         self.after = after
         self.cost_usd = cost_usd
+
+    @property
+    def rejected(self) -> bool:
+        """The request was rejected for its model or a setting."""
+        return self.error in REJECTIONS
 
     @property
     def lasting(self) -> bool:
@@ -44,14 +53,10 @@ class Elsewhere(Exception):
     """Another process is at this cell."""
 
 
-async def perform(cell: Cell, earlier: list[RunRow], grader: Grader, *, give_up: bool = False) -> Result:
-    """The result of a cell.
-
-    `earlier` are the runs that bear the cell's label. `give_up`: take an outage for the run's end after all, since the
-    endpoint answers everybody else. Raises `Out`, and `Elsewhere`.
-    """
+async def perform(cell: Cell, earlier: list[RunRow], grader: Grader) -> Result:
+    """The result of a cell. `earlier` are the runs that bear the cell's label. Raises `Out`, and `Elsewhere`."""
     run = await _run(cell, earlier)
-    if isinstance(run.outcome, Crashed) and run.outcome.error in OUT and not give_up:
+    if isinstance(run.outcome, Crashed) and run.outcome.error in NOT_MEASURED:
         raise Out(run.outcome.error, run.outcome.reason, cost_usd=run.cost_usd)
     try:
         grade = await graded(cell, run, grader)
@@ -74,7 +79,7 @@ async def _run(cell: Cell, earlier: list[RunRow]) -> Run:
     for row in earlier[:1]:
         if row.status == "running":
             raise Elsewhere(f"run {row.head.run} is still going on in another process")
-        crashed = row.status == "crashed" and (row.outcome or {}).get("error") not in OUT
+        crashed = row.status == "crashed" and (row.outcome or {}).get("error") not in NOT_MEASURED
         if row.status in ("answered", "failed", "stopped", "waiting") or crashed:
             from plait.runtime import runs
 

@@ -95,7 +95,7 @@ def columns(told: Sequence[Row]) -> list[Column]:
     found = [column("loop", lambda row: line(row.strategy), left=True)]
     found += [column("models", lambda row: line(row.who), left=True)] if who else []
     found += [
-        column("success", lambda row: words.percent(row.success, row.interval)),
+        column("success", words.success),
         column("runs", lambda row: words.number(row.n), 5),
     ]
     if any(row.score is not None and row.success is not None and abs(row.score - row.success) > 1e-9 for row in told):
@@ -103,6 +103,9 @@ def columns(told: Sequence[Row]) -> list[Column]:
     for name in dict.fromkeys(name for row in told for name in row.measures):
         measured = tuple(words.number(row.measures.get(name), 3) for row in told)
         found.append(Column(line(name), measured, 7))
+    found += []
+    if any(row.fell_back or row.calls_as_text for row in told):
+        found.append(column("changed", words.changed))
     found += [
         column("steps", lambda row: words.number(row.steps, 1), 8),
         column("calls", lambda row: words.number(row.calls, 1), 9),
@@ -154,6 +157,7 @@ def as_object(comparison: Comparison, *, cells: bool = False) -> dict[str, Any]:
         "cells_in_all": comparison.cells,
         "cells_finished": len(comparison.results),
         "unfinished": comparison.unfinished,
+        "not_measured": msgspec.to_builtins(comparison.not_measured),
         "when": comparison.when,
         "journal": comparison.journal,
         "rows": [row.json() for row in rows(comparison)],

@@ -21,7 +21,9 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `cell` stands for all that could change it (see `planning.py`); `variant` is the key of its loop and models.
     `answer` is the run's, `usage` in tokens, `seconds` the run's wall time. `repairs` counts replies that were not in
-    their format, `invented` arguments and answers that nothing gave, `by_step` has the tokens in and out of each step.
+    their format, `invented` arguments and answers that nothing gave. `fell_back`: the run continued as another loop.
+    `calls_as_text`: the endpoint took no tools, so the loop wrote calls as text. `by_step` has the tokens in and out
+    of each step.
     """
 
     cell: str
@@ -41,6 +43,7 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     repairs: int = 0
     invented: int = 0
     fell_back: bool = False
+    calls_as_text: bool = False
     phases: tuple[PhaseSpending, ...] = ()
     by_step: tuple[tuple[int, int], ...] = ()
 
@@ -66,7 +69,8 @@ def result_of(run: Run, grade: Grade, *, cell: str, variant: str, task: str, rep
         reason=run.reason,
         repairs=sum(kind in REPAIRS for kind in notes),
         invented=notes.count("invented") + notes.count("unfounded"),
-        fell_back=any("." in spent.phase for spent in phases),
+        fell_back="fallback" in notes,
+        calls_as_text="calls_as_text" in notes,
         phases=phases,
         by_step=_by_step([event for event in events if isinstance(event, Replied)]),
     )

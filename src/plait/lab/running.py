@@ -19,7 +19,9 @@ from plait.lab.planning import Cell, Wanted
 from plait.lab.result import Result
 
 OUTAGES_A_CELL = 3
-"""A cell that met so many outages while others finished at its endpoint crashed: it is what the endpoint fails at."""
+"""A cell that met so many outages while others finished at its endpoint is skipped: the endpoint fails at this cell."""
+REJECTIONS_A_ROW = 3
+"""After so many rejected requests in a row a loop with its models is skipped: the cause is a model or a setting."""
 
 
 class Progress(Struct, frozen=True):
@@ -40,7 +42,7 @@ Tell: TypeAlias = Callable[[Progress], None]
 class Engine(Protocol):
     """Where cells are performed."""
 
-    async def perform(self, cell: Cell, earlier: list[RunRow], *, give_up: bool) -> Result:
+    async def perform(self, cell: Cell, earlier: list[RunRow]) -> Result:
         """The result of a cell. Raises `Out` and `Elsewhere` (see `performing.py`)."""
         ...
 
@@ -69,9 +71,9 @@ class Here:
     async def open(self, cells: Sequence[Cell]) -> None:
         """Nothing is to be made ready."""
 
-    async def perform(self, cell: Cell, earlier: list[RunRow], *, give_up: bool) -> Result:
+    async def perform(self, cell: Cell, earlier: list[RunRow]) -> Result:
         """See `Engine.perform`."""
-        return await performing.perform(cell, earlier, self._graders[cell.grader], give_up=give_up)
+        return await performing.perform(cell, earlier, self._graders[cell.grader])
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -117,6 +119,8 @@ class _Work:
         self.priced = True
         self.under_way = 0
         self.outages: dict[str, int] = {}
+        self.rejections: dict[str, int] = {}
+        """Rejected requests in a row, by contender."""
         self.why: list[str] = []
         self.began = time.monotonic()
         self.seconds: list[float] = []
@@ -187,16 +191,25 @@ class _Work:
             if closed:
                 self.why.append(closed)
                 return True
+            if self.rejections.get(cell.contender, 0) >= REJECTIONS_A_ROW:
+                return True
             self.under_way += 1
             began = time.monotonic()
             try:
-                alone = met >= OUTAGES_A_CELL and bool(self.seconds)
-                result = await self.engine.perform(cell, self.earlier.get(cell.digest, []), give_up=alone)
+                result = await self.engine.perform(cell, self.earlier.get(cell.digest, []))
             except performing.Out as out:
                 self.lost += out.cost_usd or 0.0
                 self.priced = self.priced and out.cost_usd is not None
                 self.outages[cell.digest] = met + 1
                 self.earlier.update(self.results.runs([cell.digest]))
+                if out.rejected:
+                    self.rejections[cell.contender] = self.rejections.get(cell.contender, 0) + 1
+                    self.why.append(f"{cell.contender} is not measured, because its requests are rejected")
+                    self.report(said=f"{cell.contender} · {cell.task.id} · not measured ({out.error}): {out}")
+                    return True
+                if met + 1 >= OUTAGES_A_CELL and self.seconds:
+                    self.why.append(f"{cell.contender} fails at {cell.task.id} ({out.error}): {out}")
+                    return True
                 why = f"{', '.join(gate.name for gate in gates)} is out ({out.error}): {out}"
                 for gate in gates:
                     await gate.is_out(why, began=began, after=out.after, lasting=out.lasting, busy=out.busy)
@@ -211,6 +224,7 @@ class _Work:
         await performing.keep(self.results, result, secrets)
         self.done[cell.digest] = result
         self.seconds.append(time.monotonic() - began)
+        self.rejections[cell.contender] = 0
         for gate in gates:
             await gate.went_well()
         self.report(result)

@@ -67,7 +67,6 @@ class Order(Struct, frozen=True):
     tools: bytes
     told: str
     mark: str
-    give_up: bool = False
 
 
 class OutTold(Struct, frozen=True):
@@ -119,7 +118,7 @@ class Shipper:
         )
         return msgspec.msgpack.encode(made)
 
-    def order(self, cell: Cell, *, give_up: bool = False) -> bytes:
+    def order(self, cell: Cell) -> bytes:
         """One cell. Raises `UsageError` for a tool that can't travel."""
         tools, told = self._packed_tools(cell.agent)
         if cell.grader not in self._marks:
@@ -134,7 +133,6 @@ class Shipper:
             tools=tools,
             told=told,
             mark=self._marks[cell.grader],
-            give_up=give_up,
         )
         return msgspec.msgpack.encode(order)
 

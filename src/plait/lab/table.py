@@ -31,10 +31,12 @@ class Row(Struct, frozen=True, kw_only=True):
     `n` are the finished runs and `tasks` their tasks; `success` the share that did the task, `interval` its 95 %
     interval and `worth` how many independent runs it stands for (see `statistics.effective`). `score`, `steps`,
     `calls` (of models), the tokens (`cached_tokens` are a part of `input_tokens`, `tokens` is in and out), `repairs`
-    and `invented` are means of a run; `repaired` is the share of runs with a repair, `fell_back` how many runs had to
-    change to another loop. `seconds` is the median, `seconds_p90` what 9 of 10 runs stay below. `cost_usd` is the mean
-    and `cost_usd_total` the sum, None where one price is not known; `grading_usd` is what models that judge cost.
-    `measures` has the mean of each further number of the grader, `statuses` how many runs ended how.
+    and `invented` are means of a run; `repaired` is the share of runs with a repair. `fell_back` runs continued as
+    another loop; `calls_as_text` runs wrote tool calls as text because the endpoint took no tools. `not_measured` runs
+    gave no result because the endpoint was out or rejected the request. `seconds` is the median, `seconds_p90` what 9
+    of 10 runs stay below. `cost_usd` is the mean and `cost_usd_total` the sum, None where one price is not known;
+    `grading_usd` is what models that judge cost. `measures` has the mean of each further number of the grader,
+    `statuses` how many runs ended how.
     """
 
     strategy: str
@@ -64,6 +66,8 @@ class Row(Struct, frozen=True, kw_only=True):
     repaired: float | None = None
     invented: float | None = None
     fell_back: int = 0
+    calls_as_text: int = 0
+    not_measured: int = 0
     statuses: dict[str, int] = {}
     measures: dict[str, float] = {}
 
@@ -75,10 +79,11 @@ class Row(Struct, frozen=True, kw_only=True):
 
 def rows(comparison: Comparison) -> tuple[Row, ...]:
     """A row for each contender, in their order."""
-    return tuple(_row(each, comparison.of(each)) for each in comparison.contenders)
+    skipped = Counter(each.variant for each in comparison.not_measured)
+    return tuple(_row(each, comparison.of(each), skipped[each.key]) for each in comparison.contenders)
 
 
-def _row(contender: Contender, results: Sequence[Result]) -> Row:
+def _row(contender: Contender, results: Sequence[Result], not_measured: int) -> Row:
     told, n = tallies(results), len(results)
     right = sum(k for k, _ in told)
     costs = usd(each.cost_usd for each in results)
@@ -112,6 +117,8 @@ def _row(contender: Contender, results: Sequence[Result]) -> Row:
         repaired=mean(each.repairs > 0 for each in results),
         invented=mean(each.invented for each in results),
         fell_back=sum(each.fell_back for each in results),
+        calls_as_text=sum(each.calls_as_text for each in results),
+        not_measured=not_measured,
         statuses=dict(Counter(each.status for each in results)),
         measures=_measures(results),
     )

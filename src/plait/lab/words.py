@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from plait.lab.comparison import Comparison
+from plait.lab.comparison import Comparison, NotMeasured
 from plait.lab.grid import line
 from plait.lab.table import Pair, Row
 from plait.runtime.spending import UNKNOWN_COST, in_units
 
 UNKNOWN_PRICE = "?: a price is not known. [prices] of plait.toml tells it for new runs (--again)."
+CHANGED = (
+    "changed: runs that continued as another loop, or wrote tool calls as text because the endpoint takes no tools."
+)
 MOST = 12
 """Pairs named one by one; of more, the rest are counted."""
 
@@ -21,6 +24,18 @@ def percent(share: float | None, interval: tuple[float, float] | None = None) ->
         return "-"
     whole = min(max(round(share * 100), int(share > 0)), 99 + int(share == 1))  # not 100 % where one run failed
     return f"{whole} %" + (f" ({interval[0] * 100:.0f}-{interval[1] * 100:.0f})" if interval else "")
+
+
+def success(row: Row) -> str:
+    """A row's share of success, or that it was not measured."""
+    return "not measured" if not row.n and row.not_measured else percent(row.success, row.interval)
+
+
+def changed(row: Row) -> str:
+    """How many runs were not of the loop that the row names: `2 other loop`, `32 calls as text`, "-" for none."""
+    parts = [f"{row.fell_back:,} other loop" if row.fell_back else ""]
+    parts += [f"{row.calls_as_text:,} calls as text" if row.calls_as_text else ""]
+    return ", ".join(filter(None, parts)) or "-"
 
 
 def number(value: float | None, digits: int = 0) -> str:
@@ -66,13 +81,26 @@ def namer(rows: Sequence[Row]) -> Callable[[str], str]:
 def notes(comparison: Comparison, rows: Sequence[Row], pairs: Sequence[Pair]) -> list[str]:
     """Sentences below the table, the most important first."""
     name = namer(rows)
-    said = _missing(comparison, rows)
+    said = [*not_measured(comparison), *_missing(comparison, rows)]
     if any(row.n for row in rows):
         said += [_how(comparison), *_apart(pairs, name), *_ended(rows, name), _totals(rows)]
     if any(row.n and row.cost_usd is None for row in rows):
         said.append(UNKNOWN_PRICE)
     if any(row.estimated for row in rows):
         said.append("~: tokens estimated from the length of the text.")
+    return said
+
+
+def not_measured(comparison: Comparison) -> list[str]:
+    """A sentence for each row and reason that cells were not measured, with the id of one run."""
+    found: dict[tuple[str, str], list[NotMeasured]] = {}
+    for each in comparison.not_measured:
+        found.setdefault((each.variant, each.reason), []).append(each)
+    said = []
+    for (variant, reason), cells in found.items():
+        whole = len(comparison.suite.tasks) * comparison.repeat
+        count = f"{len(cells):,} of {_count(whole, 'run')} tried and rejected"
+        said.append(f"Not measured: {line(variant)}: {count}: {line(reason).rstrip('.')}. See run {cells[0].run}.")
     return said
 
 
@@ -145,9 +173,11 @@ def _ended(rows: Sequence[Row], name: Callable[[str], str]) -> list[str]:
     said = []
     for row in rows:
         others = [f"{count:,} {status}" for status, count in row.statuses.items() if status != "answered"]
-        others += [f"{row.fell_back:,} changed to another loop"] if row.fell_back else []
         said += [f"{name(row.key)} ({', '.join(others)})"] if others else []
-    return [f"Ended otherwise than answered: {'; '.join(said)}."] if said else []
+    ended = [f"Ended otherwise than answered: {'; '.join(said)}."] if said else []
+    if any(row.fell_back or row.calls_as_text for row in rows):
+        ended.append(CHANGED)
+    return ended
 
 
 def _totals(rows: Sequence[Row]) -> str:

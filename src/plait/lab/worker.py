@@ -98,7 +98,7 @@ class Desk:
         await self.emptied()  # what is left of a cell that was interrupted
         try:
             cell = self._cell(contender, order)
-            result = await performing.perform(cell, [], self._grader(order.grader), give_up=order.give_up)
+            result = await performing.perform(cell, [], self._grader(order.grader))
         except performing.Out as out:
             told = shipped.OutTold(out.error, str(out), out.after, out.cost_usd)
             return shipped.Back(await self.emptied(), out=told)

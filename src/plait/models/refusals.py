@@ -18,6 +18,7 @@ from msgspec import Struct
 from plait.core.errors import (
     BadRequest,
     BadResponse,
+    ContentFiltered,
     ModelError,
     RateLimited,
     Refused,
@@ -80,6 +81,8 @@ _PREFILL = re.compile(
 )
 # A server in trouble says many things; only these of a 5xx are about the request.
 _REFUSES_5XX = re.compile(r"requires -|not support|n't support|not implemented|failed to parse grammar", re.I)
+_FILTERED = re.compile(r"content[_ ](?:filter|policy|management)|responsible_?ai|data_inspection_failed", re.I)
+"""How Azure, OpenAI and DashScope name a prompt that their content filter refused."""
 _QUOTA = re.compile(r"insufficient[ _](?:quota|balance|credit)|your current quota|out of credit", re.I)
 
 
@@ -142,7 +145,7 @@ def _failure(
     if status == 402 or (status in (403, 429) and _QUOTA.search(f"{code} {said}")):
         hint = "Top it up or use another model."
         return Refused(f"{where} says that the account has no credit left{quoted}", hint=hint)
-    if status in (401, 403):
+    if status in (401, 403) and not _FILTERED.search(f"{code} {said}"):
         if status == 401 and not place.secrets:
             hint = f"No key was sent; set {place.key_env or 'the key'} in the environment."
         else:
@@ -161,6 +164,8 @@ def _failure(
         after = retry_after(headers)
         wait = f", asks to wait {after:g} s" if after is not None else ""
         return RateLimited(f"{where} asks to slow down (429){wait}{quoted}", after=after)
+    if status in (400, 403, 422) and _FILTERED.search(f"{code} {said}"):
+        return ContentFiltered(f"The content filter of {where} refused the request ({status}){quoted}")
     if status not in (408, 409, 425) and (ability := _lacking(status, error, said, asked, path)):
         return Unsupported(f"{where} can't do {ability!r}{quoted}", ability)
     if status >= 500 or status in (408, 409, 425):

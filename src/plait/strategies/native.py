@@ -79,7 +79,7 @@ class Native:
                 why = f"{lacking.detail}."
                 if self.fallback and near is None:
                     break
-                yield from note("fallback", f"{why} Going on with calls as JSON in text.")
+                yield from note("calls_as_text", f"{why} Going on with calls as JSON in text.")
                 page = TextPage(task, kit)
         return (yield from fall_back(self.fallback, carried(task, kit, log), kit, why))
 

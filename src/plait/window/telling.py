@@ -41,6 +41,7 @@ SORTS = {
     "unreadable": "repair",
     "replan": "repair",
     "fallback": "repair",
+    "calls_as_text": "repair",
     "cut": "cut",
     "shortened": "cut",
     "dropped": "cut",

@@ -139,6 +139,8 @@ def combined(comparison: Comparison, *, loop: str = "phased", hardware: float | 
 
 
 def _with_paid(row: Combination, first: Combination, hardware: float) -> Combination:
+    if not row.runs or not first.runs:
+        return row
     before, after = first.nanos, row.nanos
     if before is None or after is None:
         return structs.replace(row, paid_back_after=UNKNOWN_COST)

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from plait.lab import grid
 from plait.lab.comparison import Comparison
+from plait.lab.words import not_measured
 
 
 class Drawn(Struct, frozen=True):
@@ -30,5 +31,6 @@ class Drawn(Struct, frozen=True):
 
 
 def missing(comparison: Comparison) -> tuple[str, ...]:
-    """That cells are not finished, where it is so."""
-    return (f"Not finished: {comparison.unfinished.rstrip('.')}.",) if comparison.unfinished else ()
+    """Which cells were not measured or not finished, and why."""
+    unfinished = (f"Not finished: {comparison.unfinished.rstrip('.')}.",) if comparison.unfinished else ()
+    return (*not_measured(comparison), *unfinished)
