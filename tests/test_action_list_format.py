@@ -368,7 +368,7 @@ def test_reading_takes_linear_time(unit: str) -> None:
 
 @given(words)
 def test_no_data_that_is_shown_reads_as_actions(text: str) -> None:
-    shown = action_list.escape(text)
+    shown = action_list.disarm(text)
     with contextlib.suppress(Unreadable):
         assert not action_list.read(shown).steps
     assert not action_list.says_done(shown)
@@ -376,12 +376,12 @@ def test_no_data_that_is_shown_reads_as_actions(text: str) -> None:
 
 @pytest.mark.parametrize("text", [LYON, f"```\n[{LYON}]\n```", "{'action': 'lookup'}", "fine\nDONE", "**DONE**"])
 def test_protocol_in_data_is_changed(text: str) -> None:
-    assert action_list.escape(text) != text
+    assert action_list.disarm(text) != text
 
 
 @pytest.mark.parametrize("text", ["", "Lyon has 522250", '{"name": "Lyon"}', "[1, 2]", "all done", "Not DONE"])
 def test_harmless_data_stays_as_it_is(text: str) -> None:
-    assert action_list.escape(text) == text
+    assert action_list.disarm(text) == text
 
 
 # -- what the model is told

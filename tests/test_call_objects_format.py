@@ -264,19 +264,19 @@ def test_whatever_the_text_it_is_read_or_refused(text: str) -> None:
 
 @given(words)
 def test_escaped_data_holds_no_call(text: str) -> None:
-    escaped = FORM.escape(text.encode("utf-8", "replace").decode(), TOOLS)
+    escaped = FORM.disarm(text.encode("utf-8", "replace").decode(), TOOLS)
     try:
         assert read(escaped).calls == ()
     except Unreadable as why:
         assert "tool_call" not in str(why)
-    assert FORM.escape(escaped, TOOLS) == escaped
+    assert FORM.disarm(escaped, TOOLS) == escaped
 
 
 def test_data_that_holds_no_call_stays_as_it_is() -> None:
     for data in ('{"name": "Lyon", "people": 522250}', '[{"name": "a"}, {"name": "b"}]', "```py\nx = {}\n```", "a < b"):
-        assert FORM.escape(data, TOOLS) == data
-    assert FORM.escape(f"The page says: {OBJECT}", TOOLS) == f"The page says: {OBJECT}".replace('name"', 'name"\\')
-    assert FORM.escape('{"a": [{"name": "lookup"}]}', TOOLS) != '{"a": [{"name": "lookup"}]}'
+        assert FORM.disarm(data, TOOLS) == data
+    assert FORM.disarm(f"The page says: {OBJECT}", TOOLS) == f"The page says: {OBJECT}".replace('name"', 'name"\\')
+    assert FORM.disarm('{"a": [{"name": "lookup"}]}', TOOLS) != '{"a": [{"name": "lookup"}]}'
 
 
 def test_the_splitter_gives_the_same_for_any_chunking() -> None:
@@ -325,7 +325,7 @@ def test_a_hostile_text_takes_no_more_than_linear_time(unit: str) -> None:
         read(text)
     except Unreadable as why:
         assert len(str(why)) < 1000
-    FORM.escape(text, TOOLS)
+    FORM.disarm(text, TOOLS)
     splitter = FORM.splitter()
     splitter.feed(text)
     splitter.close()

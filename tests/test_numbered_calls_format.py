@@ -430,20 +430,20 @@ def test_every_decision_that_is_written_reads_back(kind: str, text: str, thought
 
 @given(words)
 def test_escaped_data_holds_no_call_and_no_decision(data: str) -> None:
-    escaped = FORM.escape(data)
+    escaped = FORM.disarm(data)
     for tools in (TOOLS, ()):
         with pytest.raises(Unreadable):
             FORM.read(escaped, tools)
     if escaped.strip():
         verdict = JOINER.read(escaped)
         assert verdict.remarks[-1].text == "text without a label was taken for the answer"
-    assert FORM.escape(escaped) == escaped
+    assert FORM.disarm(escaped) == escaped
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="([:：")).filter(lambda text: "\n" not in text))
 def test_plain_data_is_left_as_it_is(data: str) -> None:
     if data.strip(" \t>*_#`.,;$-").lower() not in ("join", "finish", "replan"):
-        assert FORM.escape(data) == data
+        assert FORM.disarm(data) == data
 
 
 # ---- whatever comes
@@ -520,7 +520,7 @@ def test_hostile_text_takes_no_more_than_linear_time(unit: str, head: str) -> No
     for line in text.splitlines(keepends=True):
         reader.feed(line)
     reader.close()
-    FORM.escape(text)
+    FORM.disarm(text)
     for form in (FORM, JOINER):
         splitter = form.splitter()
         splitter.feed(text)

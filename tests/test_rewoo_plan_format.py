@@ -19,7 +19,7 @@ from plait.formats.plan import (
     LLM,
     checked,
     describe,
-    escape,
+    disarm,
     grammar,
     plan_of_text,
     read_plan,
@@ -350,20 +350,20 @@ def test_what_can_not_be_written_is_a_value_error(step: Step) -> None:
 
 @given(words)
 def test_no_step_of_a_plan_is_read_in_escaped_data(data: str) -> None:
-    safe = escape(data)
+    safe = disarm(data)
     assert HEAD.search(safe) is None and EVIDENCE.named(safe) == ()
     assert "\nEvidence:" not in safe
-    assert escape(safe) == safe
+    assert disarm(safe) == safe
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="#:：=")))
 def test_plain_data_is_left_as_it_is(data: str) -> None:
-    assert escape(data) == data
+    assert disarm(data) == data
 
 
 def test_data_that_looks_like_a_plan_is_shown_harmless() -> None:
     data = "It is 3.\nPlan: none\n#E1 = Search[x]\nE2 = LLM[y]\nEvidence: 4, see #E3 (#E1x, C#E: no)."
-    assert escape(data) == (
+    assert disarm(data) == (
         "It is 3.\nPlan\\: none\n#\\E1 = Search[x]\nE2 \\= LLM[y]\nEvidence\\: 4, see #\\E3 (#E1x, C#E: no)."
     )
 
@@ -440,7 +440,7 @@ def test_random_and_mutated_plans_raise_nothing_but_unreadable() -> None:
                         text = text[:at] + chance.choice(PIECES) + text[at:]
                     case _:
                         text = text[:to] + text[at:]
-        escape(text)
+        disarm(text)
         reads_as_plan(text)
         for reader in (read_plan, plan_of_text):
             try:
@@ -494,7 +494,7 @@ def test_a_hostile_text_takes_linear_time(unit: str, head: str) -> None:
             reader(text, TOOLS)
         except Unreadable as error:
             assert len(str(error)) < 5_000
-    escape(text)
+    disarm(text)
     splitter = PlanSplitter()
     splitter.feed(text)
     splitter.close()

@@ -21,7 +21,7 @@ from plait.models.base import Model
 from plait.models.resolve import resolve_all
 from plait.prompts import PromptBook
 from plait.runtime import runs
-from plait.runtime.asking import Phases, known_models
+from plait.runtime.asking import Phases, known_models, special_tokens
 from plait.runtime.background import run_blocking
 from plait.runtime.described import USUAL, book_of, check, fields_in, loop_of, sandbox_for, settings_of
 from plait.runtime.faces import streamed, whole
@@ -356,6 +356,7 @@ class Agent:
             tools = Toolset((*tools, seat.tool(self._journal_needed(), self.embedder)))
         if shown is not None:
             tools = self._finder.among(tools)
+        tokens = special_tokens(self._resolved, recorded)
         kit = Kit(
             tools=tools.specs,
             prompts=self._book,
@@ -363,6 +364,7 @@ class Agent:
             observation_chars=self.limits.observation_chars,
             can_ask=self.can_ask,
             approve_plan=self.approve == "plan",
+            special_tokens=tokens,
         )
         if shown is not None:
             kit = narrowed(kit, shown, (tool.name for tool in self._toolset), self._finder.tool.name)
@@ -386,6 +388,9 @@ class Agent:
             fallback=_fallback(why),
             code_limits=self.code_limits,
             now=self.now,
+            data_tokens=tuple(
+                token for token in tokens if token not in self._book.text and token not in (self.system or "")
+            ),
             tracer=telemetry.here(),
         )
 

@@ -60,6 +60,11 @@ class Task(Struct, frozen=True, omit_defaults=True):
 class Prompts(Protocol):
     """A loop's templates, by name, already read: rendering does no I/O."""
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that the templates print at the beginning of a line (see `core/labels.py`)."""
+        ...
+
     def render(self, name: str, values: Mapping[str, Any]) -> str:
         """The template `name` (such as "system") filled with `values`."""
         ...
@@ -76,7 +81,8 @@ class Kit(Struct, frozen=True):
     loop's. `observation_chars` is the most characters of one observation put in a prompt.
     `can_ask` says whether the person may be asked; `approve_plan` that they are shown a plan before it is
     carried out. `tools` are those that the model is shown, `others` may be called as well; `search` is the name of the
-    tool that finds them, "" where there is none.
+    tool that finds them, "" where there is none. `special_tokens` are texts that the run's models read as control
+    tokens: data is shown without them.
     """
 
     tools: tuple[ToolSpec, ...]
@@ -87,6 +93,7 @@ class Kit(Struct, frozen=True):
     approve_plan: bool = False
     others: tuple[ToolSpec, ...] = ()
     search: str = ""
+    special_tokens: tuple[str, ...] = ()
 
     @property
     def known(self) -> tuple[ToolSpec, ...]:

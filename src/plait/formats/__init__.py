@@ -2,6 +2,7 @@
 
 from plait.formats.base import Format, Remark, Turn, Unreadable
 from plait.formats.blob import Blob
+from plait.formats.escape import Escape, earlier, escape_of
 from plait.formats.json_turn import JsonTurn
 from plait.formats.lines import Lines
 from plait.formats.numbered import Numbered
@@ -11,6 +12,7 @@ from plait.formats.shorten import shorten
 __all__ = [
     "DIALECTS",
     "Blob",
+    "Escape",
     "Format",
     "JsonTurn",
     "Lines",
@@ -18,6 +20,8 @@ __all__ = [
     "Remark",
     "Turn",
     "Unreadable",
+    "earlier",
+    "escape_of",
     "react_format",
     "shorten",
 ]

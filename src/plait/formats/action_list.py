@@ -99,7 +99,7 @@ def call_words(step: Step, given: JSON) -> str:
     return f"{step.tool}({inside})"
 
 
-def escape(text: str) -> str:
+def disarm(text: str) -> str:
     """Data with a backslash in fences, in what would read as an action, and before DONE at the start of a line."""
     return disarm_objects(_DONE.sub(r"\1\\", text), NAME_KEYS)
 

@@ -60,8 +60,8 @@ class Format(Protocol):
         """An observation as it stands in the log; the text is already escaped."""
         ...
 
-    def escape(self, text: str) -> str:
-        """Data made harmless: nothing in it reads as this format's protocol. Unchanged if nothing would."""
+    def disarm(self, text: str) -> str:
+        """Data in which nothing reads as this format's protocol; unchanged if nothing would. A part of `Escape`."""
         ...
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:

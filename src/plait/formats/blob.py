@@ -85,7 +85,7 @@ class Blob(Struct, frozen=True):
         """The line that brings an observation into the log."""
         return f"Observation: {text}"
 
-    def escape(self, text: str) -> str:
+    def disarm(self, text: str) -> str:
         """Data with a backslash in whatever would read as a label, a fence, or an action's JSON object."""
         return disarm_objects(scan.disarm(text), NAME_KEYS[:1])
 

@@ -132,7 +132,7 @@ class CallObjects(Struct, frozen=True):
             raise ValueError(f"The arguments can't be written as JSON: {why}") from None
         return "\n".join([turn.thought, *lines] if turn.thought else lines)
 
-    def escape(self, text: str, tools: Sequence[ToolSpec] = ()) -> str:
+    def disarm(self, text: str, tools: Sequence[ToolSpec] = ()) -> str:
         """Data with a backslash in tags of calls and in objects that read as one. Other data stays as it is."""
         text = _TAGS.sub(lambda tag: f"{tag[0][0]}\\{tag[0][1:]}", text)
         if "{" not in text or not _holds_call(text, tools):

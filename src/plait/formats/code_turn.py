@@ -90,7 +90,7 @@ class CodeFormat(Struct, frozen=True):
         """The lines that bring turn `n`'s observation into the log."""
         return f"OBSERVATION {n}:\n{text}"
 
-    def escape(self, text: str) -> str:
+    def disarm(self, text: str) -> str:
         """Data with a backslash in whatever would read as a label or a fence."""
         return code_labels.disarm(text)
 

@@ -97,7 +97,7 @@ class Joiner(Struct, frozen=True):
         head = f"Thought: {_guard(verdict.thought.strip())}\n" if verdict.thought.strip() else ""
         return f"{head}{verdict.kind.title()}: {_guard(said)}"
 
-    def escape(self, text: str) -> str:
+    def disarm(self, text: str) -> str:
         """Data in which nothing reads as a label of the joiner's."""
         return disarm_labels(text)
 

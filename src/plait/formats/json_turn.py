@@ -167,7 +167,7 @@ class JsonTurn(Struct, frozen=True):
         """The text of the message that brings an observation."""
         return f"Observation: {text}"
 
-    def escape(self, text: str) -> str:
+    def disarm(self, text: str) -> str:
         """Data with a backslash in fences and in what would read as a turn's object."""
         return disarm_objects(text, _TOOL_KEYS)
 

@@ -85,7 +85,7 @@ class Numbered(Struct, frozen=True):
         """The line that brings turn `n`'s observation into the log."""
         return f"Observation {n}: {text}"
 
-    def escape(self, text: str) -> str:
+    def disarm(self, text: str) -> str:
         """Data with a backslash in whatever would read as a label, an action or a fence.
 
         `Name[` at the start of a line is one: the reader takes it where the label was forgotten.

@@ -97,7 +97,7 @@ class NumberedCalls(Struct, frozen=True):
             raise ValueError(f"A tool named {step.tool!r} can't be written as a numbered call.")
         return f"{step.id}. {step.tool}({_arguments(step.input)})"
 
-    def escape(self, text: str) -> str:
+    def disarm(self, text: str) -> str:
         """Data with a backslash in whatever would read as a call, the plan's end, or one of the joiner's labels."""
         return disarm_labels(disarm_calls(text))
 

@@ -182,7 +182,7 @@ def unguard(text: str) -> str:
     return _GUARD_OFF.sub(r"\1\2\3", text)
 
 
-def escape(text: str) -> str:
+def disarm(text: str) -> str:
     """Data with a backslash in whatever would read as part of a plan, or as other evidence; else unchanged."""
     for pattern in _SHOWN:
         text = pattern.sub(r"\1\\", text)

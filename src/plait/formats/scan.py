@@ -5,7 +5,7 @@ takes labels at the start of a line, in any case, with a number, with Markdown a
 full-width colon. `Observation:` is taken anywhere, because a stop string is as well.
 
 `guard` puts one backslash before the colon of whatever could be read as a label, and `unguard` takes one
-away again, so that any text survives being written and read. `escape` does the same to data for good,
+away again, so that any text survives being written and read. `disarm` does the same to data for good,
 and to the other things a format takes for its own (fences, objects that look like an action).
 All patterns have bounded or possessive repeats: each is linear in the text.
 """

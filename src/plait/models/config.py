@@ -24,7 +24,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     `kind` is the server's dialect, by the name of a preset ("vllm", "llamacpp", "deepseek" ...): it gives the
     abilities to start from, and is the endpoint's own name where that is a preset's. `key_env` is the
     environment variable that holds the key, "" for none. A header's value that begins with "$" is read from
-    the environment and kept secret.
+    the environment and kept secret. `special_tokens` are texts that the server reads as control tokens; without them,
+    those of the family in the model's name count.
     """
 
     base_url: str
@@ -36,6 +37,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     price: Rate | None = None
     timeout: float | None = None
+    special_tokens: tuple[str, ...] | None = None
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True):
@@ -127,6 +129,7 @@ def _endpoint(name: str, value: Any, source: str) -> Endpoint:
         headers=headers,
         price=Rate.from_mapping(value["price"], f"{where}.price") if "price" in value else None,
         timeout=_seconds(value, where),
+        special_tokens=_texts(value, "special_tokens", where),
     )
 
 
@@ -168,6 +171,15 @@ def _text(settings: Mapping[str, Any], key: str, where: str) -> str:
     if not isinstance(value, str):
         raise UsageError(f"{where}.{key} should be text, not {value!r}.")
     return value
+
+
+def _texts(settings: Mapping[str, Any], key: str, where: str) -> tuple[str, ...] | None:
+    value = settings.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
+        raise UsageError(f"{where}.{key} should be a list of texts, not {value!r}.", hint='Such as ["<|im_end|>"].')
+    return tuple(value)
 
 
 def _seconds(settings: Mapping[str, Any], where: str) -> float | None:

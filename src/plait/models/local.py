@@ -27,6 +27,7 @@ from plait.models.fetch import model_file
 from plait.models.presets import LOCAL_TEMPERATURE
 from plait.models.prices import LOCAL, Rate
 from plait.models.progress import Progress
+from plait.models.special_tokens import tokens_of_file
 
 ABILITIES = Abilities(schema=True, grammar=True, prefill=True, completion=True, tools=False)
 """What llama.cpp's server does with any model. Native tools aren't offered: small models make none."""
@@ -58,6 +59,11 @@ class LocalModel(Struct, frozen=True, kw_only=True):
     def secrets(self) -> tuple[str, ...]:
         """None."""
         return ()
+
+    @property
+    def special_tokens(self) -> tuple[str, ...]:
+        """The special tokens of the model's vocabulary: the catalogue's, or read from the user's file."""
+        return tokens_of_file(Path(self.file)) if self.file else catalogue_model(self.name).special_tokens
 
     def encode(self, think: Think) -> Request:
         """The exact request for an effect; pure, needs neither file nor server."""
@@ -109,6 +115,7 @@ class LocalModel(Struct, frozen=True, kw_only=True):
             "sha256": "" if self.file else catalogue_model(self.name).sha256,
             "abilities": msgspec.to_builtins(structs.asdict(self.abilities)),
             "rate": msgspec.to_builtins(self.rate),
+            "special_tokens": list(self.special_tokens),
         }
 
     @property

@@ -15,6 +15,7 @@ from plait.models.chat import SILENCE, ChatModel
 from plait.models.config import Endpoint, ModelConfig, checked_address
 from plait.models.presets import LOCAL_TEMPERATURE, PRESETS, Preset, abilities_of
 from plait.models.prices import LOCAL, Rate, rate_for
+from plait.models.special_tokens import tokens_of_family
 
 PLUGINS = "plait.models"
 """Entry points of this group are called as `plugin(name, config)` and return a `Model`."""
@@ -101,6 +102,7 @@ def _preset(
         key_env=key_env or preset.keys[0],
         base_env=preset.base_env,
         temperature=LOCAL_TEMPERATURE if preset.local else None,
+        special_tokens=tokens_of_family(name),
     )
 
 
@@ -145,6 +147,7 @@ def _named(
         base_env=f"endpoints.{provider}.base_url",
         hidden=hidden,
         temperature=LOCAL_TEMPERATURE if local else None,
+        special_tokens=tokens_of_family(name) if endpoint.special_tokens is None else endpoint.special_tokens,
     )
 
 

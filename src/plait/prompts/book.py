@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from plait.core.errors import UsageError
+from plait.core.labels import labels_in
+from plait.prompts.labels import BLOCKS, labels_of_template
 
 _FIXED = frozenset({str, tuple, bool, int, type(None)})
 """What a template can be filled with that does not change behind our back."""
@@ -60,6 +62,20 @@ class PromptBook:
             )
         return self._texts[name]
 
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that the templates in use print at the beginning of a line (see `core/labels.py`)."""
+        found: dict[str, None] = {}
+        for name in self.names():
+            own = self._verbatim.get(name)
+            found.update(dict.fromkeys(labels_in(own) if own is not None else labels_of_template(self._texts[name])))
+        return tuple(found)
+
+    @cached_property
+    def text(self) -> str:
+        """All templates in use, one behind the other, those of a loop to fall back to as well."""
+        return "\n".join([*map(self.source, self.names()), *(book.text for book in self._others.values())])
+
     def render(self, name: str, values: Mapping[str, Any]) -> str:
         """The template filled with `values`."""
         if name in self._verbatim:
@@ -97,9 +113,8 @@ class PromptBook:
         return ImmutableSandboxedEnvironment(
             loader=DictLoader({f"{name}.j2": text for name, text in self._texts.items()}),
             undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
             auto_reload=False,
+            **BLOCKS,
         )
 
     def _compile(self, name: str) -> Any:

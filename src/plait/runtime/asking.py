@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
 from msgspec import structs
 
 from plait.core import Lacking, PromptTooLong, Reply, Think
 from plait.core.errors import ModelError, TooLong, Unsupported, UsageError
+from plait.formats.escape import without_tokens
 from plait.journal.log import AnyLog
 from plait.journal.records import Got, RunHead, Thinking, Thought
 from plait.models.base import Model
+from plait.models.special_tokens import special_tokens_of
 from plait.runtime.past import PastEffect
 from plait.runtime.tracing import ModelSpan
 
@@ -70,6 +72,34 @@ def known_models(models: Mapping[str, Model], head: RunHead | None) -> dict[str,
             if not able and getattr(known[phase].abilities, ability, False):
                 known[phase] = known[phase].without(ability)
     return known
+
+
+def special_tokens(models: Mapping[str, Model], head: RunHead | None) -> tuple[str, ...]:
+    """The special tokens of a run's models; of a recorded run those on its record, so that a replay needs no file."""
+    found: set[str] = set()
+    for phase, model in models.items():
+        said = head.models.get(phase, {}) if head is not None else {}
+        recorded = said.get("spec") == model.spec
+        found.update(said.get("special_tokens", ()) if recorded else special_tokens_of(model))
+    return tuple(sorted(found))
+
+
+def without_special_tokens(think: Think, tokens: Sequence[str]) -> Think:
+    """The request with these tokens made plain text in all that it shows."""
+    if not tokens:
+        return think
+    messages = tuple(
+        structs.replace(message, content=text)
+        if (text := without_tokens(message.content, tokens)) is not message.content
+        else message
+        for message in think.messages
+    )
+    return structs.replace(
+        think,
+        messages=messages,
+        prompt=without_tokens(think.prompt, tokens),
+        prefill=without_tokens(think.prefill, tokens),
+    )
 
 
 async def ask_model(

@@ -86,6 +86,8 @@ class Job:
     """What code is told of the time, in seconds since 1970; None for the machine's clock."""
     tracer: Tracer = UNWATCHED
     """Who observes the run from outside."""
+    data_tokens: tuple[str, ...] = ()
+    """Special tokens of the models that no prompt of the loop holds: in a request they can only be data."""
     past: Past = field(default_factory=Past)
     replay: bool = False
     """Perform nothing: stop where the record ends, or at the first difference."""

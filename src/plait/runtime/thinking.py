@@ -8,7 +8,7 @@ from typing import NoReturn
 from plait.core import Lacking, LimitNear, Piece, PromptTooLong, Reply, Splitter, Taken, Think
 from plait.core import events as ev
 from plait.journal.records import Thrown
-from plait.runtime.asking import ask_model
+from plait.runtime.asking import ask_model, without_special_tokens
 from plait.runtime.job import Desk, RecordEnds, differs, sentence, text_of
 from plait.runtime.past import PastEffect
 from plait.strategies import splitter_of
@@ -23,6 +23,7 @@ class Thinker:
 
     async def perform(self, n: int, effect: Think, past: PastEffect, *, started: bool = False) -> Reply:
         """The reply. A `started` one goes on beside others and never uses the call in reserve."""
+        effect = without_special_tokens(effect, self.desk.job.data_tokens)
         meter = self.desk.meter
         step = meter.steps + (0 if effect.repair else 1)
         if past.thrown is None and not past.thinking:

@@ -33,7 +33,7 @@ from plait.core import (
     propose,
     think,
 )
-from plait.formats import Turn, Unreadable
+from plait.formats import Turn, Unreadable, escape_of
 from plait.formats.code_labels import LABEL, label_at
 from plait.formats.code_turn import CodeFormat, code_call
 from plait.strategies.codeact_hints import NAMES
@@ -75,8 +75,9 @@ class CodeAct:
 
     def run(self, task: Task, kit: Kit) -> Loop:
         """The loop."""
-        page = Transcript(self.transcript, FORMAT, task, kit, _words(kit))
-        work, log, chars = Work(kit, self.max_lines, self.repeats), Scratchpad(), kit.observation_chars
+        page = Transcript(self.transcript, FORMAT, task, kit, _words(kit), harmless=True)
+        escape = escape_of(kit, FORMAT.disarm)
+        work, log, chars = Work(kit, escape, self.max_lines, self.repeats), Scratchpad(), kit.observation_chars
         turn: Any = None
         last: Observation | None = None
         try:
@@ -96,7 +97,7 @@ class CodeAct:
                     done = seen if seen.answer is not None else Answered(turn.thought)
                     if not (against := (yield from propose(done.answer))):
                         return done
-                    seen = Observation(against, "refused")
+                    seen = Observation(escape(against), "refused")
                 elif work.in_vain:
                     log, turn, last = log.once_more(seen.note), None, seen
                     continue

@@ -12,7 +12,10 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
+from msgspec import structs
+
 from plait.core import CodeError, Kit, Observation
+from plait.formats.escape import Escape
 
 NAMES = ("asyncio", "json", "math", "re", "date", "datetime", "time", "timedelta")
 """What a session has without import; `time` is the class of `datetime`."""
@@ -78,9 +81,11 @@ def meant(wanted: str, names: Iterable[str]) -> str:
     return next(iter(get_close_matches(wanted, sorted(names), n=1, cutoff=0.8)), "")
 
 
-def observed(kit: Kit, output: str, error: CodeError | None, hint: str, notes: list[str], **values: Any) -> str:
-    """The observation's text."""
-    there = {
+def observed(
+    kit: Kit, escape: Escape, output: str, error: CodeError | None, hint: str, notes: list[str], **values: Any
+) -> str:
+    """The observation's text. What it shows of data is escaped."""
+    there: dict[str, Any] = {
         "near": "",
         "found": "",
         "meant": "",
@@ -98,8 +103,16 @@ def observed(kit: Kit, output: str, error: CodeError | None, hint: str, notes: l
         "others": "",
         "number": error is None or not error.message.startswith("could not convert string"),
     }
-    said = kit.prompt("observation", output=output.rstrip(), error=error, hint=hint, notes=notes, **{**there, **values})
-    return said.rstrip()
+    if error is not None:
+        message, source = escape(error.message, inline=True), escape(error.source, inline=True)
+        error = structs.replace(error, message=message, source=source)
+    there |= values
+    there |= {name: escape(there[name], inline=True) for name in ("near", "wanted", "meant", "signature")}
+    there["found"] = escape(there["found"])
+    there["brought"] = [(escape(call, inline=True), escape(text, inline=True)) for call, text in there["brought"]]
+    said = [escape(note, inline=True) for note in notes]
+    text = kit.prompt("observation", output=escape(output.rstrip()), error=error, hint=hint, notes=said, **there)
+    return text.rstrip()
 
 
 def too_long(code: str, most: int) -> CodeError | None:

@@ -29,6 +29,7 @@ from plait.core import (
     note,
 )
 from plait.formats.code_signature import as_code, signature
+from plait.formats.escape import Escape
 from plait.formats.shorten import shorten
 from plait.strategies.codeact_hints import (
     assigned,
@@ -53,15 +54,17 @@ NOTHING = "(no result)"
 
 
 class Work:
-    """The actions of one run, one after another, with what they printed."""
+    """The actions of one run, one after another, with what they printed. What an observation shows of data is escaped
+    here: the rest of it is the loop's own."""
 
-    def __init__(self, kit: Kit, max_lines: int, repeats: int) -> None:
-        self._kit, self._max_lines, self._repeats = kit, max_lines, repeats
+    def __init__(self, kit: Kit, escape: Escape, max_lines: int, repeats: int) -> None:
+        self._kit, self._escape, self._max_lines, self._repeats = kit, escape, max_lines, repeats
         self.failed = False  # the last action was not run, or not to its end
         self._same = False  # its code has brought the same before
         self._shown: list[str] = []  # of the action that runs: what it printed, and what searches found
         self._said = ""  # what the last action that printed something has printed, without what searches found
         self._own = ""  # what this action has printed so far
+        self._last = ""  # the observation that ended the run, where one did
         self._notes: list[str] = []
         self._trouble: tuple[Call, Observation] | None = None
         self._called = 0  # calls of this action that gave a result
@@ -92,7 +95,7 @@ class Work:
                 f"This code was not run: {values} stands neither in the task nor in any observation, so it is made up. "
                 "Get it from a function first, and compute with what that gives."
             )
-            return structs.replace(self._observation(code, said), trouble="refused")
+            return structs.replace(self._observation(code, self._escape(said, inline=True)), trouble="refused")
         ran = yield from execute(code)
         while True:
             self._printed(ran.output)
@@ -113,7 +116,8 @@ class Work:
 
     def broken_off(self) -> Observation:
         """What there is to see of an action that a limit broke off."""
-        return Observation("".join(self._shown).rstrip() or "(the action was broken off)")
+        shown = self._last or self._escape("".join(self._shown).rstrip())
+        return Observation(shown or "(the action was broken off)")
 
     # -- calls
 
@@ -161,7 +165,8 @@ class Work:
         output, error = "".join(self._shown), ran.error
         if error is None:
             silent = not output.strip()
-            return observed(self._kit, output, None, "", self._notes, brought=self._unseen(output) if silent else [])
+            brought = self._unseen(output) if silent else []
+            return observed(self._kit, self._escape, output, None, "", self._notes, brought=brought)
         call, seen = self._trouble or (None, None)
         hint = kind_of(error, seen)
         kept = ran_before(error, hint, self._called)
@@ -178,7 +183,7 @@ class Work:
             values |= {"meant": meant(name, self._names), "others": self._functions()}
         elif hint == "name":
             hint = ""
-        return observed(self._kit, output, error, hint, self._notes, **values)
+        return observed(self._kit, self._escape, output, error, hint, self._notes, **values)
 
     def _functions(self, but: str = "") -> str:
         """The functions that the model was told of, but for that one."""
@@ -202,9 +207,9 @@ class Work:
     def _refused(self, code: str) -> tuple[CodeError, str] | None:
         """Why code is not run, too long or importing, and what is said of it."""
         if (error := too_long(code, self._max_lines)) is not None:
-            return error, observed(self._kit, "", error, "lines", [], most=self._max_lines)
+            return error, observed(self._kit, self._escape, "", error, "lines", [], most=self._max_lines)
         if (found := imports(code)) is not None:
-            return found[0], observed(self._kit, "", found[0], "import", [], there=found[1])
+            return found[0], observed(self._kit, self._escape, "", found[0], "import", [], there=found[1])
         return None
 
     def _observation(self, code: str, text: str) -> Observation:
@@ -218,7 +223,7 @@ class Work:
         if not self._repeats or times == 1:
             return Observation(text, repeated=self._again)
         if times > self._repeats:
-            self._shown = [text]
+            self._last = text
             raise LimitNear("loop", f"the same code brought the same observation {times} times")
         return Observation(text, note=self._kit.prompt("repeated", last=times == self._repeats).strip(), repeated=True)
 

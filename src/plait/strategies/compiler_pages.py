@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from plait.core import Exchange, Kit, Message, Task, assistant, system, user
-from plait.formats import shorten
+from plait.core import Kit, Message, Task, assistant, system, user
+from plait.formats import earlier, escape_of, shorten
 from plait.formats.numbered_calls import NumberedCalls
 from plait.strategies.written import Written
 
@@ -33,8 +33,8 @@ class Pages:
     def __init__(self, task: Task, kit: Kit) -> None:
         self._kit = kit
         self._form = form = NumberedCalls()
-        history = tuple(Exchange(form.escape(turn.question), form.escape(turn.answer)) for turn in task.history)
-        self._task = {"question": task.question, "history": history}
+        self._escape = escape = escape_of(kit, form.disarm)
+        self._task = {"question": escape.question(task.question), "history": earlier(task, escape)}
         self._described = form.describe(kit.tools)
 
     def plan(self, before: Sequence[Round], chars: int) -> tuple[Message, ...]:
@@ -44,9 +44,8 @@ class Pages:
         messages = [system(rules), user(kit.prompt("task", **self._task))]
         for round in before:
             after = round.work.next
-            again = kit.prompt(
-                "replan", **self._shown(round, chars), missing=self._form.escape(round.missing), next=after
-            )
+            missing = self._escape(round.missing, inline=True)
+            again = kit.prompt("replan", **self._shown(round, chars), missing=missing, next=after)
             messages += [assistant(round.text), user(again)]
         return tuple(messages)
 
@@ -74,6 +73,6 @@ class Pages:
         for id, step in round.work.steps.items():
             seen = round.work.results.get(id)
             text = seen.text + (f"\n({seen.note})" if seen.note else "") if seen else "(no result yet)"
-            result = self._form.escape(shorten(text, chars)[0])
+            result = self._escape(shorten(text, chars)[0])
             rows.append({"id": id, "call": self._form.line(step), "result": result})
         return {"rows": rows, "refused": tuple(round.work.refused)}

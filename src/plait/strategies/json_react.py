@@ -35,10 +35,10 @@ from plait.core import (
     think,
     user,
 )
-from plait.formats import JsonTurn, Turn, Unreadable
+from plait.formats import JsonTurn, Turn, Unreadable, earlier, escape_of
 from plait.strategies.doubts import doubts, without
 from plait.strategies.found import offered
-from plait.strategies.transcripts import ObjectChat, ObjectLog, earlier
+from plait.strategies.transcripts import ObjectChat, ObjectLog
 from plait.strategies.turns import Bad, fitting, folded, is_repetition, read_turn
 
 
@@ -130,9 +130,9 @@ class JsonReact:
                 names=", ".join(tool.name for tool in tools),
                 can_ask=kit.can_ask,
             )
-        history = earlier(task, self._format)
-        head = (system(rules), user(kit.prompt("task", question=task.question, history=history)))
-        return ObjectChat(head, kit, self._format, tools)
+        escape = escape_of(kit, self._format.disarm)
+        asked = kit.prompt("task", question=escape.question(task.question), history=earlier(task, escape))
+        return ObjectChat((system(rules), user(asked)), kit, escape, tools)
 
     def _tools(self, kit: Kit) -> tuple[ToolSpec, ...]:
         """The user's tools and the built-in ones."""

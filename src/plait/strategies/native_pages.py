@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from plait.core import Call, Kit, Message, Observation, Reply, Task, ToolSpec, assistant, system, user
-from plait.formats import Remark, Unreadable, scan, shorten
+from plait.core.labels import HOLE
+from plait.formats import Escape, Remark, Unreadable, earlier, escape_of, scan, shorten
 from plait.formats.call_objects import CallObjects, Calls, arguments_of, called
+from plait.formats.escape import begins_line, without_tokens
 from plait.strategies.found import offered
 from plait.strategies.turns import is_open
 
@@ -44,7 +46,8 @@ class NativePage:
     def __init__(self, task: Task, kit: Kit) -> None:
         self._kit = kit
         rules = kit.system if kit.system is not None else kit.prompt("system").strip()
-        self._head = (system(rules), *said_before(task), user(task.question))
+        said = (*said_before(task), user(task.question))
+        self._head = (system(rules), *(Message(each.role, self._plain(each.content)) for each in said))
         self._done: dict[tuple[int, int], tuple[Message, ...]] = {}
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
@@ -52,12 +55,12 @@ class NativePage:
         return offered(self._kit, (each.text for _, seen in log for each in seen))
 
     def messages(self, log: Log, chars: int) -> tuple[Message, ...]:
-        """See `Page`. A result stands as it is: no text in it is read as a call."""
+        """See `Page`. A result is a message of its own, so nothing in it but special tokens is escaped."""
         for i in range(len(log)):
             if (i, chars) not in self._done:
                 turn, seen = log[i]
                 results = (
-                    Message("tool", shorten(words_of(each), chars)[0], call_id=call.id)
+                    Message("tool", self._plain(shorten(words_of(each), chars)[0]), call_id=call.id)
                     for call, each in zip(turn.calls, seen, strict=True)
                 )
                 self._done[i, chars] = (Message("assistant", turn.thought, turn.calls), *results)
@@ -93,6 +96,9 @@ class NativePage:
         answers = (Message("tool", said, call_id=call.id) for call in calls)
         return (Message("assistant", reply.text, calls), *answers)
 
+    def _plain(self, text: str) -> str:
+        return without_tokens(text, self._kit.special_tokens)
+
     def _call(self, call: Call, notes: list[Remark]) -> Call:
         name = called(call.tool, self._kit.known, notes)
         if not name:
@@ -112,9 +118,12 @@ class TextPage:
         rules = kit.prompt("text", **words).strip()
         # The user's own system prompt was written for native calls: how to make them in text is told beside it.
         above, beside = (rules, "") if kit.system is None else (kit.system, rules)
-        question = kit.prompt("question", question=task.question, rules=beside).strip()
-        self._go_on = kit.prompt("go_on", question=task.question).strip()
-        history = (Message(each.role, FORMAT.escape(each.content, kit.known)) for each in said_before(task))
+        self._escape = escape = harmless(kit)
+        self._inline = not begins_line(kit.prompt("result", tool="", given="", text=HOLE))
+        asked = escape.question(task.question)
+        question = kit.prompt("question", question=asked, rules=beside).strip()
+        self._go_on = kit.prompt("go_on", question=asked).strip()
+        history = said_before(Task(task.question, earlier(task, escape)))
         self._head = (system(above), *history, user(question))
         self._done: dict[tuple[int, int], tuple[Message, Message]] = {}
 
@@ -149,7 +158,7 @@ class TextPage:
 
     def _result(self, turn: Calls, call: Call, seen: Observation, chars: int) -> str:
         given = _compact(call.input) if len(turn.calls) > 1 and call.input is not None else ""
-        text = FORMAT.escape(shorten(words_of(seen), chars)[0], self._kit.known)
+        text = self._escape(shorten(words_of(seen), chars)[0], inline=self._inline)
         return self._kit.prompt("result", tool=call.tool, given=given, text=text).rstrip()
 
     def _written(self, turn: Calls) -> str:
@@ -185,17 +194,22 @@ def carried(task: Task, kit: Kit, log: Log) -> Task:
     """The task for a loop that goes on from here: what was called already, and what it returned, stand in it."""
     if not log:
         return task
+    escape = harmless(kit, scan.disarm)  # for a loop of another protocol: for text and for objects
     work = [
-        (call.tool, "" if call.input is None else _compact(call.input), _harmless(words_of(each), kit))
+        (call.tool, "" if call.input is None else _compact(call.input), _shown(words_of(each), kit, escape))
         for turn, seen in log
         for call, each in zip(turn.calls, seen, strict=True)
     ]
     return Task(kit.prompt("carried", question=task.question, work=work).strip(), task.history)
 
 
-def _harmless(text: str, kit: Kit) -> str:
-    """A result for a loop of another protocol: escaped for text and for objects."""
-    return FORMAT.escape(scan.disarm(shorten(text, kit.observation_chars)[0]), kit.known)
+def harmless(kit: Kit, *disarm: Callable[[str], str]) -> Escape:
+    """The escape of this loop's data."""
+    return escape_of(kit, *disarm, lambda text: FORMAT.disarm(text, kit.known))
+
+
+def _shown(text: str, kit: Kit, escape: Escape) -> str:
+    return escape(shorten(text, kit.observation_chars)[0], inline=True)
 
 
 def _compact(value: Any) -> str:

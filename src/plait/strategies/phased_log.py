@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from plait.core import Kit, Message, Observation, Step, Task, assistant, system, user
-from plait.formats import action_list, shorten
+from plait.formats import Escape, action_list, earlier, escape_of, shorten
 from plait.formats.references import RESULTS
 from plait.strategies.dispatch import Results
 
@@ -31,11 +31,12 @@ class Log:
         self.fresh: tuple[Sequence[Step], Results] | None = None
         identity = kit.system if kit.system is not None else kit.prompt("identity")
         self._head = [system(identity)]
-        for turn in task.history:
+        self.escape = escape = escape_of(kit, action_list.disarm)
+        for turn in earlier(task, escape):
             self._head += [user(turn.question), assistant(turn.answer)]
         self._said: list[tuple[Prompt, str]] = []
         self._words = {
-            "question": task.question,
+            "question": escape.question(task.question),
             "described": action_list.describe(kit.tools),
             "forms": action_list.forms(kit.tools),
             "memory": MEMORY if kit.tool(MEMORY) else "",
@@ -46,7 +47,7 @@ class Log:
     def prompt(self, name: str, **values: Any) -> Prompt:
         """A phase's prompt, which shows the fresh results if it is one that does."""
         kit, fresh, words = self.kit, self.fresh, self._words | values
-        return cache(lambda chars: kit.prompt(name, results=_shown(fresh, chars), **words))
+        return cache(lambda chars: kit.prompt(name, results=_shown(fresh, chars, self.escape), **words))
 
     def repair(self, complaint: str) -> str:
         """What is asked after a list that can't be taken."""
@@ -63,7 +64,7 @@ class Log:
         self.fresh = None
 
 
-def _shown(fresh: tuple[Sequence[Step], Results] | None, chars: int) -> list[dict[str, Any]]:
+def _shown(fresh: tuple[Sequence[Step], Results] | None, chars: int, escape: Escape) -> list[dict[str, Any]]:
     """Each action with what came of it, as the results' template takes them."""
     steps, results = fresh or ((), {})
     shown = []
@@ -74,8 +75,8 @@ def _shown(fresh: tuple[Sequence[Step], Results] | None, chars: int) -> list[dic
         shown.append(
             {
                 "n": step.id,
-                "call": action_list.escape(shorten(call, CALL_CHARS)[0]),
-                "text": action_list.escape(shorten(text, chars)[0]),
+                "call": escape(shorten(call, CALL_CHARS)[0], inline=True),
+                "text": escape(shorten(text, chars)[0]),
                 "ok": seen.ok,
             }
         )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from plait.core import Kit, Message, Observation, Plan, Step, Task, ToolSpec, system, user
+from plait.formats import Escape, earlier, escape_of, shorten
 from plait.formats import plan as planned
-from plait.formats import shorten
 from plait.formats.references import EVIDENCE
 from plait.strategies.dispatch import Results
 
@@ -20,32 +21,33 @@ def plan_page(kit: Kit, task: Task) -> tuple[Message, ...]:
     if rules is None:
         names = ", ".join(tool.name for tool in tools)
         rules = kit.prompt("system", described=planned.describe(tools), names=names)
-    return system(rules), user(kit.prompt("task", question=task.question, history=task.history))
+    return system(rules), user(kit.prompt("task", **_asked(task, escape_of(kit, planned.disarm))))
 
 
 def work_page(kit: Kit, task: Task, step: Step, results: Results, chars: int | None = None) -> tuple[Message, ...]:
     """What the model is asked for a step that calls it, with at most `chars` characters of each evidence (None: as
     many as the kit says)."""
     chars = kit.observation_chars if chars is None else chars
-    shown = {id: Observation(_text(seen, chars, NO_EVIDENCE)) for id, seen in results.items()}
+    escape = escape_of(kit, planned.disarm)
+    shown = {id: Observation(escape(_text(seen, chars, NO_EVIDENCE))) for id, seen in results.items()}
     given = EVIDENCE.filled(step.input, shown)
     instruction = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-    return (user(kit.prompt("work", instruction=instruction, question=task.question)),)
+    return (user(kit.prompt("work", instruction=instruction, question=escape.question(task.question))),)
 
 
 def solve_page(kit: Kit, task: Task, plan: Plan, results: Results, chars: int, reason: str = "") -> tuple[Message, ...]:
     """What the solver is asked: the task, and each line of the plan with its evidence, of which at most `chars`
     characters are shown. `reason` says why the rest of the plan was not carried out."""
+    escape = escape_of(kit, planned.disarm)
     steps = [
         {
             "why": step.why,
             "call": planned.write_step(step) if step.tool else "",
-            "evidence": planned.escape(_text(results.get(step.id), chars, f"{NO_EVIDENCE} ({{}})")),
+            "evidence": escape(_text(results.get(step.id), chars, f"{NO_EVIDENCE} ({{}})")),
         }
         for step in plan.steps
     ]
-    asked = kit.prompt("solve", question=task.question, history=task.history, steps=steps, reason=reason)
-    return (user(asked),)
+    return (user(kit.prompt("solve", **_asked(task, escape), steps=steps, reason=reason)),)
 
 
 def tools_of(kit: Kit) -> tuple[ToolSpec, ...]:
@@ -56,6 +58,11 @@ def tools_of(kit: Kit) -> tuple[ToolSpec, ...]:
 def by_model(kit: Kit, step: Step) -> bool:
     """The step asks the model; a tool of the user's that has its name goes before it."""
     return step.tool == planned.LLM and kit.tool(planned.LLM) is None
+
+
+def _asked(task: Task, escape: Escape) -> dict[str, Any]:
+    """The task and the turns before it, as the templates take them."""
+    return {"question": escape.question(task.question), "history": earlier(task, escape)}
 
 
 def _text(seen: Observation | None, chars: int, failed: str) -> str:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-from plait.core import Exchange, Kit, Message, Observation, Task, Think, ToolSpec, assistant, system, user
-from plait.formats import Format, JsonTurn, Turn, shorten
+from plait.core import Kit, Message, Observation, Task, Think, ToolSpec, assistant, system, user
+from plait.core.labels import HOLE
+from plait.formats import Escape, Format, Turn, earlier, escape_of, shorten
+from plait.formats.escape import begins_line, without_tokens
 from plait.strategies.scratchpad import Scratchpad
 
 TranscriptKind = Literal["chat", "user", "completion"]
@@ -21,14 +23,20 @@ ObjectLog: TypeAlias = tuple[tuple[Turn, Observation], ...]
 class Transcript:
     """One run's transcript. What stays the same from step to step is filled in once.
 
-    `words` are the values that the loop's templates need beside the question and the log.
+    `words` are the values that the loop's templates need beside the question and the log. `harmless`: the loop has
+    escaped its observations itself.
     """
 
-    def __init__(self, kind: TranscriptKind, format: Format, task: Task, kit: Kit, words: dict[str, Any]) -> None:
+    def __init__(
+        self, kind: TranscriptKind, format: Format, task: Task, kit: Kit, words: dict[str, Any], harmless: bool = False
+    ) -> None:
         self._kind = kind
         self._format = format
         self._kit = kit
-        self._task = {"question": task.question, "history": earlier(task, format)}
+        self._escape = escape = escape_of(kit, format.disarm)
+        self._harmless = harmless
+        self._inline = not begins_line(format.observation(HOLE, 1))
+        self._task = {"question": escape.question(task.question), "history": earlier(task, escape)}
         self._rules = kit.system if kit.system is not None else kit.prompt("system", **words)
         self._head = (system(self._rules), user(kit.prompt("question", **self._task))) if kind == "chat" else ()
         self._chat: dict[int, list[Message]] = {}
@@ -61,16 +69,18 @@ class Transcript:
         done = self._text.setdefault(chars, [])
         for i in range(len(done), len(log.entries)):
             turn, seen = log.entries[i]
-            done.append(f"{turn.rstrip()}\n{self._shown(seen, i + 1, chars).rstrip()}\n")
+            own = without_tokens(turn.rstrip(), self._kit.special_tokens)
+            done.append(f"{own}\n{self._shown(seen, i + 1, chars).rstrip()}\n")
         after = self._after(log)
         return "".join(done) + (f"({after})\n" if after else "")
 
     def _after(self, log: Scratchpad) -> str:
-        return self._format.escape(log.after) if log.after else ""
+        return log.after if self._harmless else self._escape(log.after, inline=True)
 
     def _shown(self, seen: str, n: int, chars: int) -> str:
         """An observation as it stands in a prompt: shortened, escaped, labelled."""
-        return self._format.observation(self._format.escape(shorten(seen, chars)[0]), n)
+        text = shorten(seen, chars)[0]
+        return self._format.observation(text if self._harmless else self._escape(text, inline=self._inline), n)
 
 
 class ObjectChat:
@@ -79,9 +89,10 @@ class ObjectChat:
     What stays the same is filled in once, each result once for each size it is shown in.
     """
 
-    def __init__(self, head: tuple[Message, ...], kit: Kit, format: JsonTurn, tools: tuple[ToolSpec, ...]) -> None:
+    def __init__(self, head: tuple[Message, ...], kit: Kit, escape: Escape, tools: tuple[ToolSpec, ...]) -> None:
         self.tools = tools
-        self._head, self._kit, self._format = head, kit, format
+        self._head, self._kit, self._escape = head, kit, escape
+        self._inline = not begins_line(kit.prompt("result", tool="", text=HOLE))
         self._done: dict[tuple[int, int], tuple[Message, Message]] = {}
 
     def messages(self, log: ObjectLog, chars: int, after: str = "") -> tuple[Message, ...]:
@@ -91,22 +102,18 @@ class ObjectChat:
                 turn, seen = log[i]
                 self._done[i, chars] = (assistant(turn.kept), user(self._result(turn, seen, chars)))
         said = [message for i in range(len(log)) for message in self._done[i, chars]]
-        return (*self._head, *_with_word(said, self._format.escape(after)))
+        return (*self._head, *_with_word(said, self._escape(after, inline=True)))
 
     def _result(self, turn: Turn, seen: Observation, chars: int) -> str:
         tool = turn.call.tool if turn.call is not None else "final_answer"
         text = seen.text if not seen.note else f"{seen.text}\n({seen.note})"
-        return self._kit.prompt("result", tool=tool, text=self._format.escape(shorten(text, chars)[0]))
+        shown = self._escape(shorten(text, chars)[0], inline=self._inline)
+        return self._kit.prompt("result", tool=self._escape(tool, inline=True), text=shown)
 
 
 def _with_word(said: list[Message], word: str) -> list[Message]:
     """The messages with a word behind the last one."""
     return [*said[:-1], user(f"{said[-1].content.rstrip()}\n({word})")] if word else said
-
-
-def earlier(task: Task, format: Format) -> tuple[Exchange, ...]:
-    """The turns before this one, made harmless: nothing in them reads as the format's protocol."""
-    return tuple(Exchange(format.escape(turn.question), format.escape(turn.answer)) for turn in task.history)
 
 
 def with_repair(bad: str, request: str) -> tuple[Message, ...]:

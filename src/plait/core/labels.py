@@ -1,0 +1,57 @@
+"""Labels that a prompt prints at the beginning of a line, such as `Question:`, read off its text.
+
+A label is a text with `HOLE` in place of each value: `The result of \\0:`. Three kinds exist: words up to a colon or an
+arrow; a line of one sign repeated (`-----`), written here as three of that sign; and a tag (`<result>`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+HOLE = "\0"
+"""Stands where a template puts a value."""
+
+LONGEST = 60
+"""Characters of a label without its values. A longer line that ends in a colon is a sentence."""
+
+_ENDS = re.compile(r"[:：]|->")
+_STRANGE = re.compile(r"[{}\[\]\"=|\\<`]")
+_DECORATION = " \t>*_#-"
+_TAG = re.compile(r"</?([A-Za-z][\w:-]{0,40})>")
+
+
+def labels_in(text: str) -> tuple[str, ...]:
+    """The labels in a prompt that is sent as it stands."""
+    return tuple(dict.fromkeys(_labels_of_lines(text.splitlines(), text)))
+
+
+def labels_of(lines: Iterable[str], literals: Iterable[str]) -> tuple[str, ...]:
+    """The labels in the beginnings of a template's lines, and in its text."""
+    return tuple(dict.fromkeys(_labels_of_lines(lines, "\n".join(literals))))
+
+
+def _labels_of_lines(lines: Iterable[str], text: str) -> Iterator[str]:
+    for line in lines:
+        if label := label_of(line):
+            yield label
+    for match in _TAG.finditer(text):
+        yield f"<{match[1]}>"
+
+
+def label_of(line: str) -> str:
+    """The label that a line begins with; "" for none."""
+    line = line.strip()
+    if len(line) >= 3 and len(set(line)) == 1 and not line[0].isalnum() and line[0] != HOLE:
+        return line[0] * 3
+    end = _ENDS.search(line)
+    if end is None:
+        return ""
+    head = " ".join(line[: end.end()].replace("：", ":").split())
+    if head.lstrip(_DECORATION)[:1] != HOLE:
+        head = head.lstrip(_DECORATION)
+    said = head[: -len(end[0])].replace(HOLE, "")
+    words = any(map(str.isalpha, said))
+    if len(said) > LONGEST or _STRANGE.search(said) or not (words or HOLE in head):
+        return ""
+    return head if head.strip(_DECORATION + ":") else ""

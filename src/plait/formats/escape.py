@@ -1,0 +1,170 @@
+"""Makes data harmless: no part of it can be read as the protocol of the loop that shows it.
+
+Data is what tools, users and models wrote: observations, evidence, earlier turns, errors, quoted questions, tools'
+descriptions. One `Escape` is made for a run. It puts one backslash into
+
+- what the loop's reader takes for its own (`disarm` of its format): actions, calls, plan steps, fences;
+- each label that the prompts in use print at the beginning of a line (`core/labels.py`), such as `Question:`;
+- the special tokens of the run's models, such as `<|im_end|>`.
+
+Other text stays as it is, and escaping twice changes nothing more. A person reads an escaped text as before:
+`Question\\: x`, `<\\|im_end|>`. Tools and the journal get the text without backslashes. Each pattern is linear in the
+text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import TypeAlias
+
+from plait.core import Exchange, Kit, Task
+from plait.core.labels import HOLE, labels_in
+
+_FENCE = "```"
+Disarm: TypeAlias = Callable[[str], str]
+
+# A line may begin behind any sign that a model reads as a line break.
+_START = r"(?:^|(?<=[\r\v\f\x1c-\x1e\x85\u2028\u2029]))"
+_DECORATION = r"[ \t>*_#`-]{0,12}"
+_NUMBER = r"(?:[ \t]{0,3}#?\d{1,9})?"
+_AFTER = r"[*_`]{0,3}[ \t]{0,4}"
+_SIGN = r"(?=[:：])"
+# A value within a label, and one right before its colon. Neither goes on behind an escaped sign: twice is as once.
+_VALUE = r"(?:(?!\\(?:[:：]|->))[^\n])"
+_LAST_VALUE = r"(?:(?!\\(?:[:：]|->)|->)[^\n:：])"
+_FLAGS = re.M | re.I
+
+
+class Escape:
+    """The escape of one run. `labels` are those of the prompts in use, `names` the tools', `tokens` the models'.
+
+    `disarm` puts backslashes into what the loop's reader takes for its own.
+    """
+
+    def __init__(
+        self, *disarm: Disarm, labels: Sequence[str] = (), names: Iterable[str] = (), tokens: Sequence[str] = ()
+    ) -> None:
+        self._disarm = disarm
+        self._patterns = _patterns(tuple(labels), tuple(names))
+        self._tokens = tuple(tokens)
+
+    def __call__(self, text: str, *, inline: bool = False) -> str:
+        """The text made harmless. `inline`: a prompt shows it behind a label, so its first line begins no line."""
+        for disarm in self._disarm:
+            text = disarm(text)
+        if self._patterns:
+            at = _first_line(text) if inline else 0
+            text = text[:at] + _without_labels(text[at:], self._patterns)
+        return without_tokens(text, self._tokens)
+
+    def question(self, text: str) -> str:
+        """A user's question, which a prompt shows behind a label: only labels below its first line are changed, and
+        special tokens. Its code and its JSON are the user's own."""
+        at = _first_line(text)
+        labels = tuple(each for each in self._patterns if each[0] != _FENCE)
+        return without_tokens(text[:at] + _without_labels(text[at:], labels), self._tokens)
+
+
+def escape_of(kit: Kit, *disarm: Disarm) -> Escape:
+    """The escape for a run: the labels are those of the loop's prompts and of the user's own system prompt."""
+    own = labels_in(kit.system) if kit.system is not None else ()
+    names = (tool.name for tool in kit.known)
+    return Escape(*disarm, labels=(*kit.prompts.labels, *own), names=names, tokens=kit.special_tokens)
+
+
+def earlier(task: Task, escape: Escape) -> tuple[Exchange, ...]:
+    """The earlier turns of a conversation, made harmless."""
+    return tuple(Exchange(escape(turn.question), escape(turn.answer)) for turn in task.history)
+
+
+def begins_line(prompt: str) -> bool:
+    """A value stands at the beginning of a line in a prompt that was filled with `HOLE` for it."""
+    at = prompt.find(HOLE)
+    return at < 0 or not prompt[:at].rpartition("\n")[2].strip()
+
+
+def without_tokens(text: str, tokens: Sequence[str]) -> str:
+    """The text with a backslash behind the first sign of each special token."""
+    pattern = _tokens(tuple(tokens)) if tokens else None
+    if pattern is None or pattern.search(text) is None:
+        return text
+    for _ in range(8):  # tokens may overlap: `<a>b>` holds two
+        text, count = pattern.subn(lambda match: f"{match[0][0]}\\{match[0][1:]}", text)
+        if not count:
+            break
+    return text
+
+
+def _without_labels(text: str, patterns: tuple[tuple[str, re.Pattern[str]], ...]) -> str:
+    folded = text.casefold()
+    for hint, pattern in patterns:
+        if hint in folded:
+            text = pattern.sub(r"\1\\", text)
+    return text
+
+
+def _first_line(text: str) -> int:
+    match = re.search(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]", text)
+    return match.end() if match else len(text)
+
+
+@lru_cache(maxsize=64)
+def _tokens(tokens: tuple[str, ...]) -> re.Pattern[str] | None:
+    long = sorted({token for token in tokens if len(token) > 1}, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, long))) if long else None
+
+
+@lru_cache(maxsize=256)
+def _patterns(labels: tuple[str, ...], names: tuple[str, ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Each pattern with a text that must stand in what it matches. A backslash goes in behind its first group."""
+    words: dict[str, None] = {}
+    found: dict[str, str] = {}
+    for label in labels:
+        if len(set(label)) == 1:
+            sign = re.escape(label[0])
+            found[rf"{_START}([ \t]{{0,12}}{sign})(?={sign}{{2,}}[ \t\r]*$)"] = label.casefold()
+        elif label.startswith("<"):
+            found[rf"(<)(?=/?{re.escape(label[1:-1])}[\s/>])"] = label[:-1].casefold()[1:]
+        elif HOLE not in label and label.endswith(":"):
+            words[_literal(label[:-1])] = None
+        else:
+            pattern, hint = _with_values(label, names)
+            if pattern:
+                found[pattern] = hint
+    if words:
+        found[rf"{_START}({_DECORATION}(?:{'|'.join(words)}){_NUMBER}{_AFTER}){_SIGN}"] = ""
+    return tuple((hint, re.compile(pattern, _FLAGS)) for pattern, hint in found.items())
+
+
+def _with_values(label: str, names: tuple[str, ...]) -> tuple[str, str]:
+    """The pattern of a label that holds values, and a text that must stand in what it matches.
+
+    A label without a word of its own, such as `- lookup: x`, is one only with the name of a tool in it.
+    """
+    arrow = label.endswith("->")
+    body, sign = (label[:-2], r"(?=->)") if arrow else (label[:-1], _SIGN)
+    first, *rest = body.split(HOLE)
+    said = [part for part in (first, *rest) if any(map(str.isalpha, part))]
+    if not said:
+        if not names:
+            return "", ""
+        named = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+        value = _VALUE if arrow else _LAST_VALUE
+        return rf"{_START}([ \t>*-]{{0,12}}{_literal(first)}(?:{named})(?!\w){value}{{0,300}}?){sign}", ""
+    hint = max((part.split()[-1] for part in said), key=len).casefold()
+    inside = ""
+    for place, part in enumerate(rest):
+        value = _VALUE if part.strip() else _LAST_VALUE
+        inside += f"{value}{{1,40}}?" if not first and not place else f"{value}{{0,300}}?"
+        inside += _literal(part)
+    return rf"{_START}({_DECORATION}{_literal(first)}{inside}{_NUMBER}{_AFTER}){sign}", hint
+
+
+def _literal(text: str) -> str:
+    """A label's words as a pattern: any blanks between them, any number for a number."""
+    parts = re.findall(r"\s+|\d+|[^\s\d]+", text)
+    return "".join(
+        r"[ \t_]{1,4}" if part.isspace() else r"\d{1,9}" if part.isdigit() else re.escape(part) for part in parts
+    )

@@ -1,0 +1,146 @@
+"""The special tokens of models: texts that an endpoint reads as control tokens, also in the content of a message.
+
+A result that contains `<|im_end|>` could end its message and begin a forged one. So a run shows data without the
+special tokens of its own models, and only without those: `</s>` is plain HTML for a model that has no such token.
+
+The tokens of an embedded model are read from its file. A server's are set in plait.toml (`special_tokens` of an
+endpoint), or follow from the family in the model's name, for servers on a machine of the user's: they are known to
+read special tokens in content.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+CHATML: Final = ("<|endoftext|>", "<|im_end|>", "<|im_start|>")
+LLAMA_3: Final = (
+    "<|begin_of_text|>",
+    "<|end_header_id|>",
+    "<|end_of_text|>",
+    "<|eom_id|>",
+    "<|eot_id|>",
+    "<|python_tag|>",
+    "<|start_header_id|>",
+)
+GEMMA: Final = ("<bos>", "<end_of_turn>", "<eos>", "<start_of_turn>")
+
+_FAMILIES = (
+    (re.compile(r"qwen-?[23]|smollm-?[23]", re.I), CHATML),
+    (re.compile(r"llama-?3", re.I), LLAMA_3),
+    (re.compile(r"gemma(?!-?[4-9](?!b))", re.I), GEMMA),
+)
+
+_CONTROL, _USER_DEFINED = 3, 4
+_TOKENS, _TYPES, _TEMPLATE = "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.chat_template"
+_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+"""The bytes of each type of number in a GGUF file."""
+_INT32, _TEXT, _LIST = 5, 8, 9
+_MOST = 1 << 24
+"""Entries of a list, and bytes of a text, that are believed."""
+
+
+def special_tokens_of(model: Any) -> tuple[str, ...]:
+    """A model's special tokens; none where it does not know them."""
+    return tuple(getattr(model, "special_tokens", ()))
+
+
+def tokens_of_family(name: str) -> tuple[str, ...]:
+    """The special tokens of the family that a model's name tells of; none for another."""
+    return next((tokens for pattern, tokens in _FAMILIES if pattern.search(name)), ())
+
+
+def tokens_of_file(path: Path) -> tuple[str, ...]:
+    """The special tokens in the vocabulary of a GGUF file; none where it can't be read: loading it will say why."""
+    try:
+        stat = path.stat()
+        return _read(path, stat.st_mtime_ns, stat.st_size)
+    except (OSError, ValueError, struct.error):
+        return ()
+
+
+@lru_cache(maxsize=16)
+def _read(path: Path, changed: int, size: int) -> tuple[str, ...]:
+    """Control tokens, and of the tokens that a user defined those that the chat template writes. The others (`<h1>` and
+    runs of blanks, for example) are read alike in any text."""
+    with path.open("rb", buffering=1 << 20) as file:
+        found = _metadata(file)
+    tokens, types, template = found.get(_TOKENS, []), found.get(_TYPES, b""), found.get(_TEMPLATE, "")
+    kinds = struct.unpack(f"<{len(types) // 4}i", types)
+    special = {token for token, kind in zip(tokens, kinds, strict=False) if kind == _CONTROL}
+    own = (token for token, kind in zip(tokens, kinds, strict=False) if kind == _USER_DEFINED and token.strip())
+    special.update(token for token in own if token in template)
+    return tuple(sorted(token for token in special if len(token) > 1))
+
+
+def _metadata(file: BinaryIO) -> dict[str, Any]:
+    """The three entries of a GGUF file's head that are needed here. Raises `ValueError` for what is none."""
+    if file.read(4) != b"GGUF":
+        raise ValueError("not a GGUF file")
+    (version,) = _numbers(file, "<I")
+    if version < 2:
+        raise ValueError("a GGUF file of version 1")
+    _, entries = _numbers(file, "<QQ")
+    found: dict[str, Any] = {}
+    for _ in range(min(entries, _MOST)):
+        key = _text(file)
+        (kind,) = _numbers(file, "<I")
+        value = _value(file, kind, kept=key in (_TOKENS, _TYPES, _TEMPLATE))
+        if value is not None:
+            found[key] = value
+        if len(found) == 3:
+            break
+    return found
+
+
+def _value(file: BinaryIO, kind: int, *, kept: bool) -> Any:
+    """A value where it is `kept`, None where it is passed over. Of a list of numbers the bytes are kept."""
+    if kind == _TEXT:
+        text = _text(file)
+        return text if kept else None
+    if kind != _LIST:
+        file.seek(_SIZES[_known(kind)], 1)
+        return None
+    (inner,) = _numbers(file, "<I")
+    (count,) = _numbers(file, "<Q")
+    if count > _MOST:
+        raise ValueError("a list too long")
+    if inner == _TEXT:
+        texts = [_text(file) for _ in range(count)]
+        return texts if kept else None
+    if inner == _LIST:
+        for _ in range(count):
+            _value(file, _LIST, kept=False)
+        return None
+    size = _SIZES[_known(inner)] * count
+    if kept and inner == _INT32:
+        return _bytes(file, size)
+    file.seek(size, 1)
+    return None
+
+
+def _known(kind: int) -> int:
+    if kind not in _SIZES:
+        raise ValueError(f"a value of the unknown type {kind}")
+    return kind
+
+
+def _numbers(file: BinaryIO, form: str) -> tuple[int, ...]:
+    return struct.unpack(form, _bytes(file, struct.calcsize(form)))
+
+
+def _text(file: BinaryIO) -> str:
+    (size,) = _numbers(file, "<Q")
+    if size > _MOST:
+        raise ValueError("a text too long")
+    return _bytes(file, size).decode("utf-8", "replace")
+
+
+def _bytes(file: BinaryIO, size: int) -> bytes:
+    found = file.read(size)
+    if len(found) != size:
+        raise ValueError("the file ends within its head")
+    return found
