@@ -19,6 +19,7 @@ from plait.formats.code_turn import CodeFormat, code_call
 from plait.journal.records import NoteRecord, Thinking
 from plait.runtime.run import Run
 from plait.strategies.codeact import CodeAct
+from plait.strategies.codeact_hints import imports
 from plait.world import world_of
 from repl_logs import MODELS, PUBLISHED, Log, read_all
 
@@ -90,14 +91,19 @@ def test_a_run_ends_as_it_did(logs: list[Log], runs: dict[str, Run]) -> None:
             assert isinstance(outcome, Stopped) and outcome.limit == "context", log.name
 
 
-def test_every_action_runs_but_those_that_import(logs: list[Log], runs: dict[str, Run]) -> None:
-    imports = 0
+def refused(step: Any) -> bool:
+    """It imported, which was never allowed then, and it imports a module that is not allowed now."""
+    return step.error == "ImportError" and imports(step.code) is not None
+
+
+def test_every_action_runs_but_those_that_import_what_is_not_allowed(logs: list[Log], runs: dict[str, Run]) -> None:
+    many = 0
     for log in logs:
         ran = [event.code for event in runs[log.name].events if isinstance(event, Executing)]
-        wanted = [step.code.rstrip() for step in log.steps if step.error != "ImportError"]
+        wanted = [step.code.rstrip() for step in log.steps if not refused(step)]
         assert ran == wanted, log.name
-        imports += len(log.steps) - len(wanted)
-    assert imports == 6
+        many += len(log.steps) - len(wanted)
+    assert many == 4
 
 
 def test_an_action_errs_where_it_erred(logs: list[Log], runs: dict[str, Run]) -> None:
@@ -107,7 +113,8 @@ def test_an_action_errs_where_it_erred(logs: list[Log], runs: dict[str, Run]) ->
         seen = observations(runs[log.name])
         assert sorted(seen) == list(range(1, len(log.steps) + (log.end == "overflow")))
         for step in log.steps:
-            if step.number in seen and ("\nERROR: " in f"\n{seen[step.number]}") != bool(step.error):
+            erred = bool(step.error) and (refused(step) or step.error != "ImportError")
+            if step.number in seen and ("\nERROR: " in f"\n{seen[step.number]}") != erred:
                 differ.append((log.name, step.number, step.error, seen[step.number][:80]))
     assert [each[:3] for each in differ] == [("C-gpt-4", 3, "LocationNameError")], differ
 

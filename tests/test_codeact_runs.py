@@ -46,6 +46,14 @@ def sandbox(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+def test_modules_that_compute_can_be_imported(tmp_path: Path) -> None:
+    codes = [
+        "import statistics, itertools\nfrom collections import Counter",
+        "stop([statistics.mean([1, 2, 6]), Counter('aab')['a'], *itertools.repeat(1, 2)])",
+    ]
+    assert agent(tmp_path / "j.db", codes).run("How many?").answer == "[3, 2, 1, 1]"
+
+
 def test_one_namespace_for_the_whole_run_and_stop_that_no_except_swallows(tmp_path: Path, sandbox: str) -> None:
     codes = [
         "a = people('Lyon')\nb = people('Nice')\nprint(a, b)",
@@ -78,7 +86,7 @@ def test_calls_awaited_together_run_at_once(tmp_path: Path, sandbox: str) -> Non
 
 def test_what_the_model_is_shown_of_each_kind_of_end(tmp_path: Path, sandbox: str) -> None:
     codes = [
-        "import math\nprint(math.pi)",
+        "import requests\nprint(1)",
         "print(people('Lyon'))\nx = population('Nice')",
         "print(people(town='Lyon'))",
         "x = {'a': 1}\nprint(x['b'])",
@@ -91,7 +99,7 @@ def test_what_the_model_is_shown_of_each_kind_of_end(tmp_path: Path, sandbox: st
     run = agent(tmp_path / "j.db", codes, sandbox=sandbox).run("What happens?")
     assert (run.status, run.answer) == ("answered", "2"), run.reason
     seen = observations(run)
-    assert "ImportError in line 1, `import math`" in seen[1] and "math, re," in seen[1]
+    assert "ImportError in line 1, `import requests`" in seen[1] and "Use the functions that you" in seen[1]
     assert seen[2].startswith("522250\nERROR: NameError in line 2, `x = population('Nice')`")
     assert "population" in seen[2] and "people" in seen[2] and "is not run again" in seen[2]
     assert "TypeError in line 1" in seen[3] and "`people(city: str) -> int`" in seen[3]

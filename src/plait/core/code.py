@@ -22,7 +22,7 @@ class CodeLimits(Struct, frozen=True):
 
     seconds: float = 10.0
     memory_mb: int = 256
-    recursion: int = 400
+    recursion: int = 1000
     output_chars: int = 50_000
     calls: int = 100
 

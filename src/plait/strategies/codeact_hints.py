@@ -20,6 +20,15 @@ from plait.formats.escape import Escape
 NAMES = ("asyncio", "json", "math", "re", "date", "datetime", "time", "timedelta")
 """What a session has without import; `time` is the class of `datetime`."""
 
+_MODULES = """
+__future__ abc array ast asyncio base64 binascii bisect calendar cmath collections colorsys contextlib copy csv
+dataclasses datetime decimal difflib enum fractions functools graphlib hashlib heapq hmac html io ipaddress itertools
+json keyword math numbers operator pprint random re secrets statistics string struct textwrap time timeit traceback
+types typing unicodedata urllib.parse uuid warnings weakref xml.etree.ElementTree zlib
+"""
+MODULES = frozenset(_MODULES.split())
+"""Modules that code may import: they compute, and reach nothing. The sandbox `monty` has some of them."""
+
 _KINDS = {
     "NameError": "name",
     "UnboundLocalError": "name",
@@ -35,10 +44,9 @@ _KINDS = {
 }
 _OF_TEXT = re.compile(r"\bstr\b|invalid literal for int|could not convert string")
 _OF_CLASS = re.compile(r"type object '(datetime\.)?(datetime|date|time|timedelta)' has no attribute")
-_CLASSES = ("datetime", "time")
-"""Modules whose names are classes in a session."""
+_OF_MODULE = re.compile(r"module '(datetime|time)' has no attribute")
 _QUOTED = re.compile(r"'([^']{1,100})'")
-_NEVER_RAN = ("syntax", "import", "lines", "lacking")
+_NEVER_RAN = ("syntax", "lines", "lacking")
 
 
 def kind_of(error: CodeError, seen: Observation | None) -> str:
@@ -51,6 +59,8 @@ def kind_of(error: CodeError, seen: Observation | None) -> str:
         return {"bad_input": "arguments", "refused": "refused"}.get(seen.trouble, "call")
     if error.type == "AttributeError" and _OF_CLASS.search(error.message):
         return "classes"
+    if _OF_MODULE.search(error.message):
+        return "module"
     if error.type in ("TypeError", "ValueError") and _OF_TEXT.search(error.message):
         return "text"
     return _KINDS.get(error.type, "")
@@ -93,7 +103,8 @@ def observed(
         "signature": "",
         "lost": False,
         "limit": error.limit if error else "",
-        "there": "",
+        "refused": "",
+        "module": "".join(_OF_MODULE.findall(error.message)[:1]) if error else "",
         "most": 0,
         "names": ", ".join(NAMES),
         "search": kit.search,
@@ -124,25 +135,23 @@ def too_long(code: str, most: int) -> CodeError | None:
 
 
 def imports(code: str) -> tuple[CodeError, str] | None:
-    """The first import in a piece of code, as the error it is, and whether all that it imports is there already.
-
-    That is "" where it isn't, "classes" where a module is imported whose name is a class here, else "modules".
-    """
+    """The first import in a piece of code that is not allowed, as the error it is, and the module's name."""
     if "import" not in code:
         return None
     if (tree := _tree(code)) is None:
         return None
-    found = [node for node in ast.walk(tree) if _importing(node)]
+    found = [(node, name) for node in ast.walk(tree) for name in _modules(node) if not _allowed(name)]
     if not found:
         return None
-    first = min(found, key=lambda node: getattr(node, "lineno", 0))
+    first, name = min(found, key=lambda each: getattr(each[0], "lineno", 0))
     line = getattr(first, "lineno", 0)
     source = code.split("\n")[line - 1].strip() if line else ""
-    modules = [module for node in found for module in _modules(node)]
-    there = "modules" if all(module.partition(".")[0] in NAMES for module in modules) else ""
-    if there and any(isinstance(node, ast.Import) and set(_modules(node)) & set(_CLASSES) for node in found):
-        there = "classes"
-    return CodeError("ImportError", "import is not allowed", line, source), there
+    return CodeError("ImportError", "this import is not allowed", line, source), name
+
+
+def _allowed(name: str) -> bool:
+    """The module, or one that holds it, may be imported."""
+    return name in MODULES or ("." in name and _allowed(name.rpartition(".")[0]))
 
 
 def _tree(code: str) -> ast.Module | None:
@@ -155,11 +164,11 @@ def _tree(code: str) -> ast.Module | None:
         return None
 
 
-def _importing(node: ast.AST) -> bool:
-    return isinstance(node, (ast.Import, ast.ImportFrom)) or (isinstance(node, ast.Name) and node.id == "__import__")
-
-
 def _modules(node: ast.AST) -> list[str]:
+    """The modules that a node imports, each with what is taken from it."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
-    return [node.module or ""] if isinstance(node, ast.ImportFrom) else [""]
+    if isinstance(node, ast.ImportFrom):
+        module = "." * node.level + (node.module or "")
+        return [module] if _allowed(module) else [f"{module}.{alias.name}" for alias in node.names]
+    return ["__import__"] if isinstance(node, ast.Name) and node.id == "__import__" else []

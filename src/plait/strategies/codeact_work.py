@@ -205,11 +205,11 @@ class Work:
         return self._found[name]
 
     def _refused(self, code: str) -> tuple[CodeError, str] | None:
-        """Why code is not run, too long or importing, and what is said of it."""
+        """Why code is not run (too long, an import that is not allowed), and what is said of it."""
         if (error := too_long(code, self._max_lines)) is not None:
             return error, observed(self._kit, self._escape, "", error, "lines", [], most=self._max_lines)
         if (found := imports(code)) is not None:
-            return found[0], observed(self._kit, self._escape, "", found[0], "import", [], there=found[1])
+            return found[0], observed(self._kit, self._escape, "", found[0], "import", [], refused=found[1])
         return None
 
     def _observation(self, code: str, text: str) -> Observation:
