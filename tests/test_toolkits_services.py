@@ -231,7 +231,7 @@ async def test_the_users_own_word_on_where_they_are_comes_first(monkeypatch: pyt
     assert said == {"address": "Lyon, FR", "latitude": 45.76, "longitude": 4.84}
     for wrong in ("Lyon", "Lyon; 45", "Lyon; 95; 4", "Lyon; north; east"):
         monkeypatch.setenv("PLAIT_LOCATION", wrong)
-        assert 'PLAIT_LOCATION looks like "Lyon, FR; 45.76; 4.84"' in await refusal(location(), "get_user_location")
+        assert 'PLAIT_LOCATION is "PLACE; LATITUDE; LONGITUDE"' in await refusal(location(), "get_user_location")
 
 
 async def test_an_address_without_a_place_is_told() -> None:

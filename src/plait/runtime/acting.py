@@ -201,11 +201,16 @@ class Actor:
         return {i: each for i, each in found.items() if each}
 
     def _learn(self, calls: tuple[Call, ...], seen: tuple[Observation, ...]) -> None:
-        """What was observed is a source from now on, but for made-up values that an error says once more."""
+        """What was observed is a source from now on, but for made-up values that an error says once more.
+
+        What only tells of tools is no source: a search of them, and what is said of a call that no tool could take.
+        """
         if self.desk.sources is None:
             return
         echoed = self._invented(calls, [i for i, observation in enumerate(seen) if not observation.ok])
         for i, observation in enumerate(seen):
+            if calls[i].tool == self.desk.job.kit.search or observation.trouble in ("unknown_tool", "bad_input"):
+                continue
             text = observation.text
             for value in echoed.get(i, ()):
                 text = text.replace(value.rpartition(": ")[2], " ")

@@ -46,11 +46,14 @@ def stocks(*, base_url: Said = None, key: Said = None, timeout: float = SECONDS)
         The table's columns: timestamp (the week's last trading day), open, high, low, close, volume.
 
         Args:
-            symbol: The share's ticker symbol, such as MSFT.
+            symbol: The share's ticker symbol.
         """
         asked = symbol.strip().upper()
         if not re.fullmatch(r"[A-Z0-9][A-Z0-9.:^=-]{0,19}", asked):
-            raise ToolError(f"{symbol[:40]!r} is no ticker symbol.", hint="It looks like MSFT or TSCO.LON.")
+            raise ToolError(
+                f"{symbol[:40]!r} is no ticker symbol.",
+                hint="It is a few letters, perhaps with a point and the exchange.",
+            )
         params = {"function": "TIME_SERIES_WEEKLY", "symbol": asked, "datatype": "csv", "apikey": service.key()}
         return _table(await service.ask("/query", params=params), asked)
 

@@ -12,7 +12,7 @@ from plait.tools.tool import Tool, tool
     inline=True,
 )
 def calculator(expression: str) -> str:
-    """Computes an arithmetic expression of numbers, such as 7 * 8.5 or 20% of 50.
+    """Computes an arithmetic expression of numbers.
 
     Args:
         expression: Numbers, operators + - * / // % ^, brackets and functions such as sqrt and round; no words.

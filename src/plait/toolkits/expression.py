@@ -67,7 +67,7 @@ def evaluate(text: str) -> Number:
         )
     begin, end = len(text) - len(text.lstrip(_AROUND)), len(text.rstrip(_AROUND + "?"))
     if begin >= end:
-        raise ToolError("There is nothing to compute.", hint="Give an expression such as (3 + 4) * 2.")
+        raise ToolError("There is nothing to compute.", hint="Give an expression of numbers and operators.")
     if asked := _ASKED.match(text, begin, end):
         begin = asked.end()
     rounded = _ROUNDED.search(text, begin, end)

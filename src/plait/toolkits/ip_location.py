@@ -35,7 +35,7 @@ def location(
         except ValueError:
             raise ToolError(
                 "The user's place can't be told from this network address.",
-                hint='Set PLAIT_LOCATION, such as "Lyon, FR; 45.76; 4.84".',
+                hint='Set PLAIT_LOCATION="PLACE; LATITUDE; LONGITUDE".',
             ) from None
         address = ", ".join(str(read[name]) for name in ("city", "region", "country") if read.get(name))
         return {"address": address, "latitude": latitude, "longitude": longitude}
@@ -52,6 +52,6 @@ def _said(said: str) -> dict[str, Any]:
     except ValueError:
         raise ToolError(
             f"The user's place is set to {said!r}, which can't be read.",
-            hint='PLAIT_LOCATION looks like "Lyon, FR; 45.76; 4.84".',
+            hint='PLAIT_LOCATION is "PLACE; LATITUDE; LONGITUDE".',
         ) from None
     return {"address": address.strip(), "latitude": north, "longitude": east}

@@ -47,7 +47,7 @@ def wikipedia(*, base_url: Said = None, timeout: float = SECONDS, longest: int =
         """The text of a Wikipedia page. Of a word with several meanings it lists the pages to choose from.
 
         Args:
-            title: The page's title, such as "Milhouse Van Houten".
+            title: The page's title.
         """
         asked = " ".join(title.replace("_", " ").split())
         if not asked or len(asked) > 250 or re.search(r"[#<>\[\]|{}]", asked):

@@ -104,7 +104,7 @@ def _search(places_url: Said, key: Said, timeout: float) -> Tool:
         """Places of a name with their latitude and longitude, the largest first, at most five.
 
         Args:
-            location_name: A town or another place, such as "Paris" or "Paris, Texas".
+            location_name: A town or another place; behind a comma its region or country.
         """
         asked = " ".join(location_name.split())
         head, comma, rest = asked.partition(",")

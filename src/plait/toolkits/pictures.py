@@ -35,7 +35,7 @@ def images(*, private: bool = False, timeout: float = SECONDS) -> tuple[Tool, ..
 
         Args:
             image: The image; it stays as it is, a new one is given.
-            ratio: Above 0 and at most 1; 0.5 gives half the width and half the height.
+            ratio: Above 0 and at most 1: one half gives half the width and half the height.
         """
         return image.shrunk(ratio)
 

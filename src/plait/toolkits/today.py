@@ -13,7 +13,7 @@ def date(*, now: Callable[[], datetime] | None = None) -> tuple[Tool, ...]:
 
     @tool(read_only=True)
     def get_current_date() -> str:
-        """Today's date, as in 2026-03-05 (Thursday)."""
+        """Today's date: year, month, day, and the weekday."""
         return (now or datetime.now)().strftime("%Y-%m-%d (%A)")
 
     return (get_current_date,)
