@@ -29,6 +29,7 @@ from plait.core import (
     Stopped,
     Task,
     Think,
+    ToolSpec,
     think,
     user,
 )
@@ -72,6 +73,40 @@ def test_what_names_nothing_is_left_alone(value: Any) -> None:
         assert EVIDENCE.filled(value, seen(E1="one")) == value
 
 
+@pytest.mark.parametrize(
+    ("text", "steps", "expected"),
+    [
+        ("$5", "12", ["5"]),  # alone: it can only be a reference
+        ("$5 * 3", "12", ["5"]),
+        ("round($5 / 3)", "12", ["5"]),
+        ("a lunch under ${5}", "12", ["5"]),
+        ("a lunch under $5", "12", []),
+        ("a lunch under $5", "12345", ["5"]),
+        ("$1 and $2 and $9 of tax", "12", ["1", "2"]),
+        ("$50", "12", []),
+        ("$50", ["50"], ["50"]),
+        ("$1,200 and $1.50 and $5k and US$1", "15", []),
+    ],
+)
+def test_a_number_with_a_dollar_sign_is_a_reference_where_a_step_has_it_or_nothing_else_can_be_meant(
+    text: str, steps: Any, expected: list[str]
+) -> None:
+    assert list(RESULTS.meant(text, steps)) == expected
+
+
+def test_an_amount_that_the_question_names_is_no_reference_to_a_step_that_there_is_not() -> None:
+    question = "A pencil costs $5. What do 12 pencils cost?"
+    assert RESULTS.meant("12 * $5", "12", question) == ()
+    assert RESULTS.meant("12 * $5", "12", "A pencil costs $50.") == ("5",)
+    assert RESULTS.meant("12 * $5", "12345", question) == ("5",)
+
+
+def test_only_what_a_step_needs_is_put_into_its_input() -> None:
+    step = Step("3", "search", "$1 under $2", needs=("1",))
+    results = {"1": Observation("lunch"), "2": Observation("dinner")}
+    assert RESULTS.fill_step(step, results) == "lunch under $2"
+
+
 # -- a plan's problems
 
 
@@ -85,7 +120,7 @@ def test_what_is_wrong_with_a_plan_is_said_in_words() -> None:
             Step("E4", "look", "z"),
         )
     )
-    assert plan.problems(["look"]) == [
+    assert plan.problems([ToolSpec("look", "Looks.")]) == [
         "Step E1 is given twice.",
         "Step E2 uses 'nothing', which is no tool. There are: look.",
         "Step E2 names E9, which no step gives.",
@@ -95,8 +130,8 @@ def test_what_is_wrong_with_a_plan_is_said_in_words() -> None:
 
 def test_steps_that_wait_for_each_other_are_named() -> None:
     plan = Plan((Step("E1", "t", needs=("E2",)), Step("E2", "t", needs=("E1",))))
-    assert "These steps wait for each other: E1 -> E2 -> E1." in plan.problems(["t"]) or (
-        "These steps wait for each other: E2 -> E1 -> E2." in plan.problems(["t"])
+    assert "These steps wait for each other: E1 -> E2 -> E1." in plan.problems([ToolSpec("t", "Does.")]) or (
+        "These steps wait for each other: E2 -> E1 -> E2." in plan.problems([ToolSpec("t", "Does.")])
     )
 
 

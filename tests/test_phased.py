@@ -181,21 +181,32 @@ async def test_actions_run_side_by_side_and_one_that_needs_another_waits(journal
 
 def test_an_action_that_fails_is_a_result_and_what_needs_it_is_not_carried_out(journal: Path) -> None:
     chosen = actions(("height", "Nowhere"), ("height", "Garnet"), ("less", "$1", "$2"))
-    run = agent(["Think.", chosen, "Nothing is known of Nowhere."], journal).run(QUESTION)
+    run = agent(["Think.", chosen, "DONE", "Nothing is known of Nowhere."], journal).run(QUESTION)
     assert run.answer == "Nothing is known of Nowhere."
     assert ("less", ["$1", "243"]) not in called(run) and len(called(run)) == 2
-    prompt = last_prompt(run)
+    prompt = requests(run)[-2][1][-1]["content"]
     assert '1. height("Nowhere") failed:' in prompt and "Nothing is known of Nowhere." in prompt
     assert '2. height("Garnet") gave: 243' in prompt
     assert "failed: It needs the result of action 1, which gave none." in prompt
-    assert [kind for kind, _ in notes(run)] == ["skipped"]
+    assert [kind for kind, _ in notes(run)] == ["skipped", "again"]
 
 
-def test_an_unknown_action_goes_to_the_runtime_which_names_the_nearest(journal: Path) -> None:
-    run = agent(["Think.", actions(("heigth", "Garnet")), "I could not."], journal).run(QUESTION)
-    (seen,) = [row.record.observation for row in run.record if isinstance(row.record, ObservedRecord)]
-    assert seen.trouble == "unknown_tool" and "height" in seen.text
-    assert seen.text in last_prompt(run)
+def test_an_unknown_action_is_asked_for_again_before_any_action_runs(journal: Path) -> None:
+    wrong = actions(("height", "Ferris"), ("heigth", "Garnet"))
+    run = agent(plait.Scripted(["Think.", wrong, BOTH, "By 55 metres."], by_turn=False), journal).run(QUESTION)
+    assert run.answer == "By 55 metres." and len(called(run)) == 3
+    assert "Action 2 uses 'heigth', which is no tool. There are: height, less." in requests(run)[2][1][-1]["content"]
+
+
+def test_an_unknown_action_that_comes_twice_goes_to_the_runtime_and_the_model_reasons_again(journal: Path) -> None:
+    wrong = actions(("heigth", "Garnet"))
+    replies = ["Think.", wrong, wrong, "It is called height.", BOTH, "By 55 metres."]
+    its = agent(plait.Scripted(replies, by_turn=False), journal)
+    run = its.run(QUESTION)
+    seen = [row.record.observation for row in run.record if isinstance(row.record, ObservedRecord)]
+    assert seen[0].trouble == "unknown_tool" and seen[0].text in requests(run)[3][1][-1]["content"]
+    assert run.answer == "By 55 metres." and [phase for phase, _ in requests(run)][3:] == ["reason", "react", "reply"]
+    assert its.replay(run.run).outcome == run.outcome
 
 
 def test_more_actions_than_allowed_are_cut_and_noted(journal: Path) -> None:
@@ -263,7 +274,7 @@ def test_an_argument_longer_than_the_tool_takes_is_told_and_held(journal: Path) 
 
     paragraph = "the page that tells about the towers of the town"
     chosen = actions(("page", paragraph), ("page", "Towers"), ("page", "Towers", "History"))
-    run = agent(["Think.", chosen, "So."], journal, tools=[page]).run("What does the page say?")
+    run = agent(["Think.", chosen, chosen, "DONE", "So."], journal, tools=[page]).run("What does the page say?")
     assert opened == ["Towers"]
     assert "title (string of at most 20 characters)" in requests(run)[0][1][1]["content"]
     seen = [row.record.observation for row in run.record if isinstance(row.record, ObservedRecord)]
@@ -271,6 +282,7 @@ def test_an_argument_longer_than_the_tool_takes_is_told_and_held(journal: Path) 
     told = next(one.text for one in seen if "title must be" in one.text)
     assert "title must be a string of at most 20 characters" in told and "FieldInfo" not in told
     assert page.spec.parameters["properties"]["title"]["maxLength"] == 20
+    assert "title has 48 characters, but at most 20 are allowed" in requests(run)[2][1][-1]["content"]
 
 
 # -- the whole question
@@ -548,8 +560,8 @@ def test_a_model_that_lists_for_ever_is_cut_and_not_asked_to_go_on(journal: Path
         json.dumps({"ACTION": "height", "ARGUMENTS": [f"Tower {n}"], "EXPLANATION": str(n)}) for n in range(9)
     )
     endless = plait.core.Reply("[" + entries[:-5], "length")
-    run = agent(plait.Scripted(["Look.", endless, "243"], by_turn=False), journal, most=3).run(QUESTION)
-    assert run.answer == "243" and len(called(run)) == 3 and run.calls == 3
+    run = agent(plait.Scripted(["Look.", endless, "DONE", "243"], by_turn=False), journal, most=3).run(QUESTION)
+    assert run.answer == "243" and len(called(run)) == 3 and run.calls == 4
     (react,) = [json.loads(row.body or b"") for row in run.record if isinstance(row.record, Thinking)][1:2]
     assert react["max_tokens"] == action_list.CHUNK
 
@@ -559,3 +571,74 @@ def test_a_long_list_that_does_not_hold_all_that_count_is_continued(journal: Pat
     half = plait.core.Reply(whole[:60], "length")
     run = agent(plait.Scripted(["Look.", half, whole[60:], "55"], by_turn=False), journal).run(QUESTION)
     assert run.answer == "55" and [given for _, given in called(run)] == [["Garnet"], ["Ferris"]]
+
+
+# -- what an action may be given
+
+
+@plait.tool(read_only=True)
+def price(symbol: str) -> int:
+    """Price of a share."""
+    return {"IBM": 120, "T": 20}[symbol]
+
+
+@plait.tool(read_only=True)
+def today() -> str:
+    """The date of today."""
+    return "2031-02-03"
+
+
+def test_a_list_for_a_tool_with_one_parameter_means_several_calls(journal: Path) -> None:
+    its = agent(
+        ["Both prices.", actions(("price", "IBM", "T"), ("less", "$1", 1)), "DONE", "Done."],
+        journal,
+        tools=[price, less],
+    )
+    run = its.run("What do IBM and T cost?")
+    assert called(run)[:2] == [("price", ["IBM"]), ("price", ["T"])]
+    shown = next(messages[-1]["content"] for _, messages in requests(run) if "carried out" in messages[-1]["content"])
+    assert '1. price("IBM", "T") gave: 120\n20' in shown
+    assert its.replay(run.run).outcome == run.outcome
+
+
+@pytest.mark.parametrize("nothing", [[""], ["None"], [None], [], {}, "none"])
+def test_what_stands_for_nothing_is_no_input_of_a_tool_without_parameters(nothing: Any, journal: Path) -> None:
+    chosen = json.dumps([{"ACTION": "today", "ARGUMENTS": nothing, "EXPLANATION": "x"}])
+    run = agent(["The date.", chosen, "The third."], journal, tools=[today]).run("Which day is it?")
+    assert called(run) == [("today", None)] and run.answer == "The third." and run.calls == 3
+
+
+@pytest.mark.parametrize(
+    "name", ["'height'", "ACTION height", "ACTION: height", "`height`", "height action", "<height>"]
+)
+def test_quotes_and_the_word_action_around_a_tools_name_are_dropped(name: str, journal: Path) -> None:
+    run = agent(["Think.", actions((name, "Garnet")), "243 metres."], journal).run("How high is Garnet?")
+    assert called(run) == [("height", ["Garnet"])]
+
+
+def test_words_in_a_search_that_looks_like_a_formula_cost_no_model_call(journal: Path) -> None:
+    @plait.tool(read_only=True)
+    def search(query: str) -> str:
+        """Searches the web."""
+        return "found"
+
+    for query in ("7-eleven", "catch-22, 1961", "mass of Jupiter - $1"):
+        chosen = actions(("search", "something else"), ("search", query))
+        run = agent(["Think.", chosen, "So."], journal, tools=[search]).run("Find out about it, please.")
+        assert [phase for phase, _ in requests(run)] == ["reason", "react", "reply"], query
+
+
+def test_an_amount_of_money_stays_as_it_is_and_a_reference_to_no_action_is_asked_for_again(journal: Path) -> None:
+    @plait.tool(read_only=True)
+    def search(query: str) -> str:
+        """Searches the web."""
+        return "found"
+
+    its = agent(["Think.", actions(("search", "lunch under $5"), ("search", "$7")), "So."], journal, tools=[search])
+    run = its.run("What can I eat for $7 or less?")
+    assert called(run) == [("search", ["lunch under $5"]), ("search", ["$7"])]
+    assert [phase for phase, _ in requests(run)] == ["reason", "react", "reply"]
+    replies = ["Think.", actions(("search", "a"), ("search", "$7")), actions(("search", "a")), "So."]
+    run = agent(plait.Scripted(replies, by_turn=False), journal, tools=[search]).run("What can I eat?")
+    assert "Action 2 names $7, which no other action of the list gives" in requests(run)[2][1][-1]["content"]
+    assert called(run) == [("search", ["a"])]

@@ -450,7 +450,7 @@ def test_random_and_mutated_plans_raise_nothing_but_unreadable() -> None:
                 continue
             plan = found if isinstance(found, Plan) else found.plan
             read += 1
-            assert plan.calls and not plan.problems([each.name for each in with_llm(TOOLS if count % 3 else ())])
+            assert plan.calls and not plan.problems(with_llm(TOOLS if count % 3 else ()))
             assert checked(plan, TOOLS if count % 3 else ()) == plan
     assert read > total // 6  # and it is no reader that refuses everything
 

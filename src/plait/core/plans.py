@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
 
 from msgspec import Struct
 
+from plait.core.call_check import IsOpen, find_call_problem
 from plait.core.messages import JSON
-
-FEW = 12
-"""At most so many tools are listed in full."""
+from plait.core.tools import ToolSpec
 
 
 class Step(Struct, frozen=True, omit_defaults=True):
@@ -41,9 +39,12 @@ class Plan(Struct, frozen=True, omit_defaults=True):
         """The steps that call something."""
         return tuple(step for step in self.steps if step.tool)
 
-    def problems(self, tools: Iterable[str]) -> list[str]:
-        """What keeps this plan from being run, each in words for whoever wrote it; nothing when it can be run."""
-        known = set(tools)
+    def problems(self, tools: Iterable[ToolSpec], is_open: IsOpen | None = None) -> list[str]:
+        """What keeps this plan from being run, each in words for whoever wrote it; nothing when it can be run.
+
+        With `is_open`, which says of a text that it names a result, inputs are checked as well as names.
+        """
+        known = {tool.name: tool for tool in tools}
         ids = [step.id for step in self.calls]
         times = Counter(ids)
         found = [f"Step {id} is given twice." for id, count in times.items() if count > 1]
@@ -51,8 +52,10 @@ class Plan(Struct, frozen=True, omit_defaults=True):
             found.append("These steps wait for each other: " + " -> ".join(ring) + ".")
         before: set[str] = set()
         for step in self.calls:
-            if step.tool not in known:
-                found.append(f"Step {step.id} uses '{step.tool}', which is no tool. {_there_are(step.tool, known)}")
+            if (step.tool not in known or is_open is not None) and (
+                problem := find_call_problem(step.tool, step.input, known, is_open or bool)
+            ):
+                found.append(f"Step {step.id} {problem}")
             for need in step.needs:
                 if need not in times:
                     found.append(f"Step {step.id} names {need}, which no step gives.")
@@ -69,11 +72,3 @@ class Plan(Struct, frozen=True, omit_defaults=True):
         except CycleError as why:
             return list(reversed(why.args[1]))
         return []
-
-
-def _there_are(name: str, known: Collection[str]) -> str:
-    """The tools there are; of many, those with a name like the given one."""
-    if len(known) <= FEW:
-        return f"There are: {', '.join(sorted(known))}."
-    near = difflib.get_close_matches(name, sorted(known), 3, 0.5)
-    return f"Did you mean {' or '.join(near)}?" if near else f"There are {len(known)} tools."

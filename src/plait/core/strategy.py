@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkabl
 
 from msgspec import Struct, structs
 
+from plait.core.call_check import IsOpen, find_call_problem
 from plait.core.effects import Effect
-from plait.core.messages import Exchange
+from plait.core.messages import JSON, Exchange
 from plait.core.outcomes import Outcome
 from plait.core.tools import ToolSpec
 
@@ -107,6 +108,10 @@ class Kit(Struct, frozen=True):
     def tool(self, name: str) -> ToolSpec | None:
         """The tool of that name, if there is one."""
         return next((tool for tool in (*self.tools, *self.others) if tool.name == name), None)
+
+    def find_problem(self, tool: str, given: JSON, is_open: IsOpen) -> str:
+        """Why a planned call cannot be made, as `find_call_problem` says it; "" if it can."""
+        return find_call_problem(tool, given, {spec.name: spec for spec in self.known}, is_open)
 
     def of(self, strategy: str) -> Kit:
         """The kit of a loop that this one falls back to: its own prompts, and no system prompt of the user's,

@@ -10,6 +10,9 @@ Trouble: TypeAlias = Literal["", "unknown_tool", "bad_input", "raised", "timeout
 """Why a call has no result: "" when it has one."""
 
 
+_FORMULAS = frozenset({"expression", "formula", "equation"})
+
+
 class ToolSpec(Struct, frozen=True, omit_defaults=True):
     """What a model is told of a tool, and what a runtime must know before calling it.
 
@@ -34,6 +37,11 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     def repeatable(self) -> bool:
         """May be called again when it is not known whether the first call happened."""
         return self.read_only or self.idempotent
+
+    @property
+    def computes(self) -> bool:
+        """Takes a formula: it is called a calculator, or a parameter of it is called so."""
+        return "calc" in self.name.lower() or not _FORMULAS.isdisjoint(self.parameters.get("properties", ()))
 
     @property
     def has_effects(self) -> bool:

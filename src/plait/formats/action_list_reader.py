@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from plait.core import JSON, Step, ToolSpec
+from plait.core.arguments import separate_inputs
 from plait.core.loose_json import (
     BACKSLASH,
     BARE_KEY,
@@ -49,6 +50,7 @@ _SIMPLE = ("string", "integer", "number", "boolean")
 
 # Where a list of objects, an empty list or an object may begin.
 _OPEN = re.compile(r"""\[(?=\s*+[{\]])|\{(?=\s*+(?:["'‘’“”„}/#]|[A-Za-z_]\w*+\s*+:))""")
+_AROUND_NAME = re.compile(r"(?i)^(?:action|tool)\b[\s:=_-]*|\s+(?:action|tool)$")
 # What two lists that are meant as one may have between them.
 _NO_WORDS = re.compile(r"[\s,;`*-]*(?:json)?[\s`]*")
 _NAMED = re.compile(rf"""["']?\b(?:{"|".join(NAME_KEYS)})["']?\s{{0,9}}:\s{{0,9}}["']([^"'\n]{{1,100}})""")
@@ -223,7 +225,7 @@ def _step(entry: Any, place: int, tools: Sequence[ToolSpec], notes: list[Remark]
     key = text_key(entry, NAME_KEYS) if isinstance(entry, Mapping) else None
     if key is None:
         raise Unreadable(f'Entry {place} of your list has no "ACTION" with the name of an action. {SHAPE}')
-    name = tool_name(entry[key], tools, notes)
+    name = _name(entry[key], tools, notes)
     tool = next((tool for tool in tools if tool.name == name), None)
     given = next((one for one in _GIVEN if one in entry), None)
     why = next((one for one in _WHY if one in entry), None)
@@ -247,6 +249,13 @@ def _step(entry: Any, place: int, tools: Sequence[ToolSpec], notes: list[Remark]
     return Step(str(place), name, value or None, words)
 
 
+def _name(raw: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> str:
+    """The tool's name, without the word ACTION that may stand around it."""
+    bare = _AROUND_NAME.sub("", raw.strip().strip("`*\"'“”‘’<>"))
+    known = any(tool.name.lower() == bare.strip("`*\"' ").lower() for tool in tools)
+    return tool_name(bare if known else raw, tools, notes)
+
+
 def _referring(step: Step, before: Sequence[Step], notes: list[Remark]) -> Step:
     """The action with references where it says in words what an action before it is to find."""
     value, put = refer(step.input, [(f"${other.id}", other.input) for other in before])
@@ -257,6 +266,8 @@ def _referring(step: Step, before: Sequence[Step], notes: list[Remark]) -> Step:
 
 def _input(value: JSON, tool: ToolSpec | None, notes: list[Remark]) -> JSON:
     """The arguments as None, a list or an object."""
+    if tool is not None and separate_inputs(value, tool.parameters) == [None]:
+        return None  # `[""]` or `[null]` for a tool without parameters
     if value is None or isinstance(value, Mapping):
         return value
     if not isinstance(value, list):
@@ -289,9 +300,9 @@ def is_basic(step: Step, tools: Sequence[ToolSpec]) -> bool:
 
 
 def _needing(step: Step, steps: Sequence[Step]) -> Step:
-    """The step with the others that it names. `$7` in a list of two is an amount, and so is its own number."""
+    """The step with the others that it names."""
     others = {other.id for other in steps if other is not step}
-    return structs.replace(step, needs=tuple(id for id in RESULTS.named(step.input) if id in others))
+    return structs.replace(step, needs=tuple(id for id in RESULTS.meant(step.input, others) if id in others))
 
 
 def _check_order(steps: Sequence[Step]) -> None:

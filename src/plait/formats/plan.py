@@ -121,7 +121,7 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in
                     remarks.append(cut(f"evidence {part.id} that the model wrote itself"))
                 else:
                     troubles.append(str(trouble))
-                    steps.append(Step(part.id, LLM))  # in its place, so that others may name it
+                    steps.append(Step(part.id, LLM, "?"))  # in its place, so that others may name it
             else:
                 if earlier is not None and (earlier.tool, earlier.input) == (step.tool, step.input):
                     remarks.append(cut(f"step {part.id}, which was written before"))
@@ -192,10 +192,11 @@ def reads_as_plan(text: str) -> bool:
     return text.lstrip()[:1] == "{" or any(part.id for part in parts_of(text)[1])
 
 
-def checked(plan: Plan, tools: Iterable[ToolSpec], troubles: Sequence[str] = ()) -> Plan:
+def checked(plan: Plan, tools: Iterable[ToolSpec], troubles: Sequence[str] = (), *, check_inputs: bool = False) -> Plan:
     """The plan with its ids written one way and what each step needs read off its input.
 
-    Raises `Unreadable` with `troubles` and all that keeps it from being run with these tools.
+    Raises `Unreadable` with `troubles` and all that keeps it from being run with these tools. `check_inputs`: inputs
+    that a tool cannot take keep it from being run, too.
     """
     found = list(troubles)
     steps: list[Step] = []
@@ -208,7 +209,7 @@ def checked(plan: Plan, tools: Iterable[ToolSpec], troubles: Sequence[str] = ())
     plan = Plan(tuple(steps), evidence)
     if not plan.calls and not found:
         found.append("The plan has no step that calls anything.")
-    found += plan.problems(tool.name for tool in with_llm(tools))
+    found += plan.problems(with_llm(tools), EVIDENCE.is_open if check_inputs else None)
     if not found:
         found += [trouble for step in plan.calls if (trouble := _unwritable(step))]
     if found:

@@ -170,7 +170,7 @@ def _numbered_plan(rows: Iterable[Row], kit: Kit) -> Plan | None:
     def carried_out(plan: Plan | None) -> None:
         for step in plan.calls if plan is not None else ():
             steps[step.id] = step
-            call = Call(step.tool, RESULTS.filled(step.input, results))
+            call = Call(step.tool, RESULTS.fill_step(step, results))
             found = next((observation for each, observation in made if each == call), None)
             results[step.id] = found if found is not None else Observation("It was not made.", "cancelled")
 

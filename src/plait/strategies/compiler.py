@@ -38,6 +38,7 @@ from plait.core import (
 from plait.formats import Unreadable
 from plait.formats.joiner import Joiner, Verdict
 from plait.formats.numbered_calls import NumberedCalls
+from plait.formats.references import RESULTS
 from plait.strategies.approval import with_leave
 from plait.strategies.compiler_pages import Pages, Round
 from plait.strategies.fallback import fall_back
@@ -215,7 +216,7 @@ def _read_plan(kit: Kit, rounds: list[Round], text: str) -> Plan:
     """A plan that a person gave. Raises `Unreadable` for one that can't be carried out."""
     plan, _ = FORM.read(text, kit.known)
     before = tuple(step for round in rounds[:-1] for step in round.work.steps.values())
-    if problems := Plan((*before, *plan.steps)).problems(tool.name for tool in kit.known):
+    if problems := Plan((*before, *plan.steps)).problems(kit.known, RESULTS.is_open):
         raise Unreadable(" ".join(problems))
     return plan
 

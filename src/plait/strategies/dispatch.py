@@ -6,7 +6,7 @@ as the longest chain of steps that need each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from plait.core import Act, Effect, Observation, Reply, Step, Taken, Think, start, take
@@ -42,7 +42,7 @@ class Dispatch:
     def took(self, taken: Taken) -> Generator[Effect, Any, Step]:
         """A step ended: keep its result, and start what waited for it."""
         reply = taken.reply
-        seen = taken.observations[0] if reply is None else of_reply(reply)
+        seen = _together(taken.observations) if reply is None else of_reply(reply)
         return (yield from self.ended(taken.ticket, seen))
 
     def ended(self, ticket: int, result: Observation) -> Generator[Effect, Any, Step]:
@@ -72,6 +72,19 @@ def of_reply(reply: Reply) -> Observation:
     """The result of a step that asked a model. One that was cut says so, to whoever reads the result."""
     text = reply.text.strip()
     return Observation(f"{text}\n(This text {reply.how_cut}.)".lstrip() if reply.how_cut else text)
+
+
+def _together(seen: Sequence[Observation]) -> Observation:
+    """What came of a step that makes several calls: all their results, and no result if one of them has none."""
+    if len(seen) == 1:
+        return seen[0]
+    return Observation(
+        "\n".join(each.text for each in seen),
+        next((each.trouble for each in seen if not each.ok), ""),
+        " ".join(each.note for each in seen if each.note),
+        [each.value for each in seen],
+        max(each.seconds for each in seen),
+    )
 
 
 def troubled(step: Step, results: Results) -> Iterable[str]:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from msgspec import structs
 
 from plait.core import (
+    JSON,
     Act,
     Answered,
     Call,
@@ -38,16 +39,19 @@ from plait.core import (
     think,
     user,
 )
+from plait.core.arguments import separate_inputs
 from plait.formats import Unreadable, action_list
 from plait.formats.in_words import in_formula
 from plait.formats.references import RESULTS
 from plait.strategies.dispatch import Dispatch, Results, troubled
 from plait.strategies.doubts import made_up, struck
-from plait.strategies.found import offered
+from plait.strategies.found import offered, searched
 from plait.strategies.phased_log import MEMORY, Log, Prompt
 from plait.strategies.transcripts import with_repair
 from plait.strategies.turns import Bad, fitting
 
+_CORRECTABLE = ("unknown_tool", "bad_input", "raised")
+"""Troubles of a call that another call may avoid."""
 # Scripts without blanks count each sign as a word.
 _WORD = re.compile(r"[\u2e80-\uffff]|(?:(?![\u2e80-\uffff])\w)+")
 
@@ -56,7 +60,8 @@ _WORD = re.compile(r"[\u2e80-\uffff]|(?:(?![\u2e80-\uffff])\w)+")
 class Phased:
     """Reason, react, act, reply.
 
-    `rounds`: how often to reason, react and act at most; with more than one the model says when all is done.
+    `rounds`: how often to reason, react and act at most; with more than one the model says when all is done. After an
+    action that failed there is one round more, once.
     `most`: actions of one list that count. `constrain`: hand the endpoint the JSON schema of the list (at a second
     try it is in any case). `misses`: replies without a readable list before the last one is taken as words for the
     reply phase. `max_tokens`: of one reply.
@@ -92,7 +97,8 @@ class Phased:
 
     def _rounds(self, log: Log, rounds: int, against: str) -> Generator[Effect, Any, None]:
         """Reason, react and act; `against` is what spoke against the reply that there was."""
-        for done in range(rounds):
+        done, retried = 0, False
+        while done < rounds:
             if against:
                 thought = yield from self._say(log, "reason", "refused", complaint=against)
             else:
@@ -102,7 +108,12 @@ class Phased:
             steps = yield from self._react(log)
             if not steps:
                 return
-            yield from self._act(log, steps)
+            failed = yield from self._act(log, steps)
+            done, against = done + 1, ""
+            if failed and done == rounds and not retried:
+                # Only the reply phase would see the error, and it has no actions.
+                rounds, retried = rounds + 1, True
+                yield from note("again", f"action {', '.join(failed)} failed: the model reasons and reacts once more")
 
     def splitter(self, phase: str) -> Splitter:
         """Tells the parts of a reply apart."""
@@ -172,15 +183,15 @@ class Phased:
 
     # -- act
 
-    def _act(self, log: Log, steps: Sequence[Step]) -> Generator[Effect, Any, None]:
-        """Carry out the actions; what is left out has its reason for a result."""
+    def _act(self, log: Log, steps: Sequence[Step]) -> Generator[Effect, Any, list[str]]:
+        """Carry out the actions; what is left out has its reason for a result. Returns the ids of those that failed."""
         left_out = {id: Observation(f"It was left out: {why}.", "cancelled") for id, why in _left_out(log, steps)}
         for id, seen in left_out.items():
             yield from note("cut", f"action {id} of the list: {seen.text}")
         same = _same(log.kit, [step for step in steps if step.id not in left_out])
         for id, first in same.items():
             yield from note("cut", f"action {id} of the list is the same as action {first}: one call is made")
-        work = Dispatch(partial(_begin, same), left_out)
+        work = Dispatch(partial(_begin, log.kit, same), left_out)
         log.fresh = ([step for step in steps if step.id not in same], work.results)
         yield from work.add(*(structs.replace(s, needs=(same[s.id],)) if s.id in same else s for s in steps))
         yield from work.finish()
@@ -188,10 +199,26 @@ class Phased:
         for step in log.fresh[0]:
             if step.id not in left_out and any(troubled(step, work.results)):
                 yield from note("skipped", f"action {step.id} of the list: {work.results[step.id].text}")
+        return [step.id for step in steps if work.results[step.id].trouble in _CORRECTABLE]
 
 
 def _against(log: Log, steps: Sequence[Step]) -> Generator[Effect, Any, tuple[str, Sequence[str]]]:
-    """What speaks against a list of actions, one that is given the whole question or made-up values, and these."""
+    """What speaks against a list of actions, before any of them runs, and the made-up values in it."""
+    ids = {step.id for step in steps}
+    wrong: list[str] = []
+    for step in steps:
+        for given in _inputs(log.kit, step.tool, step.input):
+            problem = log.kit.find_problem(step.tool, given, RESULTS.is_open)
+            wrong += [f"Action {step.id} {problem}"] if problem else []
+        others = ids - {step.id}
+        unknown = [f"${id}" for id in RESULTS.meant(step.input, others, log.task.question) if id not in others]
+        if unknown:
+            wrong.append(
+                f"Action {step.id} names {', '.join(unknown)}, which no other action of the list gives. "
+                "Write an amount of money without the sign $."
+            )
+    if wrong:
+        return (yield from searched(log.kit, " ".join(dict.fromkeys(wrong)))), ()
     raw = next((step.tool for step in steps if whole_question(step, log.task.question)), "")
     if raw:
         return f"{raw} was given the user's whole question. Give it just what it takes.", ()
@@ -201,20 +228,28 @@ def _against(log: Log, steps: Sequence[Step]) -> Generator[Effect, Any, tuple[st
             earlier = [f"${each.id} for what {action_list.call_words(each, each.input)} gives" for each in before]
             how = f"Write {', '.join(earlier)}." if earlier else "Let an action before it look that up."
             return f"In action {step.id} is made up what no result has given: {', '.join(found)}. {how}", found
-        if words := in_formula(step.input, RESULTS):
+        tool = log.kit.tool(step.tool)
+        if tool is not None and tool.computes and (words := in_formula(step.input, RESULTS)):
             told = f"words stand in a formula: {', '.join(words)}"
             return f"In action {step.id} {told}. Let an action before it look that up, and write $ and its number.", ()
     return "", ()
 
 
-def _begin(same: Mapping[str, str], step: Step, results: Results) -> Act | Observation:
+def _inputs(kit: Kit, tool: str, given: JSON) -> list[JSON]:
+    """The inputs of the calls that one action stands for: `["IBM", "T"]` is two calls of a tool with one parameter."""
+    spec = kit.tool(tool)
+    return separate_inputs(given, spec.parameters) if spec is not None else [given]
+
+
+def _begin(kit: Kit, same: Mapping[str, str], step: Step, results: Results) -> Act | Observation:
     """An action's call, its references filled in; or what came of it already, or why it is not made."""
     if step.id in same:
         return results[same[step.id]]
     if missing := list(troubled(step, results)):
         # A tool is not called with words that stand for nothing: it may act on them.
         return Observation(f"It needs the result of action {', '.join(missing)}, which gave none.", "cancelled")
-    return Act((Call(step.tool, RESULTS.filled(step.input, results)),))
+    given = RESULTS.fill_step(step, results)
+    return Act(tuple(Call(step.tool, each) for each in _inputs(kit, step.tool, given)))
 
 
 def _same(kit: Kit, steps: Sequence[Step]) -> dict[str, str]:

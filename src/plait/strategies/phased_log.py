@@ -70,7 +70,7 @@ def _shown(fresh: tuple[Sequence[Step], Results] | None, chars: int, escape: Esc
     shown = []
     for step in steps:
         seen = results.get(step.id, Observation("It has not ended.", "cancelled"))
-        call = action_list.call_words(step, RESULTS.filled(step.input, results))
+        call = action_list.call_words(step, RESULTS.fill_step(step, results))
         text = f"{seen.text}\n({seen.note})" if seen.note else seen.text
         shown.append(
             {

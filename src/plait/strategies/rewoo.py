@@ -127,7 +127,7 @@ class Rewoo:
             made = yield from self._planner(task, kit)
         else:
             try:
-                made = planned.checked(self.plan, kit.known)
+                made = planned.checked(self.plan, kit.known, check_inputs=True)
             except Unreadable as why:
                 made = Failed(f"The plan that was given can't be carried out: {why}", kind="format")
         if self.only_plan or not kit.approve_plan or not isinstance(made, Plan):
@@ -138,7 +138,9 @@ class Rewoo:
             said.extend((assistant(planned.write_plan(plan)), user(kit.prompt("feedback", words=words))))
             return (yield from self._planner(task, kit, tuple(said)))
 
-        read = partial(planned.plan_of_text, tools=kit.known)
+        def read(text: str) -> Plan:
+            return planned.checked(planned.plan_of_text(text, kit.known), kit.known, check_inputs=True)
+
         return (yield from with_leave(made, planned.write_plan, planned.reads_as_plan, read, again))
 
     def _planner(self, task: Task, kit: Kit, said: tuple[Message, ...] = ()) -> Generator[Effect, Any, Plan | Outcome]:
@@ -163,6 +165,13 @@ class Rewoo:
 
         def check(read: planned.PlanRead) -> Generator[Effect, Any, str]:
             nonlocal found
+            wrong = [
+                f"#{step.id} {problem}"
+                for step in read.plan.calls
+                if not by_model(kit, step) and (problem := kit.find_problem(step.tool, step.input, EVIDENCE.is_open))
+            ]
+            if wrong:
+                return " ".join(wrong)
             for step in read.plan.calls:
                 if by_model(kit, step):
                     continue
@@ -171,7 +180,8 @@ class Rewoo:
                         f"In #{step.id} is made up what nothing has given: {', '.join(found)}. Let a step before it "
                         "look that up, and write the name of its evidence there, such as #E1."
                     )
-                if words := in_formula(step.input, EVIDENCE):
+                tool = kit.tool(step.tool)
+                if tool is not None and tool.computes and (words := in_formula(step.input, EVIDENCE)):
                     return (
                         f"In #{step.id} words stand in a formula: {', '.join(words)}. Let a step before it find that "
                         "with another tool, and write the name of its evidence there, such as #E1."
@@ -210,7 +220,7 @@ class Rewoo:
         if missing := list(troubled(step, results)):
             # A tool is not called with words that stand for nothing: it may act on them.
             return Observation(f"It needs the evidence of {', '.join(missing)}, which gave none.", "cancelled")
-        return Act((Call(step.tool, EVIDENCE.filled(step.input, results)),))
+        return Act((Call(step.tool, EVIDENCE.fill_step(step, results)),))
 
     def _less(self, kit: Kit, task: Task, work: Dispatch, why: PromptTooLong) -> Generator[Effect, Any, Step]:
         """A step of the model's whose prompt was too long: asked again with less of its evidence."""

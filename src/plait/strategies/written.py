@@ -166,7 +166,7 @@ def _call(step: Step, results: Results) -> Act | Observation:
     if missing := [f"${need}" for need in troubled(step, results)]:
         # A tool is not called with the words of an error: it may act on them.
         return Observation(f"Not made: it needs {', '.join(missing)}, which gave no result.", trouble="refused")
-    return Act((Call(step.tool, RESULTS.filled(step.input, results)),))
+    return Act((Call(step.tool, RESULTS.fill_step(step, results)),))
 
 
 def _same(one: Step, other: Step) -> bool:
