@@ -16,7 +16,7 @@ from plait.core.errors import JournalError
 from plait.journal import reader, schema
 from plait.journal.store import Journal
 
-CarriedRow: TypeAlias = tuple[int, float, str, str, int | None, int | None, int | None, int | None, bytes | None]
+CarriedRow: TypeAlias = tuple[int, float, str, str, int | None, int | None, int | None, int | None, bytes | None, bytes]
 """The columns of `events` but for its id and the run's number, in order."""
 
 _RUN = tuple(each.name for each in schema.RUNS.columns[1:])

@@ -20,6 +20,11 @@ def is_locked(error: sqlite3.Error) -> bool:
     return code_of(error) in _BUSY
 
 
+def is_damaged(error: sqlite3.Error) -> bool:
+    """A part of the file is missing or overwritten."""
+    return code_of(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "Could not decode" in str(error)
+
+
 def locked(path: Path, seconds: float) -> JournalError:
     """The journal stayed locked for longer than we wait."""
     return JournalError(
@@ -34,6 +39,22 @@ def newer(path: Path, found: int, known: int) -> JournalError:
     return JournalError(
         f"The journal {path} was written by a newer Plait (schema {found}, this one knows {known}).",
         hint="Upgrade Plait (pip install -U plait), or give another file with --journal.",
+    )
+
+
+def older(path: Path, found: int, known: int) -> JournalError:
+    """The file was written by a version before the first release."""
+    return JournalError(
+        f"The journal {path} was written by a development version of Plait (schema {found}, this one uses {known}).",
+        hint="Move the file away: the next run makes a new one. Or give another file with --journal.",
+    )
+
+
+def damaged_rows(path: Path, run: str, rows: str) -> JournalError:
+    """Rows of a run are not what was written."""
+    return JournalError(
+        f"The journal {path} is damaged: of run {run}, {rows}.",
+        hint=f"`python -m plait.journal.salvage {path} NEW.db` copies every run up to its first damaged row.",
     )
 
 
@@ -57,6 +78,8 @@ def from_os(error: OSError, path: Path) -> JournalError:
 def translate(error: sqlite3.Error, path: Path) -> JournalError:
     """The error as a `JournalError`: one sentence and what to do."""
     code = code_of(error)
+    if is_damaged(error) and code != sqlite3.SQLITE_NOTADB:
+        code = sqlite3.SQLITE_CORRUPT
     elsewhere = "give another file with --journal or PLAIT_JOURNAL"
     if code in _BUSY:
         return JournalError(f"The journal {path} is locked by another process.", hint="Try again soon.")

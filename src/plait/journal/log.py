@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
+from plait.core import Call
 from plait.core.errors import JournalError
-from plait.journal import codec, delta
+from plait.journal import chain, codec, delta
+from plait.journal.effects import EffectsFile, Lost, Mark, digest_of_call
 from plait.journal.records import Record, Thinking
 from plait.journal.secrets import Scrubber
 from plait.journal.writer import EventRow, Writer
 
 Entry: TypeAlias = tuple[Record, bytes | None]
 """A record and the exact bytes it carries, if any."""
+
+ENDED = frozenset({"answered", "failed", "stopped"})
+"""The statuses of a run that nothing can be added to. All others can be resumed."""
 
 
 class AnyLog(Protocol):
@@ -26,6 +32,10 @@ class AnyLog(Protocol):
 
     def append(self, *entries: Entry) -> Awaitable[None]:
         """Add records, in order; they stand for good once this is awaited."""
+        ...
+
+    async def append_before(self, calls: Sequence[Call], *entries: Entry) -> None:
+        """Add records, and note outside of the journal that these calls begin, which must not be repeated."""
         ...
 
     def buffer(self, *entries: Entry) -> None:
@@ -58,6 +68,10 @@ class RunLog:
         clock: Callable[[], float] = time.time,
         seq: int = 0,
         last: dict[str, tuple[int, bytes]] | None = None,
+        *,
+        origin: bytes = b"",
+        digest: bytes | None = None,
+        effects: EffectsFile | None = None,
     ) -> None:
         self._writer = writer
         self._n = n
@@ -68,11 +82,21 @@ class RunLog:
         self._last = last if last is not None else {}  # phase: place and bytes of its last request
         self._line: list[EventRow] = []
         self._ended = False
+        self._origin = origin
+        self._digest = origin if digest is None else digest
+        self._effects = effects
+        self.lost: Lost | None = None
+        """What the claim found to be in doubt."""
 
     @property
     def run(self) -> str:
         """The run's id."""
         return self._run
+
+    @property
+    def rows(self) -> int:
+        """How many rows the run's record has, those in line included."""
+        return self._seq
 
     @property
     def unsaved(self) -> int:
@@ -94,6 +118,18 @@ class RunLog:
         rows, self._line = self._line, []
         return self._writer.submit(self, rows)
 
+    async def append_before(self, calls: Sequence[Call], *entries: Entry) -> None:
+        """Add records, and note in the run's own file that these calls begin, which must not be repeated.
+
+        When awaited both are on the disk: no damage to the journal makes a resumed run repeat the calls. Raises
+        JournalError: then the calls must not be made.
+        """
+        await self.append(*entries)
+        if self._effects is not None and calls:
+            row = self._digest.hex()
+            marks = [Mark(self._seq - 1, row, digest_of_call(self._run, call)) for call in calls]
+            await asyncio.to_thread(self._effects.add, marks)
+
     def buffer(self, *entries: Entry) -> None:
         """Add records that are written with the next append or the end: no commit of their own."""
         if self._ended:
@@ -110,10 +146,17 @@ class RunLog:
         rows, self._line = self._line, []
         told = (self._text(outcome), self._text(totals))
         self._ended = True
-        done = self._writer.submit(self, rows, (status, *told, self._seq, self._clock(), self._n))
+        state = chain.digest_of_state(self._origin, status, "", self._seq, *told)
+        done = self._writer.submit(self, rows, (status, *told, self._seq, self._clock(), state, self._n))
         if self._ended:
             self._writer.logs.discard(self)
-        return done
+        return self._over(done) if self._effects is not None and status in ENDED else done
+
+    async def _over(self, done: Awaitable[None]) -> None:
+        """Remove the run's own file once its end is written: such a run can't be resumed."""
+        await done
+        if self._effects is not None:
+            self._effects.remove()
 
     def scrub(self, data: bytes) -> bytes:
         """The bytes as they stand on the record, secrets replaced: what replay must compare with."""
@@ -125,7 +168,7 @@ class RunLog:
         kind, data = codec.kind_of(record), self._text(record)
         self._seq = seq + 1
         if body is None:
-            return (self._n, seq, self._clock(), kind, data, None, None, None, None, None)
+            return self._chained((seq, self._clock(), kind, data, None, None, None, None, None))
         if self._scrub:
             body = self._scrub(body)
         base = None
@@ -137,7 +180,13 @@ class RunLog:
                 base = before[0]
         else:
             coded = delta.encode(body)
-        return (self._n, seq, self._clock(), kind, data, base, *coded)
+        return self._chained((seq, self._clock(), kind, data, base, *coded))
+
+    def _chained(self, columns: tuple[Any, ...]) -> EventRow:
+        """A row of these columns, with its digest."""
+        columns = (columns[0], float(columns[1]), *columns[2:])  # as SQLite gives it back
+        self._digest = chain.digest_of_row(self._digest, columns)
+        return cast(EventRow, (self._n, *columns, self._digest))
 
     def take_back(self, rows: Sequence[EventRow]) -> None:
         """Rows that could not be written, back in front of the line (for the writer's use)."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
+from plait.core import Call
 from plait.journal import codec
 from plait.journal.log import Entry
 from plait.journal.records import Row, RunHead, RunRow
@@ -43,6 +44,10 @@ class MemoryLog:
         """Add records, in order."""
         self.buffer(*entries)
         return DONE
+
+    async def append_before(self, calls: Sequence[Call], *entries: Entry) -> None:
+        """Add records, in order. What is lost with this process is not resumed."""
+        self.buffer(*entries)
 
     def buffer(self, *entries: Entry) -> None:
         """Add records, in order."""

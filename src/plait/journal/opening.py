@@ -1,4 +1,4 @@
-"""The journal's file, opened for writing: made with its tables if it is new, checked and brought up to date if not."""
+"""The journal's file, opened for writing: made with its tables if it is new, checked if not."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def opened(path: Path) -> tuple[sqlite3.Connection, tuple[int, int]]:
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the schema in a new file, check it in an old one, and bring one of an older version up to this.
+    """Make the schema in a new file, check it in an old one.
 
     Raises sqlite3.Error, JournalError.
     """
@@ -53,9 +53,6 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         # Asked again inside the transaction: another process may have been quicker.
         _change(connection, lambda: schema.statements() if _state(connection) == (0, 0) else ())
     check(connection, path)
-    if _state(connection)[1] < schema.VERSION:
-        _change(connection, lambda: schema.upgrade(_state(connection)[1]))
-        check(connection, path)
     connection.execute("PRAGMA synchronous = NORMAL")
 
 
@@ -71,6 +68,8 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
         raise faults.foreign(path)
     if version > schema.VERSION:
         raise faults.newer(path, version, schema.VERSION)
+    if version < schema.VERSION:
+        raise faults.older(path, version, schema.VERSION)
 
 
 def _change(connection: sqlite3.Connection, statements: Callable[[], Sequence[str]]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plait.core.errors import JournalError, UnknownRun
-from plait.journal import codec, delta, faults, opening, owner
+from plait.journal import chain, codec, delta, faults, opening, owner
 from plait.journal.records import Record, Row, RunRow, SessionRow, SessionTurn, Thinking
 
 PATIENCE = 2.0
@@ -103,8 +103,6 @@ def list_runs(
 ) -> list[RunRow]:
     """The newest runs first, `limit` at most."""
     runs: list[RunRow] = []
-    if session is not None and not has_sessions(connection):
-        return runs
     asked = {"status": "running" if status == "interrupted" else status, _SESSION: session}
     wanted = {column: value for column, value in asked.items() if value is not None}
     where = "WHERE " + " AND ".join(f"{column} = ?" for column in wanted) if wanted else ""
@@ -119,8 +117,6 @@ def list_runs(
 
 def turns(connection: sqlite3.Connection, session: str, before: str | None, limit: int | None) -> list[SessionTurn]:
     """A conversation's turns in order, the last `limit` of them. See `Journal.turns`."""
-    if not has_sessions(connection):
-        return []
     where, values = f"{_SESSION} = ? AND parent = ''", [session]  # type: str, list[Any]
     if before is not None and (n := _origin(connection, before)) is not None:
         where, values = f"{where} AND n < ?", [session, n]
@@ -135,24 +131,12 @@ def turns(connection: sqlite3.Connection, session: str, before: str | None, limi
 
 def sessions(connection: sqlite3.Connection, limit: int) -> list[SessionRow]:
     """The conversations, the one with the newest turn first. See `Journal.sessions`."""
-    if not has_sessions(connection):
-        return []
     last = (
         "SELECT session, count(*) AS turns, max(n) AS n FROM runs WHERE session <> '' AND parent = '' GROUP BY session"
     )
     question = f"SELECT l.session, l.turns, r.question, r.started FROM ({last}) l JOIN runs r USING (n)"
     found = connection.execute(f"{question} ORDER BY n DESC LIMIT ?", [limit])
     return [SessionRow(*each) for each in found]
-
-
-def has_sessions(connection: sqlite3.Connection) -> bool:
-    """The file is of a version that knows sessions (2); an older one is read as it is."""
-    return version(connection) >= 2
-
-
-def has_results(connection: sqlite3.Connection) -> bool:
-    """The file is of a version that knows labels, comparisons, results and marks (3)."""
-    return version(connection) >= 3
 
 
 def version(connection: sqlite3.Connection) -> int:
@@ -189,6 +173,7 @@ def find(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[int, 
                 (prefix, prefix + "\U0010ffff"),
             ).fetchall()
     if len(found) == 1:
+        check_run(connection, found[0][0], path)
         return found[0][0], run_row(found[0], path)
     if found:
         some = ", ".join(row[1] for row in found) + ("" if len(found) < 5 else " ...")
@@ -199,11 +184,29 @@ def find(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[int, 
     raise UnknownRun(f"There is no run {prefix!r} in the journal.", hint=f"{hint} `plait runs` lists them.")
 
 
+def check_run(connection: sqlite3.Connection, n: int, path: Path) -> None:
+    """Raises `JournalError` when a run's own row is not what was written."""
+    (*begun, digest, status, owned, rows, outcome, totals, state) = connection.execute(_OWN, (n,)).fetchone()
+    if (
+        chain.digest_of_run(*begun) != digest
+        or chain.digest_of_state(digest, status, owned, rows, outcome, totals) != state
+    ):
+        raise faults.damaged_rows(path, str(begun[0]), "its own row in the table of runs is damaged")
+
+
+_OWN = (
+    "SELECT id, question, strategy, parent, fork_at, head, session, digest, "
+    "status, owner, rows, outcome, totals, state FROM runs WHERE n = ?"
+)
+
+
 class Bodies:
     """Restores bodies in the order of rows. Keeps the last of each phase only, so memory is not quadratic."""
 
     def __init__(self) -> None:
         self.last: dict[str, tuple[int, bytes]] = {}
+        self.digests: list[bytes] = []
+        """The digests of the rows so far, in order."""
 
     def restore(self, record: Record, seq: int, base: int | None, coded: tuple[Any, ...]) -> bytes | None:
         """The exact body of a row. Raises `delta.Unrestorable`."""
@@ -219,23 +222,42 @@ class Bodies:
         return body
 
 
-def iter_rows(
-    connection: sqlite3.Connection, n: int, path: Path, bodies: Bodies | None = None, only: str = ""
-) -> Iterator[Row]:
-    """A run's rows in order, one at a time; `only` a kind."""
+def iter_rows(connection: sqlite3.Connection, n: int, path: Path, bodies: Bodies | None = None) -> Iterator[Row]:
+    """A run's rows in order, one at a time, as far as they are whole.
+
+    Raises `JournalError` at the first that is not, naming all damaged and missing rows of the run.
+    """
     bodies = bodies or Bodies()
-    where = "AND kind = ?" if only else ""
-    found = connection.execute(
-        f"SELECT seq, at, data, base, head, tail, packed, body FROM events WHERE run = ? {where} ORDER BY seq",
-        (n, only) if only else (n,),
-    )
-    for seq, at, data, base, *coded in found:
-        record = codec.decode_record(data)
-        try:
-            body = bodies.restore(record, seq, base, tuple(coded))
-        except delta.Unrestorable as error:
-            raise JournalError(
-                f"Row {seq} of the run in the journal {path} can't be restored: {error}.",
-                hint=f"The file is damaged: `python -m plait.journal.salvage {path} NEW.db` copies what can be read.",
-            ) from None
-        yield Row(seq, at, record, body)
+    run, before, count = connection.execute("SELECT id, digest, rows FROM runs WHERE n = ?", (n,)).fetchone()
+    bad: list[str] = []
+    place = 0
+    try:
+        for *columns, digest in connection.execute(_ROWS, (n,)):
+            seq, at, _, data, *coded = columns
+            if seq == place and chain.digest_of_row(before, columns) != digest:
+                bad.append(f"row {seq} is damaged")
+            elif seq != place:
+                bad.append(f"rows {place} to {seq - 1} are missing" if seq > place + 1 else f"row {place} is missing")
+            before, place = digest, seq + 1
+            if not bad:
+                try:
+                    record = codec.decode_record(data.decode())
+                    bodies.digests.append(digest)
+                    yield Row(seq, at, record, bodies.restore(record, seq, coded[0], tuple(coded[1:])))
+                except (delta.Unrestorable, JournalError, UnicodeDecodeError) as why:
+                    bad.append(f"row {seq} can't be read ({why})")
+    except (sqlite3.DatabaseError, TypeError, AttributeError) as why:  # a page, or a value of another type
+        if isinstance(why, sqlite3.Error) and not faults.is_damaged(why):
+            raise
+        bad.append(f"the rows from {place} on can't be read")
+    if not bad and count is not None and count != place:
+        bad.append(f"rows {place} to {count - 1} are missing")
+    if bad:
+        raise faults.damaged_rows(path, run, ", ".join(bad))
+
+
+_ROWS = (
+    "SELECT seq, at, CAST(kind AS BLOB), CAST(data AS BLOB), base, head, tail, packed, body, digest "
+    "FROM events WHERE run = ? ORDER BY seq"
+)
+"""Texts as bytes: damaged ones are no UTF-8."""

@@ -153,9 +153,15 @@ class Thrown(Struct, frozen=True, omit_defaults=True, tag="thrown"):
 
 
 class Resumed(Struct, frozen=True, omit_defaults=True, tag="resumed"):
-    """The run goes on in another process. `models` is what is asked from here on."""
+    """The run goes on in another process. `models` is what is asked from here on.
+
+    `lost` says why calls are in doubt: the journal lost rows, or may have. `lost_calls` are digests of calls that began
+    and whose rows are lost.
+    """
 
     models: dict[str, Any]
+    lost: str = ""
+    lost_calls: tuple[str, ...] = ()
 
 
 Record: TypeAlias = (

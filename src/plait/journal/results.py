@@ -153,7 +153,7 @@ class Results:
     def _all(self, question: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         try:
             with reader.reading(self.journal.path) as connection:
-                return connection.execute(question, values).fetchall() if reader.has_results(connection) else []
+                return connection.execute(question, values).fetchall()
         except reader.NoJournal:
             return []
 

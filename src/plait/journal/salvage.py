@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from plait.core.errors import JournalError
-from plait.journal import codec, faults, opening, reader, schema
+from plait.journal import chain, codec, effects, faults, opening, schema
 from plait.journal.records import RunHead
 from plait.journal.writer import INSERTS
 
@@ -53,6 +53,7 @@ def salvage(old: Path, new: Path) -> Salvaged:
             target.execute("BEGIN IMMEDIATE")
             result = _copy(source, target)
             target.execute("COMMIT")
+            effects.copy_files(old, new)
             return result
     except (sqlite3.Error, JournalError) as error:
         new.unlink(missing_ok=True)
@@ -62,51 +63,74 @@ def salvage(old: Path, new: Path) -> Salvaged:
 
 
 def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> Salvaged:
-    """Every run's rows, as far as they have no gap, then the runs. Tables are read number by number."""
+    """Every run with its rows, as far as these are whole. Tables are read number by number."""
     bound = _pages(source) * ROWS_A_PAGE
-    newer = {"session": reader.has_sessions(source), "label": reader.has_results(source)}
-    counts: dict[int, int] = {}
-    times: dict[int, tuple[float, float]] = {}
-    events = f"SELECT id, {_EVENT} FROM events NOT INDEXED WHERE id >= ? ORDER BY id"
-    for _, *row in _scan(source, events, bound):
-        n, seq, at = row[:3]
-        if seq == counts.setdefault(n, 0):
-            target.execute(INSERTS[1], row)
-            counts[n] += 1
-            times[n] = (times[n][0] if n in times else at, at)
     columns = [each.name for each in schema.RUNS.columns]
-    run_columns = ", ".join(name if newer.get(name, True) else f"'' AS {name}" for name in columns)
-    question = f"SELECT {run_columns} FROM runs NOT INDEXED WHERE n >= ? ORDER BY n"
-    runs = {row[0]: dict(zip(columns, row, strict=True)) for row in _scan(source, question, bound)}
-    lost = [n for n, count in counts.items() if count and n not in runs]
-    ids = _ids(source) if lost else {}
+    question = f"SELECT {_RUN} FROM runs NOT INDEXED WHERE n >= ? ORDER BY n"
+    found = [dict(zip(columns, row, strict=True)) for row in _scan(source, question, bound)]
+    runs = {run["n"]: run for run in found if _is_whole(run)}
+    ids = {run["n"]: str(run["id"]) for run in found if run["n"] not in runs} | _ids(source)
+    kept: dict[int, list[tuple[Any, ...]]] = {}
+    ended: set[int] = set()
+    events = f"SELECT id, {_EVENT} FROM events NOT INDEXED WHERE id >= ? ORDER BY id"
+    for _, n, *row in _scan(source, events, bound):
+        rows = kept.setdefault(n, [])
+        before = rows[-1][-1] if rows else runs[n]["digest"] if n in runs else None
+        if n in ended or row[0] != len(rows) or not (before is None or _fits(before, row)):
+            ended.add(n)
+        else:
+            rows.append(tuple(row))
+    lost = [n for n, rows in kept.items() if rows and n not in runs]
     for n in lost:
-        runs[n] = _stub(n, ids.get(n, f"lost-{n}"), *times[n])
+        runs[n] = _stub(n, ids.get(n, f"lost-{n}"), kept[n][0][1], kept[n][-1][1])
     whole = 0
     for n, run in sorted(runs.items()):
-        count = counts.get(n, 0)
-        if run["outcome"] is not None and run["rows"] == count:
+        rows = kept.get(n, [])
+        if run["outcome"] is not None and run["rows"] == len(rows):
             whole += 1
         else:  # of a run that had not ended nobody knows how many rows there were
-            reason = f"the journal was damaged: {count} records of this run could be read"
+            reason = f"the journal was damaged: {len(rows)} records of this run could be read"
             outcome = codec.encode({"type": "crashed", "reason": reason, "error": "JournalError"}).decode()
-            run |= {"status": "crashed", "owner": "", "outcome": outcome, "rows": count}
+            run |= {"status": "crashed", "owner": "", "outcome": outcome, "rows": len(rows)}
+            run["state"] = chain.digest_of_state(run["digest"], "crashed", "", len(rows), outcome, run["totals"])
         places = ",".join("?" * len(run))
         target.execute(f"INSERT INTO runs ({_RUN}) VALUES ({places})", tuple(run.values()))
-    if newer["label"]:
-        for table in (schema.COMPARISONS, schema.RESULTS, schema.MARKS):
-            places = ",".join("?" * len(table.columns))
-            for _, *row in _scan(source, f"SELECT rowid, * FROM {table.name} WHERE rowid >= ? ORDER BY rowid", bound):
-                target.execute(f"INSERT OR IGNORE INTO {table.name} VALUES ({places})", row)
-    return Salvaged(whole, len(runs) - whole, sum(counts.values()), len(lost))
+        digest = run["digest"]
+        for each in rows:  # those of a run whose own row is lost have other digests than before
+            digest = chain.digest_of_row(digest, each[:-1])
+            target.execute(INSERTS[1], (n, *each[:-1], digest))
+    for table in (schema.COMPARISONS, schema.RESULTS, schema.MARKS):
+        places = ",".join("?" * len(table.columns))
+        for _, *row in _scan(source, f"SELECT rowid, * FROM {table.name} WHERE rowid >= ? ORDER BY rowid", bound):
+            target.execute(f"INSERT OR IGNORE INTO {table.name} VALUES ({places})", row)
+    return Salvaged(whole, len(runs) - whole, sum(map(len, kept.values())), len(lost))
+
+
+def _is_whole(run: dict[str, Any]) -> bool:
+    """What a run was begun with is as it was written; how it ended is checked where it is read."""
+    begun = [run[name] for name in ("id", "question", "strategy", "parent", "fork_at", "head", "session")]
+    state = [run[name] for name in ("digest", "status", "owner", "rows", "outcome", "totals")]
+    return _same(run["digest"], chain.digest_of_run, begun) and _same(run["state"], chain.digest_of_state, state)
+
+
+def _fits(before: bytes, row: list[Any]) -> bool:
+    return _same(row[-1], chain.digest_of_row, (before, row[:-1]))
+
+
+def _same(digest: bytes, made: Callable[..., bytes], values: Sequence[Any]) -> bool:
+    try:
+        return made(*values) == digest
+    except (TypeError, ValueError):  # a column has a value of another type
+        return False
 
 
 def _stub(n: int, name: str, started: float, updated: float) -> dict[str, Any]:
     """The row of a run whose own row is lost: its record still tells what it did."""
     head = RunHead(name, "(lost: the journal was damaged)", {"name": ""}, {})
     text = codec.encode(head).decode()
+    digest = chain.digest_of_run(name, head.question, "", "", 0, text, "")
     values = (n, name, head.question, "", "crashed", "", "", 0, started, updated, None, text, None, "{}", "", "")
-    return dict(zip((each.name for each in schema.RUNS.columns), values, strict=True))
+    return dict(zip((each.name for each in schema.RUNS.columns), (*values, digest, b""), strict=True))
 
 
 def _ids(source: sqlite3.Connection) -> dict[int, str]:

@@ -9,7 +9,7 @@ from plait.journal.records import Record
 APPLICATION_ID = 0x506C6169
 """Stands in the file's header ("Plai"), so that another program's database is told apart."""
 
-VERSION = 3
+VERSION = 4
 """The schema's version, in `PRAGMA user_version`. It grows when a table or column changes meaning."""
 
 
@@ -55,6 +55,8 @@ RUNS = Table(
         Column(
             "label", "TEXT NOT NULL DEFAULT ''", "what the run is found again by: a cell of a comparison; '': nothing"
         ),
+        Column("digest", "BLOB NOT NULL", "digest of id, question, strategy, parent, fork_at, head and session"),
+        Column("state", "BLOB NOT NULL", "digest of `digest`, status, owner, rows, outcome and totals"),
     ),
 )
 
@@ -77,6 +79,11 @@ EVENTS = Table(
         Column("tail", "INTEGER", "how many bytes it shares with the end of the base's; NULL: no base"),
         Column("packed", "INTEGER", "1: `body` is compressed with zlib (RFC 1950); NULL: as it is"),
         Column("body", "BLOB", "the body's bytes, or those between head and tail; NULL: no body"),
+        Column(
+            "digest",
+            "BLOB NOT NULL",
+            "digest of the columns from `seq` on, and of the digest of the row before (`runs.digest` for the first)",
+        ),
     ),
 )
 
@@ -127,18 +134,6 @@ def _create(table: Table) -> str:
     return f"CREATE TABLE {table.name} ({', '.join(f'{each.name} {each.sql}' for each in table.columns)})"
 
 
-UPGRADES: dict[int, tuple[str, ...]] = {
-    # Last in the table, with a default: a process of the older version that has the file open goes on writing.
-    1: ("ALTER TABLE runs ADD COLUMN session TEXT NOT NULL DEFAULT ''", SESSIONS),
-    2: (
-        "ALTER TABLE runs ADD COLUMN label TEXT NOT NULL DEFAULT ''",
-        LABELS,
-        *(_create(table) for table in (COMPARISONS, RESULTS, MARKS)),
-    ),
-}
-"""By version: the statements that make a file of that version one of the next."""
-
-
 def kinds() -> tuple[tuple[str, str], ...]:
     """Every record kind with its record's name, as in `records.py`."""
     return tuple(sorted((str(each.__struct_config__.tag), each.__name__) for each in get_args(Record)))
@@ -149,12 +144,6 @@ def statements() -> tuple[str, ...]:
     tables = (_create(table) for table in TABLES)
     marks = (f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {VERSION}")
     return (*tables, *INDEXES, *marks)
-
-
-def upgrade(version: int) -> tuple[str, ...]:
-    """The SQL that makes a journal of an older version one of this, mark included; nothing for one of this."""
-    steps = [statement for old in range(version, VERSION) for statement in UPGRADES[old]]
-    return (*steps, f"PRAGMA user_version = {VERSION}") if steps else ()
 
 
 def reference() -> str:

@@ -23,20 +23,18 @@ from pathlib import Path
 from typing import ClassVar
 
 from plait.core.errors import JournalError, RecordChanged
-from plait.journal import codec, faults, reader
-from plait.journal.log import Entry, RunLog
+from plait.journal import chain, codec, faults, reader
+from plait.journal.effects import EffectsFile, has_effects
+from plait.journal.log import ENDED, Entry, RunLog
 from plait.journal.owner import OwnerLock, hold_owner_lock, life_of, owner_of_this_process
-from plait.journal.records import Row, RunHead, RunRow, SessionRow, SessionTurn
+from plait.journal.records import Resumed, Row, RunHead, RunRow, SessionRow, SessionTurn
 from plait.journal.secrets import Scrubber
 from plait.journal.writer import INSERTS, Writer
 
 _BEGIN = (
     "INSERT INTO runs (id, question, strategy, status, owner, parent, fork_at, started, updated, head, "
-    "totals, session, label) VALUES (?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, '{}', ?, ?)"
+    "totals, session, label, digest, state) VALUES (?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, '{}', ?, ?, ?, ?)"
 )
-
-ENDED = frozenset({"answered", "failed", "stopped"})
-"""The statuses of a run that nothing can be added to. All others can be resumed."""
 
 _going: weakref.WeakValueDictionary[tuple[str, str], RunLog] = weakref.WeakValueDictionary()
 """The logs of this process, by file and run: a run that was left behind here may be claimed here."""
@@ -124,18 +122,23 @@ class Journal:
         question = scrubber(head.question.encode("utf-8", "replace")).decode()
         name = scrubber(str(head.strategy.get("name", "")).encode("utf-8", "replace")).decode()
         session = scrubber(head.session.encode("utf-8", "replace")).decode()
-        values = (head.run, question, name, owner, head.parent, head.fork_at, now, now, text, session, head.label)
+        origin = chain.digest_of_run(head.run, question, name, head.parent, head.fork_at, text, session)
+        state = chain.digest_of_state(origin, "running", owner, None, None, "{}")
+        begun = (head.run, question, name, owner, head.parent, head.fork_at, now, now, text, session, head.label)
+        effects = EffectsFile(self.path, head.run)
 
         def work(connection: sqlite3.Connection) -> RunLog:
             self._hold_lock(owner)
             try:
-                n = connection.execute(_BEGIN, values).lastrowid or 0
+                n = connection.execute(_BEGIN, (*begun, origin, state)).lastrowid or 0
             except sqlite3.IntegrityError:
                 raise JournalError(
                     f"There is a run {head.run} already in the journal {self.path}.",
                     hint="Give the new run another id.",
                 ) from None
-            log = RunLog(writer, n, head.run, scrubber, self._clock)
+            if has_effects(head):
+                effects.start(len(records))
+            log = RunLog(writer, n, head.run, scrubber, self._clock, origin=origin, effects=effects)
             if records:
                 connection.executemany(INSERTS[1], [log.row(*each) for each in records])
             return log
@@ -155,7 +158,8 @@ class Journal:
         """Take over a run, to go on with it: nobody else can claim it from then on.
 
         `rows` is how many rows the caller has read; `records` are written together with the claim. So what was decided
-        by these rows, such as an answer to an open question, is recorded only if nobody wrote since.
+        by these rows, such as an answer to an open question, is recorded only if nobody wrote since. Where calls are in
+        doubt because the journal has lost rows (`RunLog.lost`), the `Resumed` among the records says so.
 
         Raises RecordChanged when the record has more rows, and JournalError when the run has ended for good (answered,
         failed or stopped), when the process that performs it still lives, or (without `force`) when that can't be told.
@@ -174,19 +178,42 @@ class Journal:
                     f"Run {run.head.run} was changed by another process.", hint="Read it again, then go on with it."
                 )
             self._hold_lock(owner)
-            connection.execute(
-                "UPDATE runs SET owner = ?, status = 'running', outcome = NULL, rows = NULL, updated = ? WHERE n = ?",
-                (owner, self._clock(), n),
-            )
+            origin, totals = connection.execute("SELECT digest, totals FROM runs WHERE n = ?", (n,)).fetchone()
+            state = chain.digest_of_state(origin, "running", owner, None, None, totals)
             bodies = reader.Bodies()
-            for _ in reader.iter_rows(connection, n, self.path, bodies, only="thinking"):
+            for _ in reader.iter_rows(connection, n, self.path, bodies):
                 pass
-            log = RunLog(writer, n, run.head.run, scrubber, self._clock, seq, bodies.last)
+            connection.execute(
+                "UPDATE runs SET owner = ?, status = 'running', outcome = NULL, rows = NULL, updated = ?, state = ? "
+                "WHERE n = ?",
+                (owner, self._clock(), state, n),
+            )
+            effects = EffectsFile(self.path, run.head.run)
+            digest = bodies.digests[-1] if bodies.digests else origin
+            log = RunLog(
+                writer,
+                n,
+                run.head.run,
+                scrubber,
+                self._clock,
+                seq,
+                bodies.last,
+                origin=origin,
+                digest=digest,
+                effects=effects,
+            )
+            if has_effects(run.head) or effects.path.exists():
+                log.lost = effects.compare([each.hex() for each in bodies.digests])
+            written = [(log.lost.noted_in(record), body) if log.lost else (record, body) for record, body in records]
             if records:
-                connection.executemany(INSERTS[1], [log.row(*each) for each in records])
+                connection.executemany(INSERTS[1], [log.row(*each) for each in written])
             return log
 
-        return self._keep(await writer.transact(work), writer)
+        log = await writer.transact(work)
+        if log.lost is not None and any(isinstance(record, Resumed) for record, _ in records):
+            # What is in doubt stands in the journal from here on, so the file can begin again.
+            EffectsFile(self.path, log.run).start(log.rows)
+        return self._keep(log, writer)
 
     async def delete(self, run_id: str) -> None:
         """Remove a run and its record. Raises JournalError when it is unknown or still going on.

@@ -29,18 +29,20 @@ from plait.journal import faults, opening, schema
 
 T = TypeVar("T")
 
-EventRow: TypeAlias = tuple[int, int, float, str, str, int | None, int | None, int | None, int | None, bytes | None]
+EventRow: TypeAlias = tuple[
+    int, int, float, str, str, int | None, int | None, int | None, int | None, bytes | None, bytes
+]
 """The columns of `events` but for its id, in order."""
 
-Ending: TypeAlias = tuple[str, str, str, int, float, int]
-"""status, outcome, totals, rows, updated, n: what ends a run's row."""
+Ending: TypeAlias = tuple[str, str, str, int, float, bytes, int]
+"""status, outcome, totals, rows, updated, state, n: what ends a run's row."""
 
 _COLUMNS = tuple(each.name for each in schema.EVENTS.columns[1:])
 _PLACES = f"({','.join('?' * len(_COLUMNS))})"
 _INSERT = f"INSERT INTO events ({','.join(_COLUMNS)}) VALUES "
 INSERTS = tuple(_INSERT + ",".join([_PLACES] * count) for count in range(17))
 """The statement for so many rows at once."""
-_END = "UPDATE runs SET owner = '', status = ?, outcome = ?, totals = ?, rows = ?, updated = ? WHERE n = ?"
+_END = "UPDATE runs SET owner = '', status = ?, outcome = ?, totals = ?, rows = ?, updated = ?, state = ? WHERE n = ?"
 
 
 class Log(Protocol):

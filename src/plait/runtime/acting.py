@@ -19,6 +19,7 @@ from msgspec import structs
 from plait.core import Act, Call, LimitNear, Observation
 from plait.core import events as ev
 from plait.core.errors import BadInput, JournalError
+from plait.journal.effects import digest_of_call
 from plait.journal.log import Entry
 from plait.journal.records import Acting, Begun, ObservedRecord, Thrown
 from plait.runtime.calling import make_call
@@ -105,10 +106,16 @@ class Actor:
         policy = self.desk.job.provenance
         refused = [i for i in group.invented if policy == "refuse"]
         questions = [i for i in todo if i not in refused and self._is_question(calls[i])]
-        rest = [i for i in todo if i not in refused and i not in questions]
+        lost = [i for i in todo if i not in refused and i not in questions and self._is_lost(group.calls[i])]
+        rest = [i for i in todo if i not in (*refused, *questions, *lost)]
         asks = group.invented if policy == "ask" else {}
-        need = [i for i in rest if i not in past.begun and (i in asks or self._needs_leave(calls[i]))]
+        # Who was asked before has the word, whatever the policy is now.
+        asked = [i for i in rest if i in asks or i in past.waits or self._needs_leave(calls[i])]
+        asked += [i for i in rest if i not in asked and self._may_be_lost(calls[i])]
+        need = [i for i in sorted(asked) if i not in past.begun]
         results.update(await self._begin(group, tuple(i for i in rest if i not in need)))
+        for i in lost:
+            results[i] = await self._ended(group, i, _in_doubt(calls[i]))
         for i in refused:
             others = (tool.name for tool in self.desk.job.tools if tool.name != calls[i].tool)
             text = refusal(group.invented[i], others)
@@ -130,7 +137,7 @@ class Actor:
             intent.append((Begun(group.n, free), None))
         if not intent or not all(self._repeatable(group.calls[i]) for i in free):
             if intent:
-                await self.desk.log.append(*intent)
+                await self.desk.log.append_before(self._not_repeatable(group, free), *intent)
             return await self._side_by_side(group, free)
         self.desk.log.buffer(*intent)
         quick = all(self._inline(group.calls[i]) for i in free)  # over before a timer could go off
@@ -147,11 +154,14 @@ class Actor:
         question = f"May '{call.tool}' be called with {input_of(call)}?"
         if i in group.invented and self.desk.job.provenance == "ask":
             question += f" This {told(group.invented[i])}."
+        if self._may_be_lost(call):
+            question += " The journal may have lost rows of this run, so this call may have been made before."
         said = group.past.told.get(i)
         said = said or await self.desk.wait(group.n, group.step, i, "approval", question, group.past, call)
         if said.approved:
-            await self.desk.log.append((Begun(group.n, (i,)), None))
-            return (await self._side_by_side(replace(group, calls=as_told(group.calls, {i: said})), (i,)))[i]
+            group = replace(group, calls=as_told(group.calls, {i: said}))
+            await self.desk.log.append_before(self._not_repeatable(group, (i,)), (Begun(group.n, (i,)), None))
+            return (await self._side_by_side(group, (i,)))[i]
         text = f"The person refused this call: {said.text}" if said.text else "The person refused this call."
         return await self._ended(group, i, Observation(text, trouble="refused"))
 
@@ -254,6 +264,18 @@ class Actor:
 
     def _may_repeat(self, call: Call) -> bool:
         return self._repeatable(call) or self.desk.job.in_doubt == "repeat"
+
+    def _is_lost(self, call: Call) -> bool:
+        """The call began before, and the journal has lost the rows that say so."""
+        lost = self.desk.job.past.lost
+        return lost is not None and not self._may_repeat(call) and digest_of_call(self.desk.log.run, call) in lost.calls
+
+    def _may_be_lost(self, call: Call) -> bool:
+        """The journal may have lost rows that say that the call was made, perhaps in other words."""
+        return self.desk.job.past.lost is not None and not self._may_repeat(call)
+
+    def _not_repeatable(self, group: Group, indexes: tuple[int, ...]) -> list[Call]:
+        return [group.calls[i] for i in indexes if not self._repeatable(group.calls[i])]
 
     def _needs_leave(self, call: Call) -> bool:
         approve, tool = self.desk.job.approve, self.desk.job.tools.get(call.tool)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from plait.core import Observation, Reply
+from plait.journal.effects import Lost
 from plait.journal.records import (
     Acting,
     Begun,
@@ -78,6 +79,8 @@ class Past:
         """How many of the loop's own remarks are recorded: they are numbered by themselves."""
         self.seconds = 0.0
         """Wall time the run was being performed: not while it waited for a person or lay between two processes."""
+        self.lost: Lost | None = None
+        """What is in doubt because the journal lost rows of this run, or may have."""
         before = 0.0
         for row in rows:
             if before and not isinstance(row.record, Resumed | Told):
@@ -100,6 +103,8 @@ class Past:
     def _add(self, row: Row) -> None:
         record = row.record
         if isinstance(record, Resumed):
+            if record.lost:
+                self.lost = Lost(record.lost, (*(self.lost.calls if self.lost else ()), *record.lost_calls))
             return
         if isinstance(record, NoteRecord):
             self.notes = max(self.notes, record.n + 1)

@@ -15,6 +15,7 @@ from plait.journal.records import (
     NoteRecord,
     ObservedRecord,
     RanRecord,
+    Resumed,
     Row,
     RunHead,
     Thinking,
@@ -47,6 +48,8 @@ def retell(rows: Iterable[Row], strategy: Strategy | None) -> list[Event]:
                 if record.attempt == 0:
                     events.append(ev.Asked(record.step, record.phase, record.model))
                 asked[record.n] = record
+            case Resumed(lost=lost) if lost:
+                events.append(ev.Noted(0, "journal", lost))
             case Got(error=error) if error:
                 step = asked[record.n].step if record.n in asked else 0
                 events.append(ev.Noted(step, "error", error))

@@ -12,6 +12,7 @@ from msgspec import Struct
 from plait.core import Event, Outcome, Strategy
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, JournalError, ReplayDiffers, UsageError
+from plait.journal.effects import Lost
 from plait.journal.log import AnyLog, Entry
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import new_run_id, owner_of_this_process
@@ -85,8 +86,14 @@ async def go_on(
     said: list[Entry] = []
     if answer is not None:
         said = [(_told(answer, waiting[0], past, job, head.run), None)]
-    log = await journal.claim(head.run, owner_of_this_process(), secrets=job.phases.secrets(), force=force)
-    await log.append((Resumed(job.phases.describe()), None), *said)
+    log = await journal.claim(
+        head.run,
+        owner_of_this_process(),
+        secrets=job.phases.secrets(),
+        force=force,
+        rows=len(rows),
+        records=[(Resumed(job.phases.describe()), None), *said],
+    )
     job = _changed(job, past=Past(journal.rows(head.run)))
     return await _perform(job, head, log, journal, emit, resumed=True)
 
@@ -130,9 +137,8 @@ async def fork(
     kept, last = _before(rows, at)
     if at < 1 or at > last + 1:
         raise UsageError(f"There is no step {at} in run {head.parent}.", hint=f"It has steps 1 to {last}.")
-    log = await journal.begin(head, owner_of_this_process(), secrets=job.phases.secrets())
-    if kept:
-        await log.append(*((row.record, row.body) for row in kept))
+    records = [(row.record, row.body) for row in kept]
+    log = await journal.begin(head, owner_of_this_process(), records, secrets=job.phases.secrets())
     job = _changed(job, past=Past(kept), trust_until=at)
     return await _perform(job, head, log, journal, emit, resumed=True)
 
@@ -178,6 +184,14 @@ def _told(answer: str, waits: Waits, past: Past, job: Job, run: str) -> Told:
     return told
 
 
+def lost_text(lost: Lost) -> str:
+    """What a person is told of a run whose journal has lost rows."""
+    return (
+        f"{lost.why} Plait does not repeat calls that may have been made: those known to have begun stay in doubt, all "
+        "others of tools with effects need approval. If nothing was done since, --in-doubt repeat makes them all."
+    )
+
+
 def _changed(job: Job, **changes: Any) -> Job:
     """The same job with some fields changed."""
     return replace(job, **changes)
@@ -219,6 +233,8 @@ async def _perform(
 ) -> Run:
     if emit is not None:
         emit(ev.Began(head.run, head.question, head.strategy["name"], resumed))
+        if job.past.lost is not None and not job.trust_until:
+            emit(ev.Noted(0, "journal", lost_text(job.past.lost)))
     with job.tracer.run(head, job.phases, log.scrub, resumed=resumed and not job.trust_until) as span:
         engine = Engine(job, log, emit, span)
         outcome = await engine.run()

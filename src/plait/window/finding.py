@@ -96,10 +96,7 @@ def choices(journal: Journal) -> dict[str, list[str]]:
     no client has named are too many to choose among: their runs have links to them."""
     try:
         with reader.reading(journal.path) as connection:
-            session = "session" if reader.has_sessions(connection) else "''"
-            rows = connection.execute(
-                f"SELECT strategy, {session}, head FROM runs ORDER BY n DESC LIMIT 1000"
-            ).fetchall()
+            rows = connection.execute("SELECT strategy, session, head FROM runs ORDER BY n DESC LIMIT 1000").fetchall()
     except reader.NoJournal:
         rows = []
     models = {str(model.get("spec", "")) for row in rows for model in _models(row[2])}
@@ -157,10 +154,10 @@ def _where(connection: sqlite3.Connection, wanted: Wanted) -> tuple[str, list[An
     if wanted.loop:
         add("strategy = ?", wanted.loop)
     if wanted.session:
-        add("session <> '' AND session = ?" if reader.has_sessions(connection) else "? = ''", wanted.session)
+        add("session <> '' AND session = ?", wanted.session)
     if wanted.agent:
         # Labels of served runs are serve:OWNER:AGENT:KEY, and no name of an agent has a sign of GLOB's in it.
-        add("label GLOB ?" if reader.has_results(connection) else "? = ''", f"serve:*:{_NAME.sub('/', wanted.agent)}:*")
+        add("label GLOB ?", f"serve:*:{_NAME.sub('/', wanted.agent)}:*")
     if wanted.model:
         has = "SELECT 1 FROM json_each(head, '$.models') WHERE json_extract(value, '$.spec') = ?"
         add(f"EXISTS ({has})", wanted.model)

@@ -1,0 +1,40 @@
+"""Digests of rows: each row's digest covers its columns and the digest of the row before it.
+
+So a damaged row, a missing row and a row of another run are found when a run is read. The chain of a run's record
+begins with the digest of what its own row in `runs` was begun with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+SIZE = 16
+"""Bytes of a digest."""
+
+
+def digest_of_run(id: str, question: str, strategy: str, parent: str, fork_at: int, head: str, session: str) -> bytes:
+    """The digest of what never changes in a run's own row."""
+    return _digest(b"", (id, question, strategy, parent, fork_at, head, session))
+
+
+def digest_of_state(run: bytes, status: str, owner: str, rows: int | None, outcome: str | None, totals: str) -> bytes:
+    """The digest of what changes in a run's own row: when it begins, is claimed, and ends."""
+    return _digest(run, (status, owner, rows, outcome, totals))
+
+
+def digest_of_row(before: bytes, columns: Sequence[Any]) -> bytes:
+    """The digest of a row of the record: `columns` are seq, at, kind, data, base, head, tail, packed, body."""
+    return _digest(before, columns)
+
+
+def _digest(before: bytes, values: Sequence[Any]) -> bytes:
+    texts = [each.encode("utf-8", "surrogatepass") if isinstance(each, str) else each for each in values]
+    # Lengths stand as texts here, so that they are told apart from numbers.
+    shape = repr([str(len(each)) if isinstance(each, bytes) else each for each in texts])
+    made = hashlib.blake2b(before + shape.encode(), digest_size=SIZE)
+    for each in texts:
+        if isinstance(each, bytes):
+            made.update(each)
+    return made.digest()
