@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import numpy as np
 import pytest
@@ -128,7 +129,7 @@ def test_many_threads_compute_the_same_and_the_setting_of_numpy_is_put_back(
     def threads() -> list[int]:
         return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
 
-    texts = [f"{'word ' * (n % 40)}{n}" for n in range(300)]
+    texts = [f"{'word ' * (n % 40)}{n}" for n in range(80)]
     with threadpool_limits(limits=2, user_api="blas"):
         monkeypatch.setenv("PLAIT_THREADS", "1")
         one = local.embed(texts)
@@ -141,6 +142,37 @@ def test_many_threads_compute_the_same_and_the_setting_of_numpy_is_put_back(
             caller.join()
         assert np.allclose(one, three, atol=1e-5)
         assert threads() == [2] * len(threads()) != []
+
+
+@pytest.mark.parametrize("outside", [True, False])
+def test_a_search_in_any_thread_uses_one_blas_thread(outside: bool) -> None:
+    """Also if another thread controls numpy's threads, and if the last to leave is not the first that entered."""
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    from plait.search.blas import one_blas_thread
+
+    def threads() -> set[int]:
+        return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
+
+    entered, leave, seen = Event(), Event(), []
+
+    def search() -> None:
+        with one_blas_thread():
+            seen.append(threads())
+            entered.set()
+            leave.wait(60)
+
+    with threadpool_limits(limits=2, user_api="blas") if outside else nullcontext():
+        before = threads()
+        first = Thread(target=search)
+        first.start()
+        assert entered.wait(60)
+        with one_blas_thread():
+            leave.set()
+            first.join()
+            seen.append(threads())
+        assert threads() == before
+    assert seen == [{1}, {1}]
 
 
 def test_its_name_names_the_weights(local: Embedder) -> None:

@@ -1,30 +1,30 @@
-"""numpy's own threads, held back while we multiply."""
+"""Limits numpy to one thread per product while Plait multiplies."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 _inside = 0
 _inside_lock = threading.Lock()
-_outside: AbstractContextManager[object] = nullcontext()
+_before: list[tuple[Any, int]] = []
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """While anybody is inside, numpy multiplies with one thread a caller.
+    """Let numpy multiply with one thread per caller while a caller is inside.
 
-    Its own threads wait by spinning: beside any other busy process a query took 260 ms in place of 10. The setting is
-    the process's, so the first who comes in makes it and the last who leaves puts back what was.
+    numpy's own threads wait by spinning. Beside another busy process, a query took 260 ms instead of 10. The setting
+    belongs to the process: the first caller that enters makes it, and the last that leaves restores the one before.
     """
-    global _inside, _outside
+    global _inside, _before
     with _inside_lock:
         if not _inside:
-            _outside = _blas()
-            _outside.__enter__()
+            _before = [(library, library.get_num_threads()) for library in _libraries()]
+            _set_threads([(library, 1) for library, _ in _before])
         _inside += 1
     try:
         yield
@@ -32,18 +32,26 @@ def one_blas_thread() -> Iterator[None]:
         with _inside_lock:
             _inside -= 1
             if not _inside:
-                _outside.__exit__(None, None, None)
+                _set_threads(_before)
 
 
-def _blas() -> AbstractContextManager[object]:
-    controller = _controller()
-    return nullcontext() if controller is None else controller.limit(limits=1, user_api="blas")
+def _set_threads(counts: list[tuple[Any, int]]) -> None:
+    """Set the number of threads of each library, whichever thread set it last.
+
+    threadpoolctl lets one thread control OpenBLAS, and silently ignores all others. So a limit set in one thread did
+    nothing if another thread was inside `threadpool_limits`, or had been the first to enter here.
+    """
+    for library, count in counts:
+        clear = getattr(library, "clear_controlling_thread", lambda force: None)
+        clear(force=True)
+        library.set_num_threads(count)
+        clear(force=True)
 
 
 @cache
-def _controller() -> Any:
+def _libraries() -> tuple[Any, ...]:
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:
-        return None  # slower beside others, and no less right
-    return ThreadpoolController()
+        return ()  # slower beside others, and no less right
+    return tuple(ThreadpoolController().select(user_api="blas").lib_controllers)
