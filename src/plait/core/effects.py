@@ -37,7 +37,8 @@ class Think(Struct, frozen=True, omit_defaults=True, tag="think"):
     """One model call, by a named phase of the loop. Its result is a `Reply`.
 
     Either `messages` (chat) or `prompt` (raw completion) is given. `prefill` opens the model's reply
-    for it. `stop` strings end the reply and are not part of it. `schema` (JSON Schema) or `grammar`
+    for it. `stop` strings end the reply and are not part of it. `stop_after_object` strings do so behind the first JSON
+    object of the reply only: no endpoint can tell, so they are not sent. `schema` (JSON Schema) or `grammar`
     (GBNF) constrain the reply where the endpoint can; they are left out where it can't. `tools` are
     offered as native tools. `repair` marks a second try at the same step. `watch` asks for the text
     while it is being written, in whole lines (through `Start` and `Take`); the last line comes with the reply.
@@ -51,6 +52,7 @@ class Think(Struct, frozen=True, omit_defaults=True, tag="think"):
     prompt: str = ""
     prefill: str = ""
     stop: tuple[str, ...] = ()
+    stop_after_object: tuple[str, ...] = ()
     schema: dict[str, Any] | None = None
     grammar: str | None = None
     tools: tuple[ToolSpec, ...] = ()

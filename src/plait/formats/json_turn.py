@@ -50,8 +50,8 @@ class JsonTurn(Struct, frozen=True):
     name: ClassVar[str] = "json"
 
     def stop(self, n: int) -> tuple[str, ...]:
-        """Where a model that does not end with its object goes on with a result of its own making."""
-        return ("\nThe result of ",)
+        """None: an object may hold any text. What ends a reply behind its object, its loop knows."""
+        return ()
 
     def read(self, text: str, n: int, tools: Sequence[ToolSpec] = ()) -> Turn:
         """The turn in a reply. Raises `Unreadable`, and nothing else.

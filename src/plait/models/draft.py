@@ -80,7 +80,7 @@ class Draft:
     """A reply in the making. `chunk` takes one JSON chunk and returns the text that is now certain."""
 
     def __init__(self, think: Think, prefill: str = "") -> None:
-        self.filter = TextFilter(think.stop, prefill)
+        self.filter = TextFilter(think.stop, prefill, think.stop_after_object, think.prefill)
         self.text: list[str] = []
         self.reasoning: list[str] = []
         self.calls: list[_Pending] = []

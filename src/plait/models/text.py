@@ -19,12 +19,22 @@ _OPEN, _CLOSE = "<think>", "</think>"
 class TextFilter:
     """Feed pieces of a reply's text, get the pieces that are certain. One filter a reply.
 
-    `stop`: the text ends before the stop string that is complete first. `prefill`: dropped from the start of
-    the text if the model repeats it. A `<think>` block at the very start is `reasoning`, not text.
+    `stop`: the text ends before the stop string that is complete first. `after_object`: stop strings that count only
+    behind the first JSON object of the reply, where there are no others; `before` is the part of the reply that the
+    request held. `prefill`: dropped from the start of the text if the model repeats it. A `<think>` block at the very
+    start is `reasoning`, not text.
     """
 
-    def __init__(self, stop: Sequence[str] = (), prefill: str = "") -> None:
+    def __init__(
+        self, stop: Sequence[str] = (), prefill: str = "", after_object: Sequence[str] = (), before: str = ""
+    ) -> None:
         self._stop = tuple(s for s in stop if s)
+        self._after_object = tuple(s for s in after_object if s)
+        self._object = FirstObject()
+        self._object.end_in(before)
+        inside = bool(self._after_object and not self._stop and self._object.open)
+        self._stop = self._stop or (() if inside else self._after_object)
+        self._body = self._in_object if inside else self._cut
         self._prefill = prefill.strip()
         self._gap = prefill[len(prefill.rstrip()) :] if self._prefill else ""
         self._held = ""
@@ -72,7 +82,7 @@ class TextFilter:
         if self._stage == self._lead:
             text = self._enter(self._repeat)
         if self._stage == self._repeat:
-            text += self._enter(self._cut)
+            text += self._enter(self._body)
         held, self._held = self._held, ""
         if self._stage == self._thinking:
             self._think(held)
@@ -109,20 +119,30 @@ class TextFilter:
 
     def _repeat(self) -> str:
         if not self._prefill:
-            return self._enter(self._cut)
+            return self._enter(self._body)
         start = self._held.lstrip()
         if start.startswith(self._prefill):
             self._held = start[len(self._prefill) :]
             return self._enter(self._after_prefill)
         if self._prefill.startswith(start):
             return ""
-        return self._enter(self._cut)
+        return self._enter(self._body)
 
     def _after_prefill(self) -> str:
         # The prefill's own trailing space belongs to the prefill, whether or not the model repeats it.
         while self._gap and self._held.startswith(self._gap[0]):
             self._gap, self._held = self._gap[1:], self._held[1:]
-        return self._enter(self._cut) if self._held else ""
+        return self._enter(self._body) if self._held else ""
+
+    def _in_object(self) -> str:
+        """Up to the end of the first JSON object, where no stop string counts that an object may hold."""
+        end = self._object.end_in(self._held)
+        if end is None:
+            text, self._held = self._held, ""
+            return text
+        text, self._held = self._held[:end], self._held[end:]
+        self._stop = self._after_object
+        return text + self._enter(self._cut)
 
     def _cut(self) -> str:
         text = self._held
@@ -141,6 +161,34 @@ class TextFilter:
     def _enter(self, stage: Callable[[], str]) -> str:
         self._stage = stage
         return stage()
+
+
+class FirstObject:
+    """Finds the end of the first JSON object in a text that comes in pieces. Braces without a quote are none."""
+
+    def __init__(self) -> None:
+        self.open = True
+        """The object has not ended yet."""
+        self._depth = 0
+        self._quoted = self._escaped = self._names = False
+
+    def end_in(self, text: str) -> int | None:
+        """Where the object ends in this piece, None where it does not."""
+        for at, sign in enumerate(text if self.open else ""):
+            if self._escaped:
+                self._escaped = False
+            elif self._quoted:
+                self._escaped, self._quoted = sign == "\\", sign != '"'
+            elif sign == '"':
+                self._quoted = self._names = self._depth > 0
+            elif sign == "{":
+                self._depth += 1
+            elif sign == "}" and self._depth:
+                self._depth -= 1
+                self.open = bool(self._depth) or not self._names
+                if not self.open:
+                    return at + 1
+        return None
 
 
 def _overlap(text: str, word: str) -> int:

@@ -117,8 +117,15 @@ class JsonReact:
     ) -> Generator[Effect, Any, Reply]:
         found = offered(kit, (seen.text for _, seen in log))[len(kit.tools) :]
         schema = self._format.schema((*page.tools, *found)) if self.constrain or repair else None
-        stop = self._format.stop(len(log) + 1)
-        return think("act", messages, stop=stop, schema=schema, max_tokens=self.max_tokens, repair=repair, **options)
+        return think(
+            "act",
+            messages,
+            stop_after_object=page.ends,
+            schema=schema,
+            max_tokens=self.max_tokens,
+            repair=repair,
+            **options,
+        )
 
     def _page(self, task: Task, kit: Kit) -> ObjectChat:
         tools = self._tools(kit)

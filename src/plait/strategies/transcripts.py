@@ -93,6 +93,8 @@ class ObjectChat:
         self.tools = tools
         self._head, self._kit, self._escape = head, kit, escape
         self._inline = not begins_line(kit.prompt("result", tool="", text=HOLE))
+        self.ends = _beginning(kit.prompt("result", tool=HOLE, text=HOLE))
+        """Where a model that does not end with its object goes on with a result of its own making."""
         self._done: dict[tuple[int, int], tuple[Message, Message]] = {}
 
     def messages(self, log: ObjectLog, chars: int, after: str = "") -> tuple[Message, ...]:
@@ -109,6 +111,12 @@ class ObjectChat:
         text = seen.text if not seen.note else f"{seen.text}\n({seen.note})"
         shown = self._escape(shorten(text, chars)[0], inline=self._inline)
         return self._kit.prompt("result", tool=self._escape(tool, inline=True), text=shown)
+
+
+def _beginning(result: str) -> tuple[str, ...]:
+    """How the text of a result begins on a line, up to its first value; none where that says too little."""
+    head, hole, _ = result.lstrip().partition(HOLE)
+    return (f"\n{head}",) if hole and sum(map(str.isalpha, head)) > 2 else ()
 
 
 def _with_word(said: list[Message], word: str) -> list[Message]:
