@@ -30,7 +30,11 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 def _own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test touches the user's journal or configuration."""
     monkeypatch.setenv("PLAIT_JOURNAL", str(tmp_path / "journal.db"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own-config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "own-state"))
     monkeypatch.delenv("PLAIT_CONFIG", raising=False)
+    monkeypatch.setattr("plait.config._named", None)
+    monkeypatch.setattr("plait.config._reads_folder", False)
     for name in ("PLAIT_MODEL", "PLAIT_STRATEGY", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
 

@@ -34,6 +34,7 @@ def test_as_json_with_scores_and_parameters(plait: Shell) -> None:
 
 def test_the_tools_of_the_file_are_searched_where_no_flag_names_any(plait: Shell) -> None:
     (plait.folder / "plait.toml").write_text('[run]\ntools = ["tools.py"]\n')
+    plait("trust")
     found = json.loads(plait("tools", "search", "anything", "-k", "50", "--json").out)
     assert {each["name"] for each in found} == {"send", "hang", "stubborn", "hostile", "long"}
 
@@ -61,6 +62,7 @@ def test_a_run_shows_the_tools_that_fit_and_goes_on_with_them(plait: Shell) -> N
 
 def test_the_number_may_stand_in_the_file(plait: Shell) -> None:
     (plait.folder / "plait.toml").write_text('[run]\ntools = ["tools.py"]\nshow_tools = 0\n')
+    plait("trust")
     plait("run", "q", "--model", plait.script([final("ok")]))
     assert "method_search" in plait("show", "last", "--wire").out
     plait("run", "q", "--model", plait.script([final("ok")]), "--show-tools", "9")

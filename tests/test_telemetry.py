@@ -491,7 +491,7 @@ def test_environment_wins_over_the_file(
 ) -> None:
     from plait.telemetry.setting import settings
 
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PLAIT_CONFIG", str(tmp_path / "plait.toml"))
     (tmp_path / "plait.toml").write_text(f"[telemetry]\n{file}\n")
     said = settings(env=variables)
     assert (said.on, said.content) == expected
@@ -509,7 +509,7 @@ def test_wrong_settings_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
     with pytest.raises(plait.UsageError, match="http/protobuf"):
         _exporter("metrics")
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PLAIT_CONFIG", str(tmp_path / "plait.toml"))
     (tmp_path / "plait.toml").write_text('[telemetry]\non = true\nheaders = { "x-key" = "$NO_SUCH_KEY" }\n')
     with pytest.raises(plait.UsageError, match="NO_SUCH_KEY, which is not set"):
         settings(env={})

@@ -167,6 +167,7 @@ def test_plait_toml_names_the_collector_and_its_key(plait: Shell, collector: Col
         f'[telemetry]\non = true\ncontent = true\nendpoint = "{collector.url}/"\nservice = "house"\n'
         'headers = { x-team = "$TEAM_KEY" }\n'
     )
+    assert plait("trust").code == 0
     done = plait(*RUN, env={"TEAM_KEY": "team-secret-key"})
     assert (done.code, done.err) == (0, "")
     assert len(collector.spans) == 4 and collector.service == {"house"}

@@ -132,7 +132,11 @@ def test_what_the_configuration_has_wrong_is_said_before_anything_is_bound(
 ) -> None:
     (tmp_path / "plait.toml").write_text(table)
     done = subprocess.run(
-        [sys.executable, "-m", "plait", "serve"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "plait", "serve", "--config", "plait.toml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert "$" not in done.stderr and "`int" not in done.stderr

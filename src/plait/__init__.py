@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from plait import telemetry, toolkits
     from plait.advice import Advice, Demand, advise
     from plait.agent import Agent
+    from plait.config import use_config
     from plait.core.code import CodeLimits
     from plait.core.errors import PlaitError, ReplayDiffers, ToolError, UsageError
     from plait.core.plans import Plan, Step
@@ -68,6 +69,7 @@ _PLACES = {
     "telemetry": "plait.telemetry",
     "tool": "plait.tools",
     "toolkits": "plait.toolkits",
+    "use_config": "plait.config",
 }
 
 __all__ = [
@@ -104,6 +106,7 @@ __all__ = [
     "telemetry",
     "tool",
     "toolkits",
+    "use_config",
 ]
 
 

@@ -1,13 +1,16 @@
 """`plait.toml`: endpoints, prices, electricity, defaults for `plait run`, and what `plait serve` serves.
 
-Flags win over the environment, the environment over the file, the file over what is built in.
-Secrets are never in the file: an endpoint names the environment variable its key is in.
+Flags win over the environment, the environment over the files, the files over what is built in. Two files are read: the
+user's own, and over it one that was named, else `plait.toml` in the working folder. The command line reads the folder's
+file; a Python program only after `use_config`. `trust.py` says what a folder's file may do.
+Secrets are never in a file: an endpoint names the environment variable its key is in.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +19,7 @@ from msgspec import Struct
 
 from plait.core.errors import UsageError
 from plait.models.config import ModelConfig
+from plait.trust import is_trusted, own_file, risks
 
 LIMITS = ("max_steps", "max_calls", "max_tokens", "max_cost", "max_seconds")
 WORDS = {
@@ -108,6 +112,8 @@ class Config(Struct, frozen=True):
     telemetry: TelemetryTable = TelemetryTable()
     own: dict[str, tuple[str, ...]] = {}
     """What each agent's table says itself; the rest is from `[run]`."""
+    raw: Mapping[str, Any] = {}
+    """The settings as the files have them."""
 
     def place(self, agent: str, key: str = "") -> str:
         """Where the file says that of an agent, for an error."""
@@ -118,23 +124,83 @@ class Config(Struct, frozen=True):
         return f"{self.path}, table [agents.{agent}]{f': {key}' if key else ''}"
 
 
-def load(path: Path | None = None) -> Config:
-    """The configuration: of `path`, else `PLAIT_CONFIG`, else `plait.toml` in the working folder, else none.
+_FOLDER = Path("plait.toml")
+_named: Path | None = None
+_reads_folder = False
 
-    Raises `UsageError` for a file that was named and is not there, and for one that can't be understood.
+
+def use_config(file: str | Path) -> None:
+    """Read this configuration from now on, in this process; for Python programs. Raises `UsageError`."""
+    global _named
+    load(Path(file))
+    _named = Path(file).absolute()
+
+
+def read_folder() -> None:
+    """Read `plait.toml` of the working folder from now on, in this process; for the command line."""
+    global _reads_folder
+    _reads_folder = True
+
+
+def load(path: Path | None = None) -> Config:
+    """The configuration: the user's own file, and over it `path`, else `PLAIT_CONFIG`, else the file that was given to
+    `use_config`, else `plait.toml` in the working folder (after `read_folder`).
+
+    Raises `UsageError` for a file that was named and does not exist, for one that cannot be understood, and for a
+    folder's file that needs trust and has none.
     """
-    named = path or (Path(os.environ["PLAIT_CONFIG"]) if os.environ.get("PLAIT_CONFIG") else None)
-    place = named or Path("plait.toml")
+    named = path or (Path(os.environ["PLAIT_CONFIG"]) if os.environ.get("PLAIT_CONFIG") else _named)
+    place = named or (_FOLDER if _reads_folder else None)
+    own = own_file()
+    found = _read(own, own.read_bytes()) if own.is_file() else Config(RunDefaults(), ModelConfig())
+    if place is None or (not place.is_file() and named is None):
+        return found
     if not place.is_file():
-        if named is not None:
-            raise UsageError(f"There is no configuration file {place}.", hint="Check --config or PLAIT_CONFIG.")
-        return Config(RunDefaults(), ModelConfig.from_mapping({}))
+        raise UsageError(f"There is no configuration file {place}.", hint="Check --config or PLAIT_CONFIG.")
+    try:
+        content = place.read_bytes()
+    except OSError as why:
+        raise UsageError(f"{place} cannot be read: {why.strerror}.") from why
+    near = _read(place, content, over=found.raw)
+    if named is None and not is_trusted(place, content):
+        reasons = [*risks(_parsed(place, content)), *_loosened(found.run, near)]
+    else:
+        reasons = []
+    if reasons:
+        raise UsageError(
+            f"The file {place.absolute()} is not trusted. It would {'; '.join(reasons)}.",
+            hint="Read it. To trust it as it is now, run: plait trust. To use another file, give --config FILE.",
+        )
+    return near
+
+
+def _loosened(own: RunDefaults, near: Config) -> list[str]:
+    """What the user's own file says about safety and a nearer file changes."""
+    return [
+        f"change {key} from {said!r} to {getattr(table, key)!r}"
+        for key in ("approve", "provenance", "sandbox")
+        if (said := getattr(own, key)) is not None
+        for table in (near.run, *near.agents.values())
+        if getattr(table, key) != said
+    ]
+
+
+def _parsed(place: Path, content: bytes) -> dict[str, Any]:
     import tomllib
 
     try:
-        data = tomllib.loads(place.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
+        return tomllib.loads(content.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
         raise UsageError(f"{place} can't be read: {why}.", hint="It must be a TOML file.") from why
+
+
+def _read(place: Path, content: bytes, over: Mapping[str, Any] | None = None) -> Config:
+    """A file as a configuration; `over` are the settings of the user's own file, which it adds to and replaces."""
+    data = _parsed(place, content)
+    if over:
+        _read(place, content)  # what is wrong in this file is reported before both are joined
+        data = _joined(over, data)
+    raw = dict(data)
     for table in data:
         if table not in TABLES:
             raise UsageError(
@@ -147,7 +213,17 @@ def load(path: Path | None = None) -> Config:
     agents = _agents(tables, run, place)
     telemetry = _table(data.pop("telemetry", {}), TelemetryTable, "telemetry", place)
     own = {name: tuple(table) for name, table in tables.items()}
-    return Config(run, ModelConfig.from_mapping(data, place.name), place, serve, agents, telemetry, own)
+    return Config(run, ModelConfig.from_mapping(data, place.name), place, serve, agents, telemetry, own, raw)
+
+
+def _joined(own: Mapping[str, Any], near: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of two files, those of `near` winning: tables by key, and named endpoints and agents as a whole."""
+    tables = {
+        name: {**own[name], **near[name]}
+        for name in near
+        if isinstance(near[name], dict) and isinstance(own.get(name), dict)
+    }
+    return {**own, **near, **tables}
 
 
 def _agents(tables: Any, run: RunDefaults, place: Path) -> dict[str, AgentTable]:

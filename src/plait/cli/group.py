@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
-from plait import telemetry
+from plait import config, telemetry
 from plait.cli.text import one_line
 from plait.core.errors import PlaitError, UsageError
 
@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "prompts": ("prompts", "prompts", "List, show and copy the prompts of the loops."),
     "tools": ("tools", "tools", "List the tools that ship, or those behind a word; search them."),
     "world": ("world", "world", "Tasks in an offline world, graded by what was sent."),
+    "trust": ("trust", "trust", "Trust the configuration of this folder."),
     "strategies": ("strategies", "strategies", "List the loops with their options and phases."),
 }
 
@@ -137,6 +138,7 @@ def perform(args: list[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     telemetry.program = True
+    config.read_folder()
     try:
         code = plait.main(args=args, prog_name="plait", standalone_mode=False)
     except click.Abort:
