@@ -164,3 +164,10 @@ def interrupt(process: subprocess.Popen[str], number: int = signal.SIGINT) -> En
     found = ended(process)
     assert time.monotonic() - began < 5
     return found
+
+
+def question(shell: Shell, run: str = "last") -> tuple[str, str]:
+    """The words that name the question that a run waits with."""
+    from plait.journal.store import Journal
+
+    return "--question", str((Journal(shell.env["PLAIT_JOURNAL"]).run(run).outcome or {}).get("question", ""))

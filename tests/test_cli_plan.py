@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cli_support import PLAIT, Ended, Shell
+from cli_support import PLAIT, Ended, Shell, question
 
 ROOT = Path(__file__).resolve().parents[1]
 QUESTION = "How many more people live in Lyon than in Nice?"
@@ -371,8 +371,9 @@ def test_without_a_terminal_the_run_waits_with_its_plan_and_says_what_to_do(plai
     assert done.out == ""
     assert f"{PLAN}\n\n{PICTURE}\n\nExpected: 2 model calls and 3 tool calls" in done.err
     assert "waiting for leave to carry out the plan" in done.err
-    assert f"plait resume {run} --answer yes" in done.err
-    assert f"plait resume {run} --plan plan.txt" in done.err
+    named = " ".join(question(plait))
+    assert f"plait resume {run} {named} --answer yes" in done.err
+    assert f"plait resume {run} {named} --plan plan.txt" in done.err
     assert plait.last["status"] == "waiting"
     found = plait("run", QUESTION, *plait.flags, "--strategy", "rewoo", "--approve", "plan", "--json").object
     assert (found["status"], found["reason"]) == ("waiting", PLAN)
@@ -380,12 +381,12 @@ def test_without_a_terminal_the_run_waits_with_its_plan_and_says_what_to_do(plai
 
 def test_yes_carries_it_out_and_no_does_not(plait: Desk) -> None:
     waiting(plait)
-    done = plait("resume", "last", "--answer", "yes")
+    done = plait("resume", "last", *question(plait), "--answer", "yes")
     assert (done.code, done.out) == (0, "174,165 more.\n")
     assert len(plait.calls()) == 3
     assert plait("replay", "last").code == 0
     waiting(plait)
-    refused = plait("resume", "last", "--answer", "no")
+    refused = plait("resume", "last", *question(plait), "--answer", "no")
     assert (refused.code, refused.out, plait.calls()) == (3, "", [])
     assert "refused the plan" in refused.err
 
@@ -405,10 +406,10 @@ def test_words_go_to_the_planner_and_the_run_waits_again(plait: Desk) -> None:
     again = PLAN.replace("Nice", "Lille")
     plait.said(plan=[PLAN, again])
     waiting(plait)
-    done = plait("resume", "last", "--answer", "Take Lille instead of Nice, please.")
+    done = plait("resume", "last", *question(plait), "--answer", "Take Lille instead of Nice, please.")
     assert done.code == 5
     assert "lookup[Lille]" in done.err
-    assert plait("resume", "last", "--answer", "yes").code == 0
+    assert plait("resume", "last", *question(plait), "--answer", "yes").code == 0
     assert ("lookup", "Lille") in plait.calls()
 
 
@@ -422,7 +423,7 @@ def test_a_plan_is_no_answer_where_it_cannot_be_one(plait: Desk) -> None:
     assert plait.last["status"] == "waiting"
     both = plait("resume", run, "--plan", "bad.txt", "--answer", "yes")
     assert (both.code, "Give one of them" in both.err) == (2, True)
-    plait("resume", run, "--answer", "yes")
+    plait("resume", run, *question(plait), "--answer", "yes")
     plait.file(PLAN)
     over = plait("resume", run, "--plan", "plan.txt")
     assert over.code == 2
@@ -438,7 +439,7 @@ def test_a_plan_of_the_other_loop_is_no_answer_to_compiler(plait: Desk) -> None:
     assert wrong.err.startswith("Error: The plan can't be carried out.")
     assert plait.last["status"] == "waiting"
     plait.file('1. lookup("Lille")\n2. join()\n')
-    assert plait("resume", "last", "--plan", "plan.txt").out == "522,250\n"
+    assert plait("resume", "last", *question(plait), "--plan", "plan.txt").out == "522,250\n"
     assert plait.calls() == [("lookup", "Lille")]
 
 

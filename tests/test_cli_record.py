@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
-from cli_support import Ended, Shell, action, final, turn
+from cli_support import Ended, Shell, action, final, question, turn
 from plait.core import Answered, Kit, Loop, OneKind, Task, think, user
 
 
@@ -151,7 +152,7 @@ def test_the_command_to_go_on_with_names_the_journal(plait: Shell) -> None:
     model = plait.script([turn("ask_user", "Which city?"), turn("final_answer", "ok")])
     waits = plait("run", "q", "--strategy", "json", "--model", model, "--journal", "my own.db")
     command = next(line for line in waits.err.splitlines() if line.startswith("Answer with: "))
-    assert "--journal 'my own.db' --answer TEXT" in command
+    assert re.search("--journal 'my own.db' --question [a-z2-7]{8} --answer TEXT", command)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,7 @@ def test_a_call_that_needs_leave_waits_for_it(plait: Shell, answer: str, sent: s
     assert waits.code == 5
     assert "May 'send' be called" in waits.err and "--answer yes" in waits.err
     assert not (plait.folder / "sent.txt").exists()
-    done = plait("resume", "last", "--answer", answer)
+    done = plait("resume", "last", *question(plait), "--answer", answer)
     assert (done.code, done.out) == (0, "ok\n")
     assert observed in done.err
     found = plait.folder / "sent.txt"
@@ -174,12 +175,12 @@ def test_a_call_that_needs_leave_waits_for_it(plait: Shell, answer: str, sent: s
 def test_an_edit_that_does_not_fit_is_wrong_usage_and_the_run_waits_on(plait: Shell) -> None:
     model = plait.script([action("send", "hello"), final("ok")])
     assert plait("run", "q", "--model", model, "--tools", "tools.py", "--approve", "effects").code == 5
-    bad = plait("resume", "last", "--answer", 'edit {"txt": "hello"}')
+    bad = plait("resume", "last", *question(plait), "--answer", 'edit {"txt": "hello"}')
     assert (bad.code, bad.out) == (2, "")
     assert "no parameter 'txt'" in bad.err and "still waits" in bad.err and "Traceback" not in bad.err
     assert not (plait.folder / "sent.txt").exists()
     assert "waiting" in plait("runs").out
-    done = plait("resume", "last", "--answer", 'edit {"text": "good day"}')
+    done = plait("resume", "last", *question(plait), "--answer", 'edit {"text": "good day"}')
     assert (done.code, (plait.folder / "sent.txt").read_text()) == (0, "good day\n")
 
 

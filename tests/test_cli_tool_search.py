@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_support import Shell, action, final
+from cli_support import Shell, action, final, question
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_run_shows_the_tools_that_fit_and_goes_on_with_them(plait: Shell) -> N
     assert done.code == 5
     wire = plait("show", run, "--wire").out
     assert "long" in wire and "stubborn" not in wire.partition("`send(")[0]
-    assert plait("resume", run, "--answer", "yes").code == 0
+    assert plait("resume", run, *question(plait, run), "--answer", "yes").code == 0
     assert (plait.folder / "sent.txt").read_text() == "hi\n"
     assert plait("replay", run).code == 0
 

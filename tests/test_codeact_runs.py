@@ -166,7 +166,7 @@ def test_a_call_that_needs_leave_is_refused_in_the_code_as_an_exception(tmp_path
     waiting = agent(tmp_path / "j.db", codes, tools=[send], approve="effects")
     run = waiting.run("Send it.")
     assert run.status == "waiting"
-    run = waiting.resume(run.run, "no")
+    run = waiting.resume(run, "no")
     assert run.answer == "not sent"
     assert "PermissionError in line 1, `send('hi')`" in observations(run)[1]
 
@@ -269,6 +269,6 @@ def test_what_a_tool_lacks_is_said_in_plain_words_and_a_refusal_with_its_reason(
 
     asks = agent(tmp_path / "j.db", ["draw()", "send()", "stop('no')"], tools=[draw, send], approve="effects")
     waiting = asks.run("Draw and send it.")
-    told = asks.resume(waiting.run, "not today")
+    told = asks.resume(waiting, "not today")
     assert "ERROR: RuntimeError in line 1, `draw()`: Images need Pillow. Install it." in observations(told)[1]
     assert [event.text for event in told.events if getattr(event, "kind", "") == "told"] == ["refused: not today"]

@@ -492,23 +492,23 @@ def test_a_plan_is_shown_before_any_of_its_calls_is_made() -> None:
     waiting = made.run("q")
     assert (waiting.status, calls_of(waiting)) == ("waiting", [])
     assert waiting.reason == PLAN
-    run = made.resume(waiting.run, "yes")
+    run = made.resume(waiting, "yes")
     assert (run.answer, len(calls_of(run))) == ("174165", 3)
     assert made.replay(run.run).whole
 
 
 def test_a_plan_that_is_refused_edited_or_talked_about() -> None:
     made = agent([PLAN, '1. lookup("Nice")\n2. join()'], ["Finish: 348085"], approve="plan")
-    refused = made.resume(made.run("q").run, "no")
+    refused = made.resume(made.run("q"), "no")
     assert (refused.status, calls_of(refused)) == ("failed", [])
-    edited = made.resume(made.run("q").run, '1. lookup("Lyon")\n2. join()')
+    edited = made.resume(made.run("q"), '1. lookup("Lyon")\n2. join()')
     assert (edited.status, calls_of(edited)) == ("answered", [("lookup", "Lyon")])
-    again = made.resume(made.run("q").run, "Only Nice, please.")
+    again = made.resume(made.run("q"), "Only Nice, please.")
     assert (again.status, again.reason) == ("waiting", '1. lookup("Nice")\n2. join()')
     assert "Only Nice, please." in requests(again, "plan")[1][-1]["content"]
-    run = made.resume(again.run, "ok")
+    run = made.resume(again, "ok")
     assert (run.answer, calls_of(run)) == ("348085", [("lookup", "Nice")])
-    wrong = made.resume(made.run("q").run, '1. find("Lyon")\n2. join()')
+    wrong = made.resume(made.run("q"), '1. find("Lyon")\n2. join()')
     assert wrong.status == "waiting" and "'find', which is no tool" in str(wrong.reason)
 
 

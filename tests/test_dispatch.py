@@ -218,9 +218,9 @@ def test_while_one_call_waits_for_leave_the_others_go_on(journal: Path) -> None:
     agent = plait.Agent(loop, model=plait.Scripted(["x"] * 9), tools=[look, send], journal=journal, approve="effects")
     run = agent.run("go")
     assert run.status == "waiting" and made == ["b", "cb"]
-    again = agent.resume(run.run, "yes")
+    again = agent.resume(run, "yes")
     assert again.status == "waiting" and made == ["b", "cb", "a", "esent a"]
-    last = agent.resume(run.run, "no, not that")
+    last = agent.resume(again, "no, not that")
     assert last.status == "answered" and made == ["b", "cb", "a", "esent a"]
     assert "not that" in last.answer["d"]
     assert agent.replay(run.run).whole

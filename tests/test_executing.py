@@ -299,9 +299,9 @@ def test_a_run_that_waits_for_leave_in_the_middle_of_code_goes_on_there(agent: M
     maker = agent("import random\nfirst = random.random()\nprint(first, datetime.now())", code, approve="effects")
     run = maker.run("q")
     assert run.status == "waiting" and sent == []
-    run = maker.resume(run.run, "yes")
+    run = maker.resume(run, "yes")
     assert run.status == "waiting" and sent == ["one"]
-    run = maker.resume(run.run, "yes")
+    run = maker.resume(run, "yes")
     assert run.status == "answered" and sent == ["one", "two {'people': 402020}"]
     # The session was made again twice: what it drew and the time it saw are the same each time.
     outputs = [row.record.ran.output for row in run.record if isinstance(row.record, RanRecord)]
@@ -313,7 +313,7 @@ def test_things_are_there_again_in_another_process(agent: Made, sent: list[str],
     maker = agent("n = write('hello')", "send('now')\nprint(read(n))", approve="effects")
     waiting = maker.run("q")
     again = agent("n = write('hello')", "send('now')\nprint(read(n))", approve="effects")
-    done = again.resume(waiting.run, "yes")
+    done = again.resume(waiting, "yes")
     assert (done.status, done.answer) == ("answered", "hello\n")
 
 
@@ -328,7 +328,7 @@ def test_a_secret_in_a_thing_is_not_on_the_record_and_the_thing_is(agent: Made) 
     assert isinstance(maker.model, plait.Scripted)
     maker.model.secrets = ("hush-hush-7",)
     waiting = maker.run("q")
-    done = maker.resume(waiting.run, "yes")
+    done = maker.resume(waiting, "yes")
     assert (done.status, done.answer) == ("answered", "say [secret] twice\n")
 
 
@@ -338,7 +338,7 @@ DEEP = "def down(n):\n    return n if n == 0 else down(n - 1)\nx = down(150)"
 def test_a_session_that_can_not_be_made_again_is_said(agent: Made) -> None:
     waiting = agent(DEEP, "send('x')\nprint(x)", approve="effects").run("q")
     tighter = agent(DEEP, "send('x')\nprint(x)", approve="effects", code_limits=plait.CodeLimits(recursion=50))
-    again = tighter.resume(waiting.run, "yes")
+    again = tighter.resume(waiting, "yes")
     assert again.status == "crashed" and "can't be made again" in (again.reason or "")
 
 
@@ -349,7 +349,7 @@ def test_code_that_comes_to_other_calls_when_it_runs_again_is_said(agent: Made) 
     other = Kept()
     other.name = default_sandbox()[0]
     fewer = agent(twice, "send('x')", approve="effects", sandbox=other)
-    again = fewer.resume(waiting.run, "yes")
+    again = fewer.resume(waiting, "yes")
     assert again.status == "crashed" and "can't be made again" in (again.reason or "")
 
 
@@ -367,7 +367,7 @@ def test_the_clock_of_a_session_made_again_is_in_the_zone_on_record(
         waiting = maker.run("q")
         monkeypatch.setenv("TZ", "UTC-9")
         time.tzset()
-        assert maker.resume(waiting.run, "yes").answer == "22\n"
+        assert maker.resume(waiting, "yes").answer == "22\n"
     finally:
         monkeypatch.undo()
         time.tzset()

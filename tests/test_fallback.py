@@ -345,7 +345,7 @@ def test_where_plans_need_leave_nothing_is_called_by_a_loop_that_shows_none(jour
     other = asking.using(strategy=plait.Compiler(fallback="rewoo"), model=planner)
     waiting = other.run("How many?")
     assert (waiting.status, waiting.reason) == ("waiting", "#E1 = people[Lyon]")
-    assert other.resume(waiting.run, "yes").answer == "522250"
+    assert other.resume(waiting, "yes").answer == "522250"
 
 
 def test_the_conversation_is_handed_on_and_what_is_thrown_reaches_the_other_loop() -> None:

@@ -65,7 +65,7 @@ def test_a_run_that_waits_is_gone_on_with_in_another_process(log: Path, journal:
     made = made.using(model=script(tmp_path, order.replace("order", "shop_order"), done("ok")))
     run = made.run("Order.")
     assert run.status == "waiting" and "order pear" not in "".join(lines(log))
-    again = recorded(journal, run.run).resume(run.run, "yes")
+    again = recorded(journal, run.run).resume(run, "yes")
     assert again.status == "answered" and seen(again) == ["pear in red goes to Lyon"]
     assert lines(log)[-1] == "order pear red Lyon None" and len(pids(log)) == 2
 
@@ -113,7 +113,7 @@ def test_the_same_agent_goes_on_with_what_its_run_was_shown(log: Path, journal: 
     rooms._links.clear()
     second = agent(tmp_path, journal, *replies, tools=[word], approve=lambda call: call.tool == "go")
     assert "more" in {spec.name for spec in second.specs}
-    again = second.resume(run.run, "yes")
+    again = second.resume(run, "yes")
     assert again.status == "answered" and "has no tool go any more" in seen(again)[-1]
 
 

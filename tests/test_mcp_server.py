@@ -156,7 +156,8 @@ async def test_a_run_that_waits_says_what_it_asks_and_how_to_answer(journal: Pat
             waits = first.structured_content
             assert waits["status"] == "waiting" and waits["answer"] is None and not first.is_error
             assert "send" in waits["asks"] and f'run="{waits["run"]}"' in text(first)
-            second = await one.call_tool("plait", {"question": "yes", "run": waits["run"]})
+            to = {"run": waits["run"], "reply_to": waits["reply_to"]}
+            second = await one.call_tool("plait", {"question": "yes", **to})
         assert text(second) == "ok" and second.structured_content["run"] == waits["run"]
 
 
@@ -165,7 +166,8 @@ async def test_in_a_session_the_next_message_is_the_answer(journal: Path) -> Non
     with serving(asks) as here:
         async with client(here.url) as one:
             first = await one.call_tool("plait", {"question": "Send hi.", "session": "s"})
-            second = await one.call_tool("plait", {"question": "yes", "session": "s"})
+            to = first.structured_content["reply_to"]
+            second = await one.call_tool("plait", {"question": "yes", "session": "s", "reply_to": to})
         assert first.structured_content["run"] == second.structured_content["run"] and text(second) == "ok"
 
 
@@ -213,6 +215,7 @@ async def test_an_edit_that_does_not_fit_is_an_error_that_says_what_the_run_wait
             first = await one.call_tool("plait", {"question": "Send hi.", "session": "s"})
             run = first.structured_content["run"]
             to = {"run": {"run": run}, "session": {"session": "s"}}[named]
+            to["reply_to"] = first.structured_content["reply_to"]
             bad = await one.call_tool("plait", {"question": BAD, **to})
             assert bad.is_error and "no parameter 'txt'" in text(bad) and f'run="{run}"' in text(bad)
             assert bad.structured_content["status"] == "waiting" and bad.structured_content["run"] == run

@@ -545,7 +545,7 @@ def test_resuming_goes_on_where_it_was(journal: Path) -> None:
     its = agent(["Think.", chosen, "Sent."], journal, tools=[send, height], approve="effects")
     run = its.run("Send a, please, and say how high Garnet is.")
     assert run.status == "waiting" and sent == []
-    run = its.resume(run.run, "yes")
+    run = its.resume(run, "yes")
     assert (run.status, run.answer, sent) == ("answered", "Sent.", ["a"])
     its.replay(run.run)
 

@@ -439,7 +439,7 @@ def test_the_plan_is_shown_and_waits_for_leave(journal: Path) -> None:
     run = made.run("q")
     assert (run.status, run.outcome.kind) == ("waiting", "plan") and not calls(run)
     assert str(run.reason) == PLAN.replace("[#E1, #E2]", '[["#E1", "#E2"]]')
-    done = made.resume(run.run, "Yes.")
+    done = made.resume(run, "Yes.")
     assert done.answer == "solved" and len(calls(done)) == 3 and made.replay(run.run).whole
 
 

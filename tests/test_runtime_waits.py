@@ -65,7 +65,7 @@ def test_ask_user_suspends_the_run_until_someone_answers(journal: Path) -> None:
     assert (run.status, run.reason, run.answer) == ("waiting", "Which city?", None)
     again = asking(journal).resume(run.run)
     assert again.status == "waiting"
-    done = asking(journal).resume(run.run, "Lyon")
+    done = asking(journal).resume(run, "Lyon")
     assert (done.status, done.answer) == ("answered", ["Lyon"])
     assert any("Lyon" in (row.body or b"").decode() for row in done.record if type(row.record).__name__ == "Thinking")
 
@@ -99,13 +99,13 @@ def test_a_tool_with_effects_waits_for_leave(journal: Path) -> None:
     run = sending(journal).run("Say hello")
     assert run.status == "waiting" and SENT == []
     assert run.reason == "May 'send' be called with \"hello\"?"
-    done = sending(journal).resume(run.run, "yes")
+    done = sending(journal).resume(run, "yes")
     assert done.status == "answered" and SENT == ["hello"]
 
 
 def test_a_refused_call_is_not_made_and_the_model_is_told_why(journal: Path) -> None:
     run = sending(journal).run("Say hello")
-    done = sending(journal).resume(run.run, "Not on a Sunday")
+    done = sending(journal).resume(run, "Not on a Sunday")
     assert done.status == "answered" and SENT == []
     last = [row.body for row in done.record if type(row.record).__name__ == "Thinking"][-1]
     assert last is not None and b"Not on a Sunday" in last
@@ -113,7 +113,7 @@ def test_a_refused_call_is_not_made_and_the_model_is_told_why(journal: Path) -> 
 
 def test_an_edited_call_is_made_with_what_the_person_gave_and_the_model_is_told(journal: Path) -> None:
     run = sending(journal).run("Say hello")
-    done = sending(journal).resume(run.run, 'edit {"text": "good morning"}')
+    done = sending(journal).resume(run, 'edit {"text": "good morning"}')
     assert done.status == "answered" and SENT == ["good morning"]
     last = [row.body for row in done.record if type(row.record).__name__ == "Thinking"][-1]
     assert last is not None and b"The person changed this call" in last and b"good morning" in last
@@ -125,7 +125,7 @@ def test_an_edited_call_is_made_with_what_the_person_gave_and_the_model_is_told(
 def test_an_edit_that_is_no_json_makes_no_call_and_leaves_the_run_waiting(journal: Path) -> None:
     run = sending(journal).run("Say hello")
     with pytest.raises(UsageError, match="The edited input is no JSON"):
-        sending(journal).resume(run.run, "edit {text: good morning}")
+        sending(journal).resume(run, "edit {text: good morning}")
     assert SENT == []
     assert sending(journal).resume(run.run).status == "waiting"
 
@@ -143,13 +143,13 @@ def test_an_edit_that_does_not_fit_the_tool_is_not_taken_and_another_may_be_give
 ) -> None:
     run = sending(journal).run("Say hello")
     with pytest.raises(BadAnswer, match="The edited input does not fit") as why:
-        sending(journal).resume(run.run, f"edit {edit}")
+        sending(journal).resume(run, f"edit {edit}")
     assert not [words for words in [*wrong, f"run {run.run} still waits"] if words not in str(why.value)]
     assert why.value.run == run.run and SENT == []
     again = sending(journal).resume(run.run)
     assert (again.status, again.reason) == ("waiting", run.reason)
     assert not [row for row in again.record if isinstance(row.record, Told)]
-    done = sending(journal).resume(run.run, 'edit {"text": "good morning"}')
+    done = sending(journal).resume(run, 'edit {"text": "good morning"}')
     assert (done.status, SENT) == ("answered", ["good morning"])
 
 
@@ -181,13 +181,13 @@ def test_an_edit_may_name_what_a_tool_gave_by_its_handle(journal: Path) -> None:
     agent = plait.Agent("json", model=plait.Scripted(replies), tools=[write, post], journal=journal, approve="effects")
     run = agent.run("Post it")
     with pytest.raises(BadAnswer, match="letter must be"):
-        agent.resume(run.run, 'edit {"letter": "letter-2"}')
-    assert agent.resume(run.run, 'edit {"letter": "letter-1"}').status == "answered" and SENT == ["a letter"]
+        agent.resume(run, 'edit {"letter": "letter-2"}')
+    assert agent.resume(run, 'edit {"letter": "letter-1"}').status == "answered" and SENT == ["a letter"]
 
 
 def test_words_that_begin_with_edit_refuse_like_any_others(journal: Path) -> None:
     run = sending(journal).run("Say hello")
-    done = sending(journal).resume(run.run, "Edit the text first, please")
+    done = sending(journal).resume(run, "Edit the text first, please")
     assert done.status == "answered" and SENT == []
     last = [row.body for row in done.record if type(row.record).__name__ == "Thinking"][-1]
     assert last is not None and b"Edit the text first, please" in last
@@ -209,8 +209,8 @@ def test_what_a_person_put_into_a_call_is_not_made_up(journal: Path) -> None:
     replies = [turn("send", "12345"), turn("send", "67890"), turn("final_answer", "over")]
     agent = plait.Agent("json", model=plait.Scripted(replies), tools=[send], journal=journal, approve="effects")
     agent = agent.using(provenance="note")
-    run = agent.resume(agent.run("Send 12345").run, 'edit "67890"')
-    run = agent.resume(run.run, "yes")
+    run = agent.resume(agent.run("Send 12345"), 'edit "67890"')
+    run = agent.resume(run, "yes")
     assert SENT == ["67890", "67890"]
     assert not [event for event in run.events if isinstance(event, ev.Noted) and event.kind == "invented"]
 
@@ -225,12 +225,12 @@ def test_a_person_at_hand_who_only_gives_edits_that_cant_be_read_leaves_the_run_
     run = sending(journal).run("Say hello", person=person)
     assert (run.status, run.reason, SENT) == ("waiting", asked[0], [])
     assert 2 <= len(asked) <= 10
-    assert sending(journal).resume(run.run, "yes").status == "answered"
+    assert sending(journal).resume(run, "yes").status == "answered"
 
 
 def test_a_fork_behind_an_edited_call_has_it_as_it_was_made(journal: Path) -> None:
     run = sending(journal).run("Say hello")
-    sending(journal).resume(run.run, 'edit {"text": "good morning"}')
+    sending(journal).resume(run, 'edit {"text": "good morning"}')
     fork = sending(journal).fork(run.run, 3)
     assert (fork.status, SENT) == ("answered", ["good morning"])
     assert [event.call.input for event in fork.events if isinstance(event, ev.Called)][1:] == [{"text": "good morning"}]
@@ -249,7 +249,7 @@ async def test_an_edited_call_that_is_in_doubt_is_said_to_be_the_persons(journal
 
     agent = sending(journal).using(tools=[read, send])
     run = await agent.arun("Say hello")
-    going_on = asyncio.create_task(agent.aresume(run.run, 'edit {"text": "good morning"}'))
+    going_on = asyncio.create_task(agent.aresume(run, 'edit {"text": "good morning"}'))
     await began.wait()
     going_on.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -270,7 +270,7 @@ async def test_going_on_with_a_run_makes_its_tools_off_the_event_loop(tmp_path: 
     agent = sending(journal).using(tools=[str(tmp_path / "where.py"), read])
     run = await agent.arun("Say hello")
     assert run.status == "waiting"
-    for going_on in (agent.using().aresume(run.run, "yes"), agent.using(approve="never").afork(run.run, 2)):
+    for going_on in (agent.using().aresume(run, "yes"), agent.using(approve="never").afork(run.run, 2)):
         done = await going_on
         (seen,) = [e for e in done.events if isinstance(e, ev.Observed) and e.call.tool == "send"]
         assert seen.observation.text == "made on the loop: False"
@@ -289,7 +289,7 @@ def test_always_asks_before_reading_too_and_a_function_decides_for_itself(journa
 
 def test_an_answer_nobody_asked_for_is_refused(journal: Path) -> None:
     run = sending(journal).run("Say hello")
-    sending(journal).resume(run.run, "yes")
+    sending(journal).resume(run, "yes")
     assert sending(journal).resume(run.run).status == "answered"  # it has ended: nothing is done again
     assert SENT == ["hello"]
 
@@ -303,5 +303,5 @@ def test_several_runs_wait_at_once(journal: Path) -> None:
     waiting = asyncio.run(main())
     assert {run.status for run in waiting} == {"waiting"}
     for run in waiting:
-        assert agent.resume(run.run, "yes").status == "answered"
+        assert agent.resume(run, "yes").status == "answered"
     assert SENT == ["hello"] * 5

@@ -326,7 +326,7 @@ def test_a_run_keeps_what_it_was_shown_whatever_is_said_since(journal: Path) -> 
     waiting = asked.run("What is my dog called?", session="trip")
     assert waiting.status == "waiting"
     say(journal, "My cat is called Dog, by the way.", "Oh.")
-    resumed = asked.resume(waiting.run, "The brown one.")
+    resumed = asked.resume(waiting, "The brown one.")
     assert resumed.answer == "Bruno"
     assert "Oh." not in "".join(requests(resumed))
     for each in (resumed.run, Journal(journal).turns("trip")[2].run):
@@ -341,7 +341,7 @@ def test_a_resumed_run_searches_only_what_was_said_before_it(journal: Path) -> N
     )
     waiting = asked.run("What was the password?", session="trip")
     say(journal, "The password is pear now.", "Noted.")
-    resumed = asked.resume(waiting.run, "Yes.")
+    resumed = asked.resume(waiting, "Yes.")
     assert "plum" in observed(resumed)[0] and "pear" not in observed(resumed)[0]
     assert asked.replay(waiting.run).requests == 3
 
@@ -374,7 +374,7 @@ def test_a_recorded_turn_is_gone_on_with_from_its_record_alone(journal: Path, tm
     waiting = first.using(window=plait.Window(turns=1)).run("Which dog?", session="trip")
     again = plait.Agent.recorded(Journal(journal).head(waiting.run), journal=journal)
     assert again.tools == ("calculator",) and again.window == plait.Window(turns=1)
-    resumed = again.resume(waiting.run, "Yes.")
+    resumed = again.resume(waiting, "Yes.")
     assert resumed.answer == "B" and "Bruno" in observed(resumed)[0]
     assert again.replay(waiting.run).requests == 3
     assert again.fork(waiting.run, 3).answer == "B"

@@ -261,7 +261,7 @@ async def test_a_run_goes_on_and_is_replayed_and_forked_without_another_search(
     again = plait.Agent(
         model=plait.Scripted(replies, by_turn=True), tools=tools, journal=journal, approve="effects", show_tools=2
     )
-    ended = await again.aresume(waiting.run, "yes")
+    ended = await again.aresume(waiting, "yes")
     assert ended.answer == "sent" and CALLED == [("post_to_channel", "hi")]
     replayed = await asyncio.to_thread(again.replay, waiting.run)
     assert replayed.whole and replayed.requests == 3

@@ -201,7 +201,7 @@ def test_a_run_of_another_process_and_a_resumed_one_have_all_that_was_spent(jour
     assert [each.phase for each in waiting.phases] == ["reason", "react", TOOLS]
     adds_up(waiting)
     before = waiting.phases
-    run = agent(journal, Three(asks=True)).resume(waiting.run, "yes")
+    run = agent(journal, Three(asks=True)).resume(waiting, "yes")
     assert run.status == "answered" and run.phases[:3] == before
     assert [each.phase for each in run.phases] == ["reason", "react", TOOLS, "reply"]
     adds_up(run)

@@ -337,7 +337,7 @@ def test_a_run_gone_on_with_has_spans_of_what_is_performed_then(tmp_path: Path, 
     assert dict(before.attributes or {})["plait.run.status"] == "waiting"
     assert before.status.status_code is StatusCode.UNSET
     watched.exporter.clear()
-    run = made.resume(first.run, "yes")
+    run = made.resume(first, "yes")
     assert run.answer == "done"
     after = watched.one("invoke_agent")
     known = dict(after.attributes or {})

@@ -16,7 +16,7 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from cli_support import Shell, action, final
+from cli_support import Shell, action, final, question
 
 
 class Collector:
@@ -139,7 +139,7 @@ def test_resumed_forked_and_chatted_runs_are_sent_a_replay_is_not(plait: Shell, 
     plait.script([action("send", "hello"), final("sent")])
     asked = plait(*RUN, "--approve", "effects", env=env)
     assert asked.code == 5 and len(collector.spans) == 2
-    assert plait("resume", "last", "--answer", "yes", "--quiet", env=env).out == "sent\n"
+    assert plait("resume", "last", *question(plait), "--answer", "yes", "--quiet", env=env).out == "sent\n"
     assert sorted(span.name for span in collector.spans[2:]) == [
         "chat script",
         "execute_tool send",

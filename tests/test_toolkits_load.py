@@ -159,7 +159,7 @@ def test_ask_user_makes_the_run_wait_and_goes_on_with_the_answer(tmp_path: Path)
     )
     waiting = agent.run("Take one.")
     assert (waiting.status, waiting.reason) == ("waiting", "Which one?")
-    done = agent.resume(waiting.run, "the green one")
+    done = agent.resume(waiting, "the green one")
     assert done.status == "answered"
     assert [e.observation.text for e in done.events if isinstance(e, Observed)] == ["the green one"]
     assert agent.replay(done.run).whole

@@ -177,11 +177,14 @@ def test_an_edit_that_does_not_fit_is_refused_and_the_run_waits_on(journal: Path
         run = server.ask("POST", "/api/runs", {"agent": "plait", "question": "Say hello."})[2]["run"]
         until(lambda: server.desk.journal.run(run).status == "waiting")
         before = server.ask("GET", f"/api/runs/{run}")[2]
-        status, headers, told = server.ask("POST", f"/api/runs/{run}/resume", {"answer": 'edit {"txt": "hello"}'})
+        named = {"question": before["waiting"][0]["question"]}
+        status, headers, told = server.ask(
+            "POST", f"/api/runs/{run}/resume", {"answer": 'edit {"txt": "hello"}', **named}
+        )
         assert (status, told["error"]["code"], headers["x-should-retry"]) == (400, "bad_answer", "false")
         assert "no parameter 'txt'" in told["error"]["message"] and run in told["error"]["message"]
         assert server.ask("GET", f"/api/runs/{run}")[2] == before and before["run"]["status"] == "waiting"
-        assert server.ask("POST", f"/api/runs/{run}/resume", {"answer": 'edit {"text": "ho"}'})[0] == 202
+        assert server.ask("POST", f"/api/runs/{run}/resume", {"answer": 'edit {"text": "ho"}', **named})[0] == 202
         until(lambda: server.desk.journal.run(run).status == "answered")
 
 

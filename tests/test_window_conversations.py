@@ -49,6 +49,11 @@ def say(here: Here, messages: list[dict[str, Any]], token: str | None = None, **
     return body["choices"][0]["message"]["content"], headers["x-plait-session"]
 
 
+def question_in(said: str) -> str:
+    """The id of the question that is asked."""
+    return said.rpartition("Say yes ")[2][:8]
+
+
 def talk(here: Here, *questions: str, before: list[dict[str, Any]] | None = None) -> tuple[list[Any], list[str]]:
     """A client that keeps the conversation itself: all messages, and the session of each turn."""
     messages = list(before or [])
@@ -262,7 +267,8 @@ def test_what_a_run_waits_for_is_the_answer_and_the_next_message_answers_it(
         messages: list[Any] = [{"role": "user", "content": "Send it."}]
         said, session = say(here, messages, **more)
         assert "May this be done?" in said and "send" in said and "Ada" in said
-        assert said.endswith("Say yes, or why not, or edit and another input as JSON.")
+        asked = question_in(said)
+        assert said.endswith(f"Say yes {asked}, or no {asked} and why, or edit {asked} and another input as JSON.")
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": reply}]
         said, same = say(here, messages, **more)
         assert (said, same) == ("Done.", session)
@@ -280,13 +286,14 @@ def test_a_message_for_one_agent_does_not_answer_another_that_waits_in_the_sessi
         return served(name, made, ServeTable())
 
     with serving(agent("notes"), agent("cities")) as here:
-        asked = [{"role": "user", "content": "Send it."}]
-        body: dict[str, Any] = {"messages": asked, "session": "trip"}
-        assert here.ask("POST", "/v1/chat/completions", {**body, "model": "notes"})[0] == 200
-        yes = {**body, "messages": [{"role": "user", "content": "yes"}]}
+        body: dict[str, Any] = {"messages": [{"role": "user", "content": "Send it."}], "session": "trip"}
+        _, _, told = here.ask("POST", "/v1/chat/completions", {**body, "model": "notes"})
+        asked = question_in(told["choices"][0]["message"]["content"])
+        yes = {**body, "messages": [{"role": "user", "content": f"yes {asked}"}]}
         status, headers, told = here.ask("POST", "/v1/chat/completions", {**yes, "model": "cities"})
         assert (status, told["error"]["code"]) == (409, "other_agent_waits")
-        assert "'notes' waits" in told["error"]["message"] and headers["x-should-retry"] == "false"
+        assert f"'notes' waits for an answer with question {asked}" in told["error"]["message"]
+        assert headers["x-should-retry"] == "false"
         assert [row.status for row in here.desk.journal.runs()] == ["waiting"]
         status, _, told = here.ask("POST", "/v1/chat/completions", {**yes, "model": "notes"})
         assert told["choices"][0]["message"]["content"] == "Sent."

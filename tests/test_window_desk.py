@@ -11,6 +11,7 @@ import pytest
 import plait
 from plait import Scripted
 from plait.config import ServeTable
+from plait.core import Waiting
 from plait.core.errors import PlaitError, UnknownRun, UsageError
 from plait.core.events import Event
 from plait.window.agents import changed
@@ -46,10 +47,11 @@ async def test_a_run_is_on_record_when_it_has_begun(journal: Path) -> None:
 
 async def test_a_run_that_waits_is_gone_on_with_by_its_owner_alone(journal: Path) -> None:
     desk = desk_of(journal, ASK, DONE)
-    run = (await (await desk.start("plait", "?", caller=ONE)).done()).run
+    waits = await (await desk.start("plait", "?", caller=ONE)).done()
+    run, asked = waits.run, question_of(waits)
     with pytest.raises(UnknownRun):
-        await desk.resume(run, "This.", caller=TWO)
-    assert (await (await desk.resume(run, "This.", caller=ONE)).done()).answer == "That one."
+        await desk.resume(run, "This.", question=asked, caller=TWO)
+    assert (await (await desk.resume(run, "This.", question=asked, caller=ONE)).done()).answer == "That one."
     with pytest.raises(Rejected, match="is over") as over:
         await desk.resume(run, caller=ONE)
     assert over.value.status == 409
@@ -57,9 +59,10 @@ async def test_a_run_that_waits_is_gone_on_with_by_its_owner_alone(journal: Path
 
 async def test_what_a_turn_waits_for_is_answered_after_the_turn_under_way(journal: Path) -> None:
     desk = desk_of(journal, ASK, DONE, delay=0.2)
-    run = (await (await desk.start("plait", "?", session="trip")).done()).run
+    waits = await (await desk.start("plait", "?", session="trip")).done()
+    run = waits.run
     async with desk.turn("trip"):
-        going = asyncio.ensure_future(desk.go_on(run, "This."))
+        going = asyncio.ensure_future(desk.go_on(run, "This.", question=question_of(waits)))
         await asyncio.sleep(0.2)
         assert not going.done() and desk.waiting == 1
     performing = await going
@@ -169,3 +172,9 @@ def test_all_agents_share_one_journal(tmp_path: Path) -> None:
 def test_a_defect_is_told_without_its_words() -> None:
     told = rejected(ValueError("the secret is 42"))
     assert told.status == 500 and "42" not in str(told)
+
+
+def question_of(run: plait.Run) -> str:
+    """The id of the question that a run waits with."""
+    assert isinstance(run.outcome, Waiting)
+    return run.outcome.question

@@ -103,7 +103,7 @@ async def test_a_run_that_waits_is_followed_until_it_is_answered(journal: Path) 
     await anext(stream)
     _, first = read(await anext(stream))
     assert first is not None and first["run"]["status"] == "waiting" and first["waiting"][0]["item"] == "w1.0"
-    await agent.aresume(run.run, "yes")
+    await agent.aresume(run, "yes")
     last = None
     async for each in stream:
         _, data = read(each)

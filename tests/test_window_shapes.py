@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plait.core import Waiting
 from plait.window import shapes
 from plait.window.callers import Caller
 from plait.window.conversations import key_of
@@ -64,7 +65,7 @@ def test_half_a_surrogate_pair_is_refused() -> None:
 def test_half_a_surrogate_pair_in_an_answer_is_told_as_text() -> None:
     assert shapes.text_of("It is \ud800 5.") == "It is ? 5."
     assert json.loads(shapes.text_of({"is": "\ud800"})) == {"is": "\ud800"}
-    assert shapes.asks("question", "Which \udc00?") == "Which ??"
+    assert shapes.asks(Waiting("question", "Which \udc00?")) == "Which ??"
 
 
 def test_a_conversations_key_tells_who_said_what() -> None:

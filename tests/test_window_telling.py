@@ -97,9 +97,10 @@ def test_a_run_that_waits_says_for_what_and_what_was_said(tmp_path: Path) -> Non
     script = [action("send", {"text": "hello"}), answer("sent")]
     agent = react(tmp_path / "j.db", script, approve="effects")
     run, head = read(agent)
-    assert waiting(run.record) == [{"item": "w1.0", "ask": "approval"}]
+    asked = run.outcome.question  # type: ignore[union-attr]
+    assert waiting(run.record) == [{"item": "w1.0", "ask": "approval", "question": asked}]
     assert told(run.record, recorded_loop(head)).items["w1.0"]["told"] is None
-    done = agent.resume(run.run, "yes")
+    done = agent.resume(run, "yes")
     item = told(done.record, recorded_loop(head)).items["w1.0"]
     assert (item["approved"], waiting(done.record)) == (True, [])
     assert done.status == "answered"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from plait import __version__, config, strategies, telemetry
-from plait.core import CodeLimits, Event, Exchange, Kit, Plan, Strategy, Task, ToolSpec
-from plait.core.errors import UsageError
+from plait.core import CodeLimits, Event, Exchange, Kit, Plan, Strategy, Task, ToolSpec, Waiting
+from plait.core.errors import StaleAnswer, UsageError
 from plait.journal.records import RanRecord, Row, RunHead
 from plait.journal.store import Journal
 from plait.models.base import Model
@@ -208,31 +208,48 @@ class Agent:
 
     # -- the record
 
-    def resume(self, run: str, answer: str | None = None, *, force: bool = False) -> Run:
-        """Go on with a run that was interrupted, cancelled or waits; `answer` is what the person says to it.
+    def resume(
+        self, run: str | Run, answer: str | None = None, *, question: str | None = None, force: bool = False
+    ) -> Run:
+        """Go on with a run that was interrupted, cancelled or waits.
 
-        Raises `BadAnswer` for an edit of a call that does not fit the tool: the run waits as before.
+        `answer` is what the person says to the `question` of that id, which `Run.outcome.question` names. For a `Run`
+        in place of an id, the question is the one that it waits with. Raises `StaleAnswer` when that question is not
+        open (any more), and `BadAnswer` for an edit of a call that does not fit the tool: the run waits as before.
         """
-        return run_blocking(self.aresume(run, answer, force=force))
+        return run_blocking(self.aresume(run, answer, question=question, force=force))
 
     async def aresume(
         self,
-        run: str,
+        run: str | Run,
         answer: str | None = None,
         *,
+        question: str | None = None,
         emit: Callable[[Event], None] | None = None,
         force: bool = False,
         person: Person | None = None,
     ) -> Run:
         """The same, awaited. `force` takes over a run that another machine began."""
+        if isinstance(run, Run):
+            if question is None and isinstance(run.outcome, Waiting):
+                question = run.outcome.question
+            run = run.run
         journal = self._journal_needed()
         row = journal.run(run)
         if row.status in ("answered", "failed", "stopped"):
+            if answer is not None:
+                raise StaleAnswer(
+                    f"Run {row.head.run} is over ({row.status}): it takes no answer.",
+                    run=row.head.run,
+                    waits=(),
+                    hint="",
+                )
             return runs.finished(row, journal, self._loop)
         await self._tools_there()
         sandbox = await self._sandbox_there(sandbox_for(self, row.head, _ran_code(journal.rows(row.head.run))))
         job = self._job(row.head.question, person, recorded=row.head, sandbox=sandbox)
-        return await whole(runs.go_on(job, row.head, journal, answer=answer, emit=emit, force=force))
+        going_on = runs.go_on(job, row.head, journal, answer=answer, question=question, emit=emit, force=force)
+        return await whole(going_on)
 
     def replay(self, run: str) -> Replayed:
         """Take the loop through a run's record and compare every request, byte by byte; nothing is performed.

@@ -94,22 +94,30 @@ def hints(run: Run, again: tuple[str, ...] = ()) -> list[str]:
     """What to do next, as a command that can be copied."""
     words = " ".join(("plait resume", run.run, *again))
     match run.outcome:
-        case Waiting(kind="question"):
-            return [f"Answer with: {words} --answer TEXT"]
-        case Waiting(kind="approval"):
-            return [f"Allow it with: {words} --answer yes    (refuse with: --answer no, or a reason)"]
-        case Waiting(kind="plan"):
-            written = " ".join(("plait plan --of", run.run, *again))
-            return [
-                f"Carry it out with: {words} --answer yes    (refuse with: --answer no, or say what to change)",
-                f"Edit it with: {written} > plan.txt && $EDITOR plan.txt && {words} --plan plan.txt",
-            ]
+        case Waiting():
+            return how_to_answer(run.run, run.outcome, again)
         case Crashed():
             return [f"Go on when that is mended: {words}"]
         case _ if run.status == "cancelled":
             return [f"Go on with: {words}"]
         case _:
             return []
+
+
+def how_to_answer(run: str, waiting: Waiting, again: tuple[str, ...] = ()) -> list[str]:
+    """The commands that answer a question of a run."""
+    words = " ".join(("plait resume", run, *again, "--question", waiting.question))
+    match waiting.kind:
+        case "question":
+            return [f"Answer with: {words} --answer TEXT"]
+        case "approval":
+            return [f"Allow it with: {words} --answer yes    (refuse with: --answer no, or a reason)"]
+        case "plan":
+            written = " ".join(("plait plan --of", run, *again))
+            return [
+                f"Carry it out with: {words} --answer yes    (refuse with: --answer no, or say what to change)",
+                f"Edit it with: {written} > plan.txt && $EDITOR plan.txt && {words} --plan plan.txt",
+            ]
 
 
 def _say(text: Any) -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from plait.cli.approval import EDIT, Desk
 from plait.cli.text import one_line
@@ -30,6 +31,8 @@ def person_here(before: Callable[[], None], *, as_object: bool, desk: Desk | Non
         shown = waiting.reason if desk is None or waiting.kind != "plan" else desk.page(waiting.reason)
         while True:
             how = HOW[waiting.kind]
+            if waiting.kind != "question":
+                _drop_input()
             print(f"{one_line(shown)}\n({how}; empty: the run waits) ", end="", file=sys.stderr, flush=True)
             said = await _line()
             if waiting.kind == "approval" and (why := unclear(said)):
@@ -61,6 +64,15 @@ def unclear(said: str) -> str:
     if words[0].lower().strip(",.;:!-") in YES:
         return "That begins as a yes, and any words but yes refuse. Say yes alone, or begin with no."
     return ""
+
+
+def _drop_input() -> None:
+    """Drop what was typed before the question was shown: it approves nothing."""
+    with suppress(ImportError, OSError, ValueError):
+        import termios
+
+        with suppress(termios.error):
+            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 async def _line() -> str:

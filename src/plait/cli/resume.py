@@ -12,6 +12,7 @@ from plait.cli import options
 @click.command(short_help="Go on with a run.")
 @click.argument("run")
 @click.option("--answer", metavar="TEXT", help="What the person says: to a question, or yes / no / why not.")
+@click.option("--question", metavar="ID", help="The question that is answered. A run that waits prints its id.")
 @click.option("--plan", "plan", metavar="FILE", help="The answer is this plan, to carry out; - is stdin.")
 @click.option(
     "--in-doubt",
@@ -27,6 +28,7 @@ from plait.cli import options
 def resume(
     run: str,
     answer: str | None,
+    question: str | None,
     plan: str | None,
     in_doubt: str | None,
     tools: tuple[str, ...],
@@ -37,12 +39,18 @@ def resume(
 ) -> None:
     """Go on with RUN (an id, the beginning of one, or `last`) that waits, was cancelled or was interrupted.
 
-    Nothing that is on record is done again. Output and exit codes are those of `plait run`.
+    Nothing that is on record is done again. An answer names its question: so it never approves another call than the
+    one that was shown. At a terminal you are asked, and just answer. Output and exit codes are those of `plait run`.
     """
+    import shlex
+
     from plait.cli.approval import Desk
+    from plait.cli.ending import how_to_answer
     from plait.cli.record import found
     from plait.cli.run import perform
     from plait.cli.settings import agent_again
+    from plait.cli.text import one_line
+    from plait.core.errors import StaleAnswer
 
     row, _ = found(run, journal)
     if plan is not None:
@@ -50,13 +58,22 @@ def resume(
     changes: dict[str, Any] = {"in_doubt": in_doubt} if in_doubt else {}
     agent = agent_again(row.head, journal=journal, tools=tools, **changes)
     desk = Desk(agent, row.head.question, row.head.run)
-    perform(
-        lambda emit, person: agent.aresume(row.head.run, answer, emit=emit, force=force, person=person),
-        as_object=as_object,
-        quiet=quiet,
-        journal=journal,
-        desk=desk,
-    )
+    try:
+        perform(
+            lambda emit, person: agent.aresume(
+                row.head.run, answer, question=question, emit=emit, force=force, person=person
+            ),
+            as_object=as_object,
+            quiet=quiet,
+            journal=journal,
+            desk=desk,
+        )
+    except StaleAnswer as why:
+        again = ("--journal", shlex.quote(journal)) if journal else ()
+        asked = [line for each in why.waits for line in (each.reason, *how_to_answer(why.run, each, again))]
+        message = f"{why.message} Nothing was done with the answer."
+        message += " It waits with:\n" if asked else ""
+        raise StaleAnswer(message, run=why.run, waits=why.waits, hint="\n".join(map(one_line, asked))) from None
 
 
 def _plan(row: Any, name: str, answer: str | None) -> str:

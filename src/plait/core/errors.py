@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -23,11 +24,25 @@ class UsageError(PlaitError):
 
 
 class BadAnswer(UsageError):
-    """What the person said to a run that waits can't be taken. Nothing was done with it, and `run` waits still."""
+    """What the person said to a run that waits can't be taken. Nothing was done with it, and `run` waits still, with
+    the question `waits` (`plait.core.Waiting`)."""
 
-    def __init__(self, message: str, *, run: str) -> None:
+    def __init__(self, message: str, *, run: str, waits: Any = None) -> None:
         super().__init__(message, hint=f"Nothing was called, and run {run} still waits.")
         self.run = run
+        self.waits = waits
+
+
+class StaleAnswer(UsageError):
+    """An answer names no question that is open: it was answered before, changed since, or never asked. Nothing was done
+    with the answer. `waits` are the questions of `run` that are open (`plait.core.Waiting`)."""
+
+    def __init__(self, message: str, *, run: str, waits: Sequence[Any], hint: str | None = None) -> None:
+        asked = "; ".join(f"question {each.question}: {each.reason}" for each in waits)
+        usual = f"It waits with {asked}" if asked else "Resume it without an answer, if it has not ended."
+        super().__init__(message, hint=usual if hint is None else hint)
+        self.run = run
+        self.waits = tuple(waits)
 
 
 class LimitNear(Exception):

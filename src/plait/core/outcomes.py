@@ -51,11 +51,15 @@ class Cancelled(Struct, frozen=True, tag="cancelled"):
 
 
 class Waiting(Struct, frozen=True, tag="waiting"):
-    """The run waits for a person: for an answer to a question, or for leave to make a call or to carry out a plan."""
+    """The run waits for a person: for an answer to a question, or for approval of a call or a plan.
+
+    `question` is the id of what is asked; an answer names it. A call with another input has another id.
+    """
 
     status: ClassVar[Status] = "waiting"
     kind: Literal["question", "approval", "plan"]
     reason: str
+    question: str = ""
     answer: None = None
 
 

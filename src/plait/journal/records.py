@@ -96,13 +96,17 @@ class RanRecord(Struct, frozen=True, omit_defaults=True, tag="ran"):
 
 
 class Waits(Struct, frozen=True, omit_defaults=True, tag="waits"):
-    """The run waits for a person: about call `i` of effect `n`, or (i is -1) with a question."""
+    """The run waits for a person: about call `i` of effect `n`, or (i is -1) with a question.
+
+    `question` is the id that an answer names. It is worked out from the run, from `n` and `i`, and from what is asked.
+    """
 
     n: int
     step: int
     kind: Literal["question", "approval", "plan"]
     text: str
     i: int = -1
+    question: str = ""
 
 
 class Told(Struct, frozen=True, omit_defaults=True, tag="told"):

@@ -171,12 +171,12 @@ class Journal:
 
         def work(connection: sqlite3.Connection) -> RunLog:
             n, run = reader.find(connection, run_id, self.path)
-            self._may_claim(run, force)
             (seq,) = connection.execute("SELECT coalesce(max(seq), -1) + 1 FROM events WHERE run = ?", (n,)).fetchone()
             if rows is not None and rows != seq:
                 raise RecordChanged(
                     f"Run {run.head.run} was changed by another process.", hint="Read it again, then go on with it."
                 )
+            self._may_claim(run, force)
             self._hold_lock(owner)
             origin, totals = connection.execute("SELECT digest, totals FROM runs WHERE n = ?", (n,)).fetchone()
             state = chain.digest_of_state(origin, "running", owner, None, None, totals)

@@ -1,9 +1,11 @@
 """Performs act effects: the loop breaker, leave where it is needed, then the calls, side by side.
 
 A call is on the record before it begins, unless its tool may be called again: then nothing can be lost, and its
-beginning is written when the call takes longer than `LONG`, or with the next intent. A call that began and has no
-recorded end is in doubt when the run is resumed: it is made again only if its tool may be called again, or the
-policy says so.
+beginning is written when the call takes longer than `LONG`, or with the next intent.
+
+A call is in doubt when it began and nobody knows whether it took effect: its process died, the run was stopped or
+cancelled meanwhile, or the call exceeded its time. It is made again only if its tool may be called again, or the policy
+says so. An identical call (same tool, same input) needs approval for the rest of the run.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from msgspec import structs
 from plait.core import Act, Call, LimitNear, Observation
 from plait.core import events as ev
 from plait.core.errors import BadInput, JournalError
+from plait.journal import codec
 from plait.journal.effects import digest_of_call
 from plait.journal.log import Entry
 from plait.journal.records import Acting, Begun, ObservedRecord, Thrown
@@ -56,6 +59,8 @@ class Actor:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
         self._writing: asyncio.Future[None] | None = None
+        self._doubtful: set[bytes] = set()
+        """The calls that are in doubt."""
 
     async def perform(self, n: int, effect: Act, past: PastEffect) -> tuple[Observation, ...]:
         step = self.desk.meter.steps
@@ -66,6 +71,9 @@ class Actor:
         if past.acting is not None and past.acting.calls != calls:
             raise differs(n, step, lines_of(past.acting.calls), lines_of(calls))
         results: dict[int, Observation] = dict(past.observed)
+        made = as_told(calls, past.told)
+        for i, seen in results.items():
+            self._note_doubt(made[i], seen)
         if past.acting is None and not past.waits:
             self.desk.meter.before_act()
             for call in calls:
@@ -109,8 +117,8 @@ class Actor:
         lost = [i for i in todo if i not in refused and i not in questions and self._is_lost(group.calls[i])]
         rest = [i for i in todo if i not in (*refused, *questions, *lost)]
         asks = group.invented if policy == "ask" else {}
-        # Who was asked before has the word, whatever the policy is now.
-        asked = [i for i in rest if i in asks or i in past.waits or self._needs_leave(calls[i])]
+        # What the person was asked needs their answer, whatever the policy says by now.
+        asked = [i for i in rest if i in asks or i in past.waits or self._needs_leave(group.calls[i])]
         asked += [i for i in rest if i not in asked and self._may_be_lost(calls[i])]
         need = [i for i in sorted(asked) if i not in past.begun]
         results.update(await self._begin(group, tuple(i for i in rest if i not in need)))
@@ -156,8 +164,10 @@ class Actor:
             question += f" This {told(group.invented[i])}."
         if self._may_be_lost(call):
             question += " The journal may have lost rows of this run, so this call may have been made before."
+        if self._is_in_doubt(call):
+            question += " The same call was made before, and whether it took effect is not known."
         said = group.past.told.get(i)
-        said = said or await self.desk.wait(group.n, group.step, i, "approval", question, group.past, call)
+        said = said or await self.desk.wait(group.n, group.step, i, "approval", question, group.past, group.wrote[i])
         if said.approved:
             group = replace(group, calls=as_told(group.calls, {i: said}))
             await self.desk.log.append_before(self._not_repeatable(group, (i,)), (Begun(group.n, (i,)), None))
@@ -173,7 +183,12 @@ class Actor:
             self.desk.say(ev.Called(group.step, call))
             heard = heard_by(lambda text: self.desk.say(ev.Noted(group.step, "progress", f"{call.tool}: {text}")))
             with heard, self.desk.span.tool(group.step, call, job.tools) as span:
-                made = await make_call(job.tools, call, job.limits.tool_seconds, self.desk.things)
+                try:
+                    made = await make_call(job.tools, call, job.limits.tool_seconds, self.desk.things)
+                except BaseException:  # the run is cancelled, or a limit stops it
+                    if not self._repeatable(call):
+                        self.desk.remark(group.step, "in_doubt", f"{_in_doubt(call).text} Its input: {input_of(call)}")
+                    raise
                 span.observed(made)
             if i in group.invented and job.provenance == "warn":
                 made = structs.replace(made, note=warning(group.invented[i]))
@@ -190,6 +205,7 @@ class Actor:
         call, wrote = group.calls[i], group.wrote[i]
         if call is not wrote:
             observation = structs.replace(observation, note=f"{CHANGED} {input_of(call)}.")
+        self._note_doubt(call, observation)
         note = self.desk.breaker.remark(wrote, observation)
         if note:
             observation = structs.replace(observation, note=f"{observation.note} {note}".strip(), repeated=True)
@@ -251,7 +267,7 @@ class Actor:
         if not question:
             return Observation("Error: the question is empty.", trouble="bad_input")
         said = group.past.told.get(i)
-        said = said or await self.desk.wait(group.n, group.step, i, "question", question, group.past)
+        said = said or await self.desk.wait(group.n, group.step, i, "question", question, group.past, group.wrote[i])
         return Observation(said.text, value=said.text)
 
     def _inline(self, call: Call) -> bool:
@@ -277,8 +293,28 @@ class Actor:
     def _not_repeatable(self, group: Group, indexes: tuple[int, ...]) -> list[Call]:
         return [group.calls[i] for i in indexes if not self._repeatable(group.calls[i])]
 
+    def _note_doubt(self, call: Call, observation: Observation) -> None:
+        if observation.trouble == "in_doubt":
+            self._doubtful.update(self._keys(call))
+
+    def _is_in_doubt(self, call: Call) -> bool:
+        """The same call was made before, it is not known whether it took effect, and it may not be repeated."""
+        return bool(self._doubtful) and not self._may_repeat(call) and not self._doubtful.isdisjoint(self._keys(call))
+
+    def _keys(self, call: Call) -> set[bytes]:
+        """What an identical call shares: its input as the model wrote it, and as the tool takes it."""
+        found = {codec.encode((call.tool, call.input))}
+        tool = self.desk.job.tools.get(call.tool)
+        if tool is not None:
+            with suppress(BadInput):
+                args, kwargs = tool.bind(self.desk.things.given(call.input, tool.signature.takes_things))
+                found.add(repr((call.tool, args, sorted(kwargs.items()))).encode())
+        return found
+
     def _needs_leave(self, call: Call) -> bool:
         approve, tool = self.desk.job.approve, self.desk.job.tools.get(call.tool)
+        if self._is_in_doubt(call):
+            return True
         if tool is None or approve == "never" or approve == "plan":
             return False
         if approve == "always":

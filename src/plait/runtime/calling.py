@@ -25,6 +25,9 @@ from plait.tools.render import sound
 GRACE = 5.0
 """Seconds a cancelled async tool gets to clean up. One that takes no notice must not hold up the run."""
 
+UNKNOWN = "Whether the call took effect is not known. Do not repeat it: check it in another way, or say so."
+"""What the model is told of a call in doubt."""
+
 
 async def make_call(tools: Toolset, call: Call, seconds: float, things: Things) -> Observation:
     """The observation of one call. `seconds` is its time where the tool has none of its own."""
@@ -46,11 +49,11 @@ async def make_call(tools: Toolset, call: Call, seconds: float, things: Things) 
         else:
             text, plain = render(value, things.put_away)
     except TimeoutError:
-        return Observation(
-            f"Error: '{tool.spec.name}' gave no result within {limit:g} seconds and was given up.",
-            trouble="timeout",
-            seconds=time.perf_counter() - began,
-        )
+        seconds = time.perf_counter() - began
+        said = f"Error: '{tool.spec.name}' gave no result within {limit:g} seconds"
+        if tool.spec.repeatable:
+            return Observation(f"{said} and was given up.", trouble="timeout", seconds=seconds)
+        return Observation(f"{said}. {UNKNOWN}", trouble="in_doubt", seconds=seconds)
     except BaseException as why:
         if _is_ours(why):
             raise

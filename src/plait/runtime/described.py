@@ -117,7 +117,7 @@ def settings_of(agent: Description) -> dict[str, Any]:
         "limits": to_builtins(agent.limits),
         "prompts": str(Path(agent.prompts).resolve()) if agent.prompts is not None else None,
         "system": agent.system,
-        "approve": agent.approve if isinstance(agent.approve, str) else "never",
+        "approve": agent.approve if isinstance(agent.approve, str) else "always",  # until a function is given again
         "in_doubt": agent.in_doubt,
         "can_ask": agent.can_ask,
         "provenance": agent.provenance,

@@ -240,7 +240,10 @@ class Engine:
                 return await self._tickets.take(n, effect, past)
 
     async def _ask(self, n: int, effect: Ask, past: PastEffect) -> str:
-        told = past.told.get(-1)
+        told, asked = past.told.get(-1), past.waits.get(-1)
+        if asked is not None and not self.desk.is_recorded(effect.question, asked.text):
+            # The person was asked something else: what they said to it is no answer to this.
+            raise differs(n, self.desk.meter.steps, asked.text, effect.question)
         if told is None:
             if self.desk.job.replay:
                 raise RecordEnds

@@ -16,6 +16,7 @@ from msgspec import structs
 from plait.core import Call, CodeLimits, Event, Kit, Strategy, Task, Waiting
 from plait.core import events as ev
 from plait.core.errors import BadInput, ReplayDiffers, UsageError
+from plait.journal import codec
 from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord, Told, Waits
 from plait.runtime.asking import Phases
@@ -23,6 +24,7 @@ from plait.runtime.breaker import Breaker
 from plait.runtime.limits import Limits, Meter
 from plait.runtime.past import Past, PastEffect
 from plait.runtime.provenance import Provenance, Sources, sources_of
+from plait.runtime.questions import question_id, waiting_with
 from plait.runtime.things import Things
 from plait.runtime.tracing import UNWATCHED, RunSpan, Tracer
 from plait.sandbox import AUTO, Sandbox
@@ -128,13 +130,19 @@ class Desk:
         self.log.buffer((NoteRecord(-1, step, kind, text), None))
         self.say(ev.Noted(step, kind, text))
 
+    def is_recorded(self, text: str, recorded: str) -> bool:
+        """Whether that text stands on the record as `recorded`: secrets are replaced there."""
+        return text == recorded or self.log.scrub(codec.encode(text)) == codec.encode(recorded)
+
     async def wait(
         self, n: int, step: int, i: int, kind: WaitKind, text: str, past: PastEffect, call: Call | None = None
     ) -> Told:
-        """What the person says, of a `call` where that is what needs leave; raises `Suspend` when nobody is there."""
-        if i not in past.waits:
-            await self.log.append((Waits(n, step, kind, text, i), None))
-        waiting = Waiting(kind, text)
+        """What the person says, of a `call` if that needs approval. Raises `Suspend` when nobody is there."""
+        asked = past.waits.get(i)
+        if asked is None:
+            asked = Waits(n, step, kind, text, i, question_id(self.log.run, n, i, kind, text, call))
+            await self.log.append((asked, None))
+        waiting = waiting_with(asked)
         for _ in range(TRIES):
             answer = await self._person(waiting)
             if answer is None:
@@ -143,11 +151,11 @@ class Desk:
                 told = told_by(answer, n, i, kind)
                 check_edit(told, call, self.job.tools, self.things)
             except UsageError as why:  # they are asked again, and told what was wrong
-                waiting = Waiting(kind, f"{why}\n{text}")
+                waiting = structs.replace(waiting, reason=f"{why}\n{asked.text}")
                 continue
             await self.log.append((told, None))
             return told
-        raise Suspend(Waiting(kind, text))
+        raise Suspend(waiting_with(asked))
 
     async def _person(self, waiting: Waiting) -> str | None:
         """Ask the person at hand, if there is one; the run's time stands still meanwhile."""

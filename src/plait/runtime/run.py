@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from plait.core import Event, Outcome, Status, Strategy, Usage
+from plait.core import Event, Outcome, Status, Strategy, Usage, Waiting
 from plait.core.errors import JournalError
 from plait.journal.records import Row
 from plait.runtime.retell import retell
@@ -87,6 +87,7 @@ class Run(Struct, frozen=True, kw_only=True):
             "status": self.status,
             "answer": self.answer,
             "reason": self.reason,
+            "waits": waits_of(self.outcome),
             "strategy": self.strategy,
             "steps": self.steps,
             "calls": self.calls,
@@ -101,6 +102,11 @@ class Run(Struct, frozen=True, kw_only=True):
             "models": self.models,
             "phases": phases,
         }
+
+
+def waits_of(outcome: Outcome | None) -> dict[str, str] | None:
+    """What a run waits for, as JSON shows it: the kind, and the id of the question that an answer names."""
+    return {"kind": outcome.kind, "question": outcome.question} if isinstance(outcome, Waiting) else None
 
 
 def run_of(

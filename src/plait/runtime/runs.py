@@ -11,15 +11,16 @@ from msgspec import Struct
 
 from plait.core import Event, Outcome, Strategy
 from plait.core import events as ev
-from plait.core.errors import BadAnswer, JournalError, ReplayDiffers, UsageError
+from plait.core.errors import BadAnswer, JournalError, RecordChanged, ReplayDiffers, UsageError
 from plait.journal.effects import Lost
-from plait.journal.log import AnyLog, Entry
+from plait.journal.log import AnyLog, Entry, RunLog
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import (
     Acting,
     NoteRecord,
     RanRecord,
+    Record,
     Resumed,
     Row,
     RunHead,
@@ -35,6 +36,7 @@ from plait.journal.store import Journal
 from plait.runtime.engine import Engine
 from plait.runtime.job import Job, RecordEnds, check_edit, told_by
 from plait.runtime.past import Past
+from plait.runtime.questions import open_question, waiting_with, without_id
 from plait.runtime.run import Run, run_of
 from plait.runtime.things import Things
 
@@ -71,29 +73,36 @@ async def go_on(
     journal: Journal,
     *,
     answer: str | None = None,
+    question: str | None = None,
     emit: Emit | None = None,
     force: bool = False,
 ) -> Run:
-    """Go on with a run from its record. `answer` is what the person says to what it waits for.
+    """Go on with a run from its record. `answer` is what the person says to the open `question` of that id.
 
-    Raises `BadAnswer` for an edited input that can't be taken, before anything is written: the run waits as before.
+    Raises `StaleAnswer` when that question is not open (any more), and `BadAnswer` for an edited input that can't be
+    taken, before anything is written: the run waits as before.
     """
-    rows = journal.rows(head.run)
-    past = Past(rows)
-    waiting = past.waiting()
-    if answer is not None and not waiting:
-        raise UsageError(f"Run {head.run} does not wait for an answer.", hint="Resume it without one.")
-    said: list[Entry] = []
-    if answer is not None:
-        said = [(_told(answer, waiting[0], past, job, head.run), None)]
-    log = await journal.claim(
-        head.run,
-        owner_of_this_process(),
-        secrets=job.phases.secrets(),
-        force=force,
-        rows=len(rows),
-        records=[(Resumed(job.phases.describe()), None), *said],
-    )
+    log: RunLog | None = None
+    while log is None:
+        rows = journal.rows(head.run)
+        entries: list[Entry] = [(Resumed(job.phases.describe()), None)]
+        if answer is not None:
+            past = Past(rows)
+            asked = open_question(head.run, past, question)
+            entries.append((_told(answer, asked, past, job, head.run), None))
+        try:
+            log = await journal.claim(
+                head.run,
+                owner_of_this_process(),
+                secrets=job.phases.secrets(),
+                force=force,
+                rows=len(rows),
+                records=entries,
+            )
+        except RecordChanged:
+            if answer is None:
+                raise
+            # Somebody else wrote meanwhile, and may have answered: the question is looked for again.
     job = _changed(job, past=Past(journal.rows(head.run)))
     return await _perform(job, head, log, journal, emit, resumed=True)
 
@@ -176,11 +185,12 @@ def _told(answer: str, waits: Waits, past: Past, job: Job, run: str) -> Told:
     """The answer to what a run waits for. Raises `BadAnswer`: the run is as it was."""
     acting = past.effect(waits.n).acting
     call = acting.calls[waits.i] if acting is not None and 0 <= waits.i < len(acting.calls) else None
+    named = without_id(answer, waits.question)
     try:
-        told = told_by(answer, waits.n, waits.i, waits.kind)
+        told = told_by(answer if named is None else named, waits.n, waits.i, waits.kind)
         check_edit(told, call, job.tools, Things(past.things))
     except UsageError as why:
-        raise BadAnswer(str(why), run=run) from None
+        raise BadAnswer(str(why), run=run, waits=waiting_with(waits)) from None
     return told
 
 
@@ -208,7 +218,17 @@ def _before(rows: Sequence[Row], at: int) -> tuple[list[Row], int]:
                 kept.append(row)
         elif not isinstance(record, Resumed) and steps.get(record.n, 0) < at:
             kept.append(row)
-    return kept, max(steps.values(), default=0)
+    past = Past(kept)
+    return [row for row in kept if _is_used(row.record, past)], max(steps.values(), default=0)
+
+
+def _is_used(record: Record, past: Past) -> bool:
+    """False for a question without an answer, and for the approval of a call that was not made: it is for the run that
+    asked, and a fork asks anew."""
+    if not isinstance(record, Waits | Told):
+        return True
+    effect = past.effect(record.n)
+    return record.i in effect.told if record.i < 0 else record.i in effect.begun or record.i in effect.observed
 
 
 def _steps(rows: Sequence[Row]) -> dict[int, int]:

@@ -79,6 +79,9 @@ class Tickets:
                 self.desk.log.buffer((TookRecord(n, came), None))
                 return await self._finish(came.ticket) if came.done else came
             if waiting_for <= set(self._parked):
+                # Calls that are under way come to their end first: the end of the run's work would cancel them.
+                if busy := [task for ticket, task in self._open.items() if ticket not in self._parked]:
+                    await asyncio.wait(busy)
                 raise self._parked[min(waiting_for)]
             self._news.clear()
             await self._news.wait()

@@ -19,7 +19,7 @@ from plait.window.answers import json_answer
 from plait.window.callers import Caller
 from plait.window.conversations import Place
 from plait.window.desk import GONE, Desk
-from plait.window.errors import Gone, Rejected
+from plait.window.errors import Gone
 from plait.window.performing import Emit, Performing
 from plait.window.settings import ServedAgent
 from plait.window.shapes import Wanted
@@ -107,18 +107,12 @@ class Completion:
 
     async def _go(self, place: Place, named: str | None, emit: Emit) -> Performing:
         wanted, caller = self._wanted, self._caller
+        conversations.check_agent(place, wanted.model)
+        question = await asyncio.to_thread(conversations.answered, self._desk.journal, place, wanted.said)
         if place.waiting:
-            if place.agent not in ("", wanted.model):
-                # Words that were for one agent must not give leave to another.
-                raise Rejected(
-                    409,
-                    f"In this session '{place.agent}' waits for an answer, and this is for '{wanted.model}'.",
-                    hint=f"Answer with the model '{place.agent}', or name another session.",
-                    code="other_agent_waits",
-                    param="model",
-                    again=False,
-                )
-            return await self._desk.resume(place.waiting, wanted.said[-1].text, caller=caller, emit=emit)
+            return await self._desk.resume(
+                place.waiting, wanted.said[-1].text, question=question, caller=caller, emit=emit
+            )
         return await self._desk.start(
             wanted.model,
             wanted.question,

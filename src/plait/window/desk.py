@@ -83,24 +83,39 @@ class Desk:
         return await self._take(performing, begin)
 
     async def resume(
-        self, run: str, answer: str | None = None, *, caller: Caller = ANYONE, emit: Emit | None = None
+        self,
+        run: str,
+        answer: str | None = None,
+        *,
+        question: str | None = None,
+        caller: Caller = ANYONE,
+        emit: Emit | None = None,
     ) -> Performing:
-        """Go on with a run; `answer` is what the person says to what it waits for."""
+        """Go on with a run; `answer` is what the person says to the open `question` of that id.
+
+        Raises `StaleAnswer` when the question is not open (any more).
+        """
         row = self._resumable(run, caller)
         agent = self.agent_of(row.head)
 
         def begin(say: Emit) -> Any:
-            return agent.aresume(row.head.run, answer, emit=say)
+            return agent.aresume(row.head.run, answer, question=question, emit=say)
 
         return await self._take(self._of(row, caller, emit), begin)
 
     async def go_on(
-        self, run: str, answer: str | None = None, *, caller: Caller = ANYONE, emit: Emit | None = None
+        self,
+        run: str,
+        answer: str | None = None,
+        *,
+        question: str | None = None,
+        caller: Caller = ANYONE,
+        emit: Emit | None = None,
     ) -> Performing:
         """`resume` as a turn of the run's conversation: when the one under way is over. A fork is no turn."""
         head = self._resumable(run, caller).head
         async with self.turn(None if head.parent else head.session or None) as turn:
-            performing = await self.resume(run, answer, caller=caller, emit=emit)
+            performing = await self.resume(run, answer, question=question, caller=caller, emit=emit)
             turn.lasts(performing)
         return performing
 

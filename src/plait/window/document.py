@@ -77,8 +77,10 @@ def facts(row: RunRow, teller: Teller) -> dict[str, Any]:
 
 
 def waiting(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """What a run waits for: the items to answer, the first first. An answer goes to the first."""
-    return [{"item": f"w{each.n}.{each.i}", "ask": each.kind} for each in Past(rows).waiting()]
+    """What a run waits for: the items to answer, the first first, with the id of the question that an answer names."""
+    return [
+        {"item": f"w{each.n}.{each.i}", "ask": each.kind, "question": each.question} for each in Past(rows).waiting()
+    ]
 
 
 def plan_of(row: RunRow, rows: Sequence[Row]) -> dict[str, Any] | None:

@@ -28,9 +28,10 @@ class Start(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Resume(msgspec.Struct, forbid_unknown_fields=True):
-    """What the person says to a run that waits; None to one that was interrupted."""
+    """What the person says to the question of that id; None to a run that was interrupted."""
 
     answer: str | None = None
+    question: str | None = None
 
 
 class Fork(msgspec.Struct, forbid_unknown_fields=True):
@@ -84,7 +85,7 @@ def routes(desk: Desk) -> list[Route]:
 
     async def resume(request: Request) -> Response:
         wanted = await _body(request, Resume)
-        found = await desk.go_on(id_of(request), wanted.answer, caller=request.state.caller)
+        found = await desk.go_on(id_of(request), wanted.answer, question=wanted.question, caller=request.state.caller)
         return json_answer({"run": found.run}, 202)
 
     async def fork(request: Request) -> Response:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
-from plait.core.errors import BadAnswer, PlaitError, UnknownRun, UsageError
+from plait.core import Waiting
+from plait.core.errors import BadAnswer, PlaitError, StaleAnswer, UnknownRun, UsageError
 
 
 class Gone(Exception):
@@ -17,7 +19,7 @@ class Rejected(PlaitError):
 
     `status` is HTTP's, `kind` and `code` what clients tell errors apart by, `param` the field that is wrong.
     `after`: seconds after which it may be asked again, None where that is no question; `again` False: clients must not
-    ask again by themselves.
+    ask again by themselves. `waits` are the questions that an answer might have been for.
     """
 
     def __init__(
@@ -31,6 +33,7 @@ class Rejected(PlaitError):
         param: str | None = None,
         after: float | None = None,
         again: bool = True,
+        waits: Sequence[Waiting] = (),
     ) -> None:
         super().__init__(message, hint=hint)
         self.status = status
@@ -39,6 +42,7 @@ class Rejected(PlaitError):
         self.param = param
         self.after = after
         self.again = again
+        self.waits = tuple(waits)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -54,7 +58,8 @@ class Rejected(PlaitError):
 
     def body(self) -> dict[str, Any]:
         """The error as an object."""
-        return error_body(str(self), self.kind, self.code, self.param)
+        waits = [{"question": each.question, "ask": each.kind, "text": each.reason} for each in self.waits]
+        return {**error_body(str(self), self.kind, self.code, self.param), **({"waits": waits} if waits else {})}
 
 
 def error_body(message: str, kind: str, code: str | None = None, param: str | None = None) -> dict[str, Any]:
@@ -69,6 +74,10 @@ def rejected(why: Exception) -> Rejected:
             return why
         case UnknownRun():
             return Rejected(404, why.message, hint=why.hint, code="run_not_found")
+        case StaleAnswer():
+            return Rejected(
+                409, why.message, hint=why.hint, code="stale_answer", param="question", again=False, waits=why.waits
+            )
         case BadAnswer():
             return Rejected(400, why.message, hint=why.hint, code="bad_answer", again=False)
         case UsageError():

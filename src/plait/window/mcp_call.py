@@ -5,8 +5,9 @@ happens in it is told as progress where the client asks for that. A call that th
 cancels its run. A run that has no answer is a result that says it is an error, with the run's id; never a text that
 could pass for an answer. A run that waits for the person asks by elicitation where the client can do that: in a
 request of our own in the older protocol, and in the newer one as a result that asks to be called again (the run's id is
-the state that comes back with the answer; whether the caller may see that run is looked at anew). Where it can't, the
-result says what is asked, and that the tool is called with `run` and the answer as the question.
+and the question's are the state that comes back with the answer; whether the caller may see that run is looked at
+anew). Where it can't, the result says what is asked, and that the tool is called with `run`, `reply_to` and the answer
+as the question. An answer is for one question of one agent: any other is an error, which names the question.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from plait.core import Event
+from plait.core import Event, Waiting
 from plait.core import events as ev
-from plait.core.errors import BadAnswer, PlaitError, UsageError
+from plait.core.errors import BadAnswer, PlaitError, StaleAnswer, UsageError
 from plait.core.loose_json import without_halves
 from plait.runtime.run import Run
 from plait.runtime.sessions import named
@@ -49,6 +50,10 @@ INPUT: dict[str, Any] = {
             "type": "string",
             "description": "The id of a run that waits for an answer: the question is that answer.",
         },
+        "reply_to": {
+            "type": "string",
+            "description": "The id of the question that this answers, as the run that waits gave it.",
+        },
     },
     "required": ["question"],
     "additionalProperties": False,
@@ -71,6 +76,8 @@ class Asked:
             return await self._result()
         except BadAnswer as why:
             return self._asks_still(why)
+        except StaleAnswer as why:
+            return self._stale(why)
         except (PlaitError, OSError) as why:
             return _error(str(rejected(why)))
 
@@ -83,22 +90,25 @@ class Asked:
         given = _read(self.params.arguments or {})
         said = self._said()
         if said is not None and said[1] is None:  # the person was asked and gave no answer
-            return self._waits(said[0], "The person gave no answer.")
+            return self._waits(*said[0], "The person gave no answer.")
         if said is not None:
-            run = await self._perform(said[0], str(said[1]), None)
+            run = await self._perform(said[0][0], str(said[1]), None, said[0][1])
         else:
-            run = await self._perform(given.get("run", ""), given["question"], given.get("session"))
+            run = await self._perform(
+                given.get("run", ""), given["question"], given.get("session"), given.get("reply_to")
+            )
         tries, wrong = TRIES, ""
-        while run.status == "waiting" and tries and self._can_ask and self.ctx.session.can_send_request:
-            answer = await self._ask(wrong + _question(run))
+        while isinstance(run.outcome, Waiting) and tries and self._can_ask and self.ctx.session.can_send_request:
+            answer = await self._ask(wrong + asks(run.outcome))
             if answer is None:
                 break
             try:
-                run, tries, wrong = await self._perform(run.run, answer, None), TRIES, ""
+                run = await self._perform(run.run, answer, None, run.outcome.question)
+                tries, wrong = TRIES, ""
             except BadAnswer as why:
                 tries, wrong = tries - 1, f"{why}\n\n"
-        if run.status == "waiting" and self._can_ask and self._newer:
-            return self._asks_again(run.run, _question(run))
+        if isinstance(run.outcome, Waiting) and self._can_ask and self._newer:
+            return self._asks_again(run.run, run.outcome.question, asks(run.outcome))
         return self._told(run)
 
     # -- the run
@@ -112,13 +122,13 @@ class Asked:
         assert isinstance(found, Caller)
         return found
 
-    async def _perform(self, waiting: str, question: str, session: str | None) -> Run:
+    async def _perform(self, waiting: str, question: str, session: str | None, reply_to: str | None) -> Run:
         """The run of a call, at its end or where it waits. A cancelled call cancels it."""
         events: asyncio.Queue[Event | None] = asyncio.Queue()
         telling = asyncio.ensure_future(self._tell(events))
         performing: Performing | None = None
         try:
-            performing = await self._begin(waiting, question, session, events)
+            performing = await self._begin(waiting, question, session, reply_to, events)
             run = await performing.done()
             events.put_nowait(None)
             await asyncio.wait([telling], timeout=5)  # a client that reads slowly hears the answer all the same
@@ -132,18 +142,30 @@ class Asked:
             telling.cancel()
 
     async def _begin(
-        self, waiting: str, question: str, session: str | None, events: asyncio.Queue[Event | None]
+        self,
+        waiting: str,
+        question: str,
+        session: str | None,
+        reply_to: str | None,
+        events: asyncio.Queue[Event | None],
     ) -> Performing:
         caller, name = self._caller, self.params.name
+        if waiting:
+            conversations.check_agent(conversations.of_run(self.desk.row(waiting, caller)), name)
         if waiting and session is None:
-            return await self.desk.go_on(waiting, question, caller=caller, emit=events.put_nowait)
+            return await self.desk.go_on(waiting, question, question=reply_to, caller=caller, emit=events.put_nowait)
         on_record = caller.session(session) if session is not None else None
         async with self.desk.turn(on_record) as turn:
             if on_record is not None and not waiting:
                 found = await asyncio.to_thread(conversations.by_name, self.desk.journal, on_record)
+                conversations.check_agent(found, name)
                 waiting = found.waiting
             if waiting:
-                performing = await self.desk.resume(waiting, question, caller=caller, emit=events.put_nowait)
+                performing = await self.desk.resume(
+                    waiting, question, question=reply_to, caller=caller, emit=events.put_nowait
+                )
+            elif reply_to:
+                raise UsageError(f"No run waits with question {reply_to!r} here.", hint="It was answered before.")
             else:
                 performing = await self.desk.start(
                     name, question, caller=caller, session=on_record, emit=events.put_nowait
@@ -183,34 +205,41 @@ class Asked:
             return None
         return _answer_in(reply)
 
-    def _asks_again(self, run: str, question: str) -> types.InputRequiredResult:
+    def _asks_again(self, run: str, id: str, question: str) -> types.InputRequiredResult:
         from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 
         form = ElicitRequestFormParams(message=question, requested_schema=ANSWER)
-        return InputRequiredResult(input_requests={"answer": ElicitRequest(params=form)}, request_state=run)
+        return InputRequiredResult(input_requests={"answer": ElicitRequest(params=form)}, request_state=f"{run} {id}")
 
     def _asks_still(self, why: BadAnswer) -> types.CallToolResult | types.InputRequiredResult:
         """An answer that can't be taken: what is wrong with it, and what the run still asks."""
-        outcome = self.desk.row(why.run, self._caller).outcome or {}
-        asked = f"{why}\n\n{asks(outcome.get('kind', 'question'), outcome.get('reason', ''))}"
+        asked = f"{why}\n\n{asks(why.waits)}"
         if self._can_ask and self._newer:
-            return self._asks_again(why.run, asked)
-        return self._waits(why.run, asked).model_copy(update={"is_error": True})
+            return self._asks_again(why.run, why.waits.question, asked)
+        return self._waits(why.run, why.waits.question, asked).model_copy(update={"is_error": True})
 
-    def _said(self) -> tuple[str, str | None] | None:
-        """The run that asked by a result before, and what the person says to it: None for nothing."""
+    def _stale(self, why: StaleAnswer) -> types.CallToolResult:
+        """An answer to no open question: what the run asks now, if it asks anything."""
+        if not why.waits:
+            return _error(str(rejected(why)))
+        now = why.waits[0]
+        return self._waits(why.run, now.question, asks(now), why.message).model_copy(update={"is_error": True})
+
+    def _said(self) -> tuple[tuple[str, str], str | None] | None:
+        """The run and the question that a result before asked, and what the person says to it: None for nothing."""
         state, replies = self.params.request_state, self.params.input_responses
         if not state or not replies:
             return None
-        return state, _answer_in(replies.get("answer"))
+        run, _, id = state.partition(" ")
+        return (run, id), _answer_in(replies.get("answer"))
 
     # -- what is told
 
     def _told(self, run: Run) -> types.CallToolResult:
         row = self.desk.row(run.run, self._caller)
         session = self._caller.named(row.head.session) if row.head.session else ""
-        if run.status == "waiting":
-            return self._waits(run.run, _question(run), session, run)
+        if isinstance(run.outcome, Waiting):
+            return self._waits(run.run, run.outcome.question, asks(run.outcome), "", session, run)
         try:
             text, _ = content_of(run)
         except Rejected as why:
@@ -219,11 +248,15 @@ class Asked:
         early = f"\n\n(Stopped early: {run.reason})" if run.status == "stopped" else ""
         return _result(text + early, _structured(run, session, answer=without_halves(run.answer)[0]))
 
-    def _waits(self, run: str, asked: str, session: str = "", held: Run | None = None) -> types.CallToolResult:
-        how = f'run="{run}" and the answer as the question'
+    def _waits(
+        self, run: str, id: str, asked: str, wrong: str = "", session: str = "", held: Run | None = None
+    ) -> types.CallToolResult:
+        how = f'run="{run}", reply_to="{id}" and the answer as the question'
         words = f"The run waits for an answer:\n\n{asked}\n\nTo answer, call this tool again with {how}."
+        words = f"{wrong} {words}".strip()
         base = {"status": "waiting", "answer": None, "run": run, "steps": 0, "cost_usd": None, "seconds": 0.0}
-        return _result(words, {**(_structured(held, session) if held is not None else base), "asks": asked})
+        known = _structured(held, session) if held is not None else base
+        return _result(words, {**known, "asks": asked, "reply_to": id})
 
 
 def _structured(run: Run, session: str, answer: Any = None) -> dict[str, Any]:
@@ -269,10 +302,6 @@ def _answer_in(reply: Any) -> str | None:
         return None
     answer = (getattr(reply, "content", None) or {}).get("answer")
     return str(answer) if answer is not None else None
-
-
-def _question(run: Run) -> str:
-    return asks(getattr(run.outcome, "kind", "question"), run.reason or "")
 
 
 def _names(desk: Desk) -> str:

@@ -22,6 +22,7 @@ OUTPUT: dict[str, Any] = {
         "status": {"type": "string", "enum": ["answered", "stopped", "waiting"]},
         "answer": {"description": "The answer: text, or any other JSON value; null while the run waits."},
         "asks": {"type": "string", "description": "What a run that waits asks."},
+        "reply_to": {"type": "string", "description": "The id of that question: the answer names it."},
         "run": {"type": "string", "description": "The run's id on the record."},
         "session": {"type": "string"},
         "steps": {"type": "integer"},

@@ -13,9 +13,10 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Struct
 
-from plait.core import Exchange
+from plait.core import Exchange, Waiting
 from plait.core.errors import UsageError
 from plait.journal.codec import encode
+from plait.journal.records import Waits
 from plait.runtime.run import Run
 from plait.runtime.sessions import named
 from plait.tools.render import sound
@@ -196,22 +197,25 @@ def usage_of(run: Run) -> dict[str, Any]:
     }
 
 
-def asks(kind: str, text: str) -> str:
+def asks(waits: Waiting | Waits) -> str:
     """What a run that waits says to the person; the next message is the answer to it."""
-    text = sound(text)
-    match kind:
+    text = sound(waits.reason if isinstance(waits, Waiting) else waits.text)
+    id = waits.question
+    match waits.kind:
         case "approval":
-            return f"May this be done?\n\n{text}\n\nSay yes, or why not, or edit and another input as JSON."
+            how = f"Say yes {id}, or no {id} and why, or edit {id} and another input as JSON."
+            return f"May this be done?\n\n{text}\n\n{how}"
         case "plan":
-            return f"This is the plan:\n\n{text}\n\nSay yes, or no, or give the plan as it should be."
+            how = f"Say yes {id}, or no {id}, or {id} and what to change, or {id} and the plan as it should be."
+            return f"This is the plan:\n\n{text}\n\n{how}"
         case _:
             return text
 
 
 def content_of(run: Run) -> tuple[str, str]:
     """A run's answer as content, and its finish reason. Raises `Rejected` for a run that has none."""
-    if run.status == "waiting":
-        return asks(getattr(run.outcome, "kind", "question"), run.reason or ""), "stop"
+    if isinstance(run.outcome, Waiting):
+        return asks(run.outcome), "stop"
     if run.answer is not None and run.status in ("answered", "stopped"):
         return text_of(run.answer), "stop" if run.status == "answered" else "length"
     raise no_answer(run)

@@ -21,11 +21,11 @@ const field = (label, control, hint = "") => {
   return make("div.field", {}, make("label", { for: control.id }, label), control, hint ? make("p.hint", { id: `${control.id}-hint` }, hint) : null);
 };
 
-// The form of what a run waits for.
-export const waitForm = (source, run, item, reopen) => {
+// The form of what a run waits for. The answer names the question that the form shows: never one that came since.
+export const waitForm = (source, run, item, question, reopen) => {
   const area = make("textarea", { id: `answer-${item.id}`, rows: item.ask === "plan" ? Math.min(20, item.text[0].split("\n").length + 2) : 2, spellcheck: item.ask === "plan" ? "false" : null });
   const place = make("form.answer", { "aria-label": "Answer the run" });
-  const send = (answer) => doing(place, async () => { await source.resume(run.run, { answer }); await reopen(); });
+  const send = (answer) => doing(place, async () => { await source.resume(run.run, { answer, question }); await reopen(); });
   const words = () => area.value.trim();
   const missing = (what) => { place.querySelector(".problem")?.remove(); place.append(problem(new Error(what))); area.focus(); };
   place.addEventListener("submit", (event) => event.preventDefault());

@@ -58,8 +58,8 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
     heads: (step) => stepActs(source, id, step, fork),
     waits: (item) => {
       if (!source.live) return make("p.quiet", {}, "It waits for an answer.");
-      if (waits[0]?.item !== item.id) return waits.some((each) => each.item === item.id) ? make("p.quiet", {}, "Another question comes first.") : null;
-      return waitForm(source, run, item, reopen);
+      const asked = waits.find((each) => each.item === item.id);
+      return asked ? waitForm(source, run, item, asked.question, reopen) : null;
     },
   });
 

@@ -1,0 +1,56 @@
+"""The questions that a run waits with: each has an id, and an answer names the question that it is for.
+
+The id stands for the run, the effect, the place of the call in it, and for what is asked, with the call's exact input.
+So an answer that comes twice, late or from another window never answers a later question.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+
+from plait.core import Call, Waiting
+from plait.core.errors import StaleAnswer
+from plait.journal import codec
+from plait.journal.records import Waits
+from plait.runtime.past import Past
+
+LENGTH = 8
+"""Characters of an id: 40 bits."""
+
+
+def question_id(run: str, n: int, i: int, kind: str, text: str, call: Call | None) -> str:
+    """The id of a question about call `i` of effect `n`; `call` is None where it is about no call."""
+    about = None if call is None else (call.tool, call.input)
+    asked = codec.encode((run, n, i, kind, text, about))
+    return base64.b32encode(hashlib.sha256(asked).digest()).decode()[:LENGTH].lower()
+
+
+def waiting_with(asked: Waits) -> Waiting:
+    """The outcome of a run that waits with a question."""
+    return Waiting(asked.kind, asked.text, asked.question)
+
+
+def without_id(answer: str, id: str) -> str | None:
+    """An answer that names a question in its first line, as in `yes k3f9x2ab`, without the id; None for another."""
+    first, end, rest = answer.partition("\n")
+    told, found = re.subn(rf"(?<!\w){re.escape(id)}(?!\w)[,.:;]?[ \t]?", "", first, count=1, flags=re.IGNORECASE)
+    return (told + end + rest).strip() if id and found else None
+
+
+def open_question(run: str, past: Past, id: str | None) -> Waits:
+    """The open question of that id. Raises `StaleAnswer`, which names the open ones."""
+    still = past.waiting()
+    found = next((asked for asked in still if asked.question == id), None)
+    if found is not None:
+        return found
+    if not still and id is None:
+        why = f"Run {run} does not wait for an answer."
+    elif id is None:
+        why = f"The answer names no question of run {run}."
+    elif any(asked.question == id for effect in past.effects.values() for asked in effect.waits.values()):
+        why = f"Question {id} of run {run} was answered before."
+    else:
+        why = f"Run {run} asks no question {id!r}."
+    raise StaleAnswer(why, run=run, waits=[waiting_with(asked) for asked in still])

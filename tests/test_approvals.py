@@ -1,0 +1,390 @@
+"""An approval is for one call with one input, whichever door it comes by, and however often it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+import plait
+from approval_clients import approve_at_once, duplicates
+from cli_support import PLAIT, Shell, action, final, question
+from mcp_support import until
+from plait.config import ServeTable
+from plait.core import Answered, Kit, Loop, OneKind, Splitter, Task, Waiting, ask
+from plait.core.errors import JournalError, StaleAnswer
+from plait.journal.records import Told, Waits
+from plait.journal.store import Journal
+from plait.window.settings import ServedAgent, served
+from test_mcp_server import client, text
+from window_server import Here, serving
+
+SENT: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_sent() -> None:
+    SENT.clear()
+
+
+@plait.tool
+def send(text: str) -> str:
+    """Sends a text."""
+    SENT.append(text)
+    return f"sent {text}"
+
+
+def sending(journal: Path, *texts: str, **fields: Any) -> plait.Agent:
+    """An agent that sends these texts, one a step, and then answers."""
+    script = [*(action("send", {"text": each}) for each in texts), final("Over.")]
+    given: dict[str, Any] = {"tools": [send], "journal": journal, "approve": "effects", **fields}
+    return plait.Agent("react", model=plait.Scripted(script), **given)
+
+
+def asked(run: plait.Run) -> str:
+    """The id of the question that a run waits with."""
+    assert isinstance(run.outcome, Waiting), run
+    return run.outcome.question
+
+
+def asked_in(journal: Path, run: str = "last") -> str:
+    """The same, of a run on record."""
+    return str((Journal.at(journal).run(run).outcome or {})["question"])
+
+
+def answers(journal: Path, run: str = "last") -> list[str]:
+    """What was said to a run, in order."""
+    return [
+        row.record.text or str(row.record.approved)
+        for row in Journal.at(journal).rows(run)
+        if isinstance(row.record, Told)
+    ]
+
+
+# -- in Python
+
+
+def test_an_answer_that_comes_twice_does_not_approve_the_next_call(journal: Path) -> None:
+    agent = sending(journal, "one", "two")
+    first = agent.run("Send both.")
+    second = agent.resume(first, "yes")
+    assert (second.status, SENT) == ("waiting", ["one"])
+    with pytest.raises(StaleAnswer, match=f"{asked(first)} .*was answered before.*{asked(second)}.*two") as why:
+        agent.resume(first, "yes")
+    assert why.value.waits == (second.outcome,) and SENT == ["one"]
+    with pytest.raises(StaleAnswer, match=r"names no question.*two"):
+        agent.resume(first.run, "yes")
+    with pytest.raises(StaleAnswer, match="asks no question 'other'"):
+        agent.resume(first.run, "yes", question="other")
+    assert agent.resume(first.run).status == "waiting"
+    assert agent.resume(first.run, "yes", question=asked(second)).status == "answered" and SENT == ["one", "two"]
+    with pytest.raises(StaleAnswer, match="is over"):
+        agent.resume(second, "yes")
+    assert agent.replay(first.run).whole
+
+
+def test_a_question_has_another_id_for_another_input_another_place_and_another_run(journal: Path) -> None:
+    agent = sending(journal, "one", "one")
+    first = agent.run("?")
+    second = agent.resume(first, "yes")
+    assert first.reason == second.reason
+    other = sending(journal, "two").run("?")
+    again = agent.run("?")
+    assert len({asked(each) for each in (first, second, other, again)}) == 4
+    assert asked(agent.resume(again.run)) == asked(again)  # and the same one while it is the same question
+
+
+def test_an_edited_call_and_a_refusal_are_for_one_question_too(journal: Path) -> None:
+    agent = sending(journal, "one", "two", "three")
+    first = agent.run("?")
+    second = agent.resume(first, 'edit {"text": "other"}')
+    for late in ('edit {"text": "other"}', "no", "why?"):
+        with pytest.raises(StaleAnswer):
+            agent.resume(first, late)
+    third = agent.resume(second, f"no {asked(second)}, not that")  # an answer may say the id itself
+    assert SENT == ["other"] and answers(journal)[-1] == "no not that"
+    assert agent.resume(third, "yes").status == "answered" and SENT == ["other", "three"]
+
+
+def test_of_several_open_questions_each_is_answered_by_its_own_id(journal: Path) -> None:
+    plan = "Plan: a\n#E1 = send[one]\nPlan: b\n#E2 = send[two]\n"
+    model = plait.Scripted({"plan": [plan], "solve": ["Over."]})
+    agent = plait.Agent("rewoo", model=model, tools=[send], journal=journal, approve="effects")
+    run = agent.run("?")
+    ids = [row.record.question for row in run.record if isinstance(row.record, Waits)]
+    assert len(ids) == 2
+    run = agent.resume(run.run, "yes", question=ids[1])
+    assert SENT == ["two"] and asked(run) == ids[0]
+    with pytest.raises(StaleAnswer):
+        agent.resume(run.run, "yes", question=ids[1])
+    assert agent.resume(run, "no").status == "answered" and SENT == ["two"]
+
+
+def test_many_clients_that_approve_at_once_approve_one_call(tmp_path: Path) -> None:
+    figures = duplicates(tmp_path, 12, clients=6)
+    assert (figures["taken"], figures["calls"], figures["unapproved"], figures["lost"]) == (2, 2, 0, 0)
+
+
+def test_while_the_journal_is_locked_nothing_is_approved_and_then_once(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = sending(journal, "one", "two")
+    first = agent.run("?")
+    monkeypatch.setattr(Journal.at(journal), "busy_seconds", 0.05)
+    Journal.at(journal).close()
+    other = sqlite3.connect(journal, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        with pytest.raises(JournalError, match="locked"):
+            agent.resume(first, "yes")
+        assert SENT == [] and answers(journal) == []
+        monkeypatch.setattr(Journal.at(journal), "busy_seconds", 60.0)
+        Journal.at(journal).close()
+        release = threading.Timer(0.2, other.execute, ("ROLLBACK",))
+        release.start()
+        found = approve_at_once(4, lambda i: agent.resume(first, "yes"))
+    finally:
+        release.join()
+        other.close()
+    assert (found[""], sum(found.values()), SENT, answers(journal)) == (1, 4, ["one"], ["True"])
+
+
+# -- the command line and another process
+
+
+def test_the_command_line_names_the_question_and_takes_an_answer_once(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    model = shell.script([action("send", "one"), action("send", "two"), final("ok")])
+    waits = shell("run", "q", "--model", model, "--tools", "tools.py", "--approve", "effects")
+    named = question(shell)
+    (hint,) = [line for line in waits.err.splitlines() if line.startswith("Allow it with: ")]
+    words = hint.removeprefix("Allow it with: plait ").partition("    ")[0].split()
+    assert tuple(words[2:4]) == named
+    missing = shell("resume", "last", "--answer", "yes")
+    assert missing.code == 2 and "names no question" in missing.err and " ".join(named) in missing.err
+    both = [subprocess.Popen([PLAIT, *words], cwd=tmp_path, env=shell.env, stderr=subprocess.PIPE) for _ in range(2)]
+    said = [(process.communicate(timeout=120)[1].decode(), process.returncode) for process in both]
+    assert (tmp_path / "sent.txt").read_text() == "one\n" and not any("Traceback" in err for err, _ in said)
+    assert [code for _, code in said].count(5) == 1, said
+    late = shell(*words)
+    assert late.code == 2 and "was answered before" in late.err
+    assert '"two"' in late.err and " ".join(question(shell)) in late.err
+    assert (tmp_path / "sent.txt").read_text() == "one\n"
+
+
+# -- the viewer and its API
+
+
+def test_the_same_post_twice_or_from_another_tab_approves_one_call(journal: Path) -> None:
+    with serving(sending(journal, "one", "two")) as here:
+        run = here.ask("POST", "/api/runs", {"agent": "plait", "question": "?"})[2]["run"]
+        until(lambda: here.desk.journal.run(run).status == "waiting")
+        first = here.ask("GET", f"/api/runs/{run}")[2]["waiting"][0]["question"]
+        status, headers, told = here.ask("POST", f"/api/runs/{run}/resume", {"answer": "yes"})
+        assert (status, told["error"]["code"], headers["x-should-retry"]) == (409, "stale_answer", "false")
+        assert [each["question"] for each in told["waits"]] == [first] and "one" in told["waits"][0]["text"]
+        post = {"answer": "yes", "question": first}
+        found: list[int] = []
+        tabs = [
+            threading.Thread(target=lambda: found.append(here.ask("POST", f"/api/runs/{run}/resume", post)[0]))
+            for _ in range(4)
+        ]
+        for tab in tabs:
+            tab.start()
+        for tab in tabs:
+            tab.join(60)
+        until(lambda: here.desk.journal.run(run).status == "waiting")
+        assert sorted(found) == [202, 409, 409, 409] and SENT == ["one"]
+        for late in ("yes", "no", 'edit {"text": "x"}'):
+            status, _, told = here.ask("POST", f"/api/runs/{run}/resume", {**post, "answer": late})
+            assert status == 409 and [each["question"] for each in told["waits"]] == [asked_in(journal)]
+        assert SENT == ["one"] and answers(journal) == ["True"]
+        assert here.ask("POST", f"/api/runs/{run}/resume", {**post, "question": asked_in(journal)})[0] == 202
+        until(lambda: here.desk.journal.run(run).status == "answered")
+        assert SENT == ["one", "two"]
+
+
+# -- chat clients
+
+
+def say(here: Here, messages: list[dict[str, str]], **more: Any) -> tuple[int, Any]:
+    """A conversation sent: the status, and what is said or the error."""
+    body = {"model": "plait", "messages": messages, **more}
+    status, _, told = here.ask("POST", "/v1/chat/completions", body)
+    return status, told["choices"][0]["message"]["content"] if status == 200 else told["error"]
+
+
+def both(user: str, assistant: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": user}, {"role": "assistant", "content": assistant}]
+
+
+@pytest.mark.parametrize("texts", [("one", "two"), ("one", "one")])
+def test_a_chat_message_that_is_sent_again_approves_nothing(journal: Path, texts: tuple[str, str]) -> None:
+    with serving(sending(journal, *texts)) as here:
+        _, first = say(here, both("Send.", "")[:1])
+        yes = [*both("Send.", first), {"role": "user", "content": "yes"}]
+        status, second = say(here, yes)
+        assert status == 200 and SENT == ["one"]
+        for again in (yes, [*yes[:2], {"role": "user", "content": "no"}]):
+            status, why = say(here, again)
+            assert (status, why["code"], SENT) == (409, "stale_answer", ["one"]), why
+        assert len(here.desk.journal.runs()) == 1
+        more = [*yes[:2], *both("yes", second), {"role": "user", "content": "Yes"}]
+        assert say(here, more) == (200, "Over.") and list(texts) == SENT
+        assert say(here, more)[0] == 409 and len(here.desk.journal.runs()) == 1
+
+
+def test_in_a_named_session_an_approval_names_its_question(journal: Path) -> None:
+    with serving(sending(journal, "one", "two")) as here:
+        say(here, both("Send.", "")[:1], session="s")
+        first = asked_in(journal)
+        for words in ("yes", "ok", "yes aaaaaaaa"):
+            status, why = say(here, both(words, "")[:1], session="s")
+            assert status == 409 and f"question {first}" in why["message"] and SENT == []
+        status, second = say(here, both(f"Yes {first}", "")[:1], session="s")
+        assert status == 200 and SENT == ["one"]
+        for words in (f"yes {first}", "yes"):
+            status, why = say(here, both(words, "")[:1], session="s")
+            assert status == 409 and f"question {asked_in(journal)}" in why["message"] and SENT == ["one"]
+        # Or it is the reply to the message that asks.
+        assert (
+            say(here, [*both("x", "y"), *both("?", "May this be done?"), *both("yes", "")[:1]], session="s")[0] == 409
+        )
+        assert say(here, [*both("Send.", second), *both("yes", "")[:1]], session="s") == (200, "Over.")
+        status, why = say(here, both(f"yes {first}", "")[:1], session="s")
+        assert status == 409 and "answered before" in why["message"] and SENT == ["one", "two"]
+        assert len(here.desk.journal.runs()) == 1
+
+
+def test_a_question_of_the_models_in_a_named_session_is_answered_by_words_alone(journal: Path) -> None:
+    script = [
+        json.dumps({"thought": "x", "tool": "ask_user", "tool_input": "Which town?"}),
+        json.dumps({"thought": "x", "tool": "send", "tool_input": "Lyon"}),
+        json.dumps({"thought": "x", "tool": "final_answer", "tool_input": "Over."}),
+    ]
+    agent = plait.Agent("json", model=plait.Scripted(script), tools=[send], journal=journal, approve="effects")
+    with serving(agent) as here:
+        assert say(here, both("Where?", "")[:1], session="s") == (200, "Which town?")
+        assert say(here, both("yes", "")[:1], session="s")[0] == 200
+        assert say(here, both("yes", "")[:1], session="s")[0] == 409 and SENT == []  # it was the answer, sent twice
+
+
+# -- MCP
+
+
+def named(journal: Path, name: str, *texts: str) -> ServedAgent:
+    return served(name, sending(journal, *texts), ServeTable())
+
+
+async def test_over_mcp_a_yes_to_one_agent_approves_no_call_of_another(journal: Path) -> None:
+    with serving(named(journal, "notes", "one"), named(journal, "cities", "two")) as here:
+        async with client(here.url) as one:
+            first = (await one.call_tool("notes", {"question": "Send.", "session": "s"})).structured_content
+            for more in ({"session": "s"}, {"session": "s", "reply_to": first["reply_to"]}, {"run": first["run"]}):
+                wrong = await one.call_tool("cities", {"question": "yes", **more})
+                assert wrong.is_error and f"'notes' waits for an answer with question {first['reply_to']}" in text(
+                    wrong
+                )
+            assert SENT == [] and [row.status for row in here.desk.journal.runs()] == ["waiting"]
+            right = {"session": "s", "reply_to": first["reply_to"]}
+            assert text(await one.call_tool("notes", {"question": "yes", **right})) == "Over." and SENT == ["one"]
+
+
+async def test_over_mcp_an_answer_names_its_question_and_counts_once(journal: Path) -> None:
+    with serving(sending(journal, "one", "two")) as here:
+        async with client(here.url) as one:
+            first = (await one.call_tool("plait", {"question": "Send.", "session": "s"})).structured_content
+            for to in ({"run": first["run"]}, {"session": "s"}):
+                wrong = await one.call_tool("plait", {"question": "yes", **to})
+                assert wrong.is_error and wrong.structured_content["reply_to"] == first["reply_to"] and SENT == []
+            answer = {"question": "yes", "run": first["run"], "reply_to": first["reply_to"]}
+            found = await asyncio.gather(*(one.call_tool("plait", answer) for _ in range(3)))
+            assert sorted(each.is_error for each in found) == [False, True, True] and SENT == ["one"]
+            for to in ({"run": first["run"]}, {"session": "s"}):
+                late = await one.call_tool("plait", {"question": "yes", **to, "reply_to": first["reply_to"]})
+                assert late.is_error and '"two"' in text(late) and "answered before" in text(late)
+                assert late.structured_content["reply_to"] == asked_in(journal) and SENT == ["one"]
+
+
+# -- what is stored, resumed and forked
+
+
+def test_approval_by_a_function_is_stored_as_always_until_a_function_is_given_again(journal: Path) -> None:
+    agent = sending(journal, "one", "two", approve=lambda call: call.input == {"text": "two"})
+    run = agent.run("?")
+    assert run.status == "waiting" and SENT == ["one"]
+    again = plait.Agent.recorded(Journal.at(journal).head(run.run), journal=journal, tools=[send], model=agent.model)
+    assert again.approve == "always"
+    fork = again.fork(run.run, 1)
+    assert fork.status == "waiting" and SENT == ["one"]
+    assert agent.fork(run.run, 1).reason == run.reason and SENT == ["one", "one"]
+
+
+def test_a_fork_takes_no_open_question_and_no_unused_approval_along(journal: Path) -> None:
+    agent = sending(journal, "one", "two")
+    run = agent.run("?")
+    fork = agent.fork(run.run, 2)
+    assert fork.status == "waiting" and asked(fork) != asked(run)
+    with pytest.raises(StaleAnswer):
+        agent.resume(fork.run, "yes", question=asked(run))
+    # The approval is on record, and its process died before the call began.
+    connection = sqlite3.connect(journal)
+    told = '{"type":"told","n":1,"text":"","i":0,"approved":true}'
+    columns = "SELECT n, (SELECT max(seq) + 1 FROM events WHERE run = n), 0, 'told', ? FROM runs WHERE id = ?"
+    connection.execute(f"INSERT INTO events (run, seq, at, kind, data) {columns}", (told, run.run))
+    connection.commit()
+    connection.close()
+    assert agent.fork(run.run, 2).status == "waiting" and SENT == []
+    assert agent.resume(run.run).status == "waiting" and SENT == ["one"]  # in the run itself it counts
+
+
+def test_what_was_asked_needs_an_answer_though_the_policy_has_changed(journal: Path) -> None:
+    run = sending(journal, "one").run("?")
+    assert sending(journal, "one", approve="never").resume(run.run).status == "waiting" and SENT == []
+
+
+@dataclass(frozen=True)
+class Asks:
+    """Asks for approval of a plan that is `plan`."""
+
+    plan: str = "pay 1"
+
+    name: ClassVar[str] = "asks"
+    phases: ClassVar[tuple[str, ...]] = ("plan",)
+    prompts: ClassVar[dict[str, str]] = {"none": "it renders none"}
+
+    def run(self, task: Task, kit: Kit) -> Loop:
+        said = yield from ask(self.plan, kind="plan")
+        return Answered(f"{said}: {self.plan}")
+
+    def splitter(self, phase: str) -> Splitter:
+        return OneKind("thought")
+
+
+def test_the_approval_of_a_plan_is_not_for_another_plan(journal: Path) -> None:
+    def agent(plan: str) -> plait.Agent:
+        return plait.Agent(Asks(plan), model=plait.Scripted(["x"]), journal=journal)
+
+    run = agent("pay 1").run("?")
+    other = agent("pay 900").resume(run, "yes")
+    assert other.status == "crashed" and "pay 900" in str(other.reason)
+    assert agent("pay 1").resume(run.run).answer == "yes: pay 1"
+
+
+async def test_a_person_at_hand_is_asked_about_each_call_by_itself(journal: Path) -> None:
+    seen: list[Waiting] = []
+
+    async def person(waiting: Waiting) -> str:
+        seen.append(waiting)
+        return "yes"
+
+    run = await sending(journal, "one", "two").arun("?", person=person)
+    assert run.status == "answered" and SENT == ["one", "two"]
+    assert len({each.question for each in seen}) == 2 and all(each.question for each in seen)

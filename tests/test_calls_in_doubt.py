@@ -1,0 +1,182 @@
+"""A call that may have taken effect is in doubt: the model is told so, and an identical call needs approval."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import plait
+from cli_support import action, final
+from plait.core import Observation
+from plait.core import events as ev
+from plait.core.errors import CallLost
+from plait.journal.records import NoteRecord, ObservedRecord
+
+PAID: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_paid() -> None:
+    PAID.clear()
+
+
+@plait.tool(timeout=0.02)
+async def pay(to: str) -> str:
+    """Pays, and then takes too long to say so."""
+    PAID.append(to)
+    await asyncio.sleep(60)
+    return "paid"
+
+
+@plait.tool(timeout=0.02, read_only=True)
+async def look(at: str) -> str:
+    """Looks, and takes too long."""
+    PAID.append(at)
+    await asyncio.sleep(60)
+    return "seen"
+
+
+def turn(tool: str, given: Any) -> str:
+    return json.dumps({"thought": "x", "tool": tool, "tool_input": given})
+
+
+def code(tool: str, given: str) -> str:
+    return f"x\n```python\ntry:\n    {tool}({given!r})\nexcept Exception as why:\n    print(why)\n```\n"
+
+
+LOOPS: dict[str, Any] = {
+    "react": [action("pay", {"to": "Ada"}), action("pay", {"to": "Ada"}), final("Over.")],
+    "json": [turn("pay", {"to": "Ada"}), turn("pay", "Ada"), turn("final_answer", "Over.")],
+    "codeact": [code("pay", "Ada"), code("pay", "Ada"), "x\n```python\nstop('Over.')\n```\n"],
+    "compiler": {
+        "plan": ['1. pay("Ada")\n2. join()', '3. pay("Ada")\n4. join()'],
+        "join": ["Replan: x", "Finish: Over."],
+    },
+}
+
+
+def seen(run: plait.Run) -> list[Observation]:
+    return [row.record.observation for row in run.record if isinstance(row.record, ObservedRecord)]
+
+
+def agent(journal: Path, loop: str = "react", script: Any = None, **fields: Any) -> plait.Agent:
+    model = plait.Scripted(script or LOOPS[loop])
+    return plait.Agent(loop, **{"model": model, "tools": [pay, look], "journal": journal, **fields})
+
+
+@pytest.mark.parametrize("loop", ["react", "json", "codeact"])
+def test_a_call_that_exceeds_its_time_is_in_doubt_and_the_same_call_needs_approval(journal: Path, loop: str) -> None:
+    run = agent(journal, loop).run("Pay Ada.")
+    (first,) = seen(run)
+    assert first.trouble == "in_doubt" and "Whether the call took effect is not known" in first.text
+    assert run.status == "waiting" and PAID == ["Ada"]
+    assert "The same call was made before" in str(run.reason)
+    refused = agent(journal, loop).resume(run, "no")
+    assert (refused.status, refused.answer, PAID) == ("answered", "Over.", ["Ada"])
+    assert agent(journal, loop).replay(run.run).whole
+
+
+def test_in_a_plan_too_the_same_call_needs_approval(journal: Path) -> None:
+    run = agent(journal, "compiler").run("Pay Ada.")
+    assert (run.status, PAID) == ("waiting", ["Ada"])
+    assert agent(journal, "compiler").resume(run, "yes").answer == "Over." and PAID == ["Ada", "Ada"]
+
+
+def test_another_input_needs_no_approval_and_a_tool_that_may_be_repeated_has_no_doubt(journal: Path) -> None:
+    script = [action("look", "x"), action("look", "y"), action("pay", "Ada"), action("pay", "Bob"), final("Over.")]
+    run = agent(journal, script=script).run("?")
+    assert run.answer == "Over." and PAID == ["x", "y", "Ada", "Bob"]
+    assert [each.trouble for each in seen(run)] == ["timeout", "timeout", "in_doubt", "in_doubt"]
+    assert seen(run)[0].text == "Error: 'look' gave no result within 0.02 seconds and was given up."
+
+
+def test_whoever_says_that_calls_in_doubt_are_repeated_is_not_asked(journal: Path) -> None:
+    assert agent(journal, in_doubt="repeat").run("?").answer == "Over." and PAID == ["Ada", "Ada"]
+
+
+def test_the_doubt_outlives_the_process_and_is_there_in_a_fork(journal: Path) -> None:
+    script = [action("pay", "Ada"), action("look", "x"), action("pay", {"to": "Ada"}), final("Over.")]
+    run = agent(journal, script=script).run("?")
+    assert run.status == "waiting" and PAID == ["Ada", "x"]
+    again = agent(journal, script=script).resume(run.run)
+    assert again.status == "waiting" and PAID == ["Ada", "x"]
+    fork = agent(journal, script=script).fork(run.run, 2)
+    assert fork.status == "waiting" and PAID == ["Ada", "x", "x"]
+
+
+def test_a_call_whose_server_was_lost_is_in_doubt_too(journal: Path) -> None:
+    @plait.tool
+    def wire(to: str) -> str:
+        """Wires."""
+        PAID.append(to)
+        raise CallLost("the server is gone")
+
+    run = agent(journal, script=[action("wire", "Ada")] * 2, tools=[wire]).run("?")
+    assert (run.status, PAID) == ("waiting", ["Ada"])
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> plait.Tool:
+    """A tool with effects that has begun and does not end."""
+
+    @plait.tool
+    async def transfer(to: str) -> str:
+        """Transfers."""
+        PAID.append(to)
+        await asyncio.sleep(60)
+        return "done"
+
+    return transfer
+
+
+def noted(run: plait.Run) -> list[str]:
+    return [
+        row.record.text for row in run.record if isinstance(row.record, NoteRecord) and row.record.kind == "in_doubt"
+    ]
+
+
+def test_a_call_under_way_when_a_limit_stops_the_run_is_recorded_as_in_doubt(journal: Path, slow: plait.Tool) -> None:
+    script = [action("transfer", "Ada"), action("transfer", "Ada"), final("Over.")]
+    limited = agent(journal, script=script, tools=[slow], limits=plait.Limits(seconds=0.3))
+    run = limited.run("?")
+    assert (run.status, PAID) == ("stopped", ["Ada"])
+    (note,) = noted(run)
+    assert "'transfer'" in note and "not known" in note and '"Ada"' in note
+    assert [each.text for each in run.events if isinstance(each, ev.Noted) and each.kind == "in_doubt"] == [note]
+    fork = limited.using(limits=plait.Limits()).fork(run.run, 2)
+    assert (fork.status, PAID) == ("waiting", ["Ada"]) and seen(fork)[0].trouble == "in_doubt"
+
+
+async def test_a_call_under_way_when_the_run_is_cancelled_is_in_doubt_when_it_goes_on(
+    journal: Path, slow: plait.Tool
+) -> None:
+    made = agent(journal, script=[action("transfer", "Ada"), action("transfer", "Ada"), final("Over.")], tools=[slow])
+    going = asyncio.create_task(made.arun("?"))
+    while not PAID:
+        await asyncio.sleep(0.001)
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    run = await made.aresume("last")
+    assert (run.status, PAID) == ("waiting", ["Ada"]) and len(noted(run)) == 1
+    assert seen(run)[0].trouble == "in_doubt"
+    assert (await made.aresume(run, "no")).answer == "Over." and PAID == ["Ada"]
+
+
+def test_calls_under_way_end_before_the_run_waits_for_a_person(journal: Path) -> None:
+    @plait.tool
+    async def ship(to: str) -> str:
+        """Ships, in a while."""
+        await asyncio.sleep(0.1)
+        PAID.append(f"ship {to}")
+        return "shipped"
+
+    plan = "Plan: a\n#E1 = ship[Ada]\nPlan: b\n#E2 = pay[Ada]\n"
+    script = {"plan": [plan], "solve": ["Over."]}
+    asks = agent(journal, "rewoo", script, tools=[ship, pay], approve=lambda call: call.tool == "pay")
+    run = asks.run("?")
+    assert (run.status, PAID, noted(run)) == ("waiting", ["ship Ada"], [])
