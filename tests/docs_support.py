@@ -9,7 +9,8 @@ The rules, for whoever writes a page:
 - `file=NAME` behind the language writes the block to that file.
 - `no-run: REASON` behind the language shows the block only. Other languages are only shown.
 - In an output `...` stands for anything on its line, and alone on a line for any lines. Run ids, times and dates
-  are compared as if they were all alike.
+  are compared as if they were all alike, and so are the ids of questions (`--question ID`): a command that names one
+  is run with the id that was printed last.
 
 Every page has a folder of its own with a copy of `examples/`. `python tests/docs_support.py --write PAGE` writes
 the outputs of a page anew (look at what changed: the page must stay true).
@@ -42,7 +43,9 @@ _ALIKE = (
     (re.compile(r"\b(?:\d+ min \d+ s|\d+(?:\.\d+)? m?s)\b"), "TIME"),
     (re.compile(r'(["\']seconds["\']: ?)\d+(?:\.\d+)?(?:e-?\d+)?'), r"\1TIME"),
     (re.compile(r"\b127\.0\.0\.1:\d+"), "LOOPBACK"),
+    (re.compile(r"--question [a-z2-7]{8}\b"), "--question ID"),
 )
+_QUESTION = re.compile(r"--question [a-z2-7]{8}\b")
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,8 @@ class Page:
     folder: Path
     names: dict[str, Any] = field(default_factory=dict)
     code: int = 0
+    question: str = ""
+    """`--question ID` as it was printed last."""
 
     @property
     def name(self) -> str:
@@ -160,6 +165,7 @@ def run_command(page: Page, command: str) -> str:
         install(page.folder)
         page.code = 0
         return ""
+    command = _QUESTION.sub(page.question, command) if page.question else command
     env = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -178,6 +184,7 @@ def run_command(page: Page, command: str) -> str:
         check=False,
     )
     page.code = done.returncode
+    page.question = next(reversed(_QUESTION.findall(done.stdout)), page.question)
     return done.stdout
 
 
