@@ -13,6 +13,7 @@ import pytest
 from cli_support import PLAIT, Shell, action, final
 from faults_support import observations, shell
 from plait.journal.store import Journal
+from plait.runtime.calling import UNKNOWN
 
 __all__ = ["shell"]
 
@@ -116,8 +117,8 @@ CALLS: list[tuple[str, Any, str, str]] = [
     ("cancels_itself", "x", "raised", "Error: CancelledError"),
     ("gives_nothing", "x", "", "(no result)"),
     ("wicked", "x", "raised", "Error: Wicked: (its message can't be shown)"),
-    ("hangs", "x", "timeout", "Error: 'hangs' gave no result within 0.3 seconds and was given up."),
-    ("hangs_async", "x", "timeout", "Error: 'hangs_async' gave no result within 0.3 seconds and was given up."),
+    ("hangs", "x", "in_doubt", f"Error: 'hangs' gave no result within 0.3 seconds. {UNKNOWN}"),
+    ("hangs_async", "x", "in_doubt", f"Error: 'hangs_async' gave no result within 0.3 seconds. {UNKNOWN}"),
     ("gives_object", "x", "", "object"),
     ("takes_number", "many", "bad_input", "number"),
     ("takes_number", {"number": "many"}, "bad_input", "number"),
@@ -153,7 +154,7 @@ def test_whatever_a_tool_does_is_an_observation_and_the_run_goes_on(tools: Shell
     for observation, (tool, _, trouble, text) in zip(found, CALLS, strict=True):
         assert observation.trouble == trouble, (tool, observation)
         assert text in observation.text, (tool, observation)
-        if trouble in ("raised", "timeout"):
+        if trouble in ("raised", "in_doubt"):
             assert observation.text == text
             assert text in told
     assert tools("replay", "last").code == 0
