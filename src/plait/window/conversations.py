@@ -23,7 +23,6 @@ from msgspec import Struct, convert
 
 from plait.core import Waiting
 from plait.core.errors import StaleAnswer, UnknownRun
-from plait.journal import reader
 from plait.journal.owner import new_run_id
 from plait.journal.reader import NoJournal
 from plait.journal.records import Row, RunRow, Told, Waits
@@ -169,10 +168,7 @@ def _last_run(journal: Journal, session: str) -> str:
 
 def _questions(journal: Journal, run: str) -> list[Row]:
     """What a run asked, and what was said to it, in order."""
-    with reader.reading(journal.path) as connection:
-        n, _ = reader.find(connection, run, journal.path)
-        rows = [row for kind in ("waits", "told") for row in reader.iter_rows(connection, n, journal.path, only=kind)]
-    return sorted(rows, key=lambda row: row.seq)
+    return [row for row in journal.iter_rows(run) if isinstance(row.record, Waits | Told)]
 
 
 def _same(journal: Journal, row: RunRow, since: Sequence[str]) -> bool:
