@@ -20,6 +20,7 @@ from mcp_support import until
 from plait.config import ServeTable
 from plait.core import Answered, Kit, Loop, OneKind, Splitter, Task, Waiting, ask
 from plait.core.errors import JournalError, StaleAnswer
+from plait.journal.owner import owner_of_this_process
 from plait.journal.records import Told, Waits
 from plait.journal.store import Journal
 from plait.window.settings import ServedAgent, served
@@ -327,6 +328,12 @@ def test_approval_by_a_function_is_stored_as_always_until_a_function_is_given_ag
     assert agent.fork(run.run, 1).reason == run.reason and SENT == ["one", "one"]
 
 
+async def approved_and_left(journal: Path, run: str) -> None:
+    told = Told(1, "", 0, approved=True)
+    log = await Journal.at(journal).claim(run, owner_of_this_process(), records=((told, None),))
+    await log.end("cancelled", {"type": "cancelled", "reason": "x"}, {})
+
+
 def test_a_fork_takes_no_open_question_and_no_unused_approval_along(journal: Path) -> None:
     agent = sending(journal, "one", "two")
     run = agent.run("?")
@@ -335,12 +342,7 @@ def test_a_fork_takes_no_open_question_and_no_unused_approval_along(journal: Pat
     with pytest.raises(StaleAnswer):
         agent.resume(fork.run, "yes", question=asked(run))
     # The approval is on record, and its process died before the call began.
-    connection = sqlite3.connect(journal)
-    told = '{"type":"told","n":1,"text":"","i":0,"approved":true}'
-    columns = "SELECT n, (SELECT max(seq) + 1 FROM events WHERE run = n), 0, 'told', ? FROM runs WHERE id = ?"
-    connection.execute(f"INSERT INTO events (run, seq, at, kind, data) {columns}", (told, run.run))
-    connection.commit()
-    connection.close()
+    asyncio.run(approved_and_left(journal, run.run))
     assert agent.fork(run.run, 2).status == "waiting" and SENT == []
     assert agent.resume(run.run).status == "waiting" and SENT == ["one"]  # in the run itself it counts
 
