@@ -196,7 +196,7 @@ async def test_nothing_at_the_address():
     assert "Is the server running?" in str(caught.value)
     assert "OPENAI_BASE_URL" in str(caught.value)
     assert caught.value.response is None
-    assert caught.value.retry
+    assert not caught.value.retry
 
 
 async def test_a_name_that_is_none():

@@ -88,10 +88,12 @@ class ModelError(PlaitError):
     """A model could not be asked. `retry` says whether the same request may succeed later.
 
     `response` is what came, exactly (a `plait.models.base.Response`), None where nothing did. `after` is how
-    many seconds the endpoint asks to wait, None if it did not say.
+    many seconds the endpoint asks to wait, None if it did not say. `sent` says that the request went out, so that the
+    endpoint may have worked on it although nothing came.
     """
 
     retry: bool = False
+    sent: bool = False
     response: Any = None
     after: float | None = None
 

@@ -12,7 +12,8 @@ What is written when:
 - execute, continue: `RanRecord` when the code came back, together with the next intent: code does nothing outside but
   by calls, which have their own records.
 - take: `TookRecord`, so that replay takes in the same order.
-- `Thrown` when `LimitNear`, `PromptTooLong` or `Lacking` was given to the loop in place of a result.
+- `Thrown` when `LimitNear`, `PromptTooLong` or `Lacking` was given to the loop in place of a result, or
+  `LimitReached` ended the run.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from plait.core import Call, Exchange, Observation, Ran, Reply, Taken
+from plait.core import Call, Exchange, Observation, Ran, Reply, Taken, Usage
 
 
 class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
-    """A model is about to be asked. The row's request is the exact body. `model` is its spec."""
+    """A model is about to be asked. The row's request is the exact body. `model` is its spec. `most` are the
+    tokens that the reply may have where a limit of the run said so, None where none did."""
 
     n: int
     step: int
@@ -33,12 +35,14 @@ class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
     model: str
     path: str
     attempt: int = 0
+    most: int | None = None
 
 
 class Got(Struct, frozen=True, omit_defaults=True, tag="got"):
     """An attempt ended. The row's response is the exact body, if any came; `error` says what was wrong.
 
-    `lost` names an ability that the endpoint turned out not to have. `cost` is in USD.
+    `lost` names an ability that the endpoint turned out not to have. `usage` and `cost` (USD, None where no price is
+    known) are what an attempt took that brought no reply, estimated from what was received; None: nothing.
     """
 
     n: int
@@ -48,6 +52,8 @@ class Got(Struct, frozen=True, omit_defaults=True, tag="got"):
     error: str = ""
     lost: str = ""
     cut: bool = False
+    usage: Usage | None = None
+    cost: float | None = None
 
 
 class Thought(Struct, frozen=True, omit_defaults=True, tag="thought"):
@@ -149,7 +155,7 @@ class Thrown(Struct, frozen=True, omit_defaults=True, tag="thrown"):
 
     n: int
     step: int
-    kind: Literal["LimitNear", "PromptTooLong", "Lacking"]
+    kind: Literal["LimitNear", "LimitReached", "PromptTooLong", "Lacking"]
     limit: str
     detail: str
     tokens: int = 0

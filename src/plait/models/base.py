@@ -61,13 +61,15 @@ class Response(Struct, frozen=True):
 
     A streamed body is the whole stream. `cut` is True when our side ended the stream at a stop string.
     The one change made to the bytes: a secret that the server echoes is blacked out. `reply` is what `decode`
-    would give, where it was read on the way.
+    would give, where it was read on the way. `startup` are seconds that went by before the request was sent, because
+    the model had to be fetched or loaded first.
     """
 
     status: int
     body: bytes
     cut: bool = False
     reply: Reply | None = None
+    startup: float = 0.0
 
 
 OnText: TypeAlias = Callable[[str], None]

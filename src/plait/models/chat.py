@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,8 @@ from plait.models.refusals import Place, bad, failure
 from plait.models.stream import Events, is_json
 
 SILENCE = 600.0
+EMPTY_STREAM, FRAMES, MAX_STREAM = 2 << 20, 256, 32 << 20
+"""Bytes of a stream without any text, bytes of a stream for each byte of its text, and bytes of any stream."""
 
 
 class ChatModel(Struct, frozen=True, kw_only=True):
@@ -79,6 +82,10 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         broken: ModelError | None = None
         try:
             await http.post(place, request.path, request.body, headers, self.timeout, answer, watch.take)
+        except asyncio.CancelledError as error:
+            # Whoever counts what the call took finds here what came of it.
+            error.response = Response(answer.status, place.clean_bytes(answer.body))  # type: ignore[attr-defined]
+            raise
         except ModelError as error:
             if not answer.status:
                 raise
@@ -89,7 +96,9 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             broken.response = response
             raise broken
         if answer.cut and not cut:
-            raise bad("sent far more than any reply.", response.body, place, response)
+            flood = bad("sent far more than any reply.", response.body, place, response)
+            flood.retry = False
+            raise flood
         if answer.status != 200:
             raise failure(
                 answer.status,
@@ -152,13 +161,17 @@ class _Watch:
         self._kind = ""
         self._shown = 0
         self._start = b""
+        self._size = 0
 
     @property
     def stopped(self) -> bool:
         return self._draft is not None and self._draft.stopped
 
     def take(self, piece: bytes) -> bool:
-        """Read on; True when a stop string was met and nothing more is wanted."""
+        """Read on; True when a stop string was met and nothing more is wanted, or far too much came."""
+        self._size += len(piece)
+        if self._size > self._most:
+            return True
         if not self._kind:
             self._start += piece
             if not self._start.strip():
@@ -176,6 +189,14 @@ class _Watch:
         except msgspec.DecodeError:
             self._kind = "broken"  # the body is read to its end, and what is wrong with it said then
         return False
+
+    @property
+    def _most(self) -> int:
+        """Bytes that may have come: of a stream some for its frames, and as many for each byte of its text."""
+        if self._kind == "json":
+            return http.MAX_BODY
+        written = self._draft.written if self._draft is not None else 0
+        return min(EMPTY_STREAM + FRAMES * written, MAX_STREAM)
 
     def finish(self, reply: Reply) -> None:
         """Hand on what is left of the text, when the whole reply is known."""

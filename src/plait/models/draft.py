@@ -18,6 +18,11 @@ from plait.models.stream import DONE
 from plait.models.text import TextFilter
 from plait.models.usage import usage_of
 
+CHARS_A_TOKEN = 8
+"""No text has more characters a token, by far: a reply of more than its tokens allow is cut on our side."""
+MOST_CHARS = 1 << 20
+"""Characters of a reply whose tokens nobody limited."""
+
 _FINISH: dict[str, Finish] = {
     "length": "length",
     "max_tokens": "length",
@@ -94,8 +99,12 @@ class Draft:
         self.circling = False
         """The reasoning, or the input of a call, went in circles: nothing that comes after it is taken in."""
         self._circles = Circles(REASONING)
+        self.over = False
+        """More came than the reply may have: nothing after it is taken in."""
+        self._room = MOST_CHARS if think.max_tokens is None else think.max_tokens * CHARS_A_TOKEN
         self.written = 0
-        """Bytes of text and reasoning that came, cut or not."""
+        """Bytes of text, reasoning and inputs of calls that came, cut or not."""
+        self._inputs = 0
 
     def chunk(self, data: bytes) -> str:
         """Take in a chunk. An error object is put in `error`. Raises `msgspec.DecodeError`."""
@@ -128,7 +137,7 @@ class Draft:
         if choice.finish_reason:
             self.finish = str(choice.finish_reason).lower()
         part = choice.delta or choice.message
-        if self.circling:
+        if self.circling or self.over:
             return ""
         if part is None:
             return self._write(choice.text) if choice.text else ""
@@ -159,8 +168,16 @@ class Draft:
                 texts.append(part["text"])
         return "".join(texts)
 
+    def _within(self, text: str) -> str:
+        """The text, up to where the reply is longer than it may be."""
+        self.written += len(text.encode(errors="replace"))
+        self.over = self.over or len(text) > self._room
+        text = text[: max(0, self._room)]
+        self._room -= len(text)
+        return text
+
     def _think(self, text: str) -> None:
-        self.written += len(text.encode())
+        text = self._within(text)
         self.reasoning.append(self._straight(text, self._circles))
 
     def _straight(self, text: str, circles: Circles) -> str:
@@ -169,7 +186,7 @@ class Draft:
         return text
 
     def _write(self, text: str) -> str:
-        self.written += len(text.encode())
+        text = self._within(text)
         return "" if self.circling else self._keep(self.filter.feed(text))
 
     def _keep(self, text: str) -> str:
@@ -192,14 +209,15 @@ class Draft:
         entry.name = entry.name or str(name)
         given = function.get("arguments")
         if isinstance(given, str):
-            entry.arguments.append(self._straight(given, entry.circles))
+            self._inputs += len(given.encode(errors="replace"))
+            entry.arguments.append(self._straight(self._within(given), entry.circles))
         elif given is not None:
             entry.value = given
 
     @property
     def stopped(self) -> bool:
         """Nothing more of the reply is wanted."""
-        return self.circling or self.filter.stopped
+        return self.circling or self.over or self.filter.stopped
 
     @property
     def whole(self) -> bool:
@@ -212,6 +230,8 @@ class Draft:
         finish = "stop" if self.stopped else _FINISH.get(self.finish, "stop")
         if self.circling or self.filter.circling:
             finish = "circle"
+        elif self.over:
+            finish = "length"
         if calls and finish == "stop" and not self.filter.stopped:
             finish = "calls"
         thought = "".join(self.reasoning)
@@ -230,6 +250,6 @@ class Draft:
         asked += sum(len(m.content.encode()) + 16 for m in think.messages)
         if think.tools:
             asked += len(msgspec.json.encode(think.tools))
-        if calls:
-            self.written += len(msgspec.json.encode(calls))
-        return Usage(math.ceil(asked / 4), math.ceil(self.written / 4), estimated=True)
+        # A call is counted whole, with the name of its tool.
+        written = self.written - self._inputs + (len(msgspec.json.encode(calls)) if calls else 0)
+        return Usage(math.ceil(asked / 4), math.ceil(written / 4), estimated=True)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import aiohttp
     from yarl import URL
 
-MAX_BODY = 64 << 20
-"""No reply is this long: an endpoint that sends more (64 MiB) is cut off."""
+MAX_BODY = 8 << 20
+"""No answer in one piece is longer: an endpoint that sends more (8 MiB) is cut off. Streams have their own limits."""
 CONNECT_SECONDS = 30.0
 
 _sessions: WeakKeyDictionary[
@@ -140,7 +140,7 @@ async def post(
                 break
             pieces.append(piece)
             size += len(piece)
-            if (watch is not None and watch(piece)) or size > MAX_BODY:
+            if watch(piece) if watch is not None else size > MAX_BODY:
                 answer.cut = True
                 response.close()
                 break
@@ -159,27 +159,30 @@ def _unreachable(error: Exception, place: Place, timeout: float) -> ModelError:
     local = _host_is_here(urlsplit(address).hostname or "")
     start = "Is the server running?" if local else "Is the address right, and the network there?"
     hint = f"{start} The address is set by {place.base_env or 'base_url'}."
+    sent, retry = True, True
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        said = "its name is not known (DNS)"
+        said, sent = "its name is not known (DNS)", False
     elif isinstance(error, aiohttp.ClientSSLError | aiohttp.ClientConnectorCertificateError):
         said, hint = f"no secure connection: {error}", "Check the address, the clock and the certificates."
+        sent = retry = False
     elif isinstance(error, TimeoutError):
         connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
         seconds = min(CONNECT_SECONDS, timeout) if connecting else timeout
+        sent = not connecting
         said = f"{'no connection' if connecting else 'silence'} for {seconds:g} s"
         if not connecting:
             hint = "The model may need longer: raise `timeout` in plait.toml."
     elif isinstance(error, aiohttp.ClientConnectorError):
-        said = error.os_error.strerror or str(error.os_error)
-        if "refused" in said.lower() or "connect call failed" in said.lower():
-            said = "connection refused"
+        said, sent = error.os_error.strerror or str(error.os_error), False
+        if isinstance(error.os_error, ConnectionRefusedError) or "connect call failed" in said.lower():
+            # Nothing listens there. On this machine it is no matter of the network: waiting does not start a server.
+            said, retry = "connection refused", not local
     elif isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError | ConnectionError):
         said = "the connection broke"
     else:
         said = f"{type(error).__name__}: {error}"
     made = Unreachable(place.clean(f"{address} ({place.name}) can't be reached: {said}."), hint=hint)
-    if isinstance(error, aiohttp.ClientSSLError | aiohttp.ClientConnectorCertificateError):
-        made.retry = False
+    made.retry, made.sent = retry, sent
     return made
 
 

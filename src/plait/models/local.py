@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from plait.core import Reply, Think
-from plait.core.errors import ModelError, ServerFailed, UsageError
+from plait.core.errors import ModelError, ServerFailed, Unreachable, UsageError
 from plait.models import embedded
 from plait.models.base import Abilities, OnText, Request, Response
 from plait.models.catalogue import catalogue_model
@@ -79,11 +80,14 @@ class LocalModel(Struct, frozen=True, kw_only=True):
         Raises also `ModelMissing`: no such file, not a model, can't be fetched, xllamacpp not installed.
         A server that died is a `ServerFailed`; the next attempt starts another.
         """
+        began = time.perf_counter()
         up = await embedded.running(self._key, self.settings, self._find)
+        startup = time.perf_counter() - began
         try:
-            return await self._chat(up.url, up.key).send(request, think, on_text)
+            response = await self._chat(up.url, up.key).send(request, think, on_text)
+            return structs.replace(response, startup=startup)
         except ModelError as error:
-            if not (error.retry and await self._ended()):
+            if not ((error.retry or isinstance(error, Unreachable)) and await self._ended()):
                 raise
             how = embedded.ended(self._key, self.settings)
             failed = ServerFailed(

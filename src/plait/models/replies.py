@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
 
-from plait.core import Reply, Think
+from plait.core import Reply, Think, Usage
 from plait.models.base import Response
 from plait.models.draft import Draft
 from plait.models.refusals import Place, bad, failure, in_stream
@@ -41,9 +42,26 @@ def decode(response: Response, think: Think, place: Place, *, prefill: str = "",
         raise in_stream(error, place, asked=asked, response=response)
     if not draft.choices:
         raise bad("sent something that is no reply.", body, place, response)
+    if draft.over and think.max_tokens is None:
+        made = bad("sent far more than any reply.", body, place, response)
+        made.retry = False
+        raise made
     if not (draft.whole or response.cut or draft.stopped):
         raise bad("broke off in the middle of a reply.", body, place, response)
     return draft.reply(think)
+
+
+def received(body: bytes, think: Think) -> Usage:
+    """The tokens of a request and of what came of its reply, however it broke off: as reported, or estimated."""
+    draft = Draft(think)
+    with contextlib.suppress(msgspec.DecodeError):
+        if is_json(body):
+            draft.chunk(body)
+        else:
+            events = Events()
+            for event in (*events.feed(body), *events.close()):
+                draft.chunk(event)
+    return draft.reply(think).usage
 
 
 def _last(draft: Draft, events: Events, response: Response, place: Place) -> None:

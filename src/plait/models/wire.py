@@ -28,6 +28,7 @@ RESAMPLED = 0.7
 """Lowest temperature of a request that follows a repetition, where the model is asked at a temperature at all."""
 
 _encode = msgspec.json.Encoder().encode
+_LENGTHS = ("max_tokens", "max_completion_tokens")
 _NONE: Mapping[str, Any] = {}
 
 
@@ -70,6 +71,10 @@ def encode(
     for key, value in params.items():
         if value is None:
             body.pop(key, None)
+        elif key in _LENGTHS and think.max_tokens is not None and isinstance(value, int):
+            for other in _LENGTHS:
+                body.pop(other, None)
+            body[key] = min(value, think.max_tokens)  # a limit of the run is not passed
         else:
             body[key] = value
     return Request(COMPLETIONS if raw else CHAT, _encode(body))

@@ -1,4 +1,8 @@
-"""Asks a model: one think effect, from the request through retries to the reply, each attempt on the record."""
+"""Asks a model: one think effect, from the request through retries to the reply, each attempt on the record.
+
+Each attempt is counted and may use its share of the run's limits (`limits.Share`). What an attempt took that brought no
+reply is estimated from what was received, and stands on the record with it.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,15 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
 from msgspec import structs
 
-from plait.core import Lacking, PromptTooLong, Reply, Think
+from plait.core import Lacking, PromptTooLong, Reply, Think, Usage
 from plait.core.errors import ModelError, TooLong, Unsupported, UsageError
 from plait.formats.escape import without_tokens
 from plait.journal.log import AnyLog
 from plait.journal.records import Got, RunHead, Thinking, Thought
 from plait.models.base import Model
+from plait.models.replies import received
 from plait.models.special_tokens import special_tokens_of
+from plait.runtime.limits import Meter, Share
 from plait.runtime.past import PastEffect
 from plait.runtime.tracing import ModelSpan
 
@@ -114,10 +120,13 @@ async def ask_model(
     on_text: Callable[[str], None] | None,
     on_retry: Callable[[str], None],
     span: ModelSpan,
+    meter: Meter,
+    share: Share,
 ) -> Reply:
     """The reply to a think effect.
 
-    Raises `PromptTooLong` or `Lacking` for the loop, or a `ModelError` when all is lost.
+    Raises `PromptTooLong`, `Lacking` or `LimitNear` for the loop, `LimitReached` where a limit leaves no room, or a
+    `ModelError` when all is lost.
     """
     for got, _ in past.got:
         if got.lost:
@@ -130,22 +139,35 @@ async def ask_model(
             # Found out by an attempt of this effect, in this process or in one that ended right behind it.
             raise Lacking("tools", f"{model.spec} takes no native tools")
         request = model.encode(think)
-        await log.append((Thinking(n, step, think.phase, model.spec, request.path, attempt), request.body))
+        most = share.attempt(model, request.body, think.max_tokens)
+        limited = limit_reply(think, most) if most != think.max_tokens else think
+        if limited is not think:
+            request = model.encode(limited)
+        given = most if limited is not think else None
+        await log.append((Thinking(n, step, think.phase, model.spec, request.path, attempt, given), request.body))
         span.asked(request)
         began = time.perf_counter()
         try:
-            response = await model.send(request, think, on_text)
+            response = await model.send(request, limited, on_text)
+            seconds = time.perf_counter() - began - response.startup
+            reply = response.reply or model.decode(response, limited)
+        except asyncio.CancelledError as why:
             seconds = time.perf_counter() - began
-            reply = response.reply or model.decode(response, think)
+            came = getattr(why, "response", None)
+            usage, cost = _count_lost(meter, model, limited, why, seconds)
+            status, body = (came.status, came.body) if came is not None else (0, None)
+            log.buffer((Got(n, attempt, status, seconds, "cancelled", usage=usage, cost=cost), body))
+            raise
         except ModelError as why:
             seconds = time.perf_counter() - began
+            usage, cost = _count_lost(meter, model, limited, why, seconds)
             span.failed(why)
             answer = why.response
             lost = why.ability if isinstance(why, Unsupported) else ""
             status = answer.status if answer is not None else 0
             await log.append(
                 (
-                    Got(n, attempt, status, seconds, error=f"{type(why).__name__}: {why}", lost=lost),
+                    Got(n, attempt, status, seconds, f"{type(why).__name__}: {why}", lost, usage=usage, cost=cost),
                     answer.body if answer is not None else None,
                 )
             )
@@ -164,6 +186,7 @@ async def ask_model(
             on_retry(f"{why.message} Trying again in {wait:.1f} s ({failures} of {retries}).")
             await asyncio.sleep(wait)
             continue
+        meter.learn(model, request.body, reply.usage)
         cost = model.rate.cost(reply.usage, seconds)
         named = reply.model
         reply = structs.replace(reply, seconds=seconds, cost=cost, model=model.spec)
@@ -173,6 +196,35 @@ async def ask_model(
             (Thought(n, reply), None),
         )
         return reply
+
+
+def limit_reply(think: Think, most: int | None) -> Think:
+    """The effect with that many tokens for its reply; as it is for None."""
+    return think if most is None else structs.replace(think, max_tokens=most)
+
+
+def _count_lost(
+    meter: Meter, model: Model, think: Think, why: BaseException, seconds: float
+) -> tuple[Usage | None, float | None]:
+    """What an attempt took that brought no reply: its tokens and USD, counted."""
+    usage = taken_by(why, think)
+    if usage is None:
+        return None, None
+    cost = model.rate.cost(usage, seconds)
+    meter.lost(usage, cost)
+    return usage, cost
+
+
+def taken_by(why: BaseException, think: Think) -> Usage | None:
+    """The tokens that an attempt took which brought no reply, estimated; None where it took none.
+
+    A request that the endpoint refused, or that never reached it, took none. One that was sent and broke off, timed out
+    or was cancelled took its prompt and what was received.
+    """
+    response = getattr(why, "response", None)
+    if response is not None:
+        return received(response.body, think) if response.status == 200 else None
+    return received(b"", think) if getattr(why, "sent", False) else None
 
 
 def _pause(why: ModelError, failures: int) -> float:

@@ -103,6 +103,7 @@ class Engine:
             outcome = Cancelled(str(why.args[0])) if why.args else Cancelled()
         except Exception as why:
             outcome = self._ended_by(why)
+        outcome = self._over_limit(outcome)
         self._ended = self.totals()
         if not self.job.replay:
             try:
@@ -125,6 +126,7 @@ class Engine:
         return {
             "steps": meter.steps,
             "calls": meter.calls,
+            "requests": meter.requests,
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,
             "cached_tokens": usage.cached_tokens,
@@ -182,6 +184,20 @@ class Engine:
             return _cut_short(outcome, how, self._last.text.strip())
         if isinstance(outcome, Stopped) and outcome.limit == "loop" and self._founded(outcome.answer):
             return Answered(outcome.answer)
+        return outcome
+
+    def _over_limit(self, outcome: Outcome) -> Outcome:
+        """A run that used more than it might is stopped, and says by how much."""
+        if (excess := self.desk.meter.excess()) is None:
+            return outcome
+        limit, words = excess
+        match outcome:
+            case Answered(answer=answer):
+                return Stopped(limit, sentence(words), answer)
+            case Failed(reason=reason):
+                return Stopped(limit, f"{sentence(words)} {sentence(reason)}")
+            case Stopped(limit=first, reason=reason, answer=answer):
+                return Stopped(first, f"{sentence(reason)} {sentence(words)}", answer)
         return outcome
 
     def _founded(self, answer: Any) -> bool:

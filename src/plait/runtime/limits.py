@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from statistics import median
 
 from msgspec import Struct
 
 from plait.core import LimitNear, Reply, Usage
+from plait.models.base import Model
 from plait.models.prices import total
+
+TOKENS_A_BYTE = 0.25
+"""Tokens of a byte of a request, until an endpoint has reported some."""
+
+LENGTH_FIELD = 32
+"""Bytes by which a request grows that says how long its reply may be."""
+
+SMALLEST_REPLY = 16
+"""Tokens: a call that may write less than this is not worth making, unless it is the last one."""
 
 
 class Limits(Struct, frozen=True, omit_defaults=True):
     """What a run may use. None means no limit.
 
-    `steps`: turns of the loop. `calls`: model calls. `tokens`: input and output together. `usd`: money.
-    `seconds`: wall time. One model call is kept in reserve, so that the model can be asked to answer
+    `steps`: turns of the loop. `calls`: requests to models, failed ones included. `tokens`: input and output together.
+    `usd`: money. `seconds`: wall time. One model call is kept in reserve, so that the model can be asked to answer
     with what there is. `tool_seconds` is each tool call's time where the tool sets none of its own;
     `retries` how often a failed request is sent again; `repeats` how often the same call may bring the
     same result before the run is stopped (0: never stopped for that).
@@ -49,6 +61,14 @@ class Meter:
         self.limits = limits
         self.steps = 0
         self.calls = 0
+        self.requests = 0
+        """Requests that were sent, or are about to be: replies and failed attempts."""
+        self.waiting = 0
+        """Model calls that were started together and have not claimed their share yet."""
+        self.reserved_tokens = 0
+        self.reserved_usd = 0.0
+        self._durations: list[float] = []
+        self._density: dict[str, float] = {}
         self.usage = Usage()
         self.costs: list[float | None] = []
         self.near: LimitNear | None = None
@@ -57,7 +77,6 @@ class Meter:
         self._clock = clock
         self._began = clock()
         self._before = 0.0
-        self._under_way = 0
 
     @property
     def seconds(self) -> float:
@@ -74,27 +93,67 @@ class Meter:
         self._before += seconds
 
     def asked(self, reply: Reply) -> None:
-        """Count one model call and what it took."""
+        """Count one reply and what it took."""
         self.calls += 1
         self.usage = self.usage + reply.usage
         self.costs.append(reply.cost)
+        self._durations.append(reply.seconds)
         self._last = reply
 
-    @contextmanager
-    def asking(self) -> Iterator[None]:
-        """A model call is under way: others that begin meanwhile count it."""
-        self._under_way += 1
-        try:
-            yield
-        finally:
-            self._under_way -= 1
+    def lost(self, usage: Usage, cost: float | None) -> None:
+        """Count what an attempt took that brought no reply."""
+        self.usage = self.usage + usage
+        self.costs.append(cost)
 
-    def before_think(self, *, repair: bool, started: bool = False) -> LimitNear | None:
+    def learn(self, model: Model, body: bytes, usage: Usage) -> None:
+        """Remember how many tokens a byte of a model's requests has."""
+        if usage.input_tokens and body and not usage.estimated:
+            self._density[model.spec] = usage.input_tokens / len(body)
+
+    def prompt_tokens(self, model: Model, body: bytes) -> int:
+        """The estimated tokens of a request."""
+        return math.ceil((len(body) + LENGTH_FIELD) * self._density.get(model.spec, TOKENS_A_BYTE))
+
+    @contextmanager
+    def asking(self, *, started: bool = False) -> Iterator[Share]:
+        """A model call is under way. Its share is reserved: calls that begin meanwhile count it as used."""
+        share = Share(self, last=self.near is not None and not started)
+        self.requests += 1
+        try:
+            yield share
+        finally:
+            if not share.attempts:
+                self.requests -= 1
+            share.release()
+
+    @property
+    def last_output(self) -> int:
+        """Output tokens of the last reply, 0 before there is one."""
+        return self._last.usage.output_tokens if self._last is not None else 0
+
+    def excess(self) -> tuple[str, str] | None:
+        """The limit that the run is over, and by how much, in words; None where it is over none."""
+        limits, tokens, cost = self.limits, self.usage.tokens, self.cost
+        if limits.tokens is not None and tokens > limits.tokens:
+            about = "about " if self.usage.estimated else ""
+            over = tokens - limits.tokens
+            return "tokens", f"the run used {about}{tokens:,} tokens, {over:,} more than its limit of {limits.tokens:,}"
+        if limits.usd is not None and cost is not None and cost > limits.usd:
+            more = cost - limits.usd
+            return (
+                "usd",
+                f"the run cost {cost:.5f} USD, {more:.5f} more than its limit of {limits.usd:.5f}",
+            )
+        return None
+
+    def before_think(self, model: Model, *, repair: bool, started: bool = False) -> LimitNear | None:
         """What to throw into the loop in place of the model call it wants, if anything.
 
         A call that is `started` beside others never gets the one in reserve. Raises `LimitReached` when that
-        was used already.
+        was used already, and for a limit in USD where the model's price is not known.
         """
+        if self.limits.usd is not None and not model.rate.known:
+            raise LimitReached("usd", f"a limit in USD is set, but the price of {model.spec} is not known")
         if self.near is not None:
             if started:
                 return self.near
@@ -129,19 +188,124 @@ class Meter:
         limits, last = self.limits, self._last
         if limits.steps is not None and not repair and self.steps >= limits.steps:
             return LimitNear("steps", f"the limit of {limits.steps} step{'s' * (limits.steps != 1)} is reached")
-        if limits.calls is not None and self.calls + self._under_way + 1 >= limits.calls:
+        if limits.calls is not None and self.requests + 1 >= limits.calls:
             return LimitNear("calls", f"one of {limits.calls} model calls is left")
         if last is None:
             return None
         # The next call and the one in reserve are taken to be like the last one.
-        if limits.tokens is not None and self.usage.tokens + 2 * last.usage.tokens > limits.tokens:
-            return LimitNear("tokens", f"{self.usage.tokens:,} of {limits.tokens:,} tokens are used")
+        if limits.tokens is not None:
+            used = self.usage.tokens + self.reserved_tokens
+            if used + 2 * last.usage.tokens > limits.tokens:
+                return LimitNear("tokens", f"{used:,} of {limits.tokens:,} tokens are used")
         if limits.usd is not None:
             spent = self.cost
             if spent is None:
-                return LimitNear("usd", "a limit in USD is set, but the price of this model is not known")
-            if spent + 2 * (last.cost or 0.0) > limits.usd:
+                return LimitNear("usd", NO_PRICE)
+            if spent + self.reserved_usd + 2 * (last.cost or 0.0) > limits.usd:
                 return LimitNear("usd", f"{spent:.5f} of {limits.usd:.5f} USD are used")
-        if limits.seconds is not None and self.seconds + 2 * last.seconds > limits.seconds:
-            return LimitNear("seconds", f"{self.seconds:.1f} of {limits.seconds:g} seconds are used")
+        if limits.seconds is not None and self.seconds + 2 * self._usual_seconds() > limits.seconds:
+            return LimitNear(
+                "seconds",
+                f"{self.seconds:.1f} of {limits.seconds:g} seconds are used, and a model call takes about "
+                f"{self._usual_seconds():.1f} s",
+            )
         return None
+
+    def _usual_seconds(self) -> float:
+        """How long a model call takes. The first one also loads the model and reads a prompt that later ones share:
+        it counts half where it is the only one, and not at all beside others."""
+        first, *others = self._durations
+        return median(others) if others else first / 2
+
+
+NO_PRICE = "a limit in USD is set, but the price of this model is not known"
+
+
+class Share:
+    """What one model call may use: worked out before each attempt, reserved until the call has ended.
+
+    `last` marks the call kept in reserve, after which the run ends.
+    """
+
+    def __init__(self, meter: Meter, *, last: bool) -> None:
+        self.attempts = 0
+        self._meter = meter
+        self._last = last
+        self._tokens = 0
+        self._usd = 0.0
+        self._waits = meter.waiting > 0
+
+    def release(self) -> None:
+        """Give back what was reserved."""
+        self._meter.reserved_tokens -= self._tokens
+        self._meter.reserved_usd -= self._usd
+        self._tokens, self._usd = 0, 0.0
+
+    def attempt(self, model: Model, body: bytes, wanted: int | None) -> int | None:
+        """Count an attempt, and say how many tokens its reply may have: `wanted`, or less where a limit asks for it.
+
+        Raises `LimitNear` where only the call in reserve is left, `LimitReached` where not even that is.
+        """
+        self.release()
+        meter, limits = self._meter, self._meter.limits
+        if self.attempts:
+            if limits.calls is not None and meter.requests + (0 if self._last else 1) >= limits.calls:
+                raise self._over("calls", f"{meter.requests} of {limits.calls} requests were sent, and the last failed")
+            meter.requests += 1
+        most = self._most(model, body, wanted) if limits.tokens is not None or limits.usd is not None else wanted
+        self.attempts += 1
+        return most
+
+    def _most(self, model: Model, body: bytes, wanted: int | None) -> int | None:
+        meter, limits = self._meter, self._meter.limits
+        prompt = meter.prompt_tokens(model, body)
+        together = max(1, meter.waiting) if self._waits else 1
+        if self._waits and meter.waiting:
+            meter.waiting -= 1
+        self._waits = False
+        rooms: list[tuple[float, str, str]] = []
+        if limits.tokens is not None:
+            left = limits.tokens - meter.usage.tokens - meter.reserved_tokens
+            words = f"{max(0, left):,} of {limits.tokens:,} tokens are left, and the prompt takes about {prompt:,}"
+            rooms.append((self._room(left, prompt, 1.0, together), "tokens", words))
+        price = 0.0
+        if limits.usd is not None:
+            base = model.rate.cost(Usage(prompt, 0)) or 0.0
+            price = ((model.rate.cost(Usage(prompt, 1_000_000)) or 0.0) - base) / 1_000_000
+            left_usd = limits.usd - (meter.cost or 0.0) - meter.reserved_usd
+            words = f"{max(0.0, left_usd):.5f} of {limits.usd:.5f} USD are left, and the prompt costs about {base:.5f}"
+            rooms.append((self._room(left_usd, base, price, together), "usd", words))
+            self._usd = base
+        room, limit, words = min(rooms)
+        least = 1 if self._last else min(SMALLEST_REPLY, wanted or SMALLEST_REPLY)
+        if room < least:
+            self._usd = 0.0
+            raise self._over(limit, words)
+        most = wanted if math.isinf(room) else min(int(room), wanted or int(room))
+        self._tokens, self._usd = prompt + (most or 0), self._usd + price * (most or 0)
+        meter.reserved_tokens += self._tokens
+        meter.reserved_usd += self._usd
+        return most
+
+    def _room(self, left: float, prompt: float, price: float, together: int) -> float:
+        """Output tokens that `left` has room for, where a prompt takes `prompt` and a token of the reply `price`.
+
+        Calls that begin together get equal parts. Half of the rest is kept for the call in reserve, whose prompt
+        will hold this reply as well.
+        """
+        whole = left - prompt
+        if price <= 0:
+            return math.inf if whole >= 0 else 0.0
+        usual = self._meter.last_output * price
+        half = ((left - prompt - usual) / together - prompt) / 2
+        if self._last or (self._meter.calls == 0 and together == 1 and half < SMALLEST_REPLY * price):
+            return whole / price  # a small budget is for one call
+        return min(half, whole) / price
+
+    def _over(self, limit: str, words: str) -> Exception:
+        near = self._meter.near
+        if near is None and not self._last:
+            return self._meter.conclude(limit, words)
+        if near is not None and not self._last:
+            return near
+        return LimitReached(near.limit, near.detail) if near is not None else LimitReached(limit, words)

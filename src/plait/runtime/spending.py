@@ -31,8 +31,8 @@ UNKNOWN_COST = "?"
 class PhaseSpending(Struct, frozen=True, omit_defaults=True):
     """What one phase of a run spent on one model.
 
-    `calls` are the replies the loop was given; `retries` the attempts that brought none (refused, broken off),
-    whose tokens nobody reports. `usage` has the tokens, `seconds` is the time of all attempts, to the
+    `calls` are the replies the loop was given; `retries` the attempts that brought none (refused, broken off), whose
+    tokens are estimated from what was received. `usage` has the tokens, `seconds` is the time of all attempts, to the
     microsecond, without the pauses between them. `cost_usd` is to the billionth, None where a call's price is
     not known. Tool calls are one row with the phase "tools" and the model "": no tokens, 0 USD; so are pieces of code.
     """
@@ -91,7 +91,9 @@ def spending(rows: Iterable[Row]) -> tuple[PhaseSpending, ...]:
             case Got(n=n) if n in asked:
                 phase, model = asked[n].phase, asked[n].model
                 seconds = round(record.seconds * MICRO) / MICRO
-                found.append(PhaseSpending(phase, model, retries=int(bool(record.error)), seconds=seconds))
+                usage, cost = record.usage or Usage(), record.cost if record.usage is not None else 0.0
+                retries = int(bool(record.error))
+                found.append(PhaseSpending(phase, model, 0, retries, usage, seconds, cost))
             case Thought(n=n, reply=reply):
                 phase, model = (asked[n].phase, asked[n].model) if n in asked else ("", reply.model)
                 found.append(PhaseSpending(phase, model, calls=1, usage=reply.usage, cost_usd=reply.cost))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from plait.core import Lacking, LimitNear, Piece, PromptTooLong, Reply, Splitter, Taken, Think
 from plait.core import events as ev
 from plait.journal.records import Thrown
-from plait.runtime.asking import ask_model, without_special_tokens
+from plait.runtime.asking import ask_model, limit_reply, without_special_tokens
 from plait.runtime.job import Desk, RecordEnds, differs, sentence, text_of
+from plait.runtime.limits import LimitReached, Share
 from plait.runtime.past import PastEffect
 from plait.strategies import splitter_of
 
@@ -33,16 +34,17 @@ class Thinker:
         counts = not effect.repair and meter.near is None
         meter.steps += counts
         try:
-            return await self._go_on(n, effect, past, step)
-        except Lacking:
+            return await self._go_on(n, effect, past, step, started)
+        except (Lacking, PromptTooLong):
             meter.steps -= counts  # The turn is still to come, in another form.
             raise
 
-    async def _go_on(self, n: int, effect: Think, past: PastEffect, step: int) -> Reply:
+    async def _go_on(self, n: int, effect: Think, past: PastEffect, step: int, started: bool) -> Reply:
         """The reply, from the record as far as it goes."""
         meter = self.desk.meter
         if past.thinking:
             self._same_request(n, effect, past, step)
+            self._count(past)
         if past.thrown is not None:
             self._rethrow(past.thrown)
         if past.reply is not None:
@@ -50,26 +52,42 @@ class Thinker:
             return past.reply
         if self.desk.job.replay:
             raise RecordEnds
-        with meter.asking():
-            return await self._ask(n, effect, past, step)
+        with meter.asking(started=started) as share:
+            return await self._ask(n, effect, past, step, share)
 
     async def _may_begin(self, n: int, effect: Think, step: int, started: bool) -> None:
         """Raises, and records, what keeps a fresh effect from being performed: a limit, or a missing ability."""
-        near = self.desk.meter.before_think(repair=effect.repair, started=started)
-        if near is not None:
-            await self.desk.log.append((Thrown(n, step, "LimitNear", near.limit, near.detail), None))
-            self.desk.say(ev.Noted(step, "limit", sentence(near.detail)))
-            raise near
         model = self.desk.job.phases.of(effect.phase)
+        try:
+            near = self.desk.meter.before_think(model, repair=effect.repair, started=started)
+        except LimitReached as why:
+            await self._limited(n, step, why)
+        if near is not None:
+            await self._limited(n, step, near)
         if effect.tools and not model.abilities.tools:
             await self._lacks(n, step, "tools", f"{model.spec} takes no native tools")
+
+    async def _limited(self, n: int, step: int, why: LimitNear | LimitReached) -> NoReturn:
+        kind: Literal["LimitNear", "LimitReached"] = "LimitNear" if isinstance(why, LimitNear) else "LimitReached"
+        await self.desk.log.append((Thrown(n, step, kind, why.limit, why.detail), None))
+        if kind == "LimitNear":
+            self.desk.say(ev.Noted(step, "limit", sentence(why.detail)))
+        raise why
+
+    def _count(self, past: PastEffect) -> None:
+        """Count the attempts on record, and what those took that brought no reply."""
+        meter = self.desk.meter
+        meter.requests += len(past.thinking)
+        for got, _ in past.got:
+            if got.usage is not None:
+                meter.lost(got.usage, got.cost)
 
     async def _lacks(self, n: int, step: int, ability: str, detail: str) -> NoReturn:
         await self.desk.log.append((Thrown(n, step, "Lacking", ability, detail), None))
         self.desk.meter.not_asked()
         raise Lacking(ability, detail)
 
-    async def _ask(self, n: int, effect: Think, past: PastEffect, step: int) -> Reply:
+    async def _ask(self, n: int, effect: Think, past: PastEffect, step: int, share: Share) -> Reply:
         meter = self.desk.meter
         model = self.desk.job.phases.of(effect.phase)
         self.desk.say(ev.Asked(step, effect.phase, model.spec))
@@ -94,12 +112,17 @@ class Thinker:
                     on_text=listener.feed if listener is not None else None,
                     on_retry=retry,
                     span=span,
+                    meter=meter,
+                    share=share,
                 )
+        except (LimitNear, LimitReached) as why:
+            await self._limited(n, step, why)
         except PromptTooLong as why:
             await self.desk.log.append(
                 (Thrown(n, step, "PromptTooLong", "context", why.detail, why.tokens, why.room), None)
             )
             self.desk.say(ev.Noted(step, "limit", "The prompt is too long for the model; showing it less."))
+            meter.not_asked()
             raise
         except Lacking as why:
             await self._lacks(n, step, why.ability, why.detail)
@@ -115,6 +138,8 @@ class Thinker:
         if thrown.kind == "LimitNear":
             self.desk.meter.was_near(thrown.limit, thrown.detail)
             raise LimitNear(thrown.limit, thrown.detail)
+        if thrown.kind == "LimitReached":
+            raise LimitReached(thrown.limit, thrown.detail)
         if thrown.kind == "Lacking":
             raise Lacking(thrown.limit, thrown.detail)
         raise PromptTooLong(thrown.detail, thrown.tokens, thrown.room)
@@ -127,7 +152,7 @@ class Thinker:
         for thinking, body in past.thinking:
             if thinking.phase != effect.phase:
                 raise differs(n, step, f"phase {thinking.phase}", f"phase {effect.phase}")
-            made = self.desk.job.phases.of(effect.phase).encode(effect)
+            made = self.desk.job.phases.of(effect.phase).encode(limit_reply(effect, thinking.most))
             if (found := self.desk.log.scrub(made.body)) != body or made.path != thinking.path:
                 raise differs(n, step, text_of(body), text_of(found))
             self.desk.compared += 1

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
 
-from plait.core import Act, Effect, Observation, PromptTooLong, Reply, Start, Take, Taken
+from plait.core import Act, Effect, Observation, PromptTooLong, Reply, Start, Take, Taken, Think
 from plait.journal.records import StartRecord, TookRecord
 from plait.runtime.job import Desk, RecordEnds, Suspend
 from plait.runtime.past import PastEffect
@@ -43,11 +43,13 @@ class Tickets:
             for ticket, act in zip(tickets, effect.effects, strict=True):
                 await self._now(ticket, act)
             return tickets
+        self.desk.meter.waiting = sum(isinstance(each, Think) for each in effect.effects)
         for ticket, started in zip(tickets, effect.effects, strict=True):
             self._open[ticket] = task = asyncio.ensure_future(self._perform(ticket, started, True))
             task.add_done_callback(partial(self._done, ticket))
         # They begin here and now, in order: what they count is then the same each time the run is walked.
         await asyncio.sleep(0)
+        self.desk.meter.waiting = 0
         return tickets
 
     async def _now(self, ticket: int, effect: Effect) -> None:
