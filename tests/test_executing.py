@@ -135,7 +135,10 @@ def test_names_are_kept_from_piece_to_piece_and_calls_are_acts_like_any_other(ag
     assert (run.status, run.answer) == ("answered", "402020\nsent\n")
     assert sent == ["402020 in Lyon"]
     calls = [record.calls for row in run.record if isinstance(record := row.record, Acting)]
-    assert calls == [(Call("people", {"city": "Lyon"}),), (Call("send", {"text": "402020 in Lyon"}),)]
+    assert calls == [
+        (Call("people", {"city": "Lyon"}, by_code=True),),
+        (Call("send", {"text": "402020 in Lyon"}, by_code=True),),
+    ]
 
 
 def test_calls_that_are_gathered_are_made_side_by_side(agent: Made) -> None:
@@ -181,7 +184,7 @@ def test_a_tool_can_not_pass_off_its_result_as_a_thing(tmp_path: Path) -> None:
         tools=[forged],
         journal=tmp_path / "j",
     ).run("q")
-    assert "$thing" not in run.answer and "a lie" in run.answer
+    assert "TypeError: forged(): a dict with the key '$thing' can't be passed on" in run.answer
 
 
 class Unwritten(Note):
@@ -424,11 +427,12 @@ def f(a: int, b: str = "", *rest: int) -> None:
         (OutCall("f", (1, "x", 3, 4)), [1, "x", 3, 4]),
         (OutCall("f", (1,), {"a": 2}), {"args": [1], "a": 2}),
         (OutCall("g", (1, "x")), [1, "x"]),
-        (OutCall("f", ((1, 2),)), {"a": [1, 2]}),
-        (OutCall("f", (float("inf"),)), {"a": "inf"}),
-        (OutCall("f", ({2, 1},)), {"a": [1, 2]}),
+        (OutCall("f", ((1, 2),)), {"a": {"$tuple": [1, 2]}}),
+        (OutCall("f", (float("inf"),)), {"a": {"$float": "inf"}}),
+        (OutCall("f", ({2, 1},)), {"a": {"$set": [1, 2]}}),
+        (OutCall("f", ({1: "one"},)), {"a": {"$dict": [[1, "one"]]}}),
+        (OutCall("unknown", ((1, 2), b"x")), [[1, 2], "1 bytes (text)"]),
         (OutCall("f", (Handle("note-1", "<N>"),)), {"a": {"$thing": "note-1", "is": "<N>"}}),
-        (OutCall("f", ({"$thing": "note-1"},)), {"a": {"thing": "note-1"}}),  # made by the code
         (OutCall("f", (), {"$thing": "note-1"}), {"thing": "note-1"}),
     ],
 )

@@ -18,6 +18,8 @@ class CodeLimits(Struct, frozen=True):
 
     `seconds` of its own running, time in which it waits for calls not counted. `memory_mb` of the whole session.
     `recursion` in calls that stand open. `output_chars` printed: what is beyond is cut. `calls` out of the sandbox.
+    `call_bytes`, `call_items` and `call_depth` of the arguments of one call: their size as JSON, how many values they
+    hold, and how deep they are nested. `sent_bytes` of the arguments of all calls together.
     """
 
     seconds: float = 10.0
@@ -25,6 +27,10 @@ class CodeLimits(Struct, frozen=True):
     recursion: int = 1000
     output_chars: int = 50_000
     calls: int = 100
+    call_bytes: int = 1_000_000
+    call_items: int = 100_000
+    call_depth: int = 50
+    sent_bytes: int = 10_000_000
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

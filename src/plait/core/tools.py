@@ -53,12 +53,14 @@ class Call(Struct, frozen=True, omit_defaults=True):
     """One tool call: the tool's name and its input as the model gave it.
 
     `input` is any JSON value: None is no argument, a scalar the one argument, a list positional
-    arguments, an object arguments by name. `id` is the endpoint's own id of a native call.
+    arguments, an object arguments by name. `id` is the endpoint's own id of a native call. `by_code`: code made the
+    call, so the input may hold Python values that JSON has no word for, as in `{"$tuple": [1, 2]}`.
     """
 
     tool: str
     input: Any = None
     id: str = ""
+    by_code: bool = False
 
 
 class Observation(Struct, frozen=True, omit_defaults=True):
@@ -67,12 +69,16 @@ class Observation(Struct, frozen=True, omit_defaults=True):
     `text` is the whole result or the error, as text; `trouble` tells errors apart. `note` is what
     the runtime has to say to the model about the call, beside what the tool said. `value` is the
     result itself where JSON can hold it. `seconds` is wall time. `repeated`: the same call brought the same before.
+    For a call that code made, `exact` is the result where `value` would change it, written as the input of such a
+    call, and `unfit` says why code can't have it.
     """
 
     text: str
     trouble: Trouble = ""
     note: str = ""
     value: Any = None
+    exact: Any = None
+    unfit: str = ""
     seconds: float = 0.0
     repeated: bool = False
 

@@ -17,6 +17,7 @@ from typing import Any
 from plait.core import Call, Observation, Thing
 from plait.core.errors import BadInput, CallLost, ToolError, UsageError
 from plait.core.tools import Trouble
+from plait.runtime.exact import exact_result
 from plait.runtime.things import Things
 from plait.tools import Tool, Toolset, render
 from plait.tools.cancel import set_token
@@ -36,9 +37,11 @@ async def make_call(tools: Toolset, call: Call, seconds: float, things: Things) 
         said = tools.unknown(call.tool) if tools.near is None else await _in_thread(lambda: tools.unknown(call.tool))
         return Observation(said, trouble="unknown_tool")
     try:
-        args, kwargs = tool.bind(things.given(call.input, tool.signature.takes_things))
+        takes = tool.signature.takes_things
+        args, kwargs = tool.bind(things.exactly(call.input) if call.by_code else things.given(call.input, takes))
     except BadInput as why:
         return Observation(str(why), trouble="bad_input")
+    exact, unfit = None, ""
     limit = tool.timeout if tool.timeout is not None else seconds
     began = time.perf_counter()
     try:
@@ -48,6 +51,8 @@ async def make_call(tools: Toolset, call: Call, seconds: float, things: Things) 
             text, plain = f"{handle.id}: {handle.about}", handle.json()
         else:
             text, plain = render(value, things.put_away)
+            if call.by_code:
+                exact, unfit = exact_result(value, plain, things)
     except TimeoutError:
         seconds = time.perf_counter() - began
         said = f"Error: '{tool.spec.name}' gave no result within {limit:g} seconds"
@@ -59,7 +64,7 @@ async def make_call(tools: Toolset, call: Call, seconds: float, things: Things) 
             raise
         trouble: Trouble = "in_doubt" if isinstance(why, CallLost) else "raised"
         return Observation(_said(why), trouble=trouble, seconds=time.perf_counter() - began)
-    return Observation(text, value=plain, seconds=time.perf_counter() - began)
+    return Observation(text, value=plain, exact=exact, unfit=unfit, seconds=time.perf_counter() - began)
 
 
 async def _within(tool: Tool, args: tuple[Any, ...], kwargs: dict[str, Any], limit: float) -> Any:

@@ -7,6 +7,7 @@ recorded pieces feeds them to a fresh session with the times and results on reco
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import logging
 import re
@@ -28,10 +29,17 @@ from plait.runtime.job import Desk, RecordEnds, differs
 from plait.runtime.past import PastEffect
 from plait.runtime.things import with_handles
 from plait.sandbox import OutCall, Result, Session, Settings, Turn, sandbox
+from plait.sandbox.worker_values import Budget, pack, unpack
 from plait.tools import Toolset
 from plait.tools.render import NO_RESULT, describe_bytes
 
 logger = logging.getLogger("plait")
+
+LARGE = 20_000
+"""Bytes of a call that are not read on the event loop."""
+
+DEEPEST = 200
+"""How deep what came from a sandbox may be: deeper than either lets out."""
 
 _RAISED = re.compile(r"Error: (\w+): (.*)", re.DOTALL)
 _ADDRESS = re.compile(rb" at 0x[0-9a-f]+")
@@ -72,12 +80,12 @@ class Executor:
             self.desk.say(ev.Executing(step, effect.code))
             zone = time.localtime(now).tm_gmtoff
             with self.desk.span.code(step, effect.code) as span:
-                ran = self._ran(await session.run(effect.code, now, zone))
+                ran = await self._ran(await session.run(effect.code, now, zone))
                 span.ran(ran)
             record = RanRecord(n, step, ran, effect.code, now, self._seed or 0, zone)
         else:
             with self.desk.span.code(step, None) as span:
-                ran = self._ran(await session.go_on(results))
+                ran = await self._ran(await session.go_on(results))
                 span.ran(ran)
             record = RanRecord(n, step, ran)
         self._keep(record, results)
@@ -142,15 +150,19 @@ class Executor:
             if len(turn.calls) != len(results):
                 return False
             turn = await session.go_on(results)
-        ran = self._ran(turn)
+        ran = await self._ran(turn)
         return (
             _without_addresses(ran) == _without_addresses(piece.ran)
             and not ran.lost
             and _ended(ran) == _ended(piece.ran)
         )
 
-    def _ran(self, turn: Turn) -> Ran:
-        calls = tuple(call_of(each, self.desk.job.tools) for each in turn.calls)
+    async def _ran(self, turn: Turn) -> Ran:
+        def calls_of() -> tuple[Call, ...]:
+            return tuple(call_of(each, self.desk.job.tools) for each in turn.calls)
+
+        large = any(each.size > LARGE for each in turn.calls)
+        calls = await asyncio.to_thread(calls_of) if large else calls_of()
         return Ran(turn.output, calls, turn.error, turn.lost, round(turn.seconds, 6))
 
     def _results(self, effect: Continue) -> tuple[Result, ...]:
@@ -172,20 +184,25 @@ def _ended(ran: Ran) -> tuple[str, str]:
 
 def call_of(out: OutCall, tools: Toolset) -> Call:
     """A call out of the sandbox as any other: its arguments by name, where the tool's parameters are known."""
-    args, kwargs = [_plain(each) for each in out.args], _plain(out.kwargs)
-    if not args and not kwargs:
-        return Call(out.name)
     tool = tools.get(out.name)
+    if not out.args and not out.kwargs:
+        return Call(out.name, by_code=tool is not None)
+    write = _plain if tool is None else _written
+    args, kwargs = [write(each) for each in out.args], {_key(name): write(each) for name, each in out.kwargs.items()}
     known = tool.signature.parameters if tool is not None else ()
     names = [parameter.name for parameter in known if not parameter.spread]
     if tool is not None and len(args) <= len(names) and not kwargs.keys() & set(names[: len(args)]):
-        return Call(out.name, {**dict(zip(names, args, strict=False)), **kwargs})
-    return Call(out.name, {"args": args, **kwargs} if kwargs else args)
+        return Call(out.name, {**dict(zip(names, args, strict=False)), **kwargs}, by_code=True)
+    return Call(out.name, {"args": args, **kwargs} if kwargs else args, by_code=tool is not None)
 
 
 def result_of(call: Call, observation: Observation) -> Result:
     """What the code gets for a call: the value, or the exception that the trouble is."""
     match observation.trouble:
+        case "" if observation.unfit:
+            return Result(error="TypeError", message=f"{call.tool}(): {observation.unfit}")
+        case "" if observation.exact is not None:
+            return Result(unpack(observation.exact, Handle.read))
         case "":
             text = None if observation.text == NO_RESULT else observation.text
             return Result(text if observation.value is None else with_handles(observation.value))
@@ -204,8 +221,18 @@ def result_of(call: Call, observation: Observation) -> Result:
     return Result(error="RuntimeError", message=observation.text.removeprefix("Error: "))
 
 
+def _written(value: Any) -> Any:
+    """A value from the sandbox as the input of a call holds it, nothing of it changed."""
+    return pack(value, lambda one: one.json() if isinstance(one, Handle) else None, Budget(depth=DEEPEST))
+
+
+def _key(name: str) -> str:
+    # What code makes can't pass for a handle that it was not given, nor for another kind of value.
+    return name.lstrip("$")
+
+
 def _plain(value: Any) -> Any:
-    """A value from the sandbox as JSON holds it."""
+    """A value from the sandbox as JSON holds it, for a call of no tool: what JSON has no word for becomes text."""
     if isinstance(value, Handle):
         return value.json()
     if value is None or isinstance(value, (bool, int, str)):

@@ -205,7 +205,9 @@ def check_edit(told: Told, call: Call | None, tools: Toolset, things: Things) ->
 def as_told(calls: tuple[Call, ...], told: Mapping[int, Told]) -> tuple[Call, ...]:
     """The calls with the inputs that the person put in place of the model's."""
     return tuple(
-        structs.replace(call, input=said.input[0]) if (said := told.get(i)) is not None and said.input else call
+        structs.replace(call, input=said.input[0], by_code=False)
+        if (said := told.get(i)) is not None and said.input
+        else call
         for i, call in enumerate(calls)
     )
 

@@ -9,6 +9,7 @@ import msgspec
 
 from plait.core.messages import JSON
 from plait.core.things import Handle, Thing
+from plait.sandbox.worker_values import unpack
 from plait.tools.render import sound
 
 Kept = Mapping[str, tuple[str, bytes]]
@@ -54,6 +55,10 @@ class Things:
         if not self._live and not self._kept:
             return value
         return self._given(value, by_name)
+
+    def exactly(self, value: JSON) -> Any:
+        """The input of a call that code made: the Python values that it passed, with the things themselves."""
+        return unpack(value, lambda stands: self._or_itself(str(stands.get("$thing", "")), stands))
 
     def _given(self, value: Any, by_name: bool) -> Any:
         if isinstance(value, str):

@@ -30,12 +30,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class OutCall:
-    """A call out of the sandbox. Arguments are plain Python values (None, bool, int, float, str, bytes, list, tuple,
-    dict, set, date, datetime, timedelta) and `Handle`s, nested at will."""
+    """A call out of the sandbox. Arguments are plain Python values (`worker_values.CROSSING` names their types) and
+    `Handle`s, nested at will. `size` is about how many bytes they take."""
 
     name: str
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
+    size: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)

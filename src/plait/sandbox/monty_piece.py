@@ -14,6 +14,7 @@ from plait.sandbox.base import OutCall, Turn
 from plait.sandbox.monty_values import Unfit, plain
 from plait.sandbox.monty_worker import stub
 from plait.sandbox.printed import Printed
+from plait.sandbox.worker_values import Budget
 
 if TYPE_CHECKING:
     from plait.sandbox.monty import MontySession
@@ -54,6 +55,7 @@ class Piece:
         self._slept = 0.0
         self._trips = 0
         self._made = 0
+        self._sent = 0
         self._promised: dict[int, OutCall] = {}
         self._awaited: dict[str, set[tuple[int, int]]] = {}
 
@@ -84,8 +86,9 @@ class Piece:
             return _resume(at, answer)
         try:
             call = self._call(at)
-        except Unfit as unfit:
-            return _resume(at, self._session.raised("TypeError", f"{at.function_name}(): {unfit}"))
+        except (Unfit, ValueError) as why:
+            kind = "TypeError" if isinstance(why, Unfit) else "ValueError"
+            return _resume(at, self._session.raised(kind, f"{at.function_name}(): {why}"))
         self._made += 1
         if self._made > self._session.settings.limits.calls:
             raise Over("calls")
@@ -112,9 +115,20 @@ class Piece:
         return resume()  # type: ignore[no-any-return]
 
     def _call(self, at: Any) -> OutCall:
-        values = self._session.values
-        args = tuple(values.outward(one) for one in at.args)
-        return OutCall(at.function_name, args, {name: values.outward(one) for name, one in at.kwargs.items()})
+        values, limits = self._session.values, self._session.settings.limits
+        budget = Budget(limits.call_items, limits.call_depth)
+        args = tuple(values.outward(one, budget) for one in at.args)
+        kwargs = {name: values.outward(one, budget) for name, one in at.kwargs.items()}
+        size = limits.call_items - budget.items - budget.bytes
+        if size > limits.call_bytes:
+            raise ValueError(
+                f"arguments of {size:,} bytes can't be passed on in one call (at most {limits.call_bytes:,})"
+            )
+        self._sent += size
+        if self._sent > limits.sent_bytes:
+            most = limits.sent_bytes
+            raise ValueError(f"the calls of one piece of code may pass on {most:,} bytes, and this is beyond")
+        return OutCall(at.function_name, args, kwargs, size)
 
     def _is_awaited(self, at: Any) -> bool:
         if at.allow_eager_await:

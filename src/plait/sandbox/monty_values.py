@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 from plait.core.things import MARK as HANDLE
 from plait.core.things import Handle
 from plait.sandbox.monty_pool import library
-from plait.sandbox.worker_values import clean
+from plait.sandbox.worker_values import Budget, clean
 
 MARK = "\ue000"
 """Stands at the end of a handle's class name. A character for private use, which no text has."""
@@ -68,13 +68,16 @@ class Values:
                 return kind(self.inward(one, depth + 1) for one in value)
         raise Unfit(f"a {type(value).__name__} can't be given to the code")
 
-    def outward(self, value: Any, depth: int = 0) -> Any:
-        """A value as the runtime takes it. Raises `Unfit`."""
-        if depth > MAX_DEPTH:
-            raise Unfit(f"a value nested more than {MAX_DEPTH} deep can't be given to a tool")
+    def outward(self, value: Any, budget: Budget, depth: int = 0) -> Any:
+        """A value as the runtime takes it. Raises `Unfit`, and `ValueError` for too much of it."""
+        if depth > budget.depth:
+            raise ValueError(f"a value nested more than {budget.depth} deep can't be passed on")
+        budget.take(1)
         if isinstance(value, str):
+            budget.bytes -= len(value)
             return self._text(value)
         if value is None or isinstance(value, _SINGLE):
+            budget.bytes -= len(value) if isinstance(value, bytes) else 8
             return value
         if isinstance(value, Box):
             return value.handle
@@ -83,12 +86,12 @@ class Values:
         if isinstance(value, dict):
             if HANDLE in value:
                 raise Unfit(f"a dict with the key {HANDLE!r} can't be given to a tool: give the object itself")
-            return {self.outward(k, depth + 1): self.outward(v, depth + 1) for k, v in value.items()}
+            return {self.outward(k, budget, depth + 1): self.outward(v, budget, depth + 1) for k, v in value.items()}
         if isinstance(value, (list, set, frozenset)):
             kind = list if isinstance(value, list) else set
-            return kind(self.outward(one, depth + 1) for one in value)
+            return kind(self.outward(one, budget, depth + 1) for one in value)
         if isinstance(value, tuple):
-            return tuple(self.outward(one, depth + 1) for one in value)
+            return tuple(self.outward(one, budget, depth + 1) for one in value)
         kind_name = str(getattr(value, "name", type(value).__name__))
         raise Unfit(_cant(f"{plain(kind_name)} object"))
 

@@ -5,6 +5,7 @@ It starts only where it can confine: Linux with seccomp filters, on x86_64 or aa
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import secrets
@@ -17,10 +18,13 @@ from plait.core.code import CodeError, CodeLimit
 from plait.core.errors import UsageError
 from plait.core.things import Handle
 from plait.sandbox.base import PRELUDE, OutCall, Result, Session, Settings, Turn
-from plait.sandbox.process_child import Broken, Child
+from plait.sandbox.process_child import INLINE_BYTES, Broken, Child
 from plait.sandbox.worker_output import FLOOD
 from plait.sandbox.worker_session import OUT_OF_MEMORY
 from plait.sandbox.worker_values import clean, pack, unpack
+
+OTHER_BYTES = 100_000
+"""What a message may hold beside the arguments of calls."""
 
 STARTING = 60.0
 """Seconds that a worker may take to start."""
@@ -64,6 +68,7 @@ class ProcessSession:
         self._handles: dict[str, Handle] = {}
         self._waiting = 0
         self._made = 0
+        self._sent = 0
         self._used = 0.0
         self._shown = 0
         self._code = ""
@@ -77,6 +82,10 @@ class ProcessSession:
             "recursion": limits.recursion,
             "output_chars": limits.output_chars,
             "calls": limits.calls,
+            "call_bytes": limits.call_bytes,
+            "call_items": limits.call_items,
+            "call_depth": limits.call_depth,
+            "sent_bytes": limits.sent_bytes,
             "seed": self.settings.seed,
             "functions": sorted(self.settings.functions),
             "prelude": PRELUDE,
@@ -86,7 +95,7 @@ class ProcessSession:
         said: dict[str, Any] = {}
         problem, status = "it ended without a word", 0
         try:
-            said = await child.exchange(first, STARTING)
+            _, said = await child.exchange(first, STARTING, OTHER_BYTES, OTHER_BYTES)
         except TimeoutError:
             problem = f"it was not ready within {STARTING:g} s"
         except Broken as broken:
@@ -115,7 +124,7 @@ class ProcessSession:
             raise UsageError("This session of the process sandbox is closed.", hint="Open another.")
         if self._child is None:
             await self.start()
-        self._code, self._made, self._used, self._shown, self._waiting = code, 0, 0.0, 0, 0
+        self._code, self._made, self._used, self._shown, self._waiting, self._sent = code, 0, 0.0, 0, 0, 0
         offset = time.localtime(now).tm_gmtoff if zone is None else zone
         return await self._turn({"code": clean(code), "now": now, "offset": offset})
 
@@ -124,7 +133,11 @@ class ProcessSession:
         if not self._waiting or len(results) != self._waiting or self._child is None:
             raise UsageError(f"{len(results)} results were given; the code waits for {self._waiting}.")
         self._waiting = 0
-        return await self._turn({"results": [self._told(result) for result in results]})
+        if all(result.value is None or type(result.value) in (bool, int, float) for result in results):
+            told = [self._told(result) for result in results]
+        else:  # a large value would hold up the event loop
+            told = await asyncio.to_thread(lambda: [self._told(result) for result in results])
+        return await self._turn({"results": told})
 
     async def close(self) -> None:
         """End it, and whatever it still does."""
@@ -140,14 +153,24 @@ class ProcessSession:
         limits = self.settings.limits
         began = time.monotonic()
         try:
-            answer = await child.exchange(request | {"number": child.number}, max(limits.seconds - self._used, 0.001))
+            most = max(limits.sent_bytes - self._sent, 0) + OTHER_BYTES
+            left = max(limits.seconds - self._used, 0.001)
+            length, answer = await child.exchange(
+                request | {"number": child.number}, left, most, 10 * limits.call_items
+            )
             ran = time.monotonic() - began
             self._used += ran
             if answer.get("full"):
                 raise Broken("too many pieces of code were given up")
             if answer.keys() not in ({"calls"}, {"error"}):
                 raise Broken("no message")
-            calls = self._calls(answer["calls"]) if "calls" in answer else ()
+            calls: tuple[OutCall, ...] = ()
+            if "calls" in answer:
+                self._sent += length
+                if length > INLINE_BYTES:
+                    calls = await asyncio.to_thread(self._calls, answer["calls"], length)
+                else:
+                    calls = self._calls(answer["calls"], length)
             error = self._error(answer["error"]) if "error" in answer else None
             if "calls" in answer and not calls:
                 raise Broken("no calls")
@@ -156,7 +179,7 @@ class ProcessSession:
                 raise Broken("more calls than it may make")
         except TimeoutError:
             return await self._lost(child, began, "TimeoutError", f"ran longer than {limits.seconds:g} s", "time")
-        except (Broken, LookupError, TypeError, ValueError, OverflowError, AttributeError) as problem:
+        except (Broken, LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as problem:
             return await self._gone(child, began, problem)
         except BaseException:
             await self._drop(child)
@@ -198,7 +221,10 @@ class ProcessSession:
             new += f"\n[... cut: {more} characters were printed]\n"
         return new
 
-    def _calls(self, data: Any) -> tuple[OutCall, ...]:
+    def _calls(self, data: Any, length: int) -> tuple[OutCall, ...]:
+        def handle(stands: dict[str, Any]) -> Handle:
+            return self._handles[stands["$handle"]]
+
         calls = []
         for name, args, kwargs in data:
             if not isinstance(name, str) or not isinstance(args, list) or not isinstance(kwargs, dict):
@@ -206,8 +232,9 @@ class ProcessSession:
             calls.append(
                 OutCall(
                     clean(name)[:200],
-                    tuple(unpack(one, self._handles.__getitem__) for one in args),
-                    {clean(key): unpack(one, self._handles.__getitem__) for key, one in kwargs.items()},
+                    tuple(unpack(one, handle) for one in args),
+                    {clean(key): unpack(one, handle) for key, one in kwargs.items()},
+                    length,
                 )
             )
         return tuple(calls)
@@ -231,7 +258,7 @@ class ProcessSession:
         except (TypeError, ValueError) as problem:
             return {"error": "TypeError", "message": f"the result can't be passed to the code: {problem}"}
 
-    def _token(self, value: Any, things: dict[str, str]) -> str | None:
+    def _token(self, value: Any, things: dict[str, str]) -> dict[str, str] | None:
         if not isinstance(value, Handle):
             return None
         token = self._tokens.get(value.id)
@@ -239,4 +266,4 @@ class ProcessSession:
             token = self._tokens[value.id] = secrets.token_hex(16)
             self._handles[token] = value
         things[token] = value.about
-        return token
+        return {"$handle": token}

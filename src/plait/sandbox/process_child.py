@@ -12,6 +12,7 @@ import json
 import mmap
 import os
 import queue
+import re
 import signal
 import socket
 import struct
@@ -25,7 +26,6 @@ from typing import Any, TypeVar
 
 from plait.core.errors import UsageError
 from plait.sandbox.worker_output import HEADER
-from plait.sandbox.worker_session import MOST
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORKER = """
@@ -43,6 +43,10 @@ start(int(fd), int(memory))
 
 _ADDR_NO_RANDOMIZE = 0x0040000  # linux/personality.h
 
+INLINE_BYTES = 20_000
+"""Longer messages are read outside the event loop."""
+
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _ENVELOPE = struct.Struct(">IQ")
 _T = TypeVar("_T")
 
@@ -87,6 +91,21 @@ def _keep_addresses() -> None:
         libc.personality(ctypes.c_ulong(libc.personality(ctypes.c_ulong(0xFFFFFFFF)) | _ADDR_NO_RANDOMIZE))
 
 
+def _written(message: dict[str, Any]) -> bytes:
+    return json.dumps(message).encode()
+
+
+def _read(data: bytes, items: int) -> Any:
+    """A message from the worker, if it holds no more than about `items` values: each may take much memory here."""
+    if _marks(data) > items and _marks(_TEXT.sub(b"", data)) > items:
+        raise Broken(f"a message of more than {items:,} values")
+    return json.loads(data)
+
+
+def _marks(data: bytes) -> int:
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
+
+
 _starter: _Starter | None = None
 _starting = threading.Lock()
 
@@ -121,10 +140,12 @@ class Child:
             future.add_done_callback(lambda f: f.exception() or f.result().kill())
             raise
 
-    async def exchange(self, message: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Send a message and hear its answer, within `seconds`. Raises `TimeoutError`, `Broken`. Between two
-        exchanges the process is stopped."""
-        data = json.dumps(message).encode()
+    async def exchange(
+        self, message: dict[str, Any], seconds: float, most: int, items: int
+    ) -> tuple[int, dict[str, Any]]:
+        """Send a message and hear its answer, of at most `most` bytes and about `items` values, within `seconds`; with
+        its length. Raises `TimeoutError`, `Broken`. Between two exchanges the process is stopped."""
+        data = await asyncio.to_thread(_written, message) if "results" in message else _written(message)
         loop = asyncio.get_running_loop()
         self.using = True
         try:
@@ -132,10 +153,14 @@ class Child:
             async with asyncio.timeout(seconds):
                 await loop.sock_sendall(self.socket, len(data).to_bytes(4, "big") + data)
                 length, number = _ENVELOPE.unpack(await self._read(_ENVELOPE.size))
-                if length > MOST or number != self.number:
+                if length > most or number != self.number:
                     raise Broken("a message that was not asked for")
-                answer = json.loads(await self._read(length))
+                data = await self._read(length)
             self._signal(signal.SIGSTOP)
+            if length > INLINE_BYTES:
+                answer = await asyncio.to_thread(_read, data, items)
+            else:
+                answer = _read(data, items)
         except (OSError, ValueError, RecursionError) as problem:
             if isinstance(problem, TimeoutError):
                 raise
@@ -146,7 +171,7 @@ class Child:
                 self.socket.close()
         if not isinstance(answer, dict):
             raise Broken("no object")
-        return answer
+        return length, answer
 
     async def _read(self, size: int) -> bytes:
         loop = asyncio.get_running_loop()

@@ -54,8 +54,9 @@ class Things:
             self.tokens[id(handle)] = token
         return self.by_token[token]
 
-    def token(self, value: Any) -> str | None:
-        return self.tokens.get(id(value))
+    def token(self, value: Any) -> dict[str, str] | None:
+        token = self.tokens.get(id(value))
+        return None if token is None else {"$handle": token}
 
 
 _words: dict[int, str] = {}

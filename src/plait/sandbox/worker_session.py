@@ -24,13 +24,10 @@ from plait.sandbox.worker_calls import Call, Calls, Loop, Names, Piece, Raised, 
 from plait.sandbox.worker_clock import Clock
 from plait.sandbox.worker_output import FLOOD, Output
 from plait.sandbox.worker_soft import SOFT, SOFT_RETURN, Soft, soft, soft_return
-from plait.sandbox.worker_values import pack, unpack
+from plait.sandbox.worker_values import Budget, pack, unpack
 
 PARKED = 24
 """How many pieces may be given up."""
-
-MOST = 16 << 20
-"""The longest message, in bytes."""
 
 OUT_OF_MEMORY = 77
 """The exit status that says so."""
@@ -69,6 +66,9 @@ class Session:
 
     def __init__(self, settings: dict[str, Any], shared: mmap.mmap) -> None:
         self.recursion, self.most_calls = int(settings["recursion"]), int(settings["calls"])
+        self.call_bytes, self.call_items = int(settings["call_bytes"]), int(settings["call_items"])
+        self.call_depth, self.sent_bytes = int(settings["call_depth"]), int(settings["sent_bytes"])
+        self.sent = 0
         self.clock = Clock(float(settings["seconds"]), self._slept)
         self.output = Output(shared, int(settings["output_chars"]), self._flooded)
         self.things = Things()
@@ -122,7 +122,7 @@ class Session:
         self.clock.set(now, offset)
         self.output.begin()
         sys.stdout = sys.stderr = self.output
-        self.made = 0
+        self.made = self.sent = 0
         piece = self.piece = Piece(f"<code {len(self.calls.pieces) + 1}>", code)
         self.calls.pieces[piece.file] = piece
         sys.setrecursionlimit(_depth() + self.recursion + 8)
@@ -156,13 +156,26 @@ class Session:
         return compile(tree, piece.file, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
 
     def _packed(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        token = self.things.token
-        return [name, [pack(a, token) for a in args], {key: pack(a, token) for key, a in kwargs.items()}]
+        token, budget = self.things.token, Budget(self.call_items, self.call_depth)
+        budget.take(len(args) + len(kwargs))
+        packed = [
+            name,
+            [pack(a, token, budget) for a in args],
+            {key: pack(a, token, budget) for key, a in kwargs.items()},
+        ]
+        if (size := len(json.dumps(packed))) > self.call_bytes:
+            raise ValueError(
+                f"arguments of {size:,} bytes can't be passed on in one call (at most {self.call_bytes:,})"
+            )
+        return packed
 
     def ask(self, calls: list[Call]) -> list[Any]:
         message = json.dumps({"calls": [call.data for call in calls]}).encode()
-        if len(message) > MOST:
-            raise ValueError(f"arguments of {len(message) >> 20} MB are too long to pass on (at most {MOST >> 20} MB)")
+        if self.sent + len(message) > self.sent_bytes:
+            raise ValueError(
+                f"the calls of one piece of code may pass on {self.sent_bytes:,} bytes, and this is beyond"
+            )
+        self.sent += len(message)
         self.made += len(calls)
         if self.made > self.most_calls:
             self._end("RuntimeError", f"more than {self.most_calls} calls in one piece of code", "calls", calls[0].line)
@@ -175,7 +188,9 @@ class Session:
     def _result(self, data: dict[str, Any]) -> Any:
         if "error" in data:
             return Raised(self.calls.exception(data["error"], data["message"]))
-        return unpack(data["value"], lambda token: self.things.make(token, data["things"][token]))
+        return unpack(
+            data["value"], lambda stands: self.things.make(stands["$handle"], data["things"][stands["$handle"]])
+        )
 
     def _end(self, kind: str, message: str, limit: str, line: int = 0) -> None:
         """End the piece here, so that it can't be helped: it is given up."""

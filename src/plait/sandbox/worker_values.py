@@ -1,14 +1,19 @@
-"""Values as they pass between the worker and the process that holds it: JSON with what JSON lacks. Stdlib only.
+"""Values as JSON that loses nothing: between code and Plait, in the journal, and in front of tools. Stdlib only.
 
-None, bool, float, str, list and small int stand for themselves; everything else is an object with one key, which
-says what it is. Read strictly: what comes from the worker is not trusted.
+None, bool, finite float, str, list, small int and dicts with text keys stand for themselves. Everything else is an
+object with one key that begins with `$` and says what it is, as in `{"$tuple": [1, 2]}`. A dict with such a key is
+written as pairs. Read strictly: what comes from the worker is not trusted.
 """
 
 from __future__ import annotations
 
 import base64
 import datetime
+import uuid
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from math import isfinite
 from typing import Any
 
 DEPTH = 50
@@ -17,51 +22,95 @@ DEPTH = 50
 BITS = 13_000
 """How long an integer may be (13,000 bits are 3,900 digits: Python writes no more than 4,300)."""
 
-CROSSING = "None, bool, int, float, str, bytes, list, tuple, dict, set, date, datetime, timedelta and handles"
+CROSSING = (
+    "None, bool, int, float, str, bytes, list, tuple, dict, set, date, datetime, time, timedelta, Decimal, Fraction, "
+    "UUID and handles"
+)
+
+_TEXTS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
+    "$bytes": (bytes, lambda v: base64.b64encode(v).decode(), lambda t: base64.b64decode(t, validate=True)),
+    "$bytearray": (
+        bytearray,
+        lambda v: base64.b64encode(v).decode(),
+        lambda t: bytearray(base64.b64decode(t, validate=True)),
+    ),
+    "$datetime": (datetime.datetime, lambda v: v.isoformat(), datetime.datetime.fromisoformat),
+    "$date": (datetime.date, lambda v: v.isoformat(), datetime.date.fromisoformat),
+    "$time": (datetime.time, lambda v: v.isoformat(), datetime.time.fromisoformat),
+    "$decimal": (Decimal, str, Decimal),
+    "$fraction": (Fraction, str, Fraction),
+    "$uuid": (uuid.UUID, str, uuid.UUID),
+}
+"""Kinds that are written as a text: the type, and the ways there and back. A subclass comes before its base."""
+
+_LISTS: dict[str, type] = {"$tuple": tuple, "$set": set, "$frozenset": frozenset}
 
 
-def pack(value: Any, handle: Callable[[Any], str | None], depth: int = DEPTH) -> Any:
-    """A value as JSON has it. `handle` gives an object's token, None when it has none. Raises `TypeError` for what
-    can't cross, `ValueError` for what is too deep or too long."""
+class Budget:
+    """How many values may be passed on, nested ones counted, and how deep."""
+
+    def __init__(self, items: int = 1 << 62, depth: int = DEPTH) -> None:
+        self.items, self.most, self.depth = items, items, depth
+        self.bytes = 0
+
+    def take(self, many: int) -> None:
+        self.items -= many
+        if self.items < 0:
+            raise ValueError(f"more than {self.most:,} values can't be passed on in one call")
+
+
+def pack(value: Any, handle: Callable[[Any], Any], budget: Budget | None = None, depth: int = 0) -> Any:
+    """A value as JSON has it. `handle` gives what stands for an object that has a handle, None for any other. Raises
+    `TypeError` for what can't cross, `ValueError` for what is too deep, too long or too much."""
     if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        return str.__str__(value)
     if isinstance(value, int):
         value = int(value)
         if value.bit_length() > BITS:
             raise ValueError(f"an integer of {value.bit_length()} bits is too long to pass on (at most {BITS})")
-        return value if value.bit_length() < 60 else {"int": hex(value)}
+        return value if value.bit_length() < 60 else {"$int": hex(value)}
     if isinstance(value, float):
-        return float(value)
-    if isinstance(value, str):
-        return str.__str__(value)
-    if depth <= 0:
-        raise ValueError(f"a value nested more than {DEPTH} deep can't be passed on")
-    deeper = depth - 1
-    if isinstance(value, list):
-        return [pack(one, handle, deeper) for one in value]
+        value = float(value)
+        return value if isfinite(value) else {"$float": repr(value)}
+    budget = budget or Budget()
+    if depth >= budget.depth:
+        raise ValueError(f"a value nested more than {budget.depth} deep can't be passed on")
+    deeper = depth + 1
+    if isinstance(value, (list, tuple, set, frozenset)):
+        budget.take(len(value))
+        parts = [pack(one, handle, budget, deeper) for one in value]
+        if isinstance(value, list):
+            return parts
+        if not isinstance(value, tuple):
+            parts.sort(key=repr)  # its order may be another one in each process
+        elif hasattr(value, "_fields"):  # a named tuple is shown by its fields
+            return pack(dict(zip(value._fields, value, strict=True)), handle, budget, deeper)
+        return {next(kind for kind, known in _LISTS.items() if isinstance(value, known)): parts}
     if isinstance(value, dict):
-        return {"dict": [[pack(key, handle, deeper), pack(one, handle, deeper)] for key, one in value.items()]}
-    if isinstance(value, tuple):
-        return {"tuple": [pack(one, handle, deeper) for one in value]}
-    if isinstance(value, (set, frozenset)):
-        return {"set": [pack(one, handle, deeper) for one in value]}
-    if isinstance(value, (bytes, bytearray)):
-        return {"bytes": base64.b64encode(value).decode()}
-    if isinstance(value, datetime.datetime):
-        return {"datetime": value.isoformat()}
-    if isinstance(value, datetime.date):
-        return {"date": value.isoformat()}
+        budget.take(2 * len(value))
+        if "$thing" in value:
+            raise TypeError("a dict with the key '$thing' can't be passed on: pass the object itself")
+        if all(type(key) is str and key[:1] != "$" for key in value):
+            return {key: pack(one, handle, budget, deeper) for key, one in value.items()}
+        return {
+            "$dict": [[pack(k, handle, budget, deeper), pack(one, handle, budget, deeper)] for k, one in value.items()]
+        }
     if isinstance(value, datetime.timedelta):
-        return {"timedelta": [value.days, value.seconds, value.microseconds]}
-    token = handle(value)
-    if token is None:
+        return {"$timedelta": [value.days, value.seconds, value.microseconds]}
+    for kind, (known, write, _) in _TEXTS.items():
+        if isinstance(value, known):
+            return {kind: write(value)}
+    stands = handle(value)
+    if stands is None:
         raise TypeError(f"a value of type {type(value).__name__} can't be passed on; what can: {CROSSING}")
-    return {"handle": token}
+    return stands
 
 
-def unpack(data: Any, handle: Callable[[str], Any], depth: int = DEPTH + 2) -> Any:
-    """The value that `pack` wrote. `handle` gives the object of a token. Raises `ValueError` (or `TypeError`,
-    `OverflowError`, `KeyError`) for what `pack` never writes."""
+def unpack(data: Any, handle: Callable[[dict[str, Any]], Any], depth: int = DEPTH + 2) -> Any:
+    """The value that `pack` wrote. `handle` gives the object for what stands for a handle. Raises `ValueError` (or
+    `TypeError`, `ArithmeticError`, `KeyError`) for what `pack` never writes."""
     if data is None or isinstance(data, (bool, int, float)):
         return data
     if isinstance(data, str):
@@ -71,33 +120,52 @@ def unpack(data: Any, handle: Callable[[str], Any], depth: int = DEPTH + 2) -> A
     deeper = depth - 1
     if isinstance(data, list):
         return [unpack(one, handle, deeper) for one in data]
-    if not isinstance(data, dict) or len(data) != 1:
+    if not isinstance(data, dict):
         raise ValueError("no value")
-    ((kind, inner),) = data.items()
-    if kind in ("dict", "tuple", "set", "timedelta"):
+    kind = next(iter(data), "")
+    if kind[:1] != "$":
+        return {_plain(key): unpack(one, handle, deeper) for key, one in data.items()}
+    if kind in ("$handle", "$thing"):
+        return handle(data)
+    if len(data) != 1:
+        raise ValueError("no value")
+    inner = data[kind]
+    if kind in _LISTS or kind in ("$dict", "$timedelta"):
         if not isinstance(inner, list):
             raise ValueError(f"{kind} of no list")
-        if kind == "dict":
-            return {unpack(key, handle, deeper): unpack(one, handle, deeper) for key, one in inner}
-        if kind == "timedelta":
+        if kind == "$dict":
+            pairs = {unpack(key, handle, deeper): unpack(one, handle, deeper) for key, one in inner}
+            if "$thing" in pairs:
+                raise ValueError("a dict that passes for a handle")
+            return pairs
+        if kind == "$timedelta":
             return datetime.timedelta(*(int(one) for one in inner))
-        parts = [unpack(one, handle, deeper) for one in inner]
-        return tuple(parts) if kind == "tuple" else set(parts)
-    if not isinstance(inner, str):
+        return _LISTS[kind](unpack(one, handle, deeper) for one in inner)
+    if not isinstance(inner, str) or (kind != "$bytes" and kind != "$bytearray" and len(inner) > BITS):
         raise ValueError(f"{kind} of no text")
-    if kind == "int":
-        if len(inner) > BITS // 4 + 4:
-            raise ValueError("an integer too long")
+    if kind == "$int":
         return int(inner, 16)
-    if kind == "bytes":
-        return base64.b64decode(inner, validate=True)
-    if kind == "datetime":
-        return datetime.datetime.fromisoformat(inner)
-    if kind == "date":
-        return datetime.date.fromisoformat(inner)
-    if kind == "handle":
-        return handle(inner)
+    if kind == "$float":
+        return float(inner)
+    if kind in _TEXTS:
+        return _TEXTS[kind][2](inner)
     raise ValueError(f"no kind of value: {kind[:20]}")
+
+
+def is_plain(packed: Any) -> bool:
+    """What `pack` wrote stands for itself in ordinary JSON, handles apart."""
+    if isinstance(packed, list):
+        return all(map(is_plain, packed))
+    if isinstance(packed, dict):
+        kind = next(iter(packed), "")
+        return kind == "$thing" or (kind[:1] != "$" and all(map(is_plain, packed.values())))
+    return True
+
+
+def _plain(key: str) -> str:
+    if key[:1] == "$":
+        raise ValueError("a key that stands for a kind")
+    return clean(key)
 
 
 def clean(text: str) -> str:

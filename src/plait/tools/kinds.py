@@ -200,7 +200,7 @@ def _object(item: Kind) -> Kind:
             value = read_structure(value)
         if not isinstance(value, dict):
             raise Misfit
-        return {str(name): _part(item, entry, f"{name!r}") for name, entry in value.items()}
+        return {name: _part(item, entry, f"{name!r}") for name, entry in value.items()}
 
     def exact(value: Any) -> bool:
         return isinstance(value, dict) and all(map(item.exact, value.values()))
