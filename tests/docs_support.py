@@ -23,6 +23,7 @@ import difflib
 import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from cli_support import PLAIT
+from fork_server import can_fork, run_forked
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -159,6 +163,13 @@ def check(page: Page, line: int, shown: str, found: str) -> None:
         raise AssertionError(f"{page.name}, line {line}: the output is not what the page shows\n{diff}")
 
 
+def plain_words(command: str) -> list[str]:
+    """The words of a command that needs no shell, else an empty list."""
+    line = command.replace("\\\n", " ")
+    bare = re.sub(r"'[^']*'|\"[^\"$`\\]*\"", "", line)
+    return [] if re.search(r"[^\w\s./:=,@%+-]", bare) or "\n" in line else shlex.split(line)
+
+
 def run_command(page: Page, command: str) -> str:
     """Run a command as a shell would; returns stdout and stderr as they came. `$?` is the last command's code."""
     if command.startswith("pip install -e ."):
@@ -172,6 +183,11 @@ def run_command(page: Page, command: str) -> str:
         "PYTHONPATH": f"{page.folder}{os.pathsep}{ROOT / 'src'}",
         "COLUMNS": "100",
     }
+    words = plain_words(command)
+    if words[:1] == ["plait"] and can_fork(env):
+        done = run_forked([PLAIT, *words[1:]], cwd=page.folder, env=env, together=True)
+        page.code = done.returncode
+        return done.stdout
     done = subprocess.run(
         ["bash", "-c", f"(exit {page.code})\n{command}"],
         cwd=page.folder,

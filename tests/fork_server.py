@@ -130,7 +130,7 @@ def can_fork(env: Mapping[str, str]) -> bool:
 
     def at_start(of: Mapping[str, str]) -> dict[str, str]:
         names = ("PYTHON", "LC_", "LANG", "OTEL_PYTHON_CONTEXT")
-        return {name: value for name, value in of.items() if name.startswith(names)}
+        return {name: value for name, value in of.items() if name.startswith(names) and name != "PYTHONPATH"}
 
     return at_start(os.environ) == at_start(env)
 
@@ -152,10 +152,15 @@ def run_forked(
     env: Mapping[str, str] | None = None,
     given: str | None = None,
     timeout: float = 120,
+    together: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `python WORDS` in a fork to its end; `given` is its stdin, which is empty for None."""
+    """Run `python WORDS` in a fork to its end; `given` is its stdin, which is empty for None.
+
+    With `together`, stderr goes to stdout.
+    """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, _stdin(given) as in_:
-        child = start_forked(words, cwd=cwd, env=env, stdin=in_, stdout=out.fileno(), stderr=err.fileno())
+        streams = {"stdin": in_, "stdout": out.fileno(), "stderr": (out if together else err).fileno()}
+        child = start_forked(words, cwd=cwd, env=env, **streams)
         try:
             code = child.wait(timeout)
         except BaseException:
@@ -262,6 +267,9 @@ def _become(order: dict[str, Any], streams: list[int]) -> None:
     os.chdir(order["cwd"])
     os.environ.clear()
     os.environ.update(order["env"])
+    sys.path[1:1] = [
+        folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder and folder not in sys.path
+    ]
     first, *rest = order["words"]
     if first == "-m":
         sys.argv, sys.path[0] = rest, os.getcwd()
