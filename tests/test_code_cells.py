@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from conftest import data_file
+from conftest import data_file, examples
 from plait.sandbox import Turn
 from sandbox_support import backend
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 
-@pytest.mark.parametrize(("name", "many"), [("monty", 200), ("process", 60)])
+@pytest.mark.parametrize(("name", "many"), [("monty", examples(20_000) // 5), ("process", examples(6_000) // 4)])
 async def test_a_sample_of_recorded_cells_is_reproduced(name: str, many: int) -> None:
     from code_cells import measure, replies
 

@@ -18,6 +18,7 @@ import pytest
 
 import plait
 from cli_support import PLAIT
+from fork_server import run_forked
 from models_server import Asked, Server
 from plait.core import Reply, Usage
 from plait.journal.results import Results
@@ -330,7 +331,7 @@ def files(folder: Path, delay: float = 0.0, count: int = 4) -> None:
 
 def plait_compare(folder: Path, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [PLAIT, "compare", "tasks.jsonl", "--models", "scripted:script.json", "--journal", "j.db", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False, **options)
+    return run_forked(command, cwd=folder, **options)
 
 
 def test_the_command_prints_the_table_and_what_is_on_record_is_shown_again(tmp_path: Path) -> None:
@@ -346,20 +347,13 @@ def test_the_command_prints_the_table_and_what_is_on_record_is_shown_again(tmp_p
     assert all(wanted <= set(row) for row in told["rows"])
     assert told["rows"][0]["models"] == {"act": "scripted:script.json"} and len(told["cells"]) == 8
     assert "8 of 8" in done.stderr
-    again = subprocess.run(
-        [PLAIT, "results", "show", "mine", "--journal", "j.db", "--csv", "--html", "t.html"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    again = run_forked(
+        [PLAIT, "results", "show", "mine", "--journal", "j.db", "--csv", "--html", "t.html"], cwd=tmp_path
     )
     assert again.returncode == 0, again.stderr
     assert [row["strategy"] for row in csv.DictReader(io.StringIO(again.stdout))] == ["react", "json"]
     assert (tmp_path / "t.html").read_text().startswith("<!doctype html>")
-    listed = subprocess.run(
-        [PLAIT, "results", "list", "--journal", "j.db"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    listed = run_forked([PLAIT, "results", "list", "--journal", "j.db"], cwd=tmp_path)
     assert "mine" in listed.stdout and "8 of 8" in listed.stdout
 
 

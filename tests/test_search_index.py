@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import data_file
+from conftest import data_file, examples
 from plait.core.errors import UsageError
 from plait.search import Hit, Index, embedder
 from plait.search.index import PASSAGE, PASSAGES, passages
@@ -227,7 +227,7 @@ def test_tools_are_found_by_what_people_ask_for() -> None:
     """The whole sets, and more tools: benchmarks/embedders.py."""
     tools = rows("metatool", "tools.jsonl.gz")
     index = Index().add([tool["name"] for tool in tools], [f"{tool['name']}. {tool['description']}" for tool in tools])
-    queries = random.Random(1).sample(rows("metatool", "queries.jsonl.gz"), 300)
+    queries = random.Random(1).sample(rows("metatool", "queries.jsonl.gz"), examples(30_000) // 3)
     assert recall(index, queries) > 0.7
 
 

@@ -8,8 +8,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from fork_server import run_forked
 from plait.journal.reader import NoJournal
 from plait.journal.store import Journal
 from window_server import FULL, ONE, Process, ask, asked, script
@@ -93,9 +92,7 @@ tools = ["calculator"]
         body = ask(server.port, "POST", CHAT, {**asked("?"), "model": "oracle"})[2]
         assert body["choices"][0]["message"] == {"role": "assistant", "content": "It is 42."}
     for flags, said in ((["--max-steps", "5"], "describes another"), (["--name", "no good"], "can't be an agent")):
-        done = subprocess.run(
-            [sys.executable, "-m", "plait", "serve", *flags], cwd=tmp_path, capture_output=True, text=True, timeout=120
-        )
+        done = run_forked(["-m", "plait", "serve", *flags], cwd=tmp_path)
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
@@ -131,13 +128,7 @@ def test_what_the_configuration_has_wrong_is_said_before_anything_is_bound(
     tmp_path: Path, table: str, said: str
 ) -> None:
     (tmp_path / "plait.toml").write_text(table)
-    done = subprocess.run(
-        [sys.executable, "-m", "plait", "serve", "--config", "plait.toml"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_forked(["-m", "plait", "serve", "--config", "plait.toml"], cwd=tmp_path)
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert "$" not in done.stderr and "`int" not in done.stderr
 
@@ -145,16 +136,16 @@ def test_what_the_configuration_has_wrong_is_said_before_anything_is_bound(
 def test_a_file_of_another_name_is_named_as_it_is(tmp_path: Path) -> None:
     where = '[endpoints.mine]\nbase_url = "http://127.0.0.1:9/v1"\nheaders = {X-Team = "$NO_TEAM"}\n'
     (tmp_path / "other.toml").write_text(where + '[agents.a]\nmodel = "mine:x"\n')
-    words = [sys.executable, "-m", "plait", "serve", "--config", "other.toml"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    words = ["-m", "plait", "serve", "--config", "other.toml"]
+    done = run_forked(words, cwd=tmp_path)
     assert done.returncode == 2 and "plait.toml" not in done.stderr, done.stderr
     assert "other.toml, table [agents.a]: model: other.toml: endpoints.mine.headers.X-Team needs NO_TEAM" in done.stderr
 
 
 @pytest.mark.parametrize("port", ["abc", "99999", "-1", "1.5"])
 def test_a_port_that_is_none_is_said_in_plain_words(tmp_path: Path, port: str) -> None:
-    words = [sys.executable, "-m", "plait", "serve", f"--port={port}"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    words = ["-m", "plait", "serve", f"--port={port}"]
+    done = run_forked(words, cwd=tmp_path)
     said = f"{port} is not a whole number from 0 to 65535." if port[-1] in "91" else f"'{port}' is not a whole number."
     assert done.returncode == 2 and said in done.stderr and "range" not in done.stderr, done.stderr
 
@@ -162,9 +153,7 @@ def test_a_port_that_is_none_is_said_in_plain_words(tmp_path: Path, port: str) -
 def test_a_journal_that_is_none_is_said_before_anybody_is_served(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no journal, but somebody's notes")
     words = ("--journal", "notes.txt", "--port", "0", "--model", script(tmp_path, ANSWER))
-    done = subprocess.run(
-        [sys.executable, "-m", "plait", "serve", *words], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
+    done = run_forked(["-m", "plait", "serve", *words], cwd=tmp_path)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "notes.txt is not a journal" in done.stderr and "Listening" not in done.stderr
 
@@ -172,8 +161,8 @@ def test_a_journal_that_is_none_is_said_before_anybody_is_served(tmp_path: Path)
 def test_a_flag_beside_the_agents_of_the_configuration_is_named_as_it_is_typed(tmp_path: Path) -> None:
     (tmp_path / "plait.toml").write_text("[agents.a]")
     for command, flag in (("serve", ("--model", "local")), ("mcp", ("--set", "misses=1")), ("serve", ("--thoughts",))):
-        words = [sys.executable, "-m", "plait", command, *flag]
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, input="")
+        words = ["-m", "plait", command, *flag]
+        done = run_forked(words, cwd=tmp_path)
         assert done.returncode == 2 and f"has agents of its own, and {flag[0]} describes another" in done.stderr
 
 
@@ -190,13 +179,7 @@ def test_who_cannot_open_the_window_is_said_at_the_start(tmp_path: Path) -> None
 
 def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     with Process("--model", script(tmp_path, ANSWER), cwd=tmp_path) as server:
-        done = subprocess.run(
-            [sys.executable, "-m", "plait", "serve", "--port", str(server.port)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        done = run_forked(["-m", "plait", "serve", "--port", str(server.port)], cwd=tmp_path)
     assert done.returncode == 2 and f"port {server.port}: Address already in use. Choose" in done.stderr
 
 

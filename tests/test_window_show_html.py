@@ -15,6 +15,7 @@ import pytest_asyncio
 import window_axe
 from browser import Browser, Page
 from cli_support import PLAIT
+from fork_server import run_forked
 from plait.journal.store import Journal
 from plait.window.file import bundled, page
 from window_support import HIDDEN, HOSTILE, action, answer, codeact, react, rewoo, written
@@ -29,7 +30,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 def show(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([PLAIT, "show", *args], capture_output=True, text=True, timeout=300, check=False)
+    return run_forked([PLAIT, "show", *args], timeout=300)
 
 
 async def opened(browser: Browser, file: Path, **look: Any) -> Page:

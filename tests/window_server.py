@@ -8,8 +8,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import plait
+from fork_server import start_forked
 from plait.config import ServeTable
 from plait.window.callers import Door
 from plait.window.desk import Desk
@@ -139,14 +138,18 @@ class Process:
 
     def __init__(self, *args: str, cwd: Path, env: Mapping[str, str] | None = None) -> None:
         self.words: list[str] = []
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "plait", "serve", "--port", "0", *args],
-            cwd=cwd,
-            env={**os.environ, **(env or {})},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        reading, writing = os.pipe()
+        self._stderr = open(reading)  # noqa: SIM115
+        with open(os.devnull, "r+b") as nothing:
+            self.process = start_forked(
+                ["-m", "plait", "serve", "--port", "0", *args],
+                cwd=cwd,
+                env={**os.environ, **(env or {})},
+                stdin=nothing.fileno(),
+                stdout=nothing.fileno(),
+                stderr=writing,
+            )
+        os.close(writing)
         self.port = 0
         self._said = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -166,8 +169,7 @@ class Process:
             self.process.kill()
         self.process.wait(60)
         self._reader.join(60)
-        assert self.process.stderr is not None
-        self.process.stderr.close()
+        self._stderr.close()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal and wait for the end; the exit code."""
@@ -177,8 +179,7 @@ class Process:
         return code
 
     def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
+        for line in self._stderr:
             self.words.append(line)
             if found := re.search(r"Listening on \S+:(\d+) ", line):
                 self.port = int(found[1])
