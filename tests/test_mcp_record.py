@@ -44,7 +44,7 @@ def recorded(journal: Path, run: str) -> Agent:
     """The agent as another process finds it."""
     rooms.close()
     rooms._links.clear()
-    return Agent.recorded(Journal.at(journal).run(run).head, journal=journal)
+    return Agent.recorded(Journal.at(journal).run(run).head, journal=journal, load_tools=True)
 
 
 def seen(run: plait.Run) -> list[str]:

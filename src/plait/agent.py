@@ -16,7 +16,7 @@ from plait import __version__, config, strategies, telemetry
 from plait.core import CodeLimits, Event, Exchange, Kit, Plan, Strategy, Task, ToolSpec, Waiting
 from plait.core.errors import StaleAnswer, UsageError
 from plait.journal.records import RanRecord, Row, RunHead
-from plait.journal.store import Journal
+from plait.journal.store import Journal, default_path
 from plait.models.base import Model
 from plait.models.resolve import resolve_all
 from plait.prompts import PromptBook
@@ -28,7 +28,7 @@ from plait.runtime.faces import streamed, whole
 from plait.runtime.job import Approve, InDoubt, Job, Person
 from plait.runtime.limits import Limits
 from plait.runtime.provenance import Provenance
-from plait.runtime.recalled import as_recorded
+from plait.runtime.recalled import as_recorded, require_loaded
 from plait.runtime.run import Run
 from plait.runtime.runs import Replayed
 from plait.runtime.sessions import Embedder, Seat, Window, seat_of, session_spec, take_seat
@@ -245,6 +245,7 @@ class Agent:
                     hint="",
                 )
             return runs.finished(row, journal, self._loop)
+        require_loaded(self.tools)
         await self._tools_there()
         sandbox = await self._sandbox_there(sandbox_for(self, row.head, _ran_code(journal.rows(row.head.run))))
         job = self._job(row.head.question, person, recorded=row.head, sandbox=sandbox)
@@ -278,6 +279,7 @@ class Agent:
         """The same, awaited."""
         journal = self._journal_needed()
         row = journal.run(run)
+        require_loaded(self.tools)
         await self._tools_there()
         seat = seat_of(row.head, runs.fresh_id())
         shown = await asyncio.to_thread(self._shown, row.head.question, row.head)
@@ -289,12 +291,17 @@ class Agent:
         return await whole(runs.fork(job, head, rows, at, journal, emit))
 
     @staticmethod
-    def recorded(head: RunHead, *, journal: str | Path | None, **changes: Any) -> Agent:
+    def recorded(head: RunHead, *, journal: str | Path | None, load_tools: bool | None = None, **changes: Any) -> Agent:
         """The agent that made a recorded run, from what the record says of it.
+
+        `load_tools`: whether code that the journal names (files, modules, commands) is loaded as its tools. None loads
+        it from the user's default journal only. Without it a run can be replayed, but not resumed or forked.
 
         Raises `UsageError` when its loop or tools were given in Python and have no word to find them by.
         """
-        described = fields_in(head, tools_given="tools" in changes)
+        if load_tools is None:
+            load_tools = journal is None or Path(journal).expanduser().resolve() == default_path().resolve()
+        described = fields_in(head, tools_given="tools" in changes, load_code=load_tools)
         return Agent(**{**described, "journal": journal, **changes})
 
     # -- parts, made once

@@ -20,6 +20,7 @@ from plait.cli import options
 @options.settings
 @options.models
 @options.tools
+@options.load_tools
 @options.prompts
 @options.limits
 @options.journal
@@ -33,6 +34,7 @@ def fork(
     settings: tuple[str, ...],
     models: tuple[str, ...],
     tools: tuple[str, ...],
+    load_tools: bool,
     prompts: str | None,
     journal: str | None,
     as_object: bool,
@@ -55,6 +57,7 @@ def fork(
         settings=settings,
         models=models,
         tools=tools,
+        load_tools=load_tools,
         prompts=prompts,
         limits=limits_over(row.head, limits),
     )

@@ -92,6 +92,11 @@ tools = click.option(
     multiple=True,
     help="Tools: calculator, lookup:FILE, file.py, module:name. Can be repeated.",
 )
+load_tools = click.option(
+    "--load-tools",
+    is_flag=True,
+    help="Load the tools that the journal names, though it is not your default one: this runs their code.",
+)
 show_tools = click.option(
     "--show-tools",
     type=Number(0, whole=True),

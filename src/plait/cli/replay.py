@@ -10,11 +10,14 @@ from plait.cli import options
 @click.command(short_help="Compare a record with what the loop does now.")
 @click.argument("run")
 @options.tools
+@options.load_tools
 @options.prompts
 @options.journal
 @options.config
 @options.as_object
-def replay(run: str, tools: tuple[str, ...], prompts: str | None, journal: str | None, as_object: bool) -> None:
+def replay(
+    run: str, tools: tuple[str, ...], load_tools: bool, prompts: str | None, journal: str | None, as_object: bool
+) -> None:
     """Take the loop through the record of RUN and compare every request byte by byte. Nothing is performed.
 
     Exits with 0 when nothing differs, with 1 at the first difference, which is shown.
@@ -26,7 +29,7 @@ def replay(run: str, tools: tuple[str, ...], prompts: str | None, journal: str |
     from plait.core.errors import ReplayDiffers
 
     row, _ = found(run, journal)
-    agent = agent_again(row.head, journal=journal, tools=tools, prompts=prompts)
+    agent = agent_again(row.head, journal=journal, tools=tools, load_tools=load_tools, prompts=prompts)
     try:
         same = agent.replay(row.head.run)
     except ReplayDiffers as why:

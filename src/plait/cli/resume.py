@@ -20,6 +20,7 @@ from plait.cli import options
     help="A call that may have happened: leave it, or make it again (default as the run began).",
 )
 @options.tools
+@options.load_tools
 @click.option("--force", is_flag=True, help="Take over a run that another machine began.")
 @options.journal
 @options.config
@@ -32,6 +33,7 @@ def resume(
     plan: str | None,
     in_doubt: str | None,
     tools: tuple[str, ...],
+    load_tools: bool,
     force: bool,
     journal: str | None,
     as_object: bool,
@@ -56,7 +58,7 @@ def resume(
     if plan is not None:
         answer = _plan(row, plan, answer)
     changes: dict[str, Any] = {"in_doubt": in_doubt} if in_doubt else {}
-    agent = agent_again(row.head, journal=journal, tools=tools, **changes)
+    agent = agent_again(row.head, journal=journal, tools=tools, load_tools=load_tools, **changes)
     desk = Desk(agent, row.head.question, row.head.run)
     try:
         perform(

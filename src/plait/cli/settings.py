@@ -136,6 +136,7 @@ def agent_again(
     models: Sequence[str] = (),
     tools: Sequence[str] = (),
     prompts: str | None = None,
+    load_tools: bool = False,
     **changes: Any,
 ) -> Agent:
     """The agent of a recorded run, changed by what the flags say. Raises `UsageError`."""
@@ -155,7 +156,7 @@ def agent_again(
         changes["tools"] = tuple(tools)
     if prompts is not None:
         changes["prompts"] = prompts
-    return Agent.recorded(head, journal=journal_file(journal), **changes)
+    return Agent.recorded(head, journal=journal_file(journal), load_tools=load_tools or None, **changes)
 
 
 def limits_over(head: RunHead, flags: Mapping[str, float | None]) -> Limits:

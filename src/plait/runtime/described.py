@@ -146,8 +146,9 @@ def sandbox_for(agent: Description, head: RunHead, ran_code: bool) -> str | Sand
     return agent.sandbox
 
 
-def fields_in(head: RunHead, *, tools_given: bool = False) -> dict[str, Any]:
+def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = True) -> dict[str, Any]:
     """An agent's fields, from the head of a run of its. Its tools need not be found where others are given.
+    Without `load_code`, no code is loaded that the head names: its tools can be shown to a model, but not called.
 
     Raises `UsageError` when its loop or tools were given in Python and have no word to find them by.
     """
@@ -165,7 +166,7 @@ def fields_in(head: RunHead, *, tools_given: bool = False) -> dict[str, Any]:
         "strategy": loop,
         "model": str(head.models.get("", {}).get("spec", "local")),
         "models": {phase: str(model["spec"]) for phase, model in head.models.items() if phase},
-        "tools": tools_of(head, (SESSION, SEARCH)),
+        "tools": tools_of(head, (SESSION, SEARCH), load_code),
         "limits": convert(settings.get("limits", {}), Limits),
         "prompts": settings.get("prompts"),
         "system": settings.get("system"),

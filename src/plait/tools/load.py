@@ -129,6 +129,13 @@ def at_server(word: str) -> bool:
     return (renamed[2] if renamed else word).strip().startswith(AT_SERVER)
 
 
+def runs_code(word: str) -> bool:
+    """Does loading the word, or calling its tools, run code that Plait does not ship: a file, a module, a command?"""
+    renamed = re.fullmatch(_RENAMED, word, re.DOTALL)
+    name = (renamed[2] if renamed else word).strip().partition(":")[0]
+    return name not in SHIPPED and name not in OF_TASKS
+
+
 def recalled(word: str, specs: Iterable[ToolSpec]) -> tuple[Tool, ...]:
     """The tools of an MCP server as a record describes them."""
     from plait.tools.mcp import recalled as from_server
