@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -28,6 +29,10 @@ def send(text: str) -> str:
 """
 
 
+answer: list[str] = []
+"""The words that approve the call which the run waits with."""
+
+
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     """A folder with a recorded run that waits for approval of a call of a tool in a file."""
@@ -35,7 +40,9 @@ def shell(tmp_path: Path) -> Shell:
     (tmp_path / "evil.py").write_text(TOOLS)
     (tmp_path / "script.json").write_text(json.dumps([action("send", "one"), final("sent")]))
     words = ("run", "Send one.", "--model", "scripted:script.json", "--tools", "evil.py", "--approve", "always")
-    assert shell(*words, "--journal", "foreign.db").code == 5
+    done = shell(*words, "--journal", "foreign.db")
+    assert done.code == 5
+    answer[:] = ["resume", "last", *re.findall(r"--question \S+", done.err)[0].split(), "--answer", "yes"]
     (tmp_path / "loaded").unlink()
     return shell
 
@@ -62,8 +69,8 @@ def test_reading_a_foreign_journal_loads_nothing(shell: Shell, words: tuple[str,
     assert not loaded(shell)
 
 
-@pytest.mark.parametrize("words", [("resume", "last", "--answer", "yes"), ("fork", "last", "--at", "1")])
-def test_resume_and_fork_of_a_foreign_journal_say_what_they_would_load(shell: Shell, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("words", [answer, ["fork", "last", "--at", "1"]], ids=["resume", "fork"])
+def test_resume_and_fork_of_a_foreign_journal_say_what_they_would_load(shell: Shell, words: list[str]) -> None:
     done = shell(*words, "--journal", "foreign.db")
     assert (done.code, done.out) == (2, ""), done.err
     assert "names tools that run code" in done.err and "evil.py" in done.err and "--load-tools" in done.err
@@ -75,14 +82,14 @@ def test_resume_and_fork_of_a_foreign_journal_say_what_they_would_load(shell: Sh
 
 def test_the_user_s_default_journal_loads_the_tools_it_names(shell: Shell) -> None:
     (shell.folder / "foreign.db").rename(shell.env["PLAIT_JOURNAL"])
-    done = shell("resume", "last", "--answer", "yes")
+    done = shell(*answer)
     assert (done.code, done.out) == (0, "sent\n"), done.err
     assert loaded(shell)
 
 
 def test_tools_that_the_user_names_take_the_place_of_the_recorded_ones(shell: Shell) -> None:
     (shell.folder / "mine.py").write_text(TOOLS.replace("loaded", "mine"))
-    done = shell("resume", "last", "--answer", "yes", "--journal", "foreign.db", "--tools", "mine.py")
+    done = shell(*answer, "--journal", "foreign.db", "--tools", "mine.py")
     assert (done.code, done.out) == (0, "sent\n"), done.err
     assert not loaded(shell) and (shell.folder / "mine").exists()
 
@@ -104,7 +111,7 @@ def test_an_mcp_command_of_a_foreign_journal_is_not_started(tmp_path: Path, monk
     again = plait.Agent.recorded(head, journal=tmp_path / "j.db", model=plait.Scripted(said))
     assert [spec.name for spec in again.specs] == ["send"]
     with pytest.raises(UsageError, match="names tools that run code"):
-        again.resume("last", "yes")
+        again.resume("last")
     assert not (tmp_path / "started").exists()
 
 

@@ -61,7 +61,7 @@ def test_rows_lost_with_the_wal_leave_their_calls_in_doubt_and_others_need_appro
     doubts = [row.record for row in run.record if "whether the call took effect" in str(row.record).lower()]
     assert doubts, "the calls whose rows were lost are observed as in doubt"
     for _ in range(2):  # what was found stays known when the run waits and goes on
-        run = agent.resume("last", "yes")
+        run = agent.resume(run, "yes")
     assert run.status == "answered" and sent(place) == list(TEXTS)
     assert agent.replay("last").whole
 
@@ -72,7 +72,7 @@ def test_a_journal_copied_without_its_files_asks_before_each_call_or_repeats_whe
     assert run.status == "waiting" and "four" in str(run.reason) and sent(place) == ["one", "two", "three"]
     [noted] = [event.text for event in run.events if isinstance(event, Noted) and event.kind == "journal"]
     assert "is missing" in noted
-    run = journal_damage.agent(place).using(in_doubt="repeat").resume("last", "no")
+    run = journal_damage.agent(place).using(in_doubt="repeat").resume(run, "no")
     assert run.status == "answered" and sent(place) == ["one", "two", "three", "five"]
 
 
