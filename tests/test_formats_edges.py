@@ -383,7 +383,7 @@ def test_the_schema_of_a_json_turn_names_the_tools():
 
 
 def test_stops_and_dialects():
-    assert react_format("blob").stop(3) == ("Observation:", "\nObservation:")
+    assert react_format("blob").stop(3) == ("\nObservation:",)
     assert react_format("numbered").stop(3) == ("\nObservation 3:",)
     with pytest.raises(UsageError, match="blob, lines, numbered"):
         react_format("prose")

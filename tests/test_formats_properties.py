@@ -269,7 +269,7 @@ def test_random_and_mutated_replies_raise_nothing_but_unreadable(format):
         read += 1
         assert (turn.call is None) == turn.answered
         if format.name != "json":
-            assert "Observation:" not in turn.kept and not OBSERVATION.search(turn.kept)
+            assert not OBSERVATION.search(turn.kept)
     assert read > total // 5  # and it is no reader that refuses everything
 
 

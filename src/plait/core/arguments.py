@@ -44,6 +44,7 @@ _RESULT_LINE = re.compile(
     r"|(?<![\w\\])Observation(?:[ \t]{0,3}#?\d{1,9})?[*_`]{0,3}[ \t]{0,4}[:：]",
     re.M,
 )
+_INLINE = re.compile(r"(?<![\w\\])Observation(?:[ \t]{0,3}#?\d{1,9})?[*_`]{0,3}[ \t]{0,4}[:：]")
 KEYWORD = re.compile(r"\s*+([^\W\d]\w{0,63})\s*+=(?!=)\s*+")
 _NAMED_LINE = re.compile(r"[ \t*_`\"'-]{0,8}([^\W\d][\w-]{0,63})[*_`\"']{0,3}[ \t]*+[:：](?!//)[ \t]*+(.*)")
 # A bare reference to a result, or what may hold its like and is none: an escaped character, a string.
@@ -123,6 +124,20 @@ def separate_inputs(value: JSON, parameters: Mapping[str, Any]) -> list[JSON]:
     return [each if isinstance(each, Mapping) else [each] for each in value]
 
 
+def named_input(value: JSON, parameters: Mapping[str, Any]) -> JSON:
+    """The input as an object by the parameters' names, where the tool's parameters say which ones are meant."""
+    names = parameter_names(parameters)
+    if (
+        isinstance(value, list)
+        and 0 < len(value) <= len(names)
+        and not (len(names) == 1 and takes_list(parameters, names[0]))
+    ):
+        return dict(zip(names, value, strict=False))
+    if value is None or isinstance(value, Mapping) or len(names) != 1:
+        return value
+    return {names[0]: value}
+
+
 def _types(parameters: Mapping[str, Any], name: str) -> set[str]:
     """The JSON types that a parameter may have; "any" where its schema does not say."""
     schema = parameters.get("properties", {}).get(name)
@@ -166,13 +181,18 @@ def read_input(text: str, parameters: Mapping[str, Any], *, closed: bool = False
         return inside
     if text[0] in '{["“„' and (found := _json(text, parameters, closed)) is not None:
         return found
-    kept, behind = (text, "") if closed else _before_result(text)
+    kept = text if closed else _before_result(text)
     if kept != text:
         inner = read_input(kept, parameters)
-        return ParsedInput(inner.value, inner.repairs, behind if not inner.cut else inner.cut + behind, inner.plain)
+        return ParsedInput(inner.value, inner.repairs, text[len(kept) - len(inner.cut) :].strip(), inner.plain)
     if (quoted := _in_quotes(text)) is not None:
         return ParsedInput(quoted, ("quotes around the input were dropped",))
     return _by_keywords(text, parameters) or _by_lines(text, parameters) or ParsedInput(text, plain=True)
+
+
+def brings_result(text: str) -> bool:
+    """A line of this text begins a result. Where a model wrote the text, it invented the result."""
+    return _RESULT_LINE.search(text) is not None
 
 
 def is_plain_text(text: str) -> bool:
@@ -203,7 +223,8 @@ def _unfenced(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
     inside = text[opening.end() : closing.start() if closing else len(text)]
     behind = text[closing.end() :].strip() if closing else ""
     if inside.lstrip()[:1] in ("{", "[") and (found := _json(inside.strip(), parameters, False)) is not None:
-        return ParsedInput(found.value, (FENCE, *found.repairs), "\n".join(filter(None, (found.cut, behind))))
+        rest = text[text.index(found.cut, opening.end()) :] if found.cut else behind
+        return ParsedInput(found.value, (FENCE, *found.repairs), rest)
     if "```" in behind and _RESULT_LINE.match(behind) is None:
         return None
     return ParsedInput(inside.strip() or None, (FENCE,), behind, plain=True)
@@ -232,12 +253,12 @@ def _json(text: str, parameters: Mapping[str, Any], closed: bool) -> ParsedInput
     return ParsedInput(found.value, repairs, rest.strip())
 
 
-def _before_result(text: str) -> tuple[str, str]:
-    """A text up to the line with which an invented result begins, and the rest."""
-    found = _RESULT_LINE.search(text)
-    if found is None or not text[: found.start()].strip():
-        return text, ""
-    return text[: found.start()].strip(), text[found.start() :]
+def _before_result(text: str) -> str:
+    """A text up to the line with which an invented result begins."""
+    second = text.find("\n") + 1
+    found = (_RESULT_LINE.search(text, second) if second else None, _INLINE.search(text))
+    starts = [each.start() for each in found if each is not None]
+    return text[: min(starts)].strip() or text if starts else text
 
 
 def _in_quotes(text: str) -> str | None:

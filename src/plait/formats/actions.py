@@ -13,7 +13,8 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from plait.core import ToolSpec
-from plait.core.loose_json import Found, objects, read_value
+from plait.core.arguments import InvalidArguments, end_of_arguments, read_arguments
+from plait.core.loose_json import Found, NotJson, objects, read_value
 from plait.formats import scan
 from plait.formats.base import Remark
 from plait.formats.objects import NAME_KEYS, first_of, input_value, text_key
@@ -22,11 +23,21 @@ from plait.formats.scan import Body, Label, cut, repaired
 Syntax = Literal["blob", "lines", "bracket"]
 
 _OPEN = re.compile(r"\s*+(?:```[ \t]*+(?:json5?|python|JSON)?)?\s*+(?=[{\[])")
-_FENCE_BEFORE = re.compile(r"```[A-Za-z0-9]{0,10}\s{0,20}\Z")
 _CLOSE = re.compile(r"\s*+```")
 _NAME = re.compile(r"\s*+[`*\"']{0,3}([^\[\]\n{}:`*\"']{1,100}+)[`*]{0,2}\[")
 _BRACKETS = re.compile(r"[\[\]]")
-_INPUT_INSIDE = re.compile(r"[ \t,;]{0,4}(?:\bAction[ _])?\bInput[ \t]{0,4}[:：]", re.I)
+_INPUT_INSIDE = re.compile(
+    r"[ \t,;*_`-]{0,6}(?:\b(?:Action|Tool|Function)[ _-]?)?\b(?:Input|Arguments?|Args|Parameters?|Params)"
+    r"[*_`]{0,3}[ \t]{0,4}[:：](?:\*\*|__)?",
+    re.I,
+)
+# A name with its input right behind it: `search("Lyon")`, `search {"query": "Lyon"}`, `search: Lyon`.
+_HEAD = re.compile(
+    r"\s*+[\[<`*\"']{0,3}(?:functions?\.|tools?\.|default_api\.)?([A-Za-z_](?:[\w.-]|\\_){0,80})[`*\"'>]{0,3}[ \t]{0,3}"
+    r"(\(|\s{0,9}(?:```(?:json)?\s{0,4})?(?=\{)|[:=](?=[ \t]*\S)|(?=[\"“][^\n]*+$)|(?=\n\s{0,9}(?:```|\"|\[)))",
+    re.M,
+)
+_IN_BRACKETS = re.compile(r"\s*+[\[<({]{1,2}[\w. -]{1,80}[\])>}]{1,2}[ \t]*+(?:\n|\Z)")
 _MAX_NAME = 100
 
 
@@ -54,9 +65,16 @@ def action_at(body: Body, label: Label, tools: Sequence[ToolSpec]) -> Action | N
     """
     end = body.after(label)
     region = body.text[label.end : end]
+    following = body.following(label)
+    labelled = following is not None and following.kind == "input"
+    if (head := _HEAD.match(region)) is not None and (tool := scan.tool_of(head[1], tools)) is not None:
+        if (beside := _beside(region, head, label.end, tool, labelled=labelled)) is not None:
+            return beside
+    elif _IN_BRACKETS.match(region) is not None and scan.tool_of(region.partition("\n")[0], tools) is not None:
+        return _lines(body, label, region, end, tools)
     if _OPEN.match(region) is not None:
         return _blob(region, label.end)
-    if (head := _NAME.match(region)) is not None:
+    if (head := _NAME.match(region)) is not None and not (labelled and scan.tool_of(head[1], tools)):
         return _bracket(region, head, label.end, tools)
     if "{" in region:
         # A few words may stand between the label and the object.
@@ -67,19 +85,37 @@ def action_at(body: Body, label: Label, tools: Sequence[ToolSpec]) -> Action | N
     return _lines(body, label, region, end, tools)
 
 
-def object_action(text: str, *, fenced: bool) -> tuple[int, Action] | None:
-    """An object with the key "action" in `text`: where it (or its fence) starts, and the action.
-
-    With `fenced`, only one in a code fence is taken.
-    """
-    for found in objects(text):
-        if isinstance(found.value.get("action"), str) and found.value["action"].strip():
-            fence = _FENCE_BEFORE.search(text, max(0, found.start - 40), found.start)
-            if fence is None and fenced:
-                continue
-            start = fence.start() if fence else found.start
-            return start, _from_object(found, text, 0, (), fenced=fence is not None)
-    return None
+def _beside(region: str, head: re.Match[str], offset: int, tool: ToolSpec, *, labelled: bool) -> Action | None:
+    """An action whose input stands right behind the tool's name; None where it does not. Raises `NotJson`."""
+    notes: list[Remark] = [] if head[1] == tool.name else [repaired(f"the tool {head[1]!r} was read as {tool.name!r}")]
+    notes.append(repaired("the input stood beside the tool's name"))
+    at = head.end()
+    if head[2] == "(":
+        close = end_of_arguments(region, at)
+        if close < 0:
+            raise NotJson("a parenthesis is never closed", at)
+        if labelled and not region[at:close].strip():
+            return None
+        try:
+            read = read_arguments(region[at:close], tool.parameters)
+        except InvalidArguments as why:
+            raise NotJson(str(why), at) from None
+        notes += map(repaired, read.repairs)
+        return Action(tool.name, read.value, offset + close + 1, "lines", tuple(notes))
+    if labelled:
+        return None
+    if region[at : at + 1] == "{":
+        found = read_value(region, at)
+        if found.value == {} or text_key(found.value, NAME_KEYS[:1]):
+            return None
+        notes += [repaired(f"the input's JSON had {what}") for what in found.repairs]
+        end = _CLOSE.match(region, found.end)
+        return Action(tool.name, found.value, offset + (end.end() if end else found.end), "lines", tuple(notes))
+    text = region[at:]
+    if head[2] in (":", "="):
+        text = text.partition("\n")[0] if text.lstrip(" \t")[:1] not in ("{", "[", "`") else text
+    given, upto = scan.input_until(text, notes, tool)
+    return Action(tool.name, given, offset + at + upto, "lines", tuple(notes))
 
 
 def _blob(region: str, offset: int) -> Action | None:
@@ -160,10 +196,10 @@ def _lines(body: Body, label: Label, region: str, end: int, tools: Sequence[Tool
         if region[stop:].strip():
             notes.append(cut("text between the action and its input"))
         finish = body.after(following)
-        given = scan.input_of(body.text[following.end : finish], notes, scan.tool_of(name, tools))
-        return Action(name, given, finish, "lines", tuple(notes))
+        given, upto = scan.input_until(body.text[following.end : finish], notes, scan.tool_of(name, tools))
+        return Action(name, given, following.end + upto, "lines", tuple(notes))
     if rest:
-        given = scan.input_of(rest, notes, scan.tool_of(name, tools))
-        return Action(name, given, end, "lines", tuple(notes))
+        given, upto = scan.input_until(rest, notes, scan.tool_of(name, tools))
+        return Action(name, given, end - len(rest) + upto, "lines", tuple(notes))
     known = any(tool.name.lower() == name.strip("`*\"'").lower() for tool in tools)
     return Action(name, None, label.end + stop, "lines", tuple(notes), sure=known)

@@ -17,31 +17,40 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from plait.core import Call, Piece, Splitter, ToolSpec
-from plait.core.loose_json import MISSING, Found, NotJson, objects, read_value, without_halves
+from plait.core.loose_json import MISSING, NotJson, objects, read_value
 from plait.formats import scan
 from plait.formats.base import Remark, Unreadable
+from plait.formats.call_notations import (
+    GLUE,
+    NAME_KEYS,
+    TAG,
+    TOKEN,
+    FoundCall,
+    calls_in,
+    is_call,
+    plain_call,
+    same_call,
+)
 from plait.formats.describe import arguments, sentence
-from plait.formats.objects import INPUT_KEYS, disarm_objects, input_value, text_key
+from plait.formats.objects import disarm_objects
+from plait.formats.reply import read_part
 from plait.formats.scan import cut, repaired
 
 SHAPE = 'A call is one JSON object on a line of its own: {"name": "<tool>", "arguments": {...}}.'
 
-_NAMES = ("name", "tool", "tool_name", "action")
-_SURE = ("tool", "tool_name")
-"""Keys that are a tool's name even where no input stands beside them."""
 _ENDS = ("final_answer", "finalanswer", "final answer", "finish")
 """Names under which models hand in their answer as if by a call."""
-_LISTS = ("tool_calls", "calls")
 
-_TAG = r"</?(?:tool_calls?|function_calls?)>|\[/?TOOL_CALLS\]"
-_LANGUAGE = r"json[l5]?|tool_calls?|tool_code"
-_TAGS = re.compile(_TAG)
-# What may stand around calls and between two of them: blanks, list marks, fences, tags.
-_GLUE = re.compile(rf"(?:{_TAG}|[\s,;\[\]}}`]|(?<=```)(?:{_LANGUAGE})\b)*+")
-_OPENING = re.compile(rf"(?:```(?:{_LANGUAGE})?|{_TAG}|\[|\{{\s*[\"']tool_calls[\"']\s*:)\s*\Z")
+_TAGS = re.compile(rf"{TAG}|{TOKEN}")
+_TOKENS = re.compile(TOKEN)
+_HARMLESS = re.compile(rf"{TAG}|{TOKEN}|<(?=/?(?:function|invoke|tool_name|tool|action)[=\s>])")
+_OPENING = re.compile(
+    rf"(?:```(?:json[l5]?|tool_calls?|tool_code|python|xml)?|{TAG}|{TOKEN}|\[|functools|print\(|to=functions\.|assistant"
+    rf"|\{{\s*[\"']tool_calls[\"']\s*:)\s*\Z"
+)
 _MARKS = r"name|tool|tool_name|action|function|tool_calls|arguments|parameters|tool_input"
 _WANTS = re.compile(rf"""\{{\s*+["'“”„‘’]?(?:{_MARKS})["'“”‘’]?\s*+:""")
-_INPUTS = re.compile(r"""\b(?:arguments|parameters|args|tool_input|action_input|input)["'“”‘’]?\s*+:""")
+_INPUTS = re.compile(r"""\b(?:arguments|parameters|params|args|tool_input|action_input|input)["'“”‘’]?\s*+:""")
 
 
 class Calls(Struct, frozen=True, omit_defaults=True):
@@ -75,11 +84,10 @@ class CallObjects(Struct, frozen=True):
 
     def read(self, text: str, tools: Sequence[ToolSpec] = ()) -> Calls:
         """The turn in a reply. Raises `Unreadable`, and nothing else, whatever the text."""
-        text, halved = without_halves(text)
-        notes = [repaired("a broken character was replaced")] if halved else []
+        text, notes = read_part(text)
         if not text.strip():
             raise Unreadable(f"Your reply is empty. Write a call, or the answer in words. {SHAPE}")
-        group = _group(text, tools)
+        group = calls_in(text, tools)
         if not group:
             _broken(text, tools)
             return Calls(answer=text.strip(), answered=True, kept=text.strip(), remarks=tuple(notes))
@@ -89,7 +97,7 @@ class CallObjects(Struct, frozen=True):
         marks = any(text[a.end : b.start].strip() for a, b in pairwise(group))
         turn = _turn(thought, group, tools, notes)
         after = text[end:]
-        rest = after[_GLUE.match(after).end() :].strip()  # type: ignore[union-attr]  # it matches the empty string too
+        rest = after[GLUE.match(after).end() :].strip()  # type: ignore[union-attr]  # it matches the empty string too
         if rest:
             notes.append(cut(f"{len(rest)} characters after the calls"))
         elif opened or marks or after.strip():
@@ -134,10 +142,10 @@ class CallObjects(Struct, frozen=True):
 
     def disarm(self, text: str, tools: Sequence[ToolSpec] = ()) -> str:
         """Data with a backslash in tags of calls and in objects that read as one. Other data stays as it is."""
-        text = _TAGS.sub(lambda tag: f"{tag[0][0]}\\{tag[0][1:]}", text)
-        if "{" not in text or not _holds_call(text, tools):
-            return text
-        return disarm_objects(text, (*_NAMES, "function"))
+        text = _HARMLESS.sub(lambda tag: f"{tag[0][0]}\\{tag[0][1:]}", text)
+        if "{" in text and _holds_call(text, tools):
+            text = disarm_objects(text, (*NAME_KEYS, "function"))
+        return _without_named(text, tools) if calls_in(text, tools) else text
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         """An entry a tool: what it is for, and the call with what each argument is."""
@@ -216,72 +224,19 @@ def called(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> str:
     return bare
 
 
-class _Made(Struct, frozen=True):
-    """A call as it stands in the text: its object, and text[start:end]. `repairs` says what was mended."""
-
-    fields: Mapping[str, Any]
-    start: int
-    end: int
-    repairs: tuple[str, ...]
-
-
-def _group(text: str, tools: Sequence[ToolSpec]) -> list[_Made]:
-    """The first calls in a text that stand one behind the other; none where there is no call."""
-    group: list[_Made] = []
-    for found in objects(text):
-        if group and _GLUE.fullmatch(text, group[-1].end, found.start) is None:
-            break
-        inside = _unpacked(found, tools)
-        if group and not inside:
-            break
-        group += inside
-    return group
-
-
-def _unpacked(found: Found, tools: Sequence[ToolSpec]) -> list[_Made]:
-    """The calls that an object is or wraps; none where it is neither."""
-    value: Mapping[str, Any] = found.value
-    wrapped = next((value[key] for key in _LISTS if isinstance(value.get(key), list)), [value])
-    inner = [_plain(one) for one in wrapped if isinstance(one, Mapping)]
-    if not inner or not all(_is_call(one, tools) for one in inner):
-        return []
-    repairs = tuple(f"the JSON had {what}" for what in found.repairs)
-    if inner[0] != value:
-        repairs += ("what stood around the call in its object was dropped",)
-    return [_Made(one, found.start, found.end, repairs) for one in inner]
-
-
-def _plain(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A call's object without what the chat-completions shape puts around it."""
-    function = value.get("function")
-    if isinstance(function, Mapping):
-        return function
-    if isinstance(function, str) and not text_key(value, _NAMES):
-        value = {"name": function, **{key: item for key, item in value.items() if key != "function"}}
-    return {key: item for key, item in value.items() if key not in ("type", "id") or item not in ("function", "")}
-
-
-def _is_call(value: Mapping[str, Any], tools: Sequence[ToolSpec]) -> bool:
-    key = text_key(value, _NAMES)
-    if key is None:
-        return False
-    plain = value[key].strip().lower().removeprefix("functions.")
-    return key in _SURE or any(one in value for one in INPUT_KEYS) or any(tool.name.lower() == plain for tool in tools)
-
-
-def _turn(thought: str, group: list[_Made], tools: Sequence[ToolSpec], notes: list[Remark]) -> Calls:
+def _turn(thought: str, group: list[FoundCall], tools: Sequence[ToolSpec], notes: list[Remark]) -> Calls:
     calls: list[Call] = []
     final: list[Any] = []
     said = [thought] if thought else []
     for made in group:
         notes += map(repaired, made.repairs)
-        key = text_key(made.fields, _NAMES)
-        assert key is not None
-        if isinstance(made.fields.get("thought"), str) and made.fields["thought"].strip():
-            said.append(made.fields["thought"].strip())
-        name = called(made.fields[key], tools, notes)
+        if made.thought:
+            said.append(made.thought)
+        name = called(made.name, tools, notes)
         try:
-            given = arguments_of(_input(made.fields, key, notes), notes)
+            if made.broken:
+                raise Unreadable(f"the input can't be read: {made.broken}")
+            given = arguments_of(made.input, notes)
         except Unreadable as why:
             raise Unreadable(f"In your call of {name[:60]!r} {why}. {SHAPE}") from None
         if name.lower() in _ENDS and all(tool.name != name for tool in tools) and _one(given):
@@ -289,31 +244,16 @@ def _turn(thought: str, group: list[_Made], tools: Sequence[ToolSpec], notes: li
         else:
             calls.append(Call(name, given))
     # A model that goes round writes the same call over and over.
-    once = {_key(call): call for call in reversed(calls)}
+    once = {same_call(call.tool, call.input): call for call in reversed(calls)}
     if len(once) < len(calls):
         notes.append(cut(f"{len(calls) - len(once)} calls that stand there twice"))
-        calls = [call for call in calls if once.pop(_key(call), None)]
+        calls = [call for call in calls if once.pop(same_call(call.tool, call.input), None)]
     if final and not calls:
         notes.append(repaired("the answer was handed in as a call"))
         return Calls("\n".join(said), answer=final[0], answered=True)
     if final:
         notes.append(cut("an answer beside the calls"))
     return Calls("\n".join(said), tuple(calls))
-
-
-def _input(fields: Mapping[str, Any], key: str, notes: list[Remark]) -> Any:
-    if key != "name":
-        notes.append(repaired(f"the tool was taken from the key {key!r}"))
-    if "arguments" in fields:
-        extra = [one for one in fields if one not in (key, "arguments", "thought", "id", "type")]
-        if extra:
-            notes.append(cut(f"the keys {', '.join(map(repr, extra[:5]))[:200]}, which a call does not have"))
-        return fields["arguments"]
-    return input_value(fields, key, notes)
-
-
-def _key(call: Call) -> str:
-    return f"{call.tool} {json.dumps(call.input, sort_keys=True)}"
 
 
 def _one(given: Any) -> bool:
@@ -323,7 +263,7 @@ def _one(given: Any) -> bool:
 
 def _before(text: str) -> tuple[str, bool]:
     """The thought in what stands before the calls, and whether marks were dropped at its end."""
-    bare = text.strip()
+    bare = _TOKENS.split(text, maxsplit=1)[0].strip()
     for _ in range(8):
         if not (opening := _OPENING.search(bare[-24:])):
             break
@@ -337,12 +277,14 @@ def _broken(text: str, tools: Sequence[ToolSpec]) -> None:
     if wanted is not None and (
         _INPUTS.search(text, wanted.start()) or any(text.find(tool.name, wanted.start()) >= 0 for tool in tools)
     ):
+        if any(found.start < wanted.start() < found.end for found in objects(text)):
+            return  # It is a part of data.
         try:
             found = read_value(text, wanted.start())
         except NotJson as why:
             raise Unreadable(f"Your call can't be read: {why.what} ({why.where(text)}). {SHAPE}") from None
         value = found.value
-        if isinstance(value, Mapping) and any(key in value for key in ("arguments", "tool_input", *_LISTS)):
+        if isinstance(value, Mapping) and value.keys() & {"arguments", "tool_input", "tool_calls", "calls"}:
             raise Unreadable(f"Your JSON object names no tool. {SHAPE}")
     if (tag := _TAGS.search(text)) is not None and wanted is None:
         raise Unreadable(f"There is no call behind {tag[0]} in your reply. {SHAPE}")
@@ -357,7 +299,14 @@ def _holds_call(text: str, tools: Sequence[ToolSpec]) -> bool:
 
 def _calls_inside(value: Any, tools: Sequence[ToolSpec]) -> bool:
     """A call stands in this value, at any depth: a part of data may be cut out and read alone."""
-    return any(isinstance(one, Mapping) and _is_call(_plain(one), tools) for one in _all_inside(value))
+    return any(isinstance(one, Mapping) and is_call(plain_call(one), tools) for one in _all_inside(value))
+
+
+def _without_named(text: str, tools: Sequence[ToolSpec]) -> str:
+    """The text with a backslash behind each tool's name that what follows makes a call."""
+    names = "|".join(re.escape(tool.name) for tool in sorted(tools, key=lambda tool: -len(tool.name)))
+    text = re.sub(rf"\b({names})\b(?=[^\n\\]{{0,60}}\s{{0,20}}[({{<])", r"\1\\", text, flags=re.I)
+    return text.replace("{", "{\\") if calls_in(text, tools) else text
 
 
 def _all_inside(value: Any) -> Iterator[Any]:

@@ -13,11 +13,14 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from plait.core import Call, Splitter, ToolSpec
-from plait.core.loose_json import Found, NotJson, objects, read_value, without_halves
+from plait.core.loose_json import Found, NotJson, objects, read_value
 from plait.formats import scan
 from plait.formats.base import Remark, Turn, Unreadable
+from plait.formats.call_notations import calls_in
+from plait.formats.call_objects import CallObjects
 from plait.formats.describe import tool_entries
 from plait.formats.objects import disarm_objects, first_of, text_key
+from plait.formats.reply import read_part
 from plait.formats.scan import cut, repaired
 from plait.formats.split_json import JsonSplitter
 
@@ -28,7 +31,7 @@ BUILT_INS = (FINAL_ANSWER, FAIL_TASK, ASK_USER)
 
 _KEYS = ("thought", "tool", "tool_input")
 _TOOL_KEYS = ("tool", "tool_name", "action")
-_INPUT_KEYS = ("tool_input", "action_input", "input", "arguments", "args", "parameters")
+_INPUT_KEYS = ("tool_input", "action_input", "input", "arguments", "args", "parameters", "params")
 SHAPE = 'Reply with exactly one JSON object: {"thought": "<text>", "tool": "<name>", "tool_input": <any JSON value>}.'
 
 
@@ -58,8 +61,9 @@ class JsonTurn(Struct, frozen=True):
 
         `kept` is the object as the model wrote it, or, when it had to be repaired, as it should have been.
         """
-        text, halved = without_halves(text)
-        notes = [repaired("a broken character was replaced")] if halved else []
+        text, notes = read_part(text)
+        if self.lenient and (other := self._in_another_notation(text, tools, notes)) is not None:
+            return other
         found = self._find(text, notes) if self.lenient else _bare(text)
         fields = first_of(found.value)
         if not isinstance(fields, Mapping):
@@ -111,6 +115,24 @@ class JsonTurn(Struct, frozen=True):
         what = "There is no JSON object in your reply" if bare else "Your reply is empty"
         raise Unreadable(f"{what}. {SHAPE}")
 
+    def _in_another_notation(self, text: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> Turn | None:
+        """The turn where the first call of a known tool is no turn's object; None where it is, or there is none."""
+        known = _with_built_ins(tools)
+        made = next(iter(calls_in(text, known)), None)
+        if made is None or made.broken or (tool := scan.tool_of(made.name, known)) is None:
+            return None
+        if text[made.start : made.start + 1] == "{" and _is_turn(text, made.start):
+            return None
+        before, after = text[: made.start].strip("` \n"), text[made.end :].strip("` \n")
+        notes += [*map(repaired, made.repairs), repaired("the call was no object with the keys of a turn")]
+        notes += [cut(f"{len(after)} characters after the call")] if after else []
+        if tool.name == FINAL_ANSWER:
+            turn = Turn(made.thought, answer=_only(made.value, "answer"), answered=True)
+        else:
+            turn = Turn(made.thought or ("" if "<" in before else before), Call(tool.name, made.value))
+        kept = self.write(turn, 0)
+        return Turn(turn.thought, turn.call, turn.answer, turn.answered, kept, tuple(notes))
+
     def _around(self, text: str, found: Found, notes: list[Remark]) -> None:
         before, after = text[: found.start].strip(), text[found.end :].strip()
         if before.startswith("```") or before.endswith(("```", "```json")) or after.startswith("```"):
@@ -143,11 +165,7 @@ class JsonTurn(Struct, frozen=True):
         if extra:
             notes.append(cut(f"the keys {_listed(extra)}, which a turn does not have"))
         given = fields[input_key] if input_key is not None else None
-        known = [
-            *tools,
-            *(ToolSpec(name, "") for name in BUILT_INS if all(tool.name != name for tool in tools)),
-        ]
-        name = scan.tool_name(str(fields[name_key]), known, notes)
+        name = scan.tool_name(str(fields[name_key]), _with_built_ins(tools), notes)
         if name == FINAL_ANSWER:
             return Turn(thought.strip(), answer=given, answered=True)
         return Turn(thought.strip(), Call(name, given))
@@ -169,7 +187,7 @@ class JsonTurn(Struct, frozen=True):
 
     def disarm(self, text: str) -> str:
         """Data with a backslash in fences and in what would read as a turn's object."""
-        return disarm_objects(text, _TOOL_KEYS)
+        return CallObjects().disarm(disarm_objects(text, _TOOL_KEYS))
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         """An entry a tool: name and explanation, then `_input_` and `_output_`. No built-ins."""
@@ -197,6 +215,23 @@ class JsonTurn(Struct, frozen=True):
     def splitter(self) -> Splitter:
         """The thought's text, the call as `name input`, and the input of final_answer as the answer."""
         return JsonSplitter()
+
+
+def _with_built_ins(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
+    return [*tools, *(ToolSpec(name, "") for name in BUILT_INS if all(tool.name != name for tool in tools))]
+
+
+def _is_turn(text: str, at: int) -> bool:
+    """The object at this place names its tool as a turn does."""
+    try:
+        value = read_value(text, at).value
+    except NotJson:
+        return False
+    return isinstance(value, Mapping) and text_key(value, _TOOL_KEYS) is not None
+
+
+def _only(value: Any, name: str) -> Any:
+    return value[name] if isinstance(value, Mapping) and list(value) == [name] else value
 
 
 def _bare(text: str) -> Found:

@@ -20,6 +20,7 @@ from plait.core import Splitter, ToolSpec
 from plait.core.arguments import is_plain_text
 from plait.formats import gbnf, scan
 from plait.formats.base import Turn
+from plait.formats.call_objects import CallObjects
 from plait.formats.describe import tool_lines
 from plait.formats.objects import NAME_KEYS, disarm_objects
 from plait.formats.split_text import TextSplitter
@@ -50,8 +51,8 @@ class Lines(Struct, frozen=True):
     name: ClassVar[str] = "lines"
 
     def stop(self, n: int) -> tuple[str, ...]:
-        """The label that only the runtime may write, and its form on a new line."""
-        return ("Observation:", "\nObservation:")
+        """The label that only the runtime may write, on a line of its own: an answer may well hold the word."""
+        return ("\nObservation:",)
 
     def read(self, text: str, n: int, tools: Sequence[ToolSpec] = ()) -> Turn:
         """The turn in a reply. The first action that can be read counts, and wins over any answer.
@@ -80,7 +81,7 @@ class Lines(Struct, frozen=True):
 
     def disarm(self, text: str) -> str:
         """Data with a backslash in whatever would read as a label, a fence, or an action's JSON object."""
-        return disarm_objects(scan.disarm(text), NAME_KEYS[:1])
+        return CallObjects().disarm(disarm_objects(scan.disarm(text), NAME_KEYS[:1]))
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         """A line a tool: name, what for, what goes in, what comes back."""

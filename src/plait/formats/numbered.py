@@ -21,6 +21,7 @@ from msgspec import Struct
 from plait.core import Splitter, ToolSpec
 from plait.formats import gbnf, scan
 from plait.formats.base import Turn
+from plait.formats.call_objects import CallObjects
 from plait.formats.describe import numbered_lines
 from plait.formats.lines import balanced, input_text, plain_name
 from plait.formats.objects import NAME_KEYS, disarm_objects
@@ -91,7 +92,7 @@ class Numbered(Struct, frozen=True):
         `Name[` at the start of a line is one: the reader takes it where the label was forgotten.
         """
         plain = _LINE_CALL.sub(r"\1\\[", scan.disarm(text))
-        return disarm_objects(plain, NAME_KEYS[:1])
+        return CallObjects().disarm(disarm_objects(plain, NAME_KEYS[:1]))
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         """A line a tool, `(1) Name[input]: what for`, and Finish as the last one."""

@@ -17,6 +17,7 @@ INPUT_KEYS = (
     "arguments",
     "args",
     "parameters",
+    "params",
     "action input",
     "actionInput",
 )

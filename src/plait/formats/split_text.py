@@ -1,8 +1,8 @@
 """Telling thought, action and answer apart while a text ReAct reply streams in.
 
-Text goes out as soon as it is certain that no label begins in it. Held back are: the start of a line
-that may become a label, the tail that may become `Observation:`, and blanks (they count only when more
-of the same part follows). What a splitter gives does not depend on how the text was cut into chunks.
+Text goes out as soon as it is certain that no label begins in it. Held back are: the start of a line that may become a
+label, and blanks (they count only when more of the same part follows). What a splitter gives does not depend on how the
+text was cut into chunks.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 
 from plait.core import Piece, PieceKind
-from plait.formats.scan import LABEL, OBSERVATION
+from plait.formats.scan import LABEL, LabelKind, kind_of
 
-_WORDS = ("thought", "action", "action input", "observation", "final answer")
-_DECORATION = re.compile(r"[ \t>*_#`-]{0,12}")
-_REST = re.compile(r"[ \t]{0,3}#?\d{0,9}[*_`]{0,3}[ \t]{0,4}\Z", re.A)
+_WORDS = ("thought", "action", "action input", "actioninput", "observation", "final answer", "finalanswer")
+_DECORATION = re.compile(r"[ \t\u00a0\u200b\ufeff\u2060>*_#`•-]{0,12}")
+_REST = re.compile(r"[ \t]{0,3}#?\d{0,9}[*_`]{0,3}[ \t\u00a0\u200b]{0,4}\Z", re.A)
 _TAIL = 40
 """No label is longer than this from its word on: the most that is looked at for a part of one."""
 
@@ -52,29 +52,23 @@ class TextSplitter:
         pieces: list[Piece] = []
         self._buffer += text
         buffer, at = self._buffer, 0
-        own = OBSERVATION.search(buffer)
         while not self._over:
             label = LABEL.search(buffer, at)
             if label is not None and label.start() == 0 and not self._bol:
                 label = LABEL.search(buffer, label.end())
-            if own is not None and (label is None or own.start() < label.end()):
-                # A label `**Observation:` begins before the word does.
-                self._emit(pieces, buffer[at : own.start() if label is None else min(own.start(), label.start())])
-                self._switch(pieces, "observation")
-            elif label is None:
+            if label is None:
                 certain = len(buffer) if last else self._certain(at)
                 self._emit(pieces, buffer[at:certain])
                 self._keep(certain)
                 break
             # Two more characters may belong to a label that ends here (`Thought:**`).
-            elif label.end() + 2 > len(buffer) and not last:
+            if label.end() + 2 > len(buffer) and not last:
                 self._emit(pieces, buffer[at : label.start()])
                 self._keep(label.start())
                 break
-            else:
-                self._emit(pieces, buffer[at : label.start()])
-                self._switch(pieces, label[1].lower().replace("_", " "))
-                at = label.end()
+            self._emit(pieces, buffer[at : label.start()])
+            self._switch(pieces, kind_of(label[1]))
+            at = label.end()
         if self._over:
             self._buffer = ""
         return pieces
@@ -91,27 +85,24 @@ class TextSplitter:
         line = buffer.rfind("\n", at) + 1
         if (line or (self._bol and not at)) and _may_begin(buffer[line:]):
             return line
-        for start in range(max(at, len(buffer) - _TAIL), len(buffer)):
-            if buffer[start] == "O" and _may_be_observation(buffer[start:]):
-                return start
         return len(buffer)
 
-    def _switch(self, pieces: list[Piece], kind: str) -> None:
+    def _switch(self, pieces: list[Piece], kind: LabelKind) -> None:
         self._blanks, before = "", self._kind
         if self._head:
             head, self._head = self._head, None
             self._put(pieces, "action", head)
-        if kind == "observation" or (self._acted and kind != "action input"):
+        if kind == "observation" or (self._acted and kind != "input"):
             self._over = True  # what follows the first action is cut by the reader
-        elif kind == "action input":
+        elif kind == "input":
             self._kind, self._acted = "action", True
         elif kind == "action":
             self._kind, self._acted = "action", True
             self._head = "" if self._finish else None
         else:
-            self._kind = "answer" if kind == "final answer" else "thought"
+            self._kind = "answer" if kind == "answer" else "thought"
         # A second thought is joined to the first, an input to its tool's name, by a line break.
-        joins = (self._begun and kind == "action input") or (kind == before == "thought" and self._begun)
+        joins = (self._begun and kind == "input") or (kind == before == "thought" and self._begun)
         self._lead = "\n" if joins else ""
         self._begun = False
 
@@ -163,12 +154,7 @@ def _may_begin(line: str) -> bool:
     """A line so far that may still become a label."""
     decoration = _DECORATION.match(line)
     rest = line[decoration.end() :] if decoration else line
-    low = rest[:_TAIL].lower().replace("_", " ")
+    low = rest[:_TAIL].lower().replace("_", " ").replace("-", " ")
     if len(rest) > _TAIL:
         return False
     return any(word.startswith(low) or (low.startswith(word) and _REST.match(rest, len(word))) for word in _WORDS)
-
-
-def _may_be_observation(tail: str) -> bool:
-    word = "Observation"
-    return word.startswith(tail) or (tail.startswith(word) and _REST.match(tail, len(word)) is not None)

@@ -13,16 +13,22 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from plait.core import Call, ToolSpec
+from plait.core.arguments import brings_result
 from plait.core.loose_json import NotJson
 from plait.formats import scan
-from plait.formats.actions import Action, Syntax, action_at, object_action
+from plait.formats.actions import Action, Syntax, action_at
 from plait.formats.base import Remark, Turn, Unreadable
+from plait.formats.call_notations import GLUE, calls_in
 from plait.formats.scan import Body, Label, cut, repaired
 
 FINAL = frozenset({"final answer", "final_answer", "finalanswer"})
 _MAX_BROKEN = 50
 """How many actions beyond repair are passed over before the reply is given up."""
 _LINE_CALL = re.compile(r"^[ \t>*`-]{0,12}([A-Za-z]\w{0,63})\[", re.M | re.A)
+
+
+_NO_LABEL = "the action's label was missing"
+_MAYBE_CALL = re.compile(r"[{(<]|```")
 
 
 class Dialect(Struct, frozen=True):
@@ -60,6 +66,9 @@ def read_turn(text: str, n: int, tools: Sequence[ToolSpec], dialect: Dialect) ->
         notes = list(body.remarks)
         if trouble:
             notes.append(cut("an earlier action whose JSON can't be read"))
+        earlier = _unlabelled(body, label.start, tools, dialect, followed=True, invented=True)
+        if earlier is not None:
+            return _turn(body, earlier[0], earlier[1], n, tools, dialect, [*body.remarks, earlier[2]], None)
         return _turn(body, label.start, action, n, tools, dialect, notes, label)
     if not trouble and (found := _last_resort(body, first_answer, bool(labels), tools, dialect)):
         start, action, note = found
@@ -71,7 +80,26 @@ def read_turn(text: str, n: int, tools: Sequence[ToolSpec], dialect: Dialect) ->
             notes.append(repaired("Final Answer: was taken for Finish[...]"))
         kept = body.text[: answer[1]].strip()
         return Turn(thought, answer=answer[0], answered=True, kept=kept, remarks=tuple(notes))
+    if not trouble and (other := _other_labels(body, n, tools, dialect)) is not None:
+        return other
+    if (found := _inside_line(body, tools)) is not None:
+        return _turn(body, found[0], found[1], n, tools, dialect, [*body.remarks, found[2]], None)
     raise Unreadable(f"{_why(text, body, trouble)} {dialect.shape}")
+
+
+def _other_labels(body: Body, n: int, tools: Sequence[ToolSpec], dialect: Dialect) -> Turn | None:
+    """The turn in a reply whose labels are other words, or stand inside a line; None where there are none."""
+    text = scan.with_usual_labels(body.text)
+    if text == body.text:
+        return None
+    try:
+        turn = read_turn(text, n, tools, dialect)
+    except Unreadable:
+        return None
+    if turn.call is not None and all(tool.name != turn.call.tool for tool in tools):
+        return None
+    note = repaired("the labels were written in another way")
+    return Turn(turn.thought, turn.call, turn.answer, turn.answered, turn.kept, (*body.remarks, note, *turn.remarks))
 
 
 def _why(text: str, body: Body, trouble: str) -> str:
@@ -89,29 +117,64 @@ def _why(text: str, body: Body, trouble: str) -> str:
     return "There is neither an action nor a final answer in your reply."
 
 
+def _unlabelled(
+    body: Body, upto: int, tools: Sequence[ToolSpec], dialect: Dialect, *, followed: bool, invented: bool = False
+) -> tuple[int, Action, Remark] | None:
+    """A call without the label `Action:`, in any notation that models know, before the index `upto`.
+
+    `followed`: an answer or an action follows, so the call must begin a line, or its result be invented behind it;
+    with `invented`, the latter. Raises `Unreadable` for a call of a known tool that can't be read.
+    """
+    head = body.text[:upto]
+    if not _MAYBE_CALL.search(head) or (invented and not brings_result(head)):
+        return None
+    found = next(iter(calls_in(head, tools)), None)
+    if found is None:
+        return None
+    behind = brings_result(head[found.end :])
+    line = head[head.rfind("\n", 0, found.start) + 1 : found.start]
+    alone = found.certain and not GLUE.sub("", line).strip("*>#- \t")
+    if followed and not behind and (invented or not alone):
+        return None
+    word = found.name.strip().lower()
+    if scan.tool_of(found.name, tools) is None and word not in FINAL and tools and followed:
+        return None
+    if found.broken:
+        if followed and not behind:
+            return None
+        raise Unreadable(f"Your call of {found.name[:60]!r} can't be read: {found.broken}. {dialect.shape}")
+    notes = tuple(repaired(what) for what in found.repairs)
+    return found.start, Action(found.name, found.value, found.end, "blob", notes), repaired(_NO_LABEL)
+
+
 def _last_resort(
     body: Body, upto: int, labelled: bool, tools: Sequence[ToolSpec], dialect: Dialect
 ) -> tuple[int, Action, Remark] | None:
-    head = body.text[:upto]
-    if "{" in head and (found := object_action(head, fenced=bool(body.of("answer")))) is not None:
-        return (*found, repaired("the action's label was missing"))
+    followed = bool(body.of("answer"))
+    if (found := _unlabelled(body, upto, tools, dialect, followed=followed)) is not None:
+        return found
     if labelled:
         return None
-    if dialect.finish:
-        names = {tool.name.lower() for tool in tools} | {"finish"}
-        for match in _LINE_CALL.finditer(head):
-            if match[1].lower() in names:
-                label = Label("action", 0, match.start(), match.start(1))
-                if (action := action_at(_with(body, label), label, tools)) is not None:
-                    return label.start, action, repaired("the action's label was missing")
-    if upto == len(body.text) and (inside := scan.action_inside(body.text)) is not None:
-        try:
-            action = action_at(_with(body, inside), inside, tools)
-        except NotJson:
-            return None
-        if action is not None and (action.syntax != "lines" or action.sure):
-            return inside.start, action, repaired("an action inside a line was taken")
+    names = {tool.name.lower() for tool in tools} | ({"finish"} if dialect.finish else set())
+    for match in _LINE_CALL.finditer(body.text[:upto]) if dialect.finish or not followed else ():
+        if match[1].lower() in names:
+            label = Label("action", 0, match.start(), match.start(1))
+            if (action := action_at(_with(body, label), label, tools)) is not None:
+                return label.start, action, repaired(_NO_LABEL)
     return None
+
+
+def _inside_line(body: Body, tools: Sequence[ToolSpec]) -> tuple[int, Action, Remark] | None:
+    """An action whose label stands inside a line, where no line begins with one."""
+    if body.of("action") or body.of("answer") or (inside := scan.action_inside(body.text)) is None:
+        return None
+    try:
+        action = action_at(_with(body, inside), inside, tools)
+    except NotJson:
+        return None
+    if action is None or (action.syntax == "lines" and not action.sure):
+        return None
+    return inside.start, action, repaired("an action inside a line was taken")
 
 
 def _with(body: Body, label: Label) -> Body:

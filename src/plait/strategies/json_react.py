@@ -39,7 +39,7 @@ from plait.formats import JsonTurn, Turn, Unreadable, earlier, escape_of
 from plait.strategies.doubts import doubts, without
 from plait.strategies.found import offered
 from plait.strategies.transcripts import ObjectChat, ObjectLog
-from plait.strategies.turns import Bad, fitting, folded, is_repetition, read_turn
+from plait.strategies.turns import Bad, fitting, folded, is_repetition, plain_answer, read_turn
 
 
 @dataclass(frozen=True)
@@ -110,13 +110,17 @@ class JsonReact:
             return self._think(kit, page, log, messages, repair=bool(bad), resample=resample)
 
         known = (*page.tools, *kit.others)
-        return read_turn(ask_model, lambda text: self._format.read(text, len(log) + 1, known), self.misses)
+        answer = plain_answer(kit) if self.lenient and not log else None
+        return read_turn(
+            ask_model, lambda text: self._format.read(text, len(log) + 1, known), self.misses, answer=answer
+        )
 
     def _think(
         self, kit: Kit, page: ObjectChat, log: ObjectLog, messages: tuple[Message, ...], *, repair: bool, **options: Any
     ) -> Generator[Effect, Any, Reply]:
         found = offered(kit, (seen.text for _, seen in log))[len(kit.tools) :]
-        schema = self._format.schema((*page.tools, *found)) if self.constrain or repair else None
+        form = JsonTurn(lenient=self.lenient, can_ask=kit.can_ask)
+        schema = form.schema((*page.tools, *found)) if self.constrain or repair else None
         return think(
             "act",
             messages,
@@ -147,7 +151,7 @@ class JsonReact:
         return kit.tools + tuple(
             ToolSpec(name, kit.prompt(name).strip(), _one_argument(argument))
             for name, argument in inputs.items()
-            if kit.can_ask or name != "ask_user"
+            if (kit.can_ask or name != "ask_user") and all(tool.name != name for tool in kit.tools)
         )
 
     def _conclude(

@@ -33,7 +33,7 @@ from plait.strategies.doubts import doubts, without
 from plait.strategies.found import offered
 from plait.strategies.scratchpad import Scratchpad
 from plait.strategies.transcripts import Transcript, TranscriptKind, with_repair
-from plait.strategies.turns import Bad, fitting, folded, is_repetition, read_turn
+from plait.strategies.turns import Bad, fitting, folded, is_repetition, plain_answer, read_turn
 
 Dialect = Literal["blob", "lines", "numbered", "original"]
 
@@ -106,7 +106,7 @@ class React:
         def read(text: str) -> Turn:
             return self._format.read(self._opened(text, log), log.next, kit.known)
 
-        return read_turn(ask, read, self.misses)
+        return read_turn(ask, read, self.misses, answer=plain_answer(kit) if not log.entries else None)
 
     def _think(
         self, page: Transcript, log: Scratchpad, chars: int, bad: str, request: str, **options: Any

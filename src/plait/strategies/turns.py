@@ -7,11 +7,12 @@ shown to the model once, for the repair, and then leave the prompt; the record k
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from plait.core import Call, Effect, Failed, Kit, Observation, PromptTooLong, Reply, note
-from plait.formats import Remark, Unreadable, shorten
+from plait.formats import Remark, Turn, Unreadable, shorten
 
 Bad = tuple[str, str]
 """A reply that could not be read, and what is wrong with it."""
@@ -28,6 +29,19 @@ class Read(Protocol):
 
 R = TypeVar("R", bound=Read)
 
+_NO_PLAIN_TEXT = re.compile(
+    r"[{}\[\]<>`$]"
+    r"|^[ \t>*_#-]{0,12}(?:thought|action|input|observation|tool|function|plan|step|call|result)\b[^\n]{0,20}[:：]"
+    r"|\b(?:tool|function|action)s?\b|\w\(",
+    re.I | re.M,
+)
+_ANNOUNCES = re.compile(
+    r"\b(?:i(?:'|’)?ll|i will|i(?:'|’)?m going to|i am going to|let me|let(?:'|’)s|let us|i need|i should|i must"
+    r"|i have to|i want to|we need|we should|we will|we can|we have to|to (?:answer|find|solve|determine|do)\b|first\b"
+    r"|next,|one moment|please wait|looking up)",
+    re.I,
+)
+
 FOLDED = 300
 """Characters of a result that came once more."""
 
@@ -40,12 +54,14 @@ def read_turn(
     read: Callable[[str], R],
     misses: int,
     check: Callable[[R], Generator[Effect, Any, str]] | None = None,
+    answer: Callable[[str], R | None] | None = None,
 ) -> Generator[Effect, Any, R | Failed]:
     """The model's next turn, or plan: whatever `read` makes of a reply. `ask` makes the model call, given a bad reply
     to repair or None.
 
     After `misses` unreadable replies in a row: `Failed`. What the reader repaired or cut is noted. `check` says what
-    speaks against a turn that was read; the last try is taken as it is.
+    speaks against a turn that was read; the last try is taken as it is. `answer` makes a turn of plain text, where the
+    first reply of a run may be one: a model that simply answers is not asked for a form.
     """
     bad: Bad | None = None
     for miss in range(1, misses + 1):
@@ -55,6 +71,9 @@ def read_turn(
             if reply.how_cut and is_open(reply.text, turn, read):
                 raise Unreadable("Its action is not complete: write a shorter one.")
         except Unreadable as why:
+            if miss == 1 and reply.finish == "stop" and (plain := _plainly(answer, reply.text)) is not None:
+                yield from note("repaired", "the reply was plain text: it was taken for the answer")
+                return plain
             complaint = f"Your reply {reply.how_cut}. {why}" if reply.how_cut else str(why)
             bad = (reply.text, complaint)
             yield from note("unreadable", f"reply {miss} of {misses} can't be read: {complaint}")
@@ -70,6 +89,21 @@ def read_turn(
         return turn
     assert bad is not None
     return Failed(f"{misses} replies in a row could not be read. The last complaint: {bad[1]}", kind="format")
+
+
+def _plainly(answer: Callable[[str], R | None] | None, text: str) -> R | None:
+    return answer(text.strip()) if answer is not None and is_plain_answer(text) else None
+
+
+def plain_answer(kit: Kit) -> Callable[[str], Turn | None]:
+    """Makes the turn of a plain answer; None for a text that names a tool: it may be meant for a call."""
+    names = re.compile("|".join(rf"\b{re.escape(tool.name)}\b" for tool in kit.known) or r"(?!)", re.I)
+    return lambda text: None if names.search(text) else Turn(answer=text, answered=True, kept=text)
+
+
+def is_plain_answer(text: str) -> bool:
+    """A text that nobody means for anything but an answer: no label, no JSON, no code, no announcement of a step."""
+    return bool(text.strip()) and not (_NO_PLAIN_TEXT.search(text) or _ANNOUNCES.search(text))
 
 
 def is_open(text: str, turn: Any, read: Callable[[str], Any]) -> bool:
