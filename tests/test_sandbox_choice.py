@@ -105,8 +105,8 @@ def test_a_resume_goes_on_in_the_sandbox_of_its_run_or_refuses(tmp_path: Path, m
     waiting = agent(tmp_path, *replies, tools=[send], approve="effects", sandbox="monty").run("q")
     assert waiting.status == "waiting"
     with pytest.raises(UsageError, match="'monty', and this agent's is 'process'"):
-        agent(tmp_path, *replies, tools=[send], approve="effects", sandbox="process").resume(waiting.run, "yes")
-    done = agent(tmp_path, *replies, tools=[send], approve="effects").resume(waiting.run, "yes")
+        agent(tmp_path, *replies, tools=[send], approve="effects", sandbox="process").resume(waiting, "yes")
+    done = agent(tmp_path, *replies, tools=[send], approve="effects").resume(waiting, "yes")
     assert (done.status, done.answer) == ("answered", "1")
 
 

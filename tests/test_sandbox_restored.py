@@ -82,7 +82,7 @@ def test_code_that_passes_addresses_to_a_tool_is_restored_after_a_crash(tmp_path
     waiting = agent("always").run("q")
     for _ in range(2):  # each answer is taken by a process that has to make the session again
         assert waiting.status == "waiting", waiting.reason
-        waiting = agent("always").resume(waiting.run, "yes")
+        waiting = agent("always").resume(waiting, "yes")
     assert (waiting.status, waiting.answer) == ("answered", "4\ndone\n")
     assert len(sent) == 2 and sent[0][0] == sent[1][0]
 

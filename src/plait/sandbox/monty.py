@@ -26,6 +26,7 @@ from plait.sandbox.base import Result, Settings, Turn
 from plait.sandbox.monty_errors import UNDONE, code_error, source_line
 from plait.sandbox.monty_piece import Over, Piece, clock
 from plait.sandbox.monty_pool import library
+from plait.sandbox.monty_refusals import refused
 from plait.sandbox.monty_values import Unfit, Values
 from plait.sandbox.monty_worker import Worker
 from plait.sandbox.printed import Printed
@@ -82,6 +83,9 @@ class MontySession:
             code.encode()
         except UnicodeEncodeError:
             return self._end(CodeError("SyntaxError", "the code has lone surrogates, which no text may have"))
+        if (found := refused(code, self._sources.values(), self.settings.functions)) is not None:
+            line, why = found
+            return self._end(CodeError("NotImplementedError", why, line, source_line(code, line)))
         self._sources[filename] = piece.fed
         return await self._go(self.worker.feed(piece.fed, printed.add), piece)
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from plait.sandbox.base import PRELUDE, Settings
-from plait.sandbox.monty_pool import checkout, give_back, library, stop
+from plait.sandbox.monty_pool import checkout, give_back, library, limit_cpu, stop
 
 if TYPE_CHECKING:
     from pydantic_monty import AsyncMontySession
@@ -74,6 +74,8 @@ class Worker:
         """Begin a piece of code. `ready` comes before it."""
         assert self._session is not None
         self.fed += 1
+        if self._pid is not None:
+            limit_cpu(self._pid, self._settings.limits.seconds)
         return self._session.feed_start(code, print_callback=printed)
 
     async def save(self) -> None:
