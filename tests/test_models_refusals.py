@@ -23,6 +23,7 @@ EVERYTHING = Think(
     schema={"type": "object"},
     tools=(ToolSpec("t", "d"),),
     max_tokens=5,
+    temperature=0.1,
 )
 
 

@@ -118,7 +118,7 @@ def test_odd_text_is_sent_and_base64_is_understood(server: Server) -> None:
 @pytest.mark.parametrize(
     ("status", "error", "said"),
     [
-        (401, Refused, r"answered 401: no such key \*\*\*\. Check the key"),
+        (401, Refused, r"answered 401: no such key \[secret\]\. Check the key"),
         (403, Refused, "answered 403"),
         (404, BadRequest, "answered 404.*address right"),
         (429, RateLimited, "answered 429"),

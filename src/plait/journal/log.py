@@ -9,10 +9,10 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from plait.core import Call
 from plait.core.errors import JournalError
+from plait.core.secrets import Scrubber
 from plait.journal import chain, codec, delta
 from plait.journal.effects import EffectsFile, Lost, Mark, digest_of_call
 from plait.journal.records import Record, Thinking
-from plait.journal.secrets import Scrubber
 from plait.journal.writer import EventRow, Writer
 
 Entry: TypeAlias = tuple[Record, bytes | None]

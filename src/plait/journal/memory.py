@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from plait.core import Call
+from plait.core.secrets import Scrubber
 from plait.journal import codec
 from plait.journal.log import Entry
 from plait.journal.records import Row, RunHead, RunRow
-from plait.journal.secrets import Scrubber
 from plait.journal.writer import DONE
 
 

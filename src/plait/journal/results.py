@@ -14,9 +14,9 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core.errors import UsageError
+from plait.core.secrets import Scrubber
 from plait.journal import codec, reader
 from plait.journal.records import RunRow
-from plait.journal.secrets import Scrubber
 from plait.journal.store import Journal
 
 _AT_ONCE = 500

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from plait.core.errors import JournalError, RecordChanged
+from plait.core.secrets import Scrubber
 from plait.journal import chain, codec, faults, reader
 from plait.journal.effects import EffectsFile, has_effects
 from plait.journal.log import ENDED, Entry, RunLog
 from plait.journal.owner import OwnerLock, hold_owner_lock, life_of, owner_of_this_process
 from plait.journal.records import Resumed, Row, RunHead, RunRow, SessionRow, SessionTurn
-from plait.journal.secrets import Scrubber
 from plait.journal.writer import INSERTS, Writer
 
 _BEGIN = (

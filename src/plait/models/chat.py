@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 
 from plait.core import Reply, Think
 from plait.core.errors import BadResponse, ModelError
+from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http, replies, wire
 from plait.models.base import Abilities, OnText, Request, Response
 from plait.models.draft import Draft
@@ -21,6 +22,7 @@ from plait.models.stream import Events, is_json
 SILENCE = 600.0
 EMPTY_STREAM, FRAMES, MAX_STREAM = 2 << 20, 256, 32 << 20
 """Bytes of a stream without any text, bytes of a stream for each byte of its text, and bytes of any stream."""
+NO_SECRETS = Scrubber()
 
 
 class ChatModel(Struct, frozen=True, kw_only=True):
@@ -78,7 +80,8 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         place = self.place
         headers = {"Authorization": f"Bearer {self.key}", **self.headers} if self.key else self.headers
         answer = http.Answer()
-        watch = _Watch(think, self._prefill(think), on_text)
+        scrubber = place.scrubber
+        watch = _Watch(think, self._prefill(think), on_text, scrubber)
         broken: ModelError | None = None
         try:
             await http.post(place, request.path, request.body, headers, self.timeout, answer, watch.take)
@@ -91,7 +94,9 @@ class ChatModel(Struct, frozen=True, kw_only=True):
                 raise
             broken = error
         cut = answer.cut and watch.stopped
-        response = Response(answer.status, place.clean_bytes(answer.body), cut)
+        # Looking for pieces costs time. A whole reply shows whether there are any; of other text nothing is read.
+        body = place.clean_bytes(answer.body) if broken or cut else scrubber(answer.body)
+        response = Response(answer.status, body, cut)
         if broken and answer.status != 200:
             broken.response = response
             raise broken
@@ -117,6 +122,9 @@ class ChatModel(Struct, frozen=True, kw_only=True):
                 broken.response = response
                 raise broken from None
             raise
+        if scrubber and scrubber(said := msgspec.json.encode(reply)) != said:
+            response = structs.replace(response, body=place.clean_bytes(body))
+            reply = replies.decode(response, think, place, prefill=self._prefill(think), asked=request.body)
         watch.finish(reply)
         return structs.replace(response, reply=reply)
 
@@ -153,11 +161,12 @@ class ChatModel(Struct, frozen=True, kw_only=True):
 class _Watch:
     """Reads a stream as it comes: hands its text on, and says when a stop string is met."""
 
-    def __init__(self, think: Think, prefill: str, on_text: OnText | None) -> None:
+    def __init__(self, think: Think, prefill: str, on_text: OnText | None, scrubber: Scrubber = NO_SECRETS) -> None:
         self._think, self._prefill = think, prefill
         self._draft: Draft | None = None  # made when the body turns out to be a stream
         self._events = Events()
         self._on_text = on_text
+        self._scrubber = StreamScrubber(scrubber)
         self._kind = ""
         self._shown = 0
         self._start = b""
@@ -204,6 +213,6 @@ class _Watch:
             self._on_text(reply.text[self._shown :])
 
     def _show(self, text: str) -> None:
-        if text and self._on_text is not None:
+        if self._on_text is not None and (text := self._scrubber.feed(text)):
             self._shown += len(text)
             self._on_text(text)

@@ -26,8 +26,10 @@ from plait.core.errors import (
     TooLong,
     Unsupported,
 )
+from plait.core.secrets import Scrubber, scrubber_of
 from plait.models.base import Response
 from plait.models.overflow import overflow
+from plait.models.secret_pieces import scrub_pieces
 
 
 class Place(Struct, frozen=True):
@@ -41,17 +43,16 @@ class Place(Struct, frozen=True):
 
     def clean(self, text: str) -> str:
         """The text without any secret."""
-        for secret in self.secrets:
-            text = text.replace(secret, "[secret]")
-        return text
+        return self.scrubber.text(text)
 
     def clean_bytes(self, body: bytes) -> bytes:
-        """The bytes without any secret."""
-        for secret in self.secrets:
-            raw = secret.encode()
-            if raw in body:
-                body = body.replace(raw, b"[secret]")
-        return body
+        """The body without any secret, also where a stream carries one in pieces."""
+        return scrub_pieces(self.scrubber(body), self.scrubber)
+
+    @property
+    def scrubber(self) -> Scrubber:
+        """What removes the endpoint's secrets."""
+        return scrubber_of(self.secrets)
 
 
 # A part of the request, the ability that it stands for, and how messages name it.

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 from msgspec import structs
 
 from plait.core.errors import UsageError
+from plait.core.secrets import SHORTEST
 from plait.models.base import Abilities, Model
 from plait.models.chat import SILENCE, ChatModel
 from plait.models.config import Endpoint, ModelConfig, checked_address
 from plait.models.presets import LOCAL_TEMPERATURE, PRESETS, Preset, abilities_of
 from plait.models.prices import LOCAL, Rate, rate_for
 from plait.models.special_tokens import tokens_of_family
+
+logger = logging.getLogger("plait")
 
 PLUGINS = "plait.models"
 """Entry points of this group are called as `plugin(name, config)` and return a `Model`."""
@@ -83,6 +88,7 @@ def _preset(
             f"{spec} needs a key, and {' or '.join(preset.keys)} is not set.",
             hint=f"Set it in the environment (export {preset.keys[0]}=...), or use a local model: local.",
         )
+    _warn_of_short_secret(key, key_env)
     if preset.local:
         rate = _electric(provider, name, config)
     else:
@@ -123,6 +129,7 @@ def _named(
     if endpoint.key_env and not key:
         hint = f"Set it in the environment, or take key_env out of endpoints.{provider} ({config.source})."
         raise UsageError(f"{spec} needs a key, and {endpoint.key_env} is not set.", hint=hint)
+    _warn_of_short_secret(key, endpoint.key_env)
     headers, hidden = _headers(f"{config.source}: endpoints.{provider}", endpoint, env)
     start = PRESETS[endpoint.kind].abilities if endpoint.kind else Abilities()
     abilities = structs.replace(abilities_of(endpoint.kind, name, start), **endpoint.abilities)
@@ -164,8 +171,21 @@ def _headers(where: str, endpoint: Endpoint, env: Mapping[str, str]) -> tuple[di
                 )
             value = env[variable].strip()
             hidden.append(value)
+            _warn_of_short_secret(value, variable)
         headers[header] = value
     return headers, tuple(hidden)
+
+
+@lru_cache
+def _warn_of_short_secret(secret: str, variable: str) -> None:
+    """Warn, once a process, that a key is too short to be removed from what is shown and stored."""
+    if secret and len(secret) < SHORTEST:
+        logger.warning(
+            "The value of %s has fewer than %d characters. Plait does not remove it from replies and the journal, "
+            "because it would be found in ordinary words.",
+            variable,
+            SHORTEST,
+        )
 
 
 def _electric(provider: str, name: str, config: ModelConfig) -> Rate:

@@ -25,6 +25,7 @@ from plait.core.errors import (
     Unreachable,
     UsageError,
 )
+from plait.core.secrets import scrubber_of
 from plait.search.base import unit
 
 if TYPE_CHECKING:
@@ -217,7 +218,7 @@ class EndpointEmbedder:
         return self._base_env or "base_url"
 
     def _clean(self, text: str) -> str:
-        return text.replace(self._key, "***") if self._key else text
+        return scrubber_of((self._key,)).text(text)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -12,9 +12,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from plait.core.errors import ToolError
+from plait.core.secrets import Scrubber
 from plait.toolkits import http
 from plait.toolkits.http import SECONDS
 
@@ -121,7 +122,7 @@ class Service:
         import aiohttp
 
         url = address if address is not None else self.address() + path
-        clean = _Cleaner((*secrets, self.key(needed=False)))
+        clean = Scrubber((*secrets, self.key(needed=False)))
         named = {key: str(value) for key, value in (params or {}).items() if value is not None}
         try:
             async with http.opened(self.seconds) as session:
@@ -168,30 +169,6 @@ class Service:
 
     def _unreached(self, error: Exception) -> str:
         return f"{self.name} can't be reached: {http.trouble(error, self.seconds)}."
-
-
-class _Cleaner:
-    """Takes secrets out of what a service says; those of fewer than 6 characters would be found in ordinary words."""
-
-    def __init__(self, secrets: tuple[str, ...]) -> None:
-        found = {form for secret in secrets if len(secret) >= 6 for form in _forms(secret)}
-        self._secrets = sorted(found, key=len, reverse=True)
-
-    def text(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "[secret]")
-        return text
-
-    def __call__(self, body: bytes) -> bytes:
-        for secret in self._secrets:
-            body = body.replace(secret.encode(), b"[secret]")
-        return body
-
-
-def _forms(secret: str) -> tuple[str, ...]:
-    """How a secret may stand in an answer: as it is, as an address has it, as JSON writes it."""
-    in_json = json.dumps(secret)[1:-1]
-    return (secret, quote(secret, safe=""), quote(secret), in_json, in_json.replace("/", "\\/"))
 
 
 def message(answer: Answer) -> str:

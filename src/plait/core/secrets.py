@@ -1,0 +1,106 @@
+"""Removes keys and passwords from what endpoints and services say, and from what is stored: `[secret]` replaces them.
+
+One rule for reading and storing, so that a resumed run reads exactly what the run read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import lru_cache
+
+MASK = "[secret]"
+
+SHORTEST = 8
+"""Characters that a secret must have. A shorter one would be found in ordinary words, so it is not replaced."""
+
+_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+
+
+class Scrubber:
+    """Replaces secrets in bytes and in text, in whatever form JSON or an address gives them.
+
+    Without secrets it returns what it was given, unscanned.
+    """
+
+    __slots__ = ("_forms", "_texts")
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        texts = {secret for secret in secrets if len(secret) >= SHORTEST}
+        forms: set[bytes] = set()
+        for secret in texts:
+            found = {secret}
+            for _ in range(2):  # as JSON escapes it, and as JSON held as text in JSON does
+                found |= {json.dumps(each, ensure_ascii=way)[1:-1] for each in found for way in (True, False)}
+            found |= {each.replace("/", "\\/") for each in found}
+            forms |= {each.encode("utf-8", "surrogatepass") for each in found}
+            encoded = _percent_encoded(secret)
+            forms |= {encoded, encoded.replace(b"%2F", b"/")}
+        # The longest first: a secret that holds another must go as a whole.
+        self._forms = tuple(sorted(forms, key=lambda form: (-len(form), form)))
+        self._texts = tuple(sorted(texts, key=lambda text: (-len(text), text)))
+
+    def __bool__(self) -> bool:
+        return bool(self._forms)
+
+    def __call__(self, data: bytes) -> bytes:
+        """The bytes with every secret replaced by `[secret]`."""
+        for form in self._forms:
+            if form in data:
+                data = data.replace(form, MASK.encode())
+        return data
+
+    def text(self, text: str) -> str:
+        """The text with every secret replaced by `[secret]`."""
+        return self(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass") if self._forms else text
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where secrets are in a text, as (start, end) in characters, in order and apart from each other."""
+        found: list[tuple[int, int]] = []
+        for secret in self._texts:
+            at = text.find(secret)
+            while at >= 0:
+                end = at + len(secret)
+                if all(end <= start or at >= stop for start, stop in found):
+                    found.append((at, end))
+                at = text.find(secret, end)
+        return sorted(found)
+
+    def held(self, text: str) -> int:
+        """How many characters at the end of a text may be the beginning of a secret."""
+        longest = 0
+        for secret in self._texts:
+            for size in range(min(len(secret) - 1, len(text)), longest, -1):
+                if text.endswith(secret[:size]):
+                    longest = size
+                    break
+        return longest
+
+
+class StreamScrubber:
+    """Replaces secrets in a text that comes in pieces: holds back what may be the beginning of one."""
+
+    def __init__(self, scrubber: Scrubber) -> None:
+        self._scrubber = scrubber
+        self._rest = ""
+
+    def feed(self, text: str) -> str:
+        """The text that is certain by now."""
+        if not self._scrubber:
+            return text
+        whole = self._scrubber.text(self._rest + text)
+        held = self._scrubber.held(whole)
+        self._rest = whole[len(whole) - held :]
+        return whole[: len(whole) - held]
+
+
+@lru_cache(maxsize=256)
+def scrubber_of(secrets: tuple[str, ...]) -> Scrubber:
+    """The scrubber of these secrets, made once."""
+    return Scrubber(secrets)
+
+
+def _percent_encoded(secret: str) -> bytes:
+    """The secret as an address has it."""
+    raw = secret.encode("utf-8", "surrogatepass")
+    return b"".join(bytes([byte]) if byte in _UNRESERVED else b"%%%02X" % byte for byte in raw)
