@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -21,6 +22,11 @@ ODD = HERE / "mcp_odd.py"
 def command(log: Path, *more: str, script: Path = SHOP) -> str:
     """The shop, as a command."""
     return shlex.join([sys.executable, str(script), str(log), *more])
+
+
+def trusted(command: str) -> str:
+    """The word for a server whose marks are believed."""
+    return "mcp:" + json.dumps({"command": shlex.split(command), "trust": True})
 
 
 def lines(log: Path) -> list[str]:

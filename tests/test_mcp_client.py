@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import plait
-from mcp_support import SHOP, alive, command, lines, over_http, pids, until
+from mcp_support import SHOP, alive, command, lines, over_http, pids, trusted, until
 from plait import Agent, Scripted, UsageError
 from plait.core import events as ev
 from plait.core.errors import CallLost, ToolError
@@ -109,7 +109,7 @@ def test_a_server_object_of_this_process() -> None:
 
 
 def test_schemas_marks_and_types_are_the_servers(log: Path) -> None:
-    tools = {tool.name: tool for tool in plait.mcp(command(log))}
+    tools = {tool.name: tool for tool in plait.mcp(command(log), trust=True)}
     order = tools["order"].spec
     assert order.parameters["properties"]["to"] == {"$ref": "#/$defs/Address"}
     assert order.parameters["properties"]["colour"]["enum"] == ["red", "blue"], "a plain type is written out"
@@ -117,7 +117,7 @@ def test_schemas_marks_and_types_are_the_servers(log: Path) -> None:
     assert order.destructive and not order.repeatable
     assert tools["price"].spec.read_only and tools["slow"].spec.idempotent
     assert tools["price"].spec.result == "int" and tools["die"].spec.has_effects
-    careful = {tool.name: tool.spec for tool in plait.mcp(command(log), trust=False)}
+    careful = {tool.name: tool.spec for tool in plait.mcp(command(log))}
     assert not careful["price"].read_only and not careful["slow"].idempotent and careful["order"].destructive
 
 
@@ -231,7 +231,7 @@ def test_a_server_killed_in_a_call_leaves_it_in_doubt_and_the_run_goes_on(loop: 
 
 
 def test_a_call_that_may_be_repeated_is_made_again(log: Path) -> None:
-    run = agent("react", [act("die_once", item="pear"), done()], f"mcp:{command(log)}").run("Go on.")
+    run = agent("react", [act("die_once", item="pear"), done()], trusted(command(log))).run("Go on.")
     assert seen(run) == ["pear after all"] and len(pids(log)) == 2
 
 
@@ -265,7 +265,7 @@ def test_a_server_behind_an_address_is_killed_in_a_call_and_comes_back(log: Path
 
 
 async def test_calls_that_lose_their_server_together_find_a_whole_new_one(log: Path) -> None:
-    tools = {tool.name: tool for tool in plait.mcp(command(log))}
+    tools = {tool.name: tool for tool in plait.mcp(command(log), trust=True)}
     long = [asyncio.create_task(tools["slow"](seconds=1)) for _ in range(3)]
     await asyncio.to_thread(until, lambda: lines(log).count("slow began") == 3)
     os.kill(pids(log)[0], 9)
@@ -340,7 +340,7 @@ def test_headers_go_with_each_call_and_their_secrets_not_on_the_record(
         headers = next(tool for tool in tools if tool.name == "headers")
         assert asyncio.run(headers()) == "Bearer shop-0123456789"
     assert run.status == "answered"
-    written = b"".join(file.read_bytes() for file in tmp_path.glob("runs.db*"))
+    written = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and "runs.db" in str(file))
     assert b"Bearer $SHOP_TOKEN" in written
     assert b"shop-0123456789" not in written and b"also-kept-off" not in written
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import plait
-from mcp_support import ODD, command, lines, pids
+from mcp_support import ODD, command, lines, pids, trusted
 from mcp_talker import act, done
 from plait import Agent, Limits, Scripted, UsageError
 from plait.journal.store import Journal
@@ -130,7 +130,7 @@ def test_a_call_that_began_when_the_process_ended_is_in_doubt(log: Path, journal
     for tool, trouble in (("stay", "in_doubt"), ("look", "")):
         kind = tmp_path / tool
         replies = script(tmp_path, act(tool, seconds=60), done("ok"), name=f"{tool}.json")
-        word = f"mcp:{command(kind, script=ODD.parent / 'mcp_stay.py')}"
+        word = trusted(command(kind, script=ODD.parent / "mcp_stay.py"))
         process = subprocess.Popen([sys.executable, "-c", program, replies, word, str(journal)])
         end = time.monotonic() + 60
         while not any("called" in line for line in lines(kind)) and time.monotonic() < end:

@@ -117,17 +117,6 @@ def test_a_step_may_ask_the_model_which_is_shown_the_evidence_it_names_and_nothi
     assert made.replay(run.run).whole
 
 
-def test_a_users_tool_called_llm_goes_before_the_model(journal: Path) -> None:
-    @plait.tool(name="LLM")
-    def own(text: str) -> str:
-        """Mine."""
-        return f"mine: {text}"
-
-    run = agent(journal, "#E1 = LLM[x]", tools=[own]).run("q")
-    assert run.calls == 2 and "Evidence: mine: x" in solver(run)
-    assert prompts(run, "plan")[0][0].count("LLM[input]") == 1
-
-
 def test_each_phase_asks_its_own_model(journal: Path) -> None:
     models = {
         phase: plait.Scripted([text], name=phase)

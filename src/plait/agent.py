@@ -15,6 +15,7 @@ import msgspec
 from plait import __version__, config, strategies, telemetry
 from plait.core import CodeLimits, Event, Exchange, Kit, Plan, Strategy, Task, ToolSpec, Waiting
 from plait.core.errors import StaleAnswer, UsageError
+from plait.formats.clean_tools import with_clean_tools
 from plait.journal.records import RanRecord, Row, RunHead
 from plait.journal.store import Journal, default_path
 from plait.models.base import Model
@@ -29,6 +30,7 @@ from plait.runtime.job import Approve, InDoubt, Job, Person
 from plait.runtime.limits import Limits
 from plait.runtime.provenance import Provenance
 from plait.runtime.recalled import as_recorded, require_loaded
+from plait.runtime.reserved import with_free_names
 from plait.runtime.run import Run
 from plait.runtime.runs import Replayed
 from plait.runtime.sessions import Embedder, Seat, Window, seat_of, session_spec, take_seat
@@ -313,7 +315,7 @@ class Agent:
 
     @cached_property
     def _toolset(self) -> Toolset:
-        return tools_from(self.tools)
+        return with_free_names(tools_from(self.tools), self._loop)
 
     async def _tools_there(self) -> None:
         """Make the tools, in a thread where that may take a while: a word may begin a server."""
@@ -397,6 +399,7 @@ class Agent:
             sandbox = self.sandbox
         if sandbox == AUTO:
             sandbox, why = default_sandbox()
+        kit = with_clean_tools(kit)
         return Job(
             strategy=self._loop,
             task=Task(question, seat.history if seat is not None else ()),

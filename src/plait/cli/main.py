@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+import warnings
 from typing import NoReturn
 
 CANCELLED = 130
@@ -24,6 +25,7 @@ def main() -> None:
             signal.signal(signal.SIGTERM, _interrupt)
         from plait.cli.group import perform
 
+        warnings.showwarning = lambda message, *_: _say(f"Warning: {message}")
         code = perform(sys.argv[1:])
     except KeyboardInterrupt:
         _say("Cancelled.")

@@ -14,6 +14,16 @@ _ESCAPES = re.compile(
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
+# Marks of direction, signs without a width, and tags: a person would not see them in a description. Joiners belong to
+# emoji and to some scripts.
+_UNSEEN = re.compile(r"[\u200b\u200e\u200f\u061c\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
+
+
+def visible(text: str) -> str:
+    """The text without escape sequences, control characters and characters that nobody sees."""
+    return _UNSEEN.sub("", clean(text))
+
+
 def clean(text: str) -> str:
     """The text without escape sequences and control characters; line ends become newlines."""
     if text.isascii() and text.isprintable():

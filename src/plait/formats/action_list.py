@@ -14,7 +14,8 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core import JSON, OneKind, Splitter, Step, ToolSpec
-from plait.formats.action_list_reader import BASIC, NAME_KEYS, is_basic, steps_in
+from plait.formats.action_list_reader import BASIC as BASIC
+from plait.formats.action_list_reader import NAME_KEYS, is_basic, steps_in
 from plait.formats.base import Remark
 from plait.formats.describe import arguments, sentence
 from plait.formats.objects import disarm_objects

@@ -59,6 +59,10 @@ class Escape:
             text = text[:at] + _without_labels(text[at:], self._patterns)
         return without_tokens(text, self._tokens)
 
+    def tokens(self, text: str) -> str:
+        """The text with its special tokens made plain text, and nothing else."""
+        return without_tokens(text, self._tokens)
+
     def question(self, text: str) -> str:
         """A user's question, which a prompt shows behind a label: only labels below its first line are changed, and
         special tokens. Its code and its JSON are the user's own."""

@@ -38,7 +38,7 @@ from plait.formats.code_labels import LABEL, label_at
 from plait.formats.code_turn import CodeFormat, code_call
 from plait.strategies.codeact_hints import NAMES
 from plait.strategies.codeact_steps import MOST_STEPS, steps_of
-from plait.strategies.codeact_work import SEARCH, Work, only_stops
+from plait.strategies.codeact_work import SEARCH, STOP, Work, only_stops
 from plait.strategies.doubts import doubts, without
 from plait.strategies.scratchpad import Scratchpad
 from plait.strategies.transcripts import Transcript, TranscriptKind, with_repair
@@ -72,6 +72,7 @@ class CodeAct:
     runs_code: ClassVar[bool] = True
     """It needs a sandbox, which is checked before the first model call."""
     phases: ClassVar[tuple[str, ...]] = ("decompose", "act")
+    reserved: ClassVar[tuple[str, ...]] = (STOP, SEARCH)
 
     def run(self, task: Task, kit: Kit) -> Loop:
         """The loop."""

@@ -36,6 +36,7 @@ from plait.core import (
     user,
 )
 from plait.formats import Unreadable
+from plait.formats.calls_reader import JOIN
 from plait.formats.joiner import Joiner, Verdict
 from plait.formats.numbered_calls import NumberedCalls
 from plait.formats.references import RESULTS
@@ -69,6 +70,7 @@ class Compiler:
 
     name: ClassVar[str] = "compiler"
     phases: ClassVar[tuple[str, ...]] = ("plan", "join")
+    reserved: ClassVar[tuple[str, ...]] = (JOIN,)
 
     def run(self, task: Task, kit: Kit) -> Loop:
         """The loop."""

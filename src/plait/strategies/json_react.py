@@ -36,6 +36,7 @@ from plait.core import (
     user,
 )
 from plait.formats import JsonTurn, Turn, Unreadable, earlier, escape_of
+from plait.formats.json_turn import BUILT_INS
 from plait.strategies.doubts import doubts, without
 from plait.strategies.found import offered
 from plait.strategies.transcripts import ObjectChat, ObjectLog
@@ -58,6 +59,7 @@ class JsonReact:
 
     name: ClassVar[str] = "json"
     phases: ClassVar[tuple[str, ...]] = ("act",)
+    reserved: ClassVar[tuple[str, ...]] = BUILT_INS
 
     def run(self, task: Task, kit: Kit) -> Loop:
         """The loop."""

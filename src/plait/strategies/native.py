@@ -53,6 +53,7 @@ class Native:
 
     name: ClassVar[str] = "native"
     phases: ClassVar[tuple[str, ...]] = ("act",)
+    reserved: ClassVar[tuple[str, ...]] = ("final_answer",)
 
     def run(self, task: Task, kit: Kit) -> Loop:
         """The loop."""

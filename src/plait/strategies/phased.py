@@ -75,6 +75,7 @@ class Phased:
 
     name: ClassVar[str] = "phased"
     phases: ClassVar[tuple[str, ...]] = ("reason", "react", "reply")
+    reserved: ClassVar[tuple[str, ...]] = (action_list.BASIC,)
 
     def run(self, task: Task, kit: Kit) -> Loop:
         """The loop."""

@@ -58,6 +58,7 @@ class React:
 
     name: ClassVar[str] = "react"
     phases: ClassVar[tuple[str, ...]] = ("act",)
+    reserved: ClassVar[tuple[str, ...]] = ("final_answer", "finish")
 
     def run(self, task: Task, kit: Kit) -> Loop:
         """The loop."""

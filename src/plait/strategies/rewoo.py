@@ -78,6 +78,7 @@ class Rewoo:
 
     name: ClassVar[str] = "rewoo"
     phases: ClassVar[tuple[str, ...]] = ("plan", "work", "solve")
+    reserved: ClassVar[tuple[str, ...]] = (planned.LLM,)
 
     plan_messages = staticmethod(plan_page)
     work_messages = staticmethod(work_page)

@@ -38,7 +38,7 @@ def mcp(
     prefix: str = "",
     timeout: float | None = None,
     start: float = START,
-    trust: bool = True,
+    trust: bool = False,
 ) -> tuple[Tool, ...]:
     """The tools of an MCP server: `Agent("react", tools=[*plait.mcp("npx -y some-server"), "calculator"])`.
 
@@ -49,7 +49,7 @@ def mcp(
     `$NAME` in them is filled from the environment; on the record stands the name, and no value without one.
     `only`: tools to take, by the server's names for them. `prefix` is put before their names, with a `_`.
     `timeout`: seconds of one call, None for the run's. `start`: seconds to begin and to list the tools.
-    `trust`: whether the server's word that a tool changes nothing, or may be repeated, is taken.
+    `trust`: whether the server's word that a tool changes nothing, or may be repeated, is taken. By default it is not.
 
     Blocks until the tools are listed; in a coroutine, `await asyncio.to_thread(plait.mcp, ...)` blocks nobody.
     Raises `UsageError` when the server can't be begun or reached, or when the extra `mcp` is not installed.
@@ -90,8 +90,9 @@ def canonical(word: str) -> str:
     return read_word(word).word
 
 
-def told_apart(tools: Iterable[Tool]) -> tuple[Tool, ...]:
-    """The tools, where those of an MCP server have the name of one before them with the server's word before it."""
+def told_apart(tools: Iterable[Tool], reserved: Callable[[str], bool] = lambda _: False) -> tuple[Tool, ...]:
+    """The tools, where those of an MCP server have the name of one before them, or a reserved one, with the server's
+    word before it."""
     from plait.tools.mcp_tools import McpTool, Remote, apart
 
     found: dict[str, Tool] = {}
@@ -100,7 +101,7 @@ def told_apart(tools: Iterable[Tool]) -> tuple[Tool, ...]:
     taken = {tool.name for tool in everything if not isinstance(tool, McpTool)}
     for tool in everything:
         function = tool.function
-        clash = tool.name in found or tool.name in taken
+        clash = tool.name in found or tool.name in taken or reserved(tool.name)
         if clash and isinstance(tool, McpTool) and isinstance(function, Remote):
             name = apart(tool.name, function.link.place)
             if name not in found and name not in taken:

@@ -7,6 +7,7 @@ is written out where it stands (which most models need), and one that is too lar
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, Union
 
@@ -18,6 +19,11 @@ LARGEST = 60_000
 """Characters a tool's schema may have as JSON; of a larger one the names and the types of the parameters are kept."""
 
 DEEPEST = 40
+_NAME = re.compile(
+    r"(?!.*:(?: |$))(?! )"
+    r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\"'`<>|{}\[\]\\]{1,100}(?<! )"
+)
+"""A parameter's name that a prompt may hold. A parameter with another name is left out."""
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _MAPS = ("properties", "$defs", "definitions", "patternProperties")
 _ONE = ("items", "additionalProperties", "not", "contains", "propertyNames")
@@ -57,7 +63,9 @@ def _sound(schema: Any, whole: Mapping[str, Any], depth: int) -> Any:
                 kept[key] = [_sound(each, whole, depth + 1) for each in value]
         elif key in _MAPS:
             if isinstance(value, dict):
-                kept[key] = {str(name): _sound(each, whole, depth + 1) for name, each in value.items()}
+                named = {str(name): each for name, each in value.items()}
+                fit = named if key != "properties" else {name: named[name] for name in named if _NAME.fullmatch(name)}
+                kept[key] = {name: _sound(each, whole, depth + 1) for name, each in fit.items()}
         elif key in _ONE:
             kept[key] = (
                 value if key == "additionalProperties" and isinstance(value, bool) else _sound(value, whole, depth + 1)

@@ -15,6 +15,7 @@ from msgspec import field, structs
 
 from plait.core.errors import BadInput, ToolError, UsageError
 from plait.core.messages import JSON
+from plait.core.text import visible
 from plait.core.tools import ToolSpec
 from plait.tools import mcp_thread
 from plait.tools.mcp_results import sent, value_of
@@ -187,12 +188,12 @@ def apart(name: str, place: Place) -> str:
 
 def described(listed: Listed, names: Names, name: str) -> ToolSpec:
     """What a model is told of a server's tool."""
-    about = (listed.description or listed.title or "").strip()
+    about = visible(listed.description or listed.title or "").strip()
     if len(about) > TOLD:
         about = f"{about[:TOLD]} ... ({len(about) - TOLD:,} more characters)"
     hints = listed.annotations
-    destructive = bool(hints and hints.destructive_hint and not hints.read_only_hint)
     believed = hints is not None and names.place.trust
+    destructive = bool(hints and hints.destructive_hint and not (believed and hints.read_only_hint))
     return ToolSpec(
         name,
         about,

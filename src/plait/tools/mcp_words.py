@@ -50,7 +50,7 @@ class Place(Struct, frozen=True, forbid_unknown_fields=True):
     prefix: str = ""
     timeout: float | None = None
     start: float = START
-    trust: bool = True
+    trust: bool = False
 
     @property
     def label(self) -> str:

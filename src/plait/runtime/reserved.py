@@ -1,0 +1,52 @@
+"""Names that a loop uses itself: no tool may have one, or a call of it would mean two things."""
+
+from __future__ import annotations
+
+import warnings
+
+from plait import strategies
+from plait.core import Strategy
+from plait.core.errors import UsageError
+from plait.tools import Tool, Toolset
+
+
+def with_free_names(tools: Toolset, loop: Strategy) -> Toolset:
+    """The tools with names that the loop, and one that it may fall back to, do not use.
+
+    A tool of an MCP server gets the server's word before its name, with a warning. Raises `UsageError` for another.
+    """
+    reserved = _reserved(loop)
+    if not any(_folded(tool.name) in reserved for tool in tools):
+        return tools
+    from plait.tools.mcp import told_apart
+
+    before = tuple(tools)
+    found = told_apart(before, lambda name: _folded(name) in reserved)
+    for old, tool in zip(before, found, strict=True):
+        if (word := reserved.get(_folded(tool.name))) and not _asks(tool, word):
+            raise UsageError(
+                f"A tool is named {tool.name}, and the loop '{loop.name}' uses that name itself.",
+                hint="Rename it: NAME=WORD on the command line, name= in Python.",
+            )
+        if tool.name != old.name:
+            warnings.warn(
+                f"The loop '{loop.name}' uses the name {old.name} itself: the server's tool is called {tool.name}.",
+                stacklevel=2,
+            )
+    return tools if found == before else Toolset(found, tools.near)
+
+
+def _reserved(loop: Strategy) -> dict[str, str]:
+    other = strategies.fallback_of(loop)
+    names = (*getattr(loop, "reserved", ()), *(getattr(other, "reserved", ()) if other is not None else ()))
+    return {_folded(name): name for name in names}
+
+
+def _asks(tool: Tool, word: str) -> bool:
+    """The tool that asks the person does what the loop's own of that name does."""
+    return tool.person and word == "ask_user"
+
+
+def _folded(name: str) -> str:
+    """A name as a model may write it."""
+    return "".join(sign for sign in name.casefold() if sign.isalnum())
