@@ -34,7 +34,7 @@ UNKNOWN = "(unknown)"
 
 
 class Think(Struct, frozen=True, omit_defaults=True, tag="think"):
-    """One model call, by a named phase of the loop. Its result is a `Reply`.
+    """One model call, by a named phase of the loop. Its result is a `Reply`. An empty system message is left out.
 
     Either `messages` (chat) or `prompt` (raw completion) is given. `prefill` opens the model's reply
     for it. `stop` strings end the reply and are not part of it. `stop_after_object` strings do so behind the first JSON
@@ -61,6 +61,11 @@ class Think(Struct, frozen=True, omit_defaults=True, tag="think"):
     repair: bool = False
     watch: bool = False
     resample: bool = False
+
+    def __post_init__(self) -> None:
+        if any(each.role == "system" and not each.content for each in self.messages):  # an empty one is none
+            messages = tuple(each for each in self.messages if each.role != "system" or each.content)
+            structs.force_setattr(self, "messages", messages)
 
 
 class Act(Struct, frozen=True, tag="act"):
