@@ -8,7 +8,7 @@ from typing import TextIO
 from rich.cells import cell_len
 from rich.text import Text
 
-from plait.cli.draw import Braid
+from plait.cli.draw import Braid, Waiting, is_local
 from plait.cli.text import clean, count, duration
 from plait.core import Event
 from plait.core import events as ev
@@ -27,9 +27,10 @@ class Folded(Braid):
 
     def __call__(self, event: Event) -> None:
         match event:
-            case ev.Asked(phase=phase):
+            case ev.Asked(phase=phase, model=model):
                 self._phase, self._thought = phase, ""
-                self._say(phase)
+                self._quiet()
+                self._spin(Waiting(clean(phase), local=is_local(model)))
             case ev.Thought(text=text):
                 self._thought = (self._thought + text)[-500:]
                 self._say(f"{self._phase} · ", self._thought)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
 from typing import TextIO
 
 from rich.cells import cell_len, set_cell_size
@@ -20,6 +22,33 @@ LABEL = 14
 """Cells of the column with the labels."""
 
 _PIECES = re.compile(r"\n|[^\S\n]+|\S+")
+
+
+class Waiting:
+    """What a spinner says while a model is asked: what goes on before its first word, and for how many seconds."""
+
+    def __init__(self, what: str, *, local: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self._what, self._local, self._clock = what, local, clock
+        self._stage = ""
+        self._began = clock()
+
+    def __rich__(self) -> Text:
+        stage = ""
+        if self._local:
+            from plait.models import embedded
+
+            stage = "loading model" if embedded.is_loading() else "reading prompt"
+        now = self._clock()
+        if stage != self._stage and self._stage:
+            self._began = now
+        self._stage = stage
+        parts = (self._what, stage, f"{now - self._began:.0f} s")
+        return Text(" · ".join(filter(None, parts)), style="dim")
+
+
+def is_local(model: str) -> bool:
+    """The model runs in a process of ours."""
+    return model.partition(":")[0] == "local"
 
 
 class Braid:
@@ -44,7 +73,7 @@ class Braid:
                 self._dim(f"run {run} · {strategy}{' · goes on' if resumed else ''}")
             case ev.Asked(phase=phase, model=model):
                 self._end()
-                self._spin(f"{phase} · {clean(model)}")
+                self._spin(Waiting(f"{phase} · {clean(model)}", local=is_local(model)))
             case ev.Thought(text=text):
                 self._stream("thought", text)
             case ev.Action():
@@ -171,8 +200,8 @@ class Braid:
         self._end()
         self._console.print(Text(clean(text), style="dim"), soft_wrap=True)
 
-    def _spin(self, text: str) -> None:
-        self._status = self._console.status(Text(text, style="dim"))
+    def _spin(self, text: str | Waiting) -> None:
+        self._status = self._console.status(Text(text, style="dim") if isinstance(text, str) else text)
         self._status.start()
 
     def _quiet(self) -> None:

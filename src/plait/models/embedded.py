@@ -163,6 +163,12 @@ _owner = os.getpid()
 _ended = False
 
 
+def is_loading() -> bool:
+    """A model's file is being fetched or loaded in this process."""
+    with _lock:
+        return any(not server.up.done() for server in _servers.values())
+
+
 def ended(name: str, settings: ServerSettings) -> str:
     """How a model's server ended ("signal 9", "code 1"), "" while it lives or was never there."""
     with _lock:

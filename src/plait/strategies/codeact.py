@@ -9,7 +9,7 @@ the model: the task is taken apart into steps, and functions for the first one a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -85,7 +85,7 @@ class CodeAct:
             while True:
                 first = not log.entries and bool(kit.search)
                 ask = self._first if first else partial(self._turn, is_repetition(last), work.failed)
-                turn, chars = yield from fitting(_tries(partial(ask, task, kit, page, log)), chars)
+                turn, chars = yield from fitting(partial(ask, task, kit, page, log), chars)
                 if not isinstance(turn, Turn):
                     return turn  # type: ignore[no-any-return]
                 found = yield from doubts(turn)
@@ -113,12 +113,12 @@ class CodeAct:
         return OneKind("thought") if phase == "decompose" else FORMAT.splitter()
 
     def _first(
-        self, task: Task, kit: Kit, page: Transcript, log: Scratchpad, chars: int, again: bool
+        self, task: Task, kit: Kit, page: Transcript, log: Scratchpad, chars: int
     ) -> Generator[Effect, Any, Turn]:
         """The first turn, made for the model: its steps, and a search for the first of them."""
         opening = kit.prompt("steps").strip()
         stop = ("\nACTION", "\nOBSERVATION", f"\n{MOST_STEPS + 1}.")
-        reply = yield from self._think("decompose", page, log, chars, opening, stop=stop, repair=again)
+        reply = yield from self._think("decompose", page, log, chars, opening, stop=stop)
         steps = steps_of(reply.text)
         if not steps:
             steps = (" ".join(task.question.split()),)
@@ -135,9 +135,8 @@ class CodeAct:
         page: Transcript,
         log: Scratchpad,
         chars: int,
-        again: bool,
     ) -> Generator[Effect, Any, Turn | Outcome]:
-        """The model's next turn, after an action that `failed` or not; `again` after a prompt that was too long."""
+        """The model's next turn, after an action that `failed` or not."""
         opening = kit.prompt("opening", n=log.next, failed=failed).strip()
         whole = True
 
@@ -156,7 +155,7 @@ class CodeAct:
                 stop=FORMAT.stop(log.next),
                 grammar=grammar,
                 resample=resample,
-                repair=again or bool(bad),
+                repair=bool(bad),
             )
             whole = not reply.how_cut
             return reply
@@ -191,14 +190,6 @@ class CodeAct:
             lambda size: self._think("act", page, log, size, "FINAL ANSWER:", tail, stop=ENDS, repair=True), chars
         )
         return Stopped(limit.limit, limit.detail, _last_words(reply.text, log.next))
-
-
-def _tries(
-    ask: Callable[[int, bool], Generator[Effect, Any, Any]],
-) -> Callable[[int], Generator[Effect, Any, Any]]:
-    """`ask(chars, again)` as `fitting` wants it: every attempt but the first one is a repair, and no step more."""
-    again = iter((False,))
-    return lambda chars: ask(chars, next(again, True))
 
 
 def _words(kit: Kit) -> dict[str, Any]:

@@ -99,8 +99,13 @@ class Compiler:
                 rounds[-1].missing = missing
         except LimitNear as limit:
             # The call kept in reserve: one, whatever comes of it.
-            asked = pages.conclude(rounds, chars, limit.detail)
-            reply = cast(Reply, (yield Think("join", asked, max_tokens=self.max_tokens, repair=True)))
+            reason = limit.detail
+
+            def conclude(size: int) -> Generator[Effect, Any, Reply]:
+                asked = pages.conclude(rounds, size, reason)
+                return cast(Reply, (yield Think("join", asked, max_tokens=self.max_tokens, repair=True)))
+
+            reply, _ = yield from fitting(conclude, chars)
             return Stopped(limit.limit, limit.detail, _last_words(reply.text))
 
     def splitter(self, phase: str) -> Splitter:

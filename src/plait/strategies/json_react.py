@@ -161,7 +161,9 @@ class JsonReact:
     ) -> Generator[Effect, Any, Outcome]:
         """The call kept in reserve: the answer from what there is."""
         request = user(kit.prompt("conclude", reason=limit.detail))
-        reply = yield from self._think(kit, page, log, (*page.messages(log, chars), request), repair=True)
+        reply, _ = yield from fitting(
+            lambda size: self._think(kit, page, log, (*page.messages(log, size), request), repair=True), chars
+        )
         answer: JSON = None
         try:
             turn = self._format.read(reply.text, len(log) + 1, (*page.tools, *kit.others))

@@ -133,8 +133,12 @@ class Native:
         request = user(kit.prompt("conclude", reason=limit.detail).strip())
         # Endpoints refuse a history with calls where no tools are offered, so they are; else nothing tempts to a call.
         tools = page.tools(log) if log else ()
-        messages = (*page.messages(log, chars), request)
-        reply = yield from think("act", messages, tools=tools, max_tokens=self.max_tokens, repair=True)
+
+        def ask(size: int) -> Generator[Effect, Any, Any]:
+            messages = (*page.messages(log, size), request)
+            return think("act", messages, tools=tools, max_tokens=self.max_tokens, repair=True)
+
+        reply, _ = yield from fitting(ask, chars)
         if reply.calls:
             return Stopped(limit.limit, limit.detail, reply.text.strip() or None)
         try:

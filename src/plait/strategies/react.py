@@ -150,7 +150,9 @@ class React:
     ) -> Generator[Effect, Any, Outcome]:
         """The call kept in reserve: the answer from what there is."""
         request = kit.prompt("conclude", reason=limit.detail)
-        reply = yield from self._think(page, log, chars, "", request, prefill="Final Answer:")
+        reply, _ = yield from fitting(
+            lambda size: self._think(page, log, size, "", request, prefill="Final Answer:"), chars
+        )
         return Stopped(limit.limit, limit.detail, self._last_words(reply.text, kit, log))
 
     def _last_words(self, text: str, kit: Kit, log: Scratchpad) -> Any:

@@ -110,7 +110,8 @@ class Rewoo:
         except LimitNear as limit:
             if self.only_plan:
                 raise
-            answer = yield from self._solve(kit, task, plan, work.results, chars, limit.detail)
+            solve = partial(self._solve, kit, task, plan, work.results, reason=limit.detail)
+            answer, _ = yield from fitting(solve, chars)
             return Stopped(limit.limit, limit.detail, answer or None)
 
     def splitter(self, phase: str) -> Splitter:
@@ -229,7 +230,8 @@ class Rewoo:
         step = work.open[why.ticket]
 
         def again(size: int) -> Generator[Effect, Any, Any]:
-            return think("work", self.work_messages(kit, task, step, work.results, size), repair=True)
+            messages = self.work_messages(kit, task, step, work.results, size)
+            return think("work", messages, max_tokens=self.max_tokens)
 
         try:
             reply, _ = yield from fitting(again, max(SMALLEST_OBSERVATION, kit.observation_chars // 4))

@@ -1,0 +1,101 @@
+"""Loading a model and reading its first prompt are shown while they last, and start-up is charged to no phase."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+from rich.console import Console
+
+import plait
+from models_server import Server, whole_stream
+from plait.cli.draw import Waiting
+from plait.core import Reply, Think, user
+from plait.models import embedded
+from plait.models.base import OnText, Request, Response
+from plait.models.local import local_model
+from plait.models.prices import Rate
+from plait.runtime.limits import Limits, Meter
+from plait.runtime.spending import spending
+
+
+def test_the_terminal_says_loading_model_and_reading_prompt_with_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, loading = [0.0], [True]
+    monkeypatch.setattr(embedded, "is_loading", lambda: loading[0])
+    waiting = Waiting("act · local", local=True, clock=lambda: now[0])
+
+    def shown() -> str:
+        out = io.StringIO()
+        Console(file=out, width=80).print(waiting)
+        return out.getvalue().strip()
+
+    assert shown() == "act · local · loading model · 0 s"
+    now[0] = 12.0
+    assert shown() == "act · local · loading model · 12 s"
+    loading[0] = False
+    assert shown() == "act · local · reading prompt · 0 s"
+    now[0] = 15.0
+    assert shown() == "act · local · reading prompt · 3 s"
+    assert Waiting("act · openai:m", local=False, clock=lambda: 0.0).__rich__().plain == "act · openai:m · 0 s"
+
+
+class Loading(plait.Scripted):
+    """A model that says it had to be loaded for an hour."""
+
+    async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
+        return structs.replace(await super().send(request, think, on_text), startup=3600.0)
+
+
+def test_start_up_is_charged_to_no_phase() -> None:
+    model = Loading(["Final Answer: 42"], rate=Rate("watts", watts=100.0, tariff=1.0))
+    run = plait.Agent("react", model=model).run("6*7?")
+    (row,) = spending(run.record)
+    assert row.seconds < 0 and (run.cost or 0.0) < 0  # what remains of a moment without that hour
+
+
+async def test_the_embedded_model_says_how_long_it_took_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    think = Think("act", (user("q"),))
+    async with Server(lambda asked: asked.stream(whole_stream("so"))) as server:
+
+        async def running(*_: Any) -> embedded.Running:
+            await asyncio.sleep(0.05)
+            return embedded.Running(server.url, "key")
+
+        monkeypatch.setattr(embedded, "running", running)
+        model = local_model()
+        response = await model.send(model.encode(think), think)
+    assert response.startup >= 0.05
+
+
+def test_one_slow_first_call_is_not_the_duration_of_the_next() -> None:
+    now = [0.0]
+    meter = Meter(Limits(seconds=300), clock=lambda: now[0])
+    model = plait.Scripted([])
+
+    def call(seconds: float) -> None:
+        now[0] += seconds
+        meter.asked(Reply("so", seconds=seconds))
+
+    call(102.0)
+    assert meter.before_think(model, repair=False) is None
+    for _ in range(8):
+        call(20.0)
+        assert meter.before_think(model, repair=False) is None or now[0] > 260
+    assert meter.near is not None
+    assert meter.near.detail == "262.0 of 300 seconds are used, and a model call takes about 20.0 s"
+
+
+def test_a_refused_connection_on_this_machine_is_not_tried_again(tmp_path: Path) -> None:
+    from plait.journal.records import Thinking
+    from plait.models.chat import ChatModel
+
+    gone = ChatModel(spec="ollama:m", name="m", endpoint="http://127.0.0.1:9/v1", base_env="OLLAMA_BASE_URL")
+    run = plait.Agent("react", model=gone).run("6*7?")
+    assert run.status == "crashed" and "connection refused" in str(run.reason)
+    assert "Is the server running?" in run.outcome.hint  # type: ignore[union-attr]
+    assert len([row for row in run.record if isinstance(row.record, Thinking)]) == 1
+    assert run.cost == 0.0 and run.usage.tokens == 0
