@@ -258,7 +258,7 @@ READABLE = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=60) 
 
 @given(plans(READABLE, most=6), st.booleans())
 def test_the_printed_page_reads_back_as_the_plan_whatever_its_picture_shows(plan: Plan, ascii: bool) -> None:
-    assume(plan.calls and not plan.problems(tool.name for tool in TOOLS))
+    assume(plan.calls and not plan.problems(TOOLS))
     alone = read_plan(write_plan(plan), TOOLS).plan
     assert read_plan(as_page(plan, ascii=ascii), TOOLS).plan == alone
     assert plan_of_text(in_form(plan, "text"), TOOLS) == alone
@@ -266,7 +266,7 @@ def test_the_printed_page_reads_back_as_the_plan_whatever_its_picture_shows(plan
 
 @given(plans(READABLE, most=6))
 def test_the_json_form_reads_back_as_the_plan_with_its_evidence(plan: Plan) -> None:
-    assume(plan.calls and not plan.problems(tool.name for tool in TOOLS))
+    assume(plan.calls and not plan.problems(TOOLS))
     assert plan_of_text(in_form(plan, "json"), TOOLS) == plan
 
 

@@ -15,22 +15,23 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from plait.core import PieceKind, Step, ToolSpec
+from plait.core import JSON, PieceKind, Step, ToolSpec
 from plait.core.arguments import InvalidArguments, parameter_names, read_arguments
 from plait.core.loose_json import without_halves
 from plait.formats.base import Remark, Unreadable
-from plait.formats.references import RESULTS
+from plait.formats.references import RESULTS, texts
 from plait.formats.scan import cut, repaired, tool_name
 
 JOIN = "join"
 
-_DECORATION = r"[ \t>*_`#-]{0,12}"
+_DECORATION = r"[ \t>*_`#\[(•·+→–—-]{0,12}"
 _WORD = r"(?:step|call|task|action|tool)[ \t]{0,3}"
-_NUMBER = r"[${\[]{0,2}(?P<n>\d{1,6})(?!\d)[)}\]]{0,2}[*_]{0,2}[ \t]{0,3}[.:)=]{1,2}"
+_NUMBER = r"[${\[]{0,2}(?P<n>\d{1,6})(?!\d)[)}\]]{0,2}[*_]{0,2}[ \t]{0,3}[.:)=–—-]{1,2}"
 _NAME = r"(?P<name>[^\W\d][\w.-]{0,99})"
 _ENDS = r"[*_`]{0,3}"
 _BEFORE_NAME = rf"{_ENDS}[ \t]{{0,8}}{_ENDS}"
-_AFTER_CALL = re.compile(r"[ \t,;.*`]*+")
+_VARIABLE = r"(?:(?P<variable>[^\W\d]\w{0,40})[ \t]{0,3}(?::[ \t]{0,3}\w{1,20}[ \t]{0,3})?=[ \t]{0,3}(?:await[ \t])?)?"
+_AFTER_CALL = re.compile(r"[ \t,;.*`\])]*+")
 _OUTSIDE = re.compile(r"""[()\[\]{},\n"'“”‘’]""")
 _CLOSING = {'"': '"', "'": "'", "“": '”“"', "”": '”“"', "‘": "’'", "’": "’'"}
 _IN_STRING = {quote: re.compile(rf"[\\\n{ends}]") for quote, ends in _CLOSING.items()}
@@ -44,6 +45,21 @@ _JOIN_ALONE = re.compile(rf"^({_PREFIX})(?={JOIN}{_ENDS}[ \t]{{0,9}}\.?[ \t\r]{{
 # The line that nearly every plan is made of: what the walk would make of it is known without walking.
 _USUAL = re.compile(r'([1-9][0-9]{0,5})\. ([a-z][a-z0-9_]{0,99})\("([^"\\\x00-\x1f]*)"\)\n', re.I | re.A)
 _MAYBE_CALL = re.compile(rf"\(|{JOIN}", re.I)
+# What stands in lines that are no calls and may be calls all the same. Each has the tool's name.
+_IN_BRACKETS = re.compile(rf"{_PREFIX}{_VARIABLE}{_NAME}{_ENDS}[ \t]{{0,3}}[\[{{]", re.I)
+_ITEM = re.compile(rf"{_DECORATION}(?:{_WORD})?{_NUMBER}{_BEFORE_NAME}{_NAME}{_ENDS}[ \t]{{0,3}}(?:\Z|[:\"'“].*)", re.I)
+_LED_IN = re.compile(
+    r"\W{0,12}(?:(?:first|second|third|firstly|then|next|finally|lastly|now|after that|and|so|i|will|let me|"
+    rf"call|use|run|do|execute|invoke)\b[\s,:;-]{{1,4}}){{1,5}}(?:{_NUMBER})?{_BEFORE_NAME}{_NAME}\(.*\)\W{{0,4}}\Z",
+    re.I,
+)
+_AS_OBJECT = re.compile(
+    r"[\"'](?:tool|name|action|function|tool_name)[\"']\s{0,4}:\s{0,4}[\"'](?P<name>[^\"'\n]{1,100})[\"']", re.I
+)
+_CALLED = re.compile(rf"(?<![\w.]){_NAME}\(")
+_MAY_BE_WRONG = re.compile(r"[({#]")
+_GOES_ON = re.compile(r"[-+*/×÷^%]{1,2}[ \t]{0,3}[\w$({]")
+_STRING = re.compile(r"\"(?:[^\"\\]++|\\.)*+\"|'(?:[^'\\]++|\\.)*+'", re.S)
 _FENCE = re.compile(r"\s*```\w{0,20}\s*")
 _LABEL = re.compile(
     rf"^{_DECORATION}(?:thought|plan|reason(?:ing)?)(?:[ \t]{{0,3}}\d{{1,6}})?[*_]{{0,2}}[ \t]{{0,3}}:[*_]{{0,2}}", re.I
@@ -76,9 +92,10 @@ class _Open(Struct):
 class CallReader:
     """Feed it a plan in pieces; it gives each call as soon as the call is complete.
 
-    `ended`: `join()` was read. `remarks`: what was repaired or cut so far. `kept`: the plan up to `join()`, as it
-    was written. `tools`: names are matched to theirs, and arguments put under their parameters' names. Calls
-    without a number are taken for known tools only and numbered on. Raises nothing, whatever the text.
+    `ended`: `join()` was read. `remarks`: what was repaired or cut so far. `lost`: what looks like a call of a known
+    tool and could not be read, in words. `kept`: the plan up to `join()`, as it was written. `tools`: names are matched
+    to theirs, and arguments put under their parameters' names. Calls without a number are taken for known tools only
+    and numbered on. Raises nothing, whatever the text.
     """
 
     def __init__(self, tools: Sequence[ToolSpec] = ()) -> None:
@@ -93,6 +110,9 @@ class CallReader:
         self._usual = frozenset(one if usual else ())
         self.ended = False
         self.remarks: list[Remark] = []
+        self.lost: list[str] = []
+        self._loose: list[str] = []  # the line that is no call, as far as it has come
+        self._variables: dict[str, str] = {}  # the numbers of calls that are assigned to names
         self._parts: list[str] = []
         self._buffer = ""
         self._held: list[str] = []  # behind the buffer: text that decides nothing by itself
@@ -119,6 +139,8 @@ class CallReader:
     def close(self) -> list[NumberedCall]:
         """The calls that became certain because the text is at its end."""
         calls = self._work(last=True)
+        for lost in self.lost:
+            self._remark(cut(lost))
         rest = "".join(self._parts)[self._end :].strip() if self.ended else ""
         if rest.strip("`*.<>/_- \n") and not re.fullmatch(r"</?\w{1,20}>", rest):
             self._remark(cut(f"{len(rest)} characters after {JOIN}()"))
@@ -228,13 +250,37 @@ class CallReader:
                 self._state = "passed" if self._state == "rest" else "inside"
             end = self._buffer.find("\n", self._at)
             stop = len(self._buffer) if end < 0 else end + 1
+            self._loose.append(self._buffer[self._at : stop])
             if self._state == "inside":
-                self._thought.append(self._buffer[self._at : stop])
+                self._thought.append(self._loose[-1])
                 self._written.append(("thought", self._thought[-1]))
             self._at = stop
+            if end >= 0 or last:
+                self._look_at_loose_line(behind=self._state == "passed")
             if end < 0:
                 return False
             self._state = "line"
+
+    def _look_at_loose_line(self, *, behind: bool) -> None:
+        """Tell of a line that is no call, or of what stands `behind` a call, if it looks like a call."""
+        line, self._loose = "".join(self._loose).strip(), []
+        if not self._tools or not line:
+            return
+        if behind:
+            if line.startswith(("#", "//", "--")):
+                return
+            if _GOES_ON.match(line):
+                self.lost.append(f"call {self._last} goes on after its parenthesis: {line[:80]}")
+            elif any(self._is_tool(call) for call in _CALLED.finditer(line)):
+                self.lost.append(f"a call behind call {self._last} can't be read: {line[:80]}")
+        elif _LABEL.match(line) is None and any(
+            match is not None and self._is_tool(match)
+            for match in (*(p.match(line) for p in (_IN_BRACKETS, _ITEM, _LED_IN)), _AS_OBJECT.search(line))
+        ):
+            self.lost.append(f"a line looks like a call and can't be read: {line[:80]}")
+
+    def _is_tool(self, match: re.Match[str]) -> bool:
+        return match["name"] in self._tools
 
     def _line_known(self, at: int, last: bool) -> bool:
         """Enough of the line that begins at `at` is there to say whether a call opens on it."""
@@ -273,8 +319,10 @@ class CallReader:
         number = head.groupdict().get("n")
         if number is None:
             number = str(self._last + 1)
-            if self._name(head).lower() != JOIN:
-                self._remark(repaired(f"a call without a number was taken for number {number}"))
+        if head["variable"]:
+            self._variables[head["variable"]] = str(int(number))
+        if head.groupdict().get("n") is None and self._name(head).lower() != JOIN:
+            self._remark(repaired(f"a call without a number was taken for number {number}"))
         self._open = _Open(str(int(number)), self._name(head), head.start(), head.end(), looked=head.end())
         self._commas = []
         self._at = head.end()
@@ -333,7 +381,10 @@ class CallReader:
         self._at = line.end()
         self._last = max(self._last, int(line[1]))
         why, self._thought = self.thought, []
-        return NumberedCall(Step(line[1], line[2], line[3], why, RESULTS.named(line[3])))
+        problem = (
+            self._not_values(f'"{line[3]}"', self._tools[line[2]], line[3]) if _MAY_BE_WRONG.search(line[3]) else ""
+        )
+        return NumberedCall(Step(line[1], line[2], line[3], why, RESULTS.named(line[3])), problem)
 
     def _read(self, call: _Open, end: int, closed: bool) -> NumberedCall | None:
         """The call whose arguments end at `end`; None for `join()`."""
@@ -356,11 +407,28 @@ class CallReader:
             read = read_arguments(raw, tool.parameters if tool is not None else {}, commas)
             given = read.value
             notes += map(repaired, read.repairs)
+            problem = self._not_values(raw, tool, given)
         except (Unreadable, InvalidArguments) as complaint:
             problem = str(complaint)
         for note in notes:
             self._remark(Remark(note.kind, f"call {call.id}: {note.text}"))
         return NumberedCall(Step(call.id, name, given, why, RESULTS.named(given)), problem)
+
+    def _not_values(self, raw: str, tool: ToolSpec | None, given: JSON) -> str:
+        """What stands among a call's arguments and is no value: another call, or a variable."""
+        bare = _STRING.sub("", raw)
+        inside = [bare, *(texts(given) if tool is not None and tool.computes else ())]
+        if name := next(
+            (call["name"] for text in inside for call in _CALLED.finditer(text) if self._is_tool(call)), ""
+        ):
+            return (
+                f"it has a call of {name} among its arguments: give that a number of its own and write $ and the number"
+            )
+        for name, number in self._variables.items():
+            used = rf"(?<![\w$.]){name}(?!\w|\s*=[^=])"
+            if re.search(used, bare) or re.search(rf"\{{\s*{name}\b|#{name}\b", raw):
+                return f"it names {name!r}: write ${number} for the result of call {number}"
+        return ""
 
     def _finish(self, end: int) -> None:
         self.ended = True
@@ -383,7 +451,7 @@ def _openings(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str],
     their own."""
     odd = [re.escape(name) for name in names if not re.fullmatch(_NAME, name)]
     name = "|".join([*(f"(?P<odd>{'|'.join(odd)})" for _ in odd[:1]), _NAME])
-    tail = rf"{_BEFORE_NAME}(?:{name}){_ENDS}(?P<gap>[ \t]{{0,3}})\("
+    tail = rf"{_BEFORE_NAME}{_VARIABLE}(?:{name}){_ENDS}(?P<gap>[ \t]{{0,3}})\("
     numbered = re.compile(rf"{_DECORATION}(?:{_WORD})?{_NUMBER}{tail}", re.I)
     return numbered, re.compile(rf"{_DECORATION}(?:{_WORD}:)?{tail}", re.I), not odd
 

@@ -38,7 +38,8 @@ class NumberedCalls(Struct, frozen=True):
 
     The reader takes text in quotes of any kind or in none, numbers written `1)`, `1:`, `Step 1.` or `$1 =`, missing
     numbers, Markdown around names, several calls on a line, arguments over several lines, a parenthesis that is
-    not closed when another call follows. Lines between calls are the next call's `why`. Ids are the numbers.
+    not closed when another call follows, lists in brackets, assignments.
+    Lines between calls are the next call's `why`. Ids are the numbers.
 
     Writer: a `why` on one line, arguments as JSON. An input is None, a scalar for a tool of one parameter, or an
     object by the parameters' names: what the reader makes of them. `write` raises ValueError for a list, for a

@@ -43,7 +43,7 @@ from plait.formats.references import RESULTS
 from plait.strategies.approval import with_leave
 from plait.strategies.compiler_pages import Pages, Round
 from plait.strategies.fallback import fall_back
-from plait.strategies.found import offered
+from plait.strategies.found import offered, searched
 from plait.strategies.transcripts import with_repair
 from plait.strategies.turns import Bad, fitting, read_turn
 from plait.strategies.written import Written
@@ -77,7 +77,7 @@ class Compiler:
         pages, rounds, chars = Pages(task, kit), list[Round](), kit.observation_chars
         try:
             while True:
-                rounds.append(self._round(kit, rounds))
+                rounds.append(self._round(kit, rounds, task.question))
                 done, chars = yield from fitting(partial(self._plan, kit, pages, rounds), chars)
                 work = rounds[-1].work
                 if (done and work.steps) or (done and len(rounds) == 1 and not self.fallback):
@@ -117,14 +117,14 @@ class Compiler:
     def _plan(self, kit: Kit, pages: Pages, rounds: list[Round], chars: int) -> Generator[Effect, Any, Failed | None]:
         """A plan whose calls are under way, or why there is none."""
         head = pages.plan(rounds[:-1], chars)
-        made = yield from self._planner(kit, rounds, head)
+        made = yield from self._planner(kit, rounds, head, pages.question)
         if made or not kit.approve_plan or not rounds[-1].work.plan.calls:
             return made
         said: list[Message] = []
 
         def replan(plan: Plan, words: str) -> Generator[Effect, Any, Plan | Outcome]:
             said.extend((assistant(FORM.show(plan)), user(kit.prompt("feedback", words=words))))
-            failed = yield from self._planner(kit, rounds, (*head, *said))
+            failed = yield from self._planner(kit, rounds, (*head, *said), pages.question)
             return failed or rounds[-1].work.plan
 
         read = partial(_read_plan, kit, rounds)
@@ -135,13 +135,15 @@ class Compiler:
         return None
 
     def _planner(
-        self, kit: Kit, rounds: list[Round], head: tuple[Message, ...]
+        self, kit: Kit, rounds: list[Round], head: tuple[Message, ...], question: str
     ) -> Generator[Effect, Any, Failed | None]:
         """Ask for a plan; begin its calls while it is written, unless a person has to see it first."""
         bad: Bad | None = None
+        rounds[-1] = self._round(kit, rounds[:-1], question)
+        work = rounds[-1].work
         for miss in range(1, self.misses + 1):
-            rounds[-1] = self._round(kit, rounds[:-1])
-            work = rounds[-1].work
+            if bad:
+                work.restart()
             tail = with_repair(bad[0], kit.prompt("repair", complaint=bad[1])) if bad else ()
             grammar = FORM.grammar(offered(kit, _results(rounds)), self.max_calls) if self.constrain or bad else None
             asked = Think(
@@ -156,17 +158,26 @@ class Compiler:
             reply = yield from _written(asked, work)
             if reply.how_cut:
                 yield from note("cut", f"The plan {reply.how_cut}: the calls that are complete are made.")
-            if work.steps or work.reader.ended:
+            there_is_a_plan = bool(work.steps) or work.reader.ended
+            if there_is_a_plan and (not work.faults or miss == self.misses or reply.how_cut):
+                yield from work.release()
                 return None
-            bad = (reply.text, "there is no call in it and no join()")
-            yield from note("unreadable", f"plan {miss} of {self.misses} has no call")
+            if there_is_a_plan:
+                said = "; ".join(work.faults)
+                yield from note("unreadable", f"plan {miss} of {self.misses} can't be carried out: {said}")
+                bad = (reply.text, (yield from searched(kit, said)))
+            else:
+                bad = (reply.text, "; ".join(work.faults) or "there is no call in it and no join()")
+                yield from note("unreadable", f"plan {miss} of {self.misses} has no call")
         return Failed(f"{self.misses} plans in a row had no call.", kind="format")
 
-    def _round(self, kit: Kit, before: list[Round]) -> Round:
+    def _round(self, kit: Kit, before: list[Round], question: str) -> Round:
         """The next round: its calls may name the results of those before."""
         earlier = {id: step for round in before for id, step in round.work.steps.items()}
         results = before[-1].work.results if before else {}
-        return Round(Written(kit.known, earlier, results, held=kit.approve_plan, most=self.max_calls))
+        return Round(
+            Written(kit.known, earlier, results, held=kit.approve_plan, most=self.max_calls, question=question)
+        )
 
     # -- join
 
@@ -221,7 +232,9 @@ def _reads_as_plan(text: str) -> bool:
 
 def _read_plan(kit: Kit, rounds: list[Round], text: str) -> Plan:
     """A plan that a person gave. Raises `Unreadable` for one that can't be carried out."""
-    plan, _ = FORM.read(text, kit.known)
+    plan, remarks = FORM.read(text, kit.known)
+    if lost := [remark.text for remark in remarks if remark.kind == "cut"]:
+        raise Unreadable(f"This would not count: {'; '.join(lost)}.")
     before = tuple(step for round in rounds[:-1] for step in round.work.steps.values())
     if problems := Plan((*before, *plan.steps)).problems(kit.known, RESULTS.is_open):
         raise Unreadable(" ".join(problems))

@@ -32,6 +32,7 @@ class Pages:
 
     def __init__(self, task: Task, kit: Kit) -> None:
         self._kit = kit
+        self.question = task.question
         self._form = form = NumberedCalls()
         self._escape = escape = escape_of(kit, form.disarm)
         self._task = {"question": escape.question(task.question), "history": earlier(task, escape)}

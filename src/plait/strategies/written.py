@@ -1,8 +1,9 @@
 """Carries out a plan of numbered calls while it is still being written.
 
-Pieces of the plan come as the model writes them; each call is begun as soon as it is complete and the results that it
-names are there. When the request is made again half-way, the plan begins anew: what was read is void, but a
-call that was begun and comes again, with all it needs, is not made a second time.
+Pieces of the plan come as the model writes them; a call that may be repeated is begun as soon as it is complete and the
+results that it names are there. A call with effects waits until the plan is whole and was found to be in order. When
+the request is made again half-way, the plan begins anew: what was read is void, but a call that was begun and comes
+again, with all it needs, is not made a second time.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Generator, Iterable, Mapping
 from msgspec import structs
 
 from plait.core import Act, Call, Effect, Observation, Plan, Step, ToolSpec, note
+from plait.core.call_check import find_call_problem
 from plait.formats.calls_reader import CallReader, NumberedCall
 from plait.formats.in_words import refer
 from plait.formats.references import RESULTS
@@ -23,7 +25,7 @@ class Written(Dispatch):
 
     `steps` are the plan's, by id; `results` also hold those of `earlier` plans, whose calls this one may name. `held`:
     nothing begins before `go`. Calls beyond the first `most` are not made: a small model may go on for ever.
-    `refused` says of calls that are no step why they were not made.
+    `refused` says of calls that are no step why they were not made. `faults` are what the planner is asked to correct.
     """
 
     def __init__(
@@ -34,14 +36,26 @@ class Written(Dispatch):
         *,
         held: bool = False,
         most: int = 20,
+        question: str = "",
     ) -> None:
         super().__init__(_call, results)
         self.steps: dict[str, Step] = {}
         self.refused: list[str] = []
         self._tools, self._earlier, self._held, self._most = tools, earlier, held, most
+        self._by_name, self._question = {tool.name: tool for tool in tools}, question
         self._void: dict[str, Step] = {}
         self._problems: set[str] = set()
         self._anew()
+
+    def restart(self) -> None:
+        """Another plan takes the place of this one. A call that was begun and comes again is not made again."""
+        self._anew()
+
+    def release(self) -> Generator[Effect, None, None]:
+        """The plan is taken as it is: begin its calls with effects, and tell the joiner what is not made."""
+        self.refused += [f"Not made: {lost}." for lost in self.reader.lost]
+        if not self._held:
+            yield from self.add(*self._later)
 
     def _anew(self) -> None:
         """Begin to read anew; what is under way may come again."""
@@ -51,6 +65,8 @@ class Written(Dispatch):
             self.results.pop(id, None)
         self._waiting = []
         self.steps, self.refused, self._problems = {}, [], set()
+        self._faults: list[str] = []
+        self._later: list[Step] = []
         self.reader = CallReader(self._tools)
         self._pieces: list[str] = []
         self._numbers: dict[str, Step] = {}  # as the plan gives them
@@ -83,6 +99,11 @@ class Written(Dispatch):
         yield from self.add(*plan.calls)
 
     @property
+    def faults(self) -> list[str]:
+        """What keeps the plan from being carried out as it was written."""
+        return [*self._faults, *self.reader.lost]
+
+    @property
     def next(self) -> int:
         """The first number that no call has."""
         return max((int(id) for id in (*self._earlier, *self.steps)), default=0) + 1
@@ -104,8 +125,9 @@ class Written(Dispatch):
             step = yield from self._numbered(call.step)
             if step is None:
                 continue
-            unknown = [f"${need}" for need in step.needs if need not in self.steps and need not in self._earlier]
-            problem = call.problem or (f"it names {', '.join(unknown)}, which no earlier call gives" if unknown else "")
+            there = {*self.steps, *self._earlier}
+            step = structs.replace(step, needs=RESULTS.meant(step.input, there, self._question))
+            problem = call.problem or self._problem(step, [f"${need}" for need in step.needs if need not in there])
             self.steps[step.id] = step
             if (old := self._void.pop(step.id, None)) is not None:
                 if _same(old, step) and not self._fresh.intersection(step.needs):
@@ -115,11 +137,19 @@ class Written(Dispatch):
             self._fresh.add(step.id)
             if problem:
                 self._problems.add(step.id)
+                self._faults.append(f"call {step.id}: {problem}")
                 self.results[step.id] = Observation(f"Not made: {problem}.", trouble="refused")
                 yield from note("refused", f"Call {step.id} is not made: {problem}.")
             elif not self._held:
-                ready.append(step)
+                (ready if self._by_name[step.tool].repeatable else self._later).append(step)
         yield from self.add(*ready)
+
+    def _problem(self, step: Step, unknown: list[str]) -> str:
+        """Why a call cannot be made, "" if it can."""
+        if unknown:
+            return f"it names {', '.join(unknown)}, which no earlier call gives"
+        problem = find_call_problem(step.tool, step.input, self._by_name, RESULTS.is_open)
+        return f"it {problem.rstrip('.')}" if problem else ""
 
     def _numbered(self, step: Step) -> Generator[Effect, None, Step | None]:
         """The step under a number that no other has; None when it is not one more step."""
@@ -137,6 +167,7 @@ class Written(Dispatch):
         if (first := self._numbers.get(number)) is not None:
             if not _same(first, step):
                 self.refused.append(f"A second call {number} ({step.tool}) was not made: the number was given before.")
+                self._faults.append(f"call {number} is given twice")
             yield from note("cut", f"call {number} is given twice: the first one counts")
             return None
         self._numbers[number] = step
