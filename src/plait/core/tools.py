@@ -70,7 +70,7 @@ class Observation(Struct, frozen=True, omit_defaults=True):
     the runtime has to say to the model about the call, beside what the tool said. `value` is the
     result itself where JSON can hold it. `seconds` is wall time. `repeated`: the same call brought the same before.
     For a call that code made, `exact` is the result where `value` would change it, written as the input of such a
-    call, and `unfit` says why code can't have it.
+    call, `unfit` says why code can't have it, and `printed` is what the tool printed.
     """
 
     text: str
@@ -79,6 +79,7 @@ class Observation(Struct, frozen=True, omit_defaults=True):
     value: Any = None
     exact: Any = None
     unfit: str = ""
+    printed: str = ""
     seconds: float = 0.0
     repeated: bool = False
 

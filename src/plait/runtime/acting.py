@@ -28,6 +28,7 @@ from plait.journal.records import Acting, Begun, ObservedRecord, Thrown
 from plait.runtime.calling import make_call
 from plait.runtime.job import Desk, RecordEnds, as_told, differs, input_of, lines_of, sentence
 from plait.runtime.past import PastEffect
+from plait.runtime.printing import as_usual
 from plait.runtime.provenance import refusal, told, warning
 from plait.tools.progress import heard_by
 
@@ -181,7 +182,12 @@ class Actor:
         async def one(i: int) -> Observation:
             call = group.calls[i]
             self.desk.say(ev.Called(group.step, call))
-            heard = heard_by(lambda text: self.desk.say(ev.Noted(group.step, "progress", f"{call.tool}: {text}")))
+
+            def progress(text: str) -> None:
+                with as_usual():
+                    self.desk.say(ev.Noted(group.step, "progress", f"{call.tool}: {text}"))
+
+            heard = heard_by(progress)
             with heard, self.desk.span.tool(group.step, call, job.tools) as span:
                 try:
                     made = await make_call(job.tools, call, job.limits.tool_seconds, self.desk.things)

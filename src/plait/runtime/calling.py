@@ -14,10 +14,13 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from msgspec import structs
+
 from plait.core import Call, Observation, Thing
 from plait.core.errors import BadInput, CallLost, ToolError, UsageError
 from plait.core.tools import Trouble
 from plait.runtime.exact import exact_result
+from plait.runtime.printing import collecting
 from plait.runtime.things import Things
 from plait.tools import Tool, Toolset, render
 from plait.tools.cancel import set_token
@@ -32,6 +35,14 @@ UNKNOWN = "Whether the call took effect is not known. Do not repeat it: check it
 
 async def make_call(tools: Toolset, call: Call, seconds: float, things: Things) -> Observation:
     """The observation of one call. `seconds` is its time where the tool has none of its own."""
+    if not call.by_code:
+        return await _make(tools, call, seconds, things)
+    with collecting() as collected:
+        made = await _make(tools, call, seconds, things)
+    return structs.replace(made, printed=sound(collected.text)) if collected.total else made
+
+
+async def _make(tools: Toolset, call: Call, seconds: float, things: Things) -> Observation:
     tool = tools.get(call.tool)
     if tool is None:
         said = tools.unknown(call.tool) if tools.near is None else await _in_thread(lambda: tools.unknown(call.tool))

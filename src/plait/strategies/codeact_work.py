@@ -129,6 +129,8 @@ class Work:
         for call, seen in zip(ran.calls, observations, strict=True):
             if seen.note and seen.note not in self._notes:
                 self._notes.append(seen.note)
+            if seen.printed.strip():
+                self._shown.append(f"{seen.printed.rstrip()}\n")
             if seen.ok and self._is_search(call):
                 self._shown.append(f"{seen.text.rstrip()}\n")
                 seen = Observation(NOTHING)
