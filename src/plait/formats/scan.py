@@ -192,12 +192,11 @@ def answer_of(body: Body, remarks: list[Remark]) -> tuple[str, int] | None:
     answers = body.of("answer")
     if not answers:
         return None
-    stops = [x.start for x in body.labels if x.kind in ("thought", "answer")]
+    stops = [x.start for x in body.labels if x.kind in ("thought", "answer")] + [len(body.text)]
     texts = []
     for label in answers:
-        end = next((at for at in stops if at > label.start), len(body.text))
-        text = without_leftovers(body.text[label.end : end].strip(), body.text[: label.start], remarks)
-        texts.append((text, end))
+        end = stops[min(bisect_right(stops, label.start), len(stops) - 1)]
+        texts.append((body.text[label.end : end].strip(), end))
     full = [(text, end) for text, end in texts if text]
     if not full:
         raise Unreadable("Your Final Answer is empty. Write the whole answer after `Final Answer:`.")
@@ -213,7 +212,8 @@ def answer_of(body: Body, remarks: list[Remark]) -> tuple[str, int] | None:
     if len(answers) > 1:
         which = "last one" if text is texts[-1][0] else "last one that has content"
         remarks.append(repaired(f"of {len(answers)} final answers the {which} counts"))
-    return unguard(text), end
+    before_it = answers[texts.index((text, end))].start
+    return unguard(without_leftovers(text, body.text[:before_it], remarks)), end
 
 
 def _above(body: Body, upto: int) -> str:

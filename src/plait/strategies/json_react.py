@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+from msgspec import structs
+
 from plait.core import (
     JSON,
     Answered,
@@ -88,6 +90,7 @@ class JsonReact:
                     seen = Observation((yield from ask(_words(_argument(turn.call.input, "question")))))
                 else:
                     (seen,) = yield from act(turn.call)
+                    seen = _with_built_ins(seen, kit)
                 after = folded(kit, turn.call, seen) if log else ""
                 log = log if after else (*log, without(found, turn, seen))
         except LimitNear as limit:
@@ -171,6 +174,14 @@ class JsonReact:
         except Unreadable:
             pass
         return Stopped(limit.limit, limit.detail, answer)
+
+
+def _with_built_ins(seen: Observation, kit: Kit) -> Observation:
+    """The observation; one that says which tools there are names the built-in ones as well."""
+    if seen.trouble != "unknown_tool":
+        return seen
+    others = "ask_user, final_answer and fail_task" if kit.can_ask else "final_answer and fail_task"
+    return structs.replace(seen, text=f"{seen.text} Always there: {others}.")
 
 
 def _one_argument(name: str) -> dict[str, Any]:

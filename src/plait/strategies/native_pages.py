@@ -11,6 +11,7 @@ from plait.core.labels import HOLE
 from plait.formats import Escape, Remark, Unreadable, earlier, escape_of, scan, shorten
 from plait.formats.call_objects import CallObjects, Calls, arguments_of, called
 from plait.formats.escape import begins_line, without_tokens
+from plait.formats.reply import read_part
 from plait.strategies.found import offered
 from plait.strategies.turns import is_open
 
@@ -79,7 +80,11 @@ class NativePage:
         try:
             turn = FORMAT.read(reply.text, self._kit.known)
         except Unreadable:
-            turn = Calls(reply.text.strip())
+            # A text with a known tool's name is a call that broke, or one that was still thought about.
+            text = read_part(reply.text)[0]
+            if not text.strip() or any(tool.name in text for tool in self._kit.known):
+                raise
+            turn = Calls(text.strip())
         if turn.calls and all(self._kit.tool(call.tool) for call in turn.calls):
             left = scan.repaired("the calls stood in the reply's text")
             return Calls(turn.thought, with_ids(turn.calls, log), remarks=(*turn.remarks, left))
