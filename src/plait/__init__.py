@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from plait.runtime.run import Run
     from plait.runtime.sessions import Window
     from plait.strategies import CodeAct, Compiler, JsonReact, Native, Phased, React, Rewoo
-    from plait.tools import Tool, tool
+    from plait.tools import Tool, tool, toolset
     from plait.tools.cancel import cancelled
     from plait.tools.mcp import mcp
 
@@ -68,6 +68,7 @@ _PLACES = {
     "mcp": "plait.tools.mcp",
     "telemetry": "plait.telemetry",
     "tool": "plait.tools",
+    "toolset": "plait.tools",
     "toolkits": "plait.toolkits",
     "use_config": "plait.config",
 }
@@ -106,6 +107,7 @@ __all__ = [
     "telemetry",
     "tool",
     "toolkits",
+    "toolset",
     "use_config",
 ]
 

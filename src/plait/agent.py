@@ -52,7 +52,8 @@ class Agent:
     takes loop and models from `results`, a comparison's: the cheapest that met `demand`, among those with the models
     that are named here (see `advice/auto.py`).
     `model`: for all phases, `provider:name` or a model object; `models`: for single phases.
-    `tools`: tools, plain typed functions, or words such as "calculator" or "lookup:facts.json".
+    `tools`: tools, plain typed functions, objects or classes (their public methods; a class has an object for each
+    run), or words such as "calculator" or "lookup:facts.json".
     `prompts`: a folder whose files replace ours, file by file. `system`: a system prompt sent byte for byte in
     place of the loop's. `journal`: the record's file, None for the default one, False for none.
     `approve`: which calls need a person's leave; "plan" shows the plan before it is carried out.
@@ -70,7 +71,7 @@ class Agent:
     strategy: str | Strategy = "react"
     model: str | Model = field(default=USUAL, kw_only=True)
     models: Mapping[str, str | Model] = field(default_factory=dict, kw_only=True)
-    tools: Iterable[Tool | Callable[..., Any] | str] = field(default=(), kw_only=True)
+    tools: Iterable[Tool | Callable[..., Any] | str | object] = field(default=(), kw_only=True)
     limits: Limits = field(default=Limits(), kw_only=True)
     prompts: str | Path | None = field(default=None, kw_only=True)
     system: str | None = field(default=None, kw_only=True)
@@ -404,7 +405,7 @@ class Agent:
             strategy=self._loop,
             task=Task(question, seat.history if seat is not None else ()),
             kit=kit,
-            tools=tools,
+            tools=tools.for_run(),
             phases=Phases(known_models(self._resolved, recorded)),
             limits=self.limits,
             approve=self.approve,

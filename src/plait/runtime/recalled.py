@@ -6,7 +6,7 @@ A tool that is gone says so when it is called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -41,7 +41,7 @@ class RecordedTool(Tool, frozen=True, dict=True, kw_only=True):
         return self.recorded
 
 
-def require_loaded(tools: Iterable[str | Tool | Callable[..., Any]]) -> None:
+def require_loaded(tools: Iterable[Any]) -> None:
     """Raises `UsageError` when there are tools among these whose code was not loaded."""
     sources = dict.fromkeys(tool.source for tool in tools if isinstance(tool, RecordedTool))
     if sources:

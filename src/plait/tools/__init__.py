@@ -1,8 +1,20 @@
 """Tools: a typed function made callable by a model, sets of them, and where they are loaded from."""
 
 from plait.tools.load import anchored, load, toolkit_names, tools_from
+from plait.tools.objects import toolset
 from plait.tools.render import render
 from plait.tools.tool import FunctionTool, Tool, tool
 from plait.tools.toolset import Toolset
 
-__all__ = ["FunctionTool", "Tool", "Toolset", "anchored", "load", "render", "tool", "toolkit_names", "tools_from"]
+__all__ = [
+    "FunctionTool",
+    "Tool",
+    "Toolset",
+    "anchored",
+    "load",
+    "render",
+    "tool",
+    "toolkit_names",
+    "tools_from",
+    "toolset",
+]

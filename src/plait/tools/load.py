@@ -18,6 +18,7 @@ from msgspec import structs
 
 from plait.core.errors import PlaitError, UsageError
 from plait.core.tools import ToolSpec
+from plait.tools.objects import is_toolset, tools_of_object
 from plait.tools.tool import Tool, tool
 from plait.tools.toolset import Toolset, nearest
 from plait.tools.user_code import in_a_line, run_file, see_folder
@@ -76,8 +77,9 @@ def load(word: str) -> tuple[Tool, ...]:
     return (structs.replace(found[0], name=renamed[1], source=word),)
 
 
-def tools_from(items: Iterable[Tool | Callable[..., Any] | str]) -> Toolset:
-    """A toolset of tools, plain typed functions (made tools, with no marks) and words, in order.
+def tools_from(items: Iterable[Any]) -> Toolset:
+    """A toolset of tools, plain typed functions (made tools, with no marks), objects and classes (their public methods)
+    and words, in order.
 
     Raises `UsageError` for what is none of them, for two tools of one name, and for a tool whose type hints
     can't be described.
@@ -90,13 +92,10 @@ def tools_from(items: Iterable[Tool | Callable[..., Any] | str]) -> Toolset:
             found.append(item)
         elif isinstance(item, str):
             found.extend(load(item))
-        elif callable(item):
+        elif callable(item) and not is_toolset(item):
             found.append(tool(item))
         else:
-            raise UsageError(
-                f"A {type(item).__name__} is no tool.",
-                hint="Give a typed function, a plait.tool, or a word such as 'calculator'.",
-            )
+            found.extend(tools_of_object(item))
     if any(at_server(each.source) for each in found):
         from plait.tools.mcp import told_apart
 
@@ -223,6 +222,8 @@ def _made(found: Any, word: str, argument: str | None) -> tuple[Tool, ...]:
         return _from_module(found, word)
     if callable(found) and (argument is not None or name in SHIPPED or name in toolkit_names()):
         return _checked(_called(found, word, argument), word)
+    if is_toolset(found):
+        return tools_of_object(found)
     if callable(found):
         return (tool(found),)  # module:name says itself which function is meant
     return _checked(found, word)

@@ -56,6 +56,8 @@ class Tool(Struct, frozen=True, dict=True):
     source: str = ""
     excludes: tuple[str, ...] = ()
     person: bool = False
+    per_run: Any = None
+    """What makes the object of a run whose method this is (`objects.PerRun`); None for a function."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(_NAME, self.name):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plait.core.errors import UsageError
 from plait.core.tools import ToolSpec
+from plait.tools.objects import for_run
 from plait.tools.tool import Tool
 
 FEW = 12
@@ -42,6 +43,11 @@ class Toolset(Struct, frozen=True, dict=True):
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
+
+    def for_run(self) -> Toolset:
+        """The tools as one run calls them: those of a class have an object that no other run has."""
+        tools = for_run(self.tools)
+        return self if tools is self.tools else structs.replace(self, tools=tools)
 
     @cached_property
     def _by_name(self) -> dict[str, Tool]:
