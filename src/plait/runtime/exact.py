@@ -10,8 +10,8 @@ import msgspec
 from plait.core.messages import JSON
 from plait.core.things import Thing
 from plait.runtime.things import Things
-from plait.sandbox.worker_values import Budget, pack
-from plait.tools.render import sound
+from plait.sandbox.worker_values import Budget, Figures, pack
+from plait.tools.render import Numeral, sound
 
 DEPTH = 60
 
@@ -22,11 +22,20 @@ def exact_result(value: Any, plain: JSON, things: Things) -> tuple[JSON, str]:
     A data class, struct, model or named tuple is a dict of its fields, as a model is shown it; an Enum is its value;
     a number or array of numpy is Python's. Any other object can't be passed to code.
     """
+    value = _numbers(value)
     try:
-        packed = pack(value, lambda one: _stands(one, things), Budget(depth=DEPTH))
+        packed = pack(value, lambda one: _stands(one, things), Budget(depth=DEPTH, figures=True))
     except (TypeError, ValueError, RecursionError) as why:
         return None, sound(str(why) if not isinstance(why, RecursionError) else "the value is nested too deep")
     return (None if type(packed) is type(plain) and packed == plain else packed), ""
+
+
+def _numbers(value: Any) -> Any:
+    """Texts of a table that are numbers become numbers, where nothing of the text is lost: 14.5, but not 14.50."""
+    if isinstance(value, Numeral):
+        number: Any = float(value) if "." in value else int(value)
+        return number if repr(number) == value else Figures(value)
+    return {key: _numbers(one) for key, one in value.items()} if type(value) is dict else value
 
 
 def _stands(value: Any, things: Things) -> Any:

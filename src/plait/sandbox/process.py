@@ -21,7 +21,7 @@ from plait.sandbox.base import PRELUDE, OutCall, Result, Session, Settings, Turn
 from plait.sandbox.process_child import INLINE_BYTES, Broken, Child
 from plait.sandbox.worker_output import FLOOD
 from plait.sandbox.worker_session import OUT_OF_MEMORY
-from plait.sandbox.worker_values import clean, pack, unpack
+from plait.sandbox.worker_values import Budget, clean, pack, unpack
 
 OTHER_BYTES = 100_000
 """What a message may hold beside the arguments of calls."""
@@ -254,7 +254,10 @@ class ProcessSession:
             return {"error": result.error, "message": result.message}
         things: dict[str, str] = {}
         try:
-            return {"value": pack(result.value, lambda value: self._token(value, things)), "things": things}
+            return {
+                "value": pack(result.value, lambda value: self._token(value, things), Budget(figures=True)),
+                "things": things,
+            }
         except (TypeError, ValueError) as problem:
             return {"error": "TypeError", "message": f"the result can't be passed to the code: {problem}"}
 

@@ -39,6 +39,7 @@ _TEXTS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
     "$time": (datetime.time, lambda v: v.isoformat(), datetime.time.fromisoformat),
     "$decimal": (Decimal, str, Decimal),
     "$fraction": (Fraction, str, Fraction),
+    "$figures": (type(None), str, lambda text: Figures(text)),
     "$uuid": (uuid.UUID, str, uuid.UUID),
 }
 """Kinds that are written as a text: the type, and the ways there and back. A subclass comes before its base."""
@@ -46,11 +47,26 @@ _TEXTS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
 _LISTS: dict[str, type] = {"$tuple": tuple, "$set": set, "$frozenset": frozenset}
 
 
-class Budget:
-    """How many values may be passed on, nested ones counted, and how deep."""
+class Figures(str):
+    """A text of figures that a table gave, such as "14.50". Multiplied, or added to another such text, it says that it
+    is text: repeating or joining figures is never meant."""
 
-    def __init__(self, items: int = 1 << 62, depth: int = DEPTH) -> None:
-        self.items, self.most, self.depth = items, items, depth
+    def __mul__(self, other: Any) -> Any:
+        raise TypeError(f"can't multiply '{self}', it is a str: use float('{self}')")
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, Figures):
+            raise TypeError(f"can't add '{self}' and '{other}', each is a str: use float() on both")
+        return str.__add__(self, other)
+
+
+class Budget:
+    """How many values may be passed on, nested ones counted, and how deep; and whether `Figures` stay what they are."""
+
+    def __init__(self, items: int = 1 << 62, depth: int = DEPTH, figures: bool = False) -> None:
+        self.items, self.most, self.depth, self.figures = items, items, depth, figures
         self.bytes = 0
 
     def take(self, many: int) -> None:
@@ -65,7 +81,8 @@ def pack(value: Any, handle: Callable[[Any], Any], budget: Budget | None = None,
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return str.__str__(value)
+        plain = str.__str__(value)
+        return {"$figures": plain} if budget is not None and budget.figures and type(value) is Figures else plain
     if isinstance(value, int):
         value = int(value)
         if value.bit_length() > BITS:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait.core.errors import UsageError
 from plait.toolkits.key_words import key_words
+from plait.tools.render import numeral
 from plait.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _over_table(table: Table, name: str, where: str) -> Tool:
             Args:
                 key: One of the keys, whole.
             """
-            return table.find(key)
+            return numeral(table.find(key))
 
         return find
     columns = ", ".join(table.columns[:20])
@@ -88,7 +89,7 @@ def _over_table(table: Table, name: str, where: str) -> Tool:
             key: The entry's key.
             column: Which part of the entry; leave it out for the whole entry.
         """
-        return table.find(key, column)
+        return numeral(table.find(key, column))
 
     return find_part
 

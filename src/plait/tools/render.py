@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, TypeAlias
@@ -30,6 +31,20 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"ID3", "audio/mpeg"),
     (b"SQLite format 3\x00", "application/vnd.sqlite3"),
 )
+
+
+class Numeral(str):
+    """A text that a table holds and that is a number. A model is shown the text; code gets the number."""
+
+
+_NUMERAL = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,12})?")
+
+
+def numeral(value: Any) -> Any:
+    """The value, texts that are numbers marked as such: in it, or in a record's fields. `007` is no number."""
+    if isinstance(value, str):
+        return Numeral(value) if _NUMERAL.fullmatch(value) else value
+    return {key: numeral(one) for key, one in value.items()} if type(value) is dict else value
 
 
 def render(value: Any, keep: Keep = None) -> tuple[str, JSON]:
