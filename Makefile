@@ -4,14 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test check lint types imports clean docs
+.PHONY: run test campaign check lint types imports clean docs
 
 run: $(STAMP)  ## set up, then answer a two-step question with the embedded model
 	$(BIN)/plait run "How many more people live in Lyon than in Nice?" \
 		--tools lookup:examples/cities.json --tools calculator
 
-test: $(STAMP)  ## all tests; fetches the small test model once
+test: $(STAMP)  ## all tests, on all cores; fetches the small test model once
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+campaign: $(STAMP)  ## long tests: kills, fuzzing, damage and load; `make campaign ARGS=--short` takes a minute
+	$(BIN)/python tests/campaign $(ARGS)
 
 check: lint types imports
 

@@ -1,0 +1,77 @@
+"""Runs long tests with counts: `make campaign`, `python tests/campaign --short`, `python tests/campaign kills`.
+
+Each part prints one line of figures. The program exits with 1 if a part found a failure, and prints what failed below
+the lines. `--seed` repeats a campaign; without it, each campaign draws another one and prints it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[0:1] = [str(HERE.parent), str(HERE)]
+
+import approving  # noqa: E402
+import broken_endpoints  # noqa: E402
+import damaging  # noqa: E402
+import killing  # noqa: E402
+import long_tests  # noqa: E402
+import reading  # noqa: E402
+import resuming  # noqa: E402
+import streaming  # noqa: E402
+from figures import Figures  # noqa: E402
+
+# part: (what it does, what is counted, the full count, the short count)
+PARTS: dict[str, tuple[Callable[[int, int, Path], Figures], str, int, int]] = {
+    "readers": (reading.run, "replies read, whole and one character at a time", 300_000, 3_000),
+    "kills": (killing.run, "SIGKILLs of runs of all loops, also of their resumes", 2_000, 60),
+    "damage": (damaging.run, "damaged files of a journal", 600, 36),
+    "resumes": (resuming.run, "pairs of processes that resume one run under a locked journal", 200, 6),
+    "approvals": (approving.run, "duplicate approvals, from Python and by HTTP", 10_000, 200),
+    "endpoints": (broken_endpoints.run, "runs against endpoints that break off, never end or send too much", 600, 40),
+    "streams": (streaming.run, "streams at once from one server", 300, 40),
+    "tests": (long_tests.run, "rounds of tests with large counts: properties, hostile programs, disk faults", 1, 0),
+}
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(prog="python tests/campaign", description=__doc__.split("\n\n")[0])
+    options.add_argument("parts", nargs="*", metavar="PART", help=f"parts to run (all): {', '.join(PARTS)}")
+    options.add_argument("--short", action="store_true", help="small counts, about a minute on 2 cores")
+    options.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(31), help="repeats a campaign")
+    for name, (_, what, full, short) in PARTS.items():
+        options.add_argument(f"--{name}", type=int, metavar="N", help=f"{what} ({full:,}; --short: {short:,})")
+    given = options.parse_args()
+    if unknown := set(given.parts) - set(PARTS):
+        options.error(f"there is no part {', '.join(sorted(unknown))}; parts: {', '.join(PARTS)}")
+    print(f"campaign with --seed {given.seed}", flush=True)
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # clients that leave are what the parts are about
+    failures: list[str] = []
+    for name, (run, _, full, short) in PARTS.items():
+        count = getattr(given, name)
+        count = (short if given.short else full) if count is None else count
+        if not count or (given.parts and name not in given.parts):
+            continue
+        began = time.monotonic()
+        try:
+            with tempfile.TemporaryDirectory(prefix="plait-campaign-") as folder:
+                found = run(count, given.seed, Path(folder))
+        except Exception as why:  # a part that breaks is a failure; the others still run
+            found = Figures(f"{name} broke off", [f"{type(why).__name__}: {why}"])
+        mark = f"FAILED {len(found.failures)}" if found.failures else "ok"
+        print(f"{found.line} · {time.monotonic() - began:.0f} s · {mark}", flush=True)
+        failures += [f"{name}: {each}" for each in found.failures]
+    for each in failures[:40]:
+        print(each[:2000])
+    return bool(failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
