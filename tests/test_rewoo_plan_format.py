@@ -499,3 +499,35 @@ def test_a_hostile_text_takes_linear_time(unit: str, head: str) -> None:
     splitter.feed(text)
     splitter.close()
     assert time.process_time() - began < 2.0, unit
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Plan: a\n#E1 = Search[Lyon], Search[Nice]",
+        "Plan: a\n#E1 = Search[Lyon] and Search[Nice]",
+        "Plan: a\n#E1 = Search[Search[mayor of Lyon]]",
+        "Plan: a\nSearch[Lyon]\nPlan: b\n#E2 = Search[Nice]",
+        "Plan: a\n#E1 = Search[Lyon]\nPlan: b\n2. Search[Nice]",
+        "Plan: a\n#E1 = Search[Lyon]\nPlan: b\nAction: Search[Nice]",
+        "Plan: a\n#E1 = Search[Lyon]\nPlan: b\nx = Search(Nice)",
+        "- Search[Lyon]\nPlan: b\n#E1 = Search[Nice]",
+    ],
+)
+def test_a_plan_of_which_a_call_would_be_lost_is_refused(text: str) -> None:
+    with pytest.raises(Unreadable, match=r"of Search|goes on after its call"):
+        read_plan(text, TOOLS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Plan: Use Search[Lyon] to find it.\n#E1 = Search[Lyon]",
+        "Search[Lyon]\nPlan: a\n#E1 = Search[Lyon]",
+        "(1) Search[input]\nPlan: a\n#E1 = Search[Lyon]",
+        "Plan: a\n#E1 = Search[Lyon] # one call of Search\nPlan: b\n#E2 = Search[#E1 and [1] of it]",
+        "Plan: a\n#E1 = LLM[What does Search[x] mean?]",
+    ],
+)
+def test_a_call_that_is_only_spoken_of_costs_nothing(text: str) -> None:
+    assert read_plan(text, TOOLS).plan.calls

@@ -72,6 +72,14 @@ _GOES_ON = re.compile(r"[ \t]{0,9}(?:[-+*/×÷^%]|and\b|minus\b|plus\b|times\b)[
 # Words and numbers without quotes, brackets or anything that makes a head: read as they are written.
 _WORDS = re.compile(r"[\w#$(](?:[\w #$%()?!/*+,.&-]*[\w)?!%.])?")
 _WORD = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.A)
+# A line that is a call and has no name for its result.
+_UNNAMED = re.compile(
+    r"[ \t>*_`•+–-]{0,12}(?:\(?\d{1,3}[.):][ \t]{0,4})?(?:(?:action|call|tool|step)[ \t]{0,3}\d{0,3}[:：][ \t]{0,4})?"
+    r"(?:[A-Za-z_]\w{0,40}[ \t]{0,3}=[ \t]{0,3})?[*`]{0,3}([A-Za-z_][\w.-]{0,63})[*`]{0,3}[\[(](.*)[\])]"
+    r"[ \t.;,*`]{0,9}",
+    re.I | re.A,
+)
+_CALLED = re.compile(r"(?<![\w.#])([A-Za-z_][\w.-]{0,63})\[", re.A)
 
 
 class PlanRead(Struct, frozen=True):
@@ -134,6 +142,7 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in
             why = unguard(" ".join(lines_of(part.text)))
     if why:
         steps.append(Step("", why=why))
+    troubles += _unnamed(before, parts, listed, steps)
     if not troubles and not any(step.tool for step in steps):
         raise Unreadable(f"{'Your reply is empty' if not text.strip() else 'There is no call in your plan'}. {SHAPE}")
     plan = checked(Plan(tuple(steps)), listed, troubles)
@@ -284,9 +293,27 @@ def _step(part: Part, why: str, tools: Sequence[ToolSpec], remarks: list[Remark]
     name = tool_name(called.name, tools, remarks)
     tool = next((tool for tool in tools if tool.name == name), None)
     given = input_of(called.raw, tool, remarks)
-    if (rest := " ".join(lines_of(called.rest))) and any(char.isalnum() for char in rest):
+    rest = " ".join(lines_of(called.rest))
+    as_data = name == LLM or not isinstance(given, str) or called.raw.lstrip().startswith('"')
+    inside = rest if as_data else f"{given}\n{rest}"
+    if other := next((match[1] for match in _CALLED.finditer(inside) if any(t.name == match[1] for t in tools)), ""):
+        raise Unreadable(f"Step {part.id} has a further call, of {other}. Give each call a step of its own.")
+    if rest and any(char.isalnum() for char in rest):
         remarks.append(cut(f"{len(rest)} characters after the call of {part.id} (line {part.line})"))
     return Step(part.id, name, given, why, EVIDENCE.named(given))
+
+
+def _unnamed(before: str, parts: Sequence[Part], tools: Sequence[ToolSpec], steps: Sequence[Step]) -> list[str]:
+    """What is wrong with lines that are calls of known tools and give their result no name: they would be lost."""
+    names = {tool.name for tool in tools}
+    made = {(step.tool, step.input) for step in steps if isinstance(step.input, str)}
+    lines = [line for text in (before, *(part.text for part in parts if not part.id)) for line in text.split("\n")]
+    found = [match for line in lines if (match := _UNNAMED.fullmatch(line.strip())) is not None and match[1] in names]
+    return [
+        f"A call of {match[1]} has no name for its result. Write `#E1 = {match[1]}[input]` with a number of its own."
+        for match in found
+        if match[2].strip() not in ("", "input") and (match[1], match[2].strip()) not in made
+    ]
 
 
 def _unwritable(step: Step) -> str:
@@ -310,6 +337,8 @@ def _input_text(tool: str, given: JSON) -> str:
 
 def _comes_back(tool: str, text: str) -> bool:
     """The text, written as it is, is read as it is."""
+    if _CALLED.search(text) is not None:
+        return False
     if _WORD.fullmatch(tool) and _WORDS.fullmatch(text):
         return True
     remarks: list[Remark] = []
