@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,14 @@ from typing import Any
 import pytest
 
 import plait
-from models_server import Asked, Server, completion, delta, event, whole_stream
+from cli_support import Shell
+from faults_support import endpoint, plait_run, shell
+from models_server import Asked, Server, delta, event, whole_stream
 from plait.journal.records import Got, Thinking
 from plait.models.prices import Rate
 from plait.runtime.spending import spending
+
+__all__ = ["shell"]
 
 PRICE = Rate("tokens", input=1.0, output=10.0)
 """USD per million tokens."""
@@ -198,7 +203,7 @@ async def test_a_replay_counts_what_was_lost(tmp_path: Path) -> None:
     times = itertools.count()
 
     async def handler(asked: Asked) -> None:
-        await (broken(asked) if next(times) == 0 else asked.answer(200, completion("It is so.", usage=told(asked, 5))))
+        await (broken(asked) if next(times) == 0 else writing(5)(asked))
 
     async with Server(handler) as server:
         agent = plait.Agent("native", model=server.model(rate=PRICE), journal=tmp_path / "journal.db")
@@ -206,3 +211,30 @@ async def test_a_replay_counts_what_was_lost(tmp_path: Path) -> None:
         run = await agent.arun("Is it so?")
     assert run.status == "stopped"
     assert agent.replay(run.run).outcome == run.outcome
+
+
+async def test_a_resumed_run_compares_and_goes_on_with_what_the_limit_asked_for(tmp_path: Path) -> None:
+    times = itertools.count()
+
+    async def handler(asked: Asked) -> None:
+        if next(times) == 1:
+            await asked.answer(400, {"error": {"message": "not now"}})
+        else:
+            await asked.stream(whole_stream("It is so.", finish="length", usage=told(asked, 30)))
+
+    async with Server(handler) as server:
+        limits = plait.Limits(tokens=3000, retries=0)
+        agent = plait.Agent("native", model=server.model(), limits=limits, journal=tmp_path / "journal.db")
+        run = await agent.arun("Is it so?")
+        assert run.status == "crashed"
+        run = await agent.aresume(run.run)
+    asked = [row.record for row in run.record if isinstance(row.record, Thinking)]
+    assert [each.most for each in asked] == [each.body["max_tokens"] for each in server.asked] and len(asked) == 4
+    assert run.status == "stopped" and run.usage.tokens < 3000
+
+
+def test_plait_run_exits_with_4_and_says_by_how_much(shell: Shell) -> None:
+    with endpoint(writing(100_000)) as at:
+        done = plait_run(shell, at, "--max-tokens", "500", "--strategy", "native")
+    assert (done.code, done.out) == (4, "It is so.\n")
+    assert re.search(r"stopped: The run used 100,\d{3} tokens, 99,\d{3} more than its limit of 500\.", done.err)

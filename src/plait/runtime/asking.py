@@ -182,6 +182,7 @@ async def ask_model(
             failures += 1
             if not why.retry or failures > retries:
                 raise
+            share.may_repeat()
             wait = _pause(why, failures)
             on_retry(f"{why.message} Trying again in {wait:.1f} s ({failures} of {retries}).")
             await asyncio.sleep(wait)

@@ -212,7 +212,9 @@ class Engine:
             case Suspend():
                 return why.waiting
             case LimitReached() | LimitNear():
-                return Stopped(why.limit, sentence(why.detail))
+                how = self._last.how_cut if self._last is not None else ""
+                stopped = Stopped(why.limit, sentence(why.detail))
+                return _cut_short(stopped, how, "") if how else stopped
             case PromptTooLong():
                 return Stopped("context", f"The prompt does not fit the model's context: {why.detail}")
             case Lacking():

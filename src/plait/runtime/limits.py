@@ -249,12 +249,17 @@ class Share:
         self.release()
         meter, limits = self._meter, self._meter.limits
         if self.attempts:
-            if limits.calls is not None and meter.requests + (0 if self._last else 1) >= limits.calls:
-                raise self._over("calls", f"{meter.requests} of {limits.calls} requests were sent, and the last failed")
+            self.may_repeat()
             meter.requests += 1
         most = self._most(model, body, wanted) if limits.tokens is not None or limits.usd is not None else wanted
         self.attempts += 1
         return most
+
+    def may_repeat(self) -> None:
+        """Raises what `attempt` does where the limit of calls leaves no room for a further attempt."""
+        meter, most = self._meter, self._meter.limits.calls
+        if most is not None and meter.requests + (0 if self._last else 1) >= most:
+            raise self._over("calls", f"{meter.requests} of {most} requests were sent, and the last failed")
 
     def _most(self, model: Model, body: bytes, wanted: int | None) -> int | None:
         meter, limits = self._meter, self._meter.limits
