@@ -19,7 +19,7 @@ TOOLS = (
         "Foretells.",
         {"properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]},
     ),
-    ToolSpec("search", "Finds.", {"properties": {"query": {"type": "string"}}, "required": ["query"]}),
+    ToolSpec("search", "Finds.", {"properties": {"query": {"type": "string"}}, "required": ["query"]}, read_only=True),
     ToolSpec("today", "Tells the date.", {"properties": {}}),
 )
 PARIS = {"city": "Paris"}
@@ -261,6 +261,17 @@ ACTIONS = {
     "observation": "Thought: I look.\nAction: search\nAction Input: Lyon\nObservation: 5\nFinal Answer: 5",
     "observation in the line": "Thought: I look.\nAction: search\nAction Input: Lyon Observation: 5\nFinal Answer: 5",
     "result": "Thought: I look.\nAction: search\nAction Input: Lyon\nResult: 5\nFinal Answer: 5",
+    "pause": "Thought: I look.\nAction: search\nAction Input: Lyon\nPAUSE",
+    "waiting": "Thought: I look.\nAction: search\nAction Input: Lyon\n\nI will wait for the result.",
+    "an afterword": "Thought: I look.\nAction: search\nAction Input: Lyon\n\nThis tells how many live there.",
+    "words beside the name": "Thought: I look.\nAction: search Lyon",
+    "for": "Thought: I look.\nAction: Search for Lyon",
+    "fenced python call": 'Thought: I look.\nAction:\n```\nsearch("Lyon")\n```',
+    "a list of actions": 'Action:\n```json\n[{"action": "search", "action_input": "Lyon"}, {"action": "today"}]\n```',
+    "two objects": 'Action:\n```json\n{"action": "search", "action_input": "Lyon"}\n{"action": "today"}\n```',
+    "a bracket too many": 'Action:\n```json\n{"action": "search", "action_input": "Lyon"}}\n```',
+    "several turns": "Thought: I look.\nAction: search[Lyon]\nObservation: 5\nThought: a\nAction: Finish[5]",
+    "none first": "Thought: I look.\nAction: None\nThought: No.\nAction: search\nAction Input: Lyon",
     "search result": "Thought: I look.\nAction: search\nAction Input: Lyon\n\nSearch result: 5 million",
 }
 
@@ -309,6 +320,12 @@ ANSWERS = {
         f"Thought: I write about Lyon.\n\n{ESSAY}\n\n{ESSAY}\n\nFinal Answer: The paragraphs above describe the city.",
         f"{ESSAY}\n\n{ESSAY}",
     ),
+    "no action": ("Thought: I know.\nAction: None\nFinal Answer: 42", "42"),
+    "no action needed": ("Thought: I know.\nAction: No action needed.\nFinal Answer: 42", "42"),
+    "an action named so": ("Thought: I know.\nAction: Final Answer\nAction Input: 42", "42"),
+    "finish with a bracket": ("Thought: I know.\nAction: Finish[42]", "42"),
+    "finish with an input": ("Thought: I know.\nAction: finish\nAction Input: 42", "42"),
+    "finish as an object": ('Thought: I know.\nAction: {"action": "finish", "action_input": "42"}', "42"),
     "of two the last": ("Final Answer: 41\nFinal Answer: 42", "42"),
     "thinking": ("<think>Final Answer: 5</think>\nFinal Answer: 42", "42"),
     "end of turn": ("Final Answer: 42<|eot_id|>", "42"),
@@ -335,3 +352,17 @@ def test_react_does_not_guess(text: str) -> None:
     for form in TEXTS:
         with pytest.raises(Unreadable):
             form.read(text, 1, TOOLS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"thought": "t", "final_answer": "42"}', '{"name": "final_answer", "arguments": {"answer": "42"}}',
+        '{"thought": "t", "tool": "final_answer", "tool_input": "42", "observation": "x"}',
+        '<think>{"tool": "today"}</think>{"thought": "t", "tool": "final_answer", "tool_input": "42"}',
+        '{"thought": "t", "action": "final_answer", "action_input": "42"}', 'final_answer("42")',
+    ],
+)  # fmt: skip
+def test_json_reads_an_answer_in_every_usual_spelling(text: str) -> None:
+    turn = JsonTurn().read(text, 1, TOOLS)
+    assert (turn.answered, turn.answer) in ((True, "42"), (True, {"answer": "42"}))

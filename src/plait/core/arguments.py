@@ -40,6 +40,8 @@ _RESULT_LINE = re.compile(
     rf"(?:[ _](?:of|from|for|by)(?:[ _]`?[\w.-]{{1,40}}`?){{1,3}}|(?:[ _]{_WORD}){{0,4}})"
     r"(?:[ \t]{0,3}#?\d{1,9})?[*_`]{0,3}[ \t]{0,4}[:：](?!=)"
     r"|^[ \t]{0,12}(?:=>?|->|→|⇒)[ \t]"
+    r"|^[ \t(*\[]{0,12}(?:PAUSE\b|(?:I(?:'ll| will| am| must)|Let me|Now)? ?[Ww]ait(?:ing)? for (?:the|an|its) "
+    r"(?:\w{1,20} )?(?:results?|observations?|outputs?|responses?|tool)\b)"
     r"|^[ \t]{0,12}</?(?:tool_|function_)?(?:result|output|response|observation|results|tool_call|function_call)s?>"
     r"|(?<![\w\\])Observation(?:[ \t]{0,3}#?\d{1,9})?[*_`]{0,3}[ \t]{0,4}[:：]",
     re.M,

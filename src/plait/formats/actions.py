@@ -13,7 +13,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from plait.core import ToolSpec
-from plait.core.arguments import InvalidArguments, end_of_arguments, read_arguments
+from plait.core.arguments import InvalidArguments, end_of_arguments, parameter_names, read_arguments
 from plait.core.loose_json import Found, NotJson, objects, read_value
 from plait.formats import scan
 from plait.formats.base import Remark
@@ -38,6 +38,7 @@ _HEAD = re.compile(
     re.M,
 )
 _IN_BRACKETS = re.compile(r"\s*+[\[<({]{1,2}[\w. -]{1,80}[\])>}]{1,2}[ \t]*+(?:\n|\Z)")
+_WORDS = re.compile(r"([A-Za-z_][\w.-]{0,80})[ \t]+(?:for[ \t]+)?(\S.*)")
 _MAX_NAME = 100
 
 
@@ -201,5 +202,10 @@ def _lines(body: Body, label: Label, region: str, end: int, tools: Sequence[Tool
     if rest:
         given, upto = scan.input_until(rest, notes, scan.tool_of(name, tools))
         return Action(name, given, end - len(rest) + upto, "lines", tuple(notes))
-    known = any(tool.name.lower() == name.strip("`*\"'").lower() for tool in tools)
+    if (words := _WORDS.match(name)) is not None and scan.tool_of(name, tools) is None:
+        tool = scan.tool_of(words[1], tools)
+        if tool is not None and tool.read_only and len(parameter_names(tool.parameters)) == 1:
+            notes.append(repaired("the input stood beside the tool's name"))
+            return Action(tool.name, words[2].strip(), label.end + stop, "lines", tuple(notes), sure=False)
+    known = scan.tool_of(name, tools) is not None
     return Action(name, None, label.end + stop, "lines", tuple(notes), sure=known)

@@ -99,6 +99,12 @@ class JsonTurn(Struct, frozen=True):
             if text_key(found.value, _TOOL_KEYS):
                 self._around(text, found, notes)
                 return found
+            if FINAL_ANSWER in found.value:  # the tool's name as a key
+                notes.append(repaired("the answer was taken from the key 'final_answer'"))
+                self._around(text, found, notes)
+                turn = {"thought": found.value.get("thought", ""), "tool": FINAL_ANSWER}
+                turn["tool_input"] = found.value[FINAL_ANSWER]
+                return Found(turn, found.start, found.end, found.repairs)
             first = first or found
         if first is not None:
             raise Unreadable(

@@ -72,6 +72,10 @@ _REFERS_BACK = re.compile(
     r"|addresses|is (?:given |shown |stated |written )?above|are (?:given |shown |listed )?above)\b",
     re.I,
 )
+_AFTERWORD = re.compile(
+    r"(?<=\S)[ \t\r]*\n[ \t\r]*\n\s*(?=(?:I|I'll|I'm|We|Let|Once|After|This|These|Now|Then|Please|Note|Waiting|Based"
+    r"|The (?:result|output|tool|search|observation|action|answer))\b)"
+)
 _BLANKS = " \t\r\n.,;\u00a0\u200b\u2060\ufeff"
 _AROUND_NAME = re.compile(
     r"\A(?:(?:use|using|call|run|invoke|execute)\s+)?(?:the\s+)?(?:(?:tool|function|action)\s+)?[`\"'*]{0,3}"
@@ -291,6 +295,10 @@ def input_until(
     text: str, remarks: list[Remark], tool: ToolSpec | None = None, *, closed: bool = False
 ) -> tuple[Any, int]:
     """The value in an action's input text, and where what counts of the text ends."""
+    if tool is not None and tool.read_only and not closed and (more := _AFTERWORD.search(text)) is not None:
+        # Who looks something up asks in one paragraph: what follows it is the model talking.
+        remarks.append(cut(f"{len(text) - more.start()} characters after the input"))
+        text = text[: more.start()]
     read = read_input(text, tool.parameters if tool is not None else {}, closed=closed)
     remarks += map(repaired, read.repairs)
     if read.cut:

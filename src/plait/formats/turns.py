@@ -22,6 +22,9 @@ from plait.formats.call_notations import GLUE, calls_in
 from plait.formats.scan import Body, Label, cut, repaired
 
 FINAL = frozenset({"final answer", "final_answer", "finalanswer"})
+_ENDS = FINAL | {"finish", "answer", "final", "final response"}
+"""Names under which models hand in their answer as if by an action."""
+_NO_ACTION = frozenset({"none", "n/a", "na", "null", "no action", "no tool", "none needed", "none required", "nothing"})
 _MAX_BROKEN = 50
 """How many actions beyond repair are passed over before the reply is given up."""
 _LINE_CALL = re.compile(r"^[ \t>*`-]{0,12}([A-Za-z]\w{0,63})\[", re.M | re.A)
@@ -59,7 +62,7 @@ def read_turn(text: str, n: int, tools: Sequence[ToolSpec], dialect: Dialect) ->
             trouble = trouble or f"{error.what} ({error.where(body.text[label.end :])} after `Action:`)"
             continue
         # After a final answer, `Action: eat less` is rather a part of the answer than a tool's name.
-        if action is None:
+        if action is None or _is_none(action, tools):
             continue
         if label.start > first_answer and not (action.sure and action.syntax in (dialect.syntax, "blob")):
             continue
@@ -100,6 +103,12 @@ def _other_labels(body: Body, n: int, tools: Sequence[ToolSpec], dialect: Dialec
         return None
     note = repaired("the labels were written in another way")
     return Turn(turn.thought, turn.call, turn.answer, turn.answered, turn.kept, (*body.remarks, note, *turn.remarks))
+
+
+def _is_none(action: Action, tools: Sequence[ToolSpec]) -> bool:
+    """`Action: None`, which says that there is no action."""
+    name = action.name.strip(" .`*\"'()[]").lower()
+    return (name in _NO_ACTION or name.startswith(("no action", "none ("))) and scan.tool_of(action.name, tools) is None
 
 
 def _why(text: str, body: Body, trouble: str) -> str:
@@ -205,7 +214,7 @@ def _turn(
         head = body.text[: before[0].start]
     end, name = action.end, action.name
     word = name.strip().strip("`*\"'").lower()
-    finish = (dialect.finish and word == "finish") or (word in FINAL and not any(tool.name == name for tool in tools))
+    finish = (dialect.finish and word == "finish") or (word in _ENDS and scan.tool_of(name, tools) is None)
     if finish and dialect.original and label is not None:
         if "\n" in body.text[label.end : action.raw_start].rstrip() and action.syntax == "bracket":
             # The environment of the recorded runs refused an action that did not begin on its label's line.
