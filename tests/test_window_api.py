@@ -50,10 +50,14 @@ def test_a_client_token_opens_the_endpoint_and_not_the_window(journal: Path) -> 
             assert server.ask("GET", path, token=ONE)[0] == 403
         assert server.ask("GET", "/api/runs", token=FULL)[0] == 200
         assert server.ask("POST", "/login", {"token": ONE})[0] == 401
-        status, headers, _ = server.ask("POST", "/login", {"token": FULL})
+        status, headers, login = server.ask("POST", "/login", {"token": FULL})
         cookie = headers["set-cookie"]
         assert status == 200 and "HttpOnly" in cookie and "SameSite=strict" in cookie and FULL not in cookie
-        assert server.ask("GET", "/api/runs", headers={"cookie": cookie.partition(";")[0]})[0] == 200
+        known = {"cookie": cookie.partition(";")[0]}
+        assert server.ask("GET", "/api/runs", headers={**known, "x-plait-page": login["page"]})[0] == 200
+        assert server.ask("GET", f"/api/runs?page={login['page']}", headers=known)[0] == 200
+        assert server.ask("GET", "/api/runs", headers=known)[0] == 401
+        assert server.ask("GET", "/api/runs", headers={"x-plait-page": login["page"]})[0] == 401
         assert "log in" in server.ask("GET", "/")[2] and "log in" not in server.ask("GET", "/", token=FULL)[2]
 
 

@@ -18,7 +18,7 @@ import pytest
 import plait
 from plait.core.errors import UnknownRun, UsageError
 from plait.window import callers
-from plait.window.callers import Caller, Door, door_from
+from plait.window.callers import LOGGED_IN, Caller, Door, door_from
 from plait.window.desk import Desk
 from window_server import FULL, ONE, TWO, Here, asked, serving
 
@@ -124,13 +124,41 @@ def test_a_clients_token_that_opens_everything_is_not_taken() -> None:
         door_from({"PLAIT_SERVE_TOKEN": f"{FULL},{TWO}", "PLAIT_SERVE_CLIENT_TOKENS": f"{ONE},{TWO}"})
 
 
-def test_a_cookie_is_no_token_and_a_clients_token_gets_none() -> None:
+def test_a_login_is_no_token_and_a_clients_token_gets_none() -> None:
     door = Door((FULL,), (ONE,))
-    cookie = door.cookie_of(FULL)
-    assert cookie is not None and FULL not in cookie
-    assert door.by_cookie(cookie) == door.by_token(FULL)
-    assert door.by_token(cookie) is None and door.by_cookie(FULL) is None
-    assert door.cookie_of(ONE) is None
+    login = door.login(FULL)
+    assert login is not None and FULL not in login.cookie + login.page
+    assert door.by_login(login.cookie, login.page) == door.by_token(FULL)
+    assert door.by_token(login.cookie) is None and door.by_login(FULL, login.page) is None
+    assert door.login(ONE) is None
+
+
+def test_a_cookie_that_another_port_saw_opens_nothing() -> None:
+    door = Door((FULL,))
+    first, second = door.login(FULL), door.login(FULL)
+    assert first is not None and second is not None
+    for page in ("", first.cookie, second.page, "ä"):
+        assert door.by_login(first.cookie, page) is None
+
+
+def test_a_login_expires_and_its_time_cannot_be_changed() -> None:
+    door = Door((FULL,))
+    login = door.login(FULL, now=1000.0)
+    assert login is not None
+    assert door.by_login(login.cookie, login.page, now=1000.0 + LOGGED_IN) is not None
+    assert door.by_login(login.cookie, login.page, now=1001.0 + LOGGED_IN) is None
+    expires, _, rest = login.cookie.partition(".")
+    later = f"{int(expires) + 9999}.{rest}"
+    assert door.by_login(later, login.page, now=1000.0) is None
+    for odd in ("", "..", "x.y.z", "9" * 5000 + ".a.b", "٣.a.b"):
+        assert door.by_login(odd, login.page, now=1000.0) is None
+
+
+def test_tokens_cannot_be_tried_out_by_the_thousand(locked: Here) -> None:
+    said = [locked.ask("POST", "/login", {"token": f"a wrong token {number}"}) for number in range(8)]
+    assert [status for status, *_ in said] == [401] * 5 + [429] * 3
+    assert 1 <= int(said[-1][1]["retry-after"]) <= 60
+    assert locked.ask("GET", "/api/runs", None, {"Authorization": f"Bearer {FULL}"})[0] == 200
 
 
 # -- bodies
@@ -397,7 +425,9 @@ def test_answers_say_how_browsers_must_take_them(open_here: Here) -> None:
 
 @pytest.mark.parametrize("other", ['state={"a": [1, "b"]}', "an odd name=1", '"', 'x="not closed', "=; =;"])
 def test_a_login_holds_beside_the_cookies_of_other_servers(locked: Here, other: str) -> None:
-    cookie = f"plait_window={locked.desk.door.cookie_of(FULL)}"
+    login = locked.desk.door.login(FULL)
+    assert login is not None
+    cookie = f"plait_window_{locked.port}={login.cookie}"
     for both in (f"{other}; {cookie}", f"{cookie}; {other}"):
-        assert locked.ask("GET", "/api/runs", None, {"Cookie": both})[0] == 200
+        assert locked.ask("GET", "/api/runs", None, {"Cookie": both, "X-Plait-Page": login.page})[0] == 200
     assert locked.ask("GET", "/api/runs", None, {"Cookie": other})[0] == 401

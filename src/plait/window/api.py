@@ -51,7 +51,8 @@ def routes(desk: Desk) -> list[Route]:
 def _index(desk: Desk) -> Answer:
     async def index(request: Request) -> Response:
         caller = request.state.caller
-        name = "index.html" if caller is not None and caller.full else "login.html"
+        known = caller is not None and caller.full and "login" not in request.query_params
+        name = "index.html" if known else "login.html"
         return _page(name)
 
     return index

@@ -9,6 +9,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import secrets
+import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +23,10 @@ FULL, CLIENT = "PLAIT_SERVE_TOKEN", "PLAIT_SERVE_CLIENT_TOKENS"
 SHORTEST = 16
 """Characters of a token: what is shorter can be guessed."""
 
-COOKIE = "plait_window"
+LOGGED_IN = 12 * 3600
+"""Seconds that a browser stays logged in."""
+FAILURES, PERIOD = 5, 60.0
+"""So many wrong tokens in so many seconds; after that `/login` refuses all for a while."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +51,27 @@ ANYONE = Caller()
 
 @dataclass(frozen=True)
 class Key:
-    """A token with what it opens. `cookie` is what a browser that logged in with it brings."""
+    """A token with what it opens. `signer` signs what a browser that logged in with it brings."""
 
     token: bytes
-    cookie: bytes
+    signer: bytes
     caller: Caller
+
+    def signed(self, what: str) -> str:
+        """The signature of a text."""
+        return hmac.digest(self.signer, what.encode("utf-8", "surrogateescape"), "sha256").hex()
+
+
+@dataclass(frozen=True)
+class Login:
+    """What a browser gets for a token. It brings both parts with each request.
+
+    Browsers send `cookie` to every port of the host, so another server of this machine may see it. `page` is kept by
+    the page for its own port alone. Without the other, neither opens anything.
+    """
+
+    cookie: str
+    page: str
 
 
 class Door:
@@ -70,28 +92,62 @@ class Door:
 
     def by_token(self, token: str) -> Caller | None:
         """Whose token that is; None for nobody's. Takes the same time whatever is wrong with it."""
-        return self._found(token.encode("utf-8", "surrogateescape"), "token")
+        key = self._key_of(token)
+        return key.caller if key is not None else None
 
-    def by_cookie(self, cookie: str) -> Caller | None:
-        """Who logged in with a token; None for nobody."""
-        return self._found(cookie.encode("utf-8", "surrogateescape"), "cookie")
+    def by_login(self, cookie: str, page: str | None, now: float | None = None) -> Caller | None:
+        """Who logged in with a token; None for nobody, and when the login has expired. `page` None: it is not asked
+        for, which is enough for pages without data."""
+        said, _, signature = cookie.rpartition(".")
+        expires = said.partition(".")[0]
+        now = time.time() if now is None else now
+        if not (expires.isascii() and expires.isdigit() and len(expires) < 20 and int(expires) >= now):
+            return None
+        found = None
+        for key in self._keys:
+            same = _same(key.signed(f"cookie {said}"), signature)
+            if same and (page is None or _same(key.signed(f"page {said}"), page)):
+                found = key.caller
+        return found
 
-    def cookie_of(self, token: str) -> str | None:
+    def login(self, token: str, now: float | None = None) -> Login | None:
         """What a browser is given for a token that may see the window; None for another."""
+        key = self._key_of(token)
+        if key is None or not key.caller.full:
+            return None
+        said = f"{int(time.time() if now is None else now) + LOGGED_IN}.{secrets.token_hex(8)}"
+        return Login(f"{said}.{key.signed(f'cookie {said}')}", key.signed(f"page {said}"))
+
+    def _key_of(self, token: str) -> Key | None:
+        # All keys are looked at, each by its hash: neither a token's length nor its first letters show in the time.
         wanted = token.encode("utf-8", "surrogateescape")
         found = None
         for key in self._keys:
-            if hmac.compare_digest(_even(key.token), _even(wanted)) and key.caller.full:
-                found = key.cookie.decode()
+            if hmac.compare_digest(_even(key.token), _even(wanted)):
+                found = key
         return found
 
-    def _found(self, given: bytes, what: str) -> Caller | None:
-        # All keys are looked at, each by its hash: neither a token's length nor its first letters show in the time.
-        found = None
-        for key in self._keys:
-            if hmac.compare_digest(_even(getattr(key, what)), _even(given)):
-                found = key.caller
-        return found
+
+class LoginLimit:
+    """Slows down whoever tries tokens at `/login`."""
+
+    def __init__(self) -> None:
+        self._failures: deque[float] = deque(maxlen=FAILURES)
+
+    def wait(self, now: float) -> float:
+        """Seconds until a token may be tried again; 0 when it may be now."""
+        full = len(self._failures) == FAILURES
+        return max(0.0, self._failures[0] + PERIOD - now) if full else 0.0
+
+    def failed(self, now: float) -> None:
+        """A wrong token was tried."""
+        self._failures.append(now)
+
+
+def cookie_name(host: str) -> str:
+    """The cookie's name for a Host header: each port has its own, so that two servers of a machine can be used."""
+    port = host.rpartition(":")[2]
+    return f"plait_window_{port}" if port.isascii() and port.isdigit() else "plait_window"
 
 
 def door_from(environ: Mapping[str, str] | None = None) -> Door:
@@ -119,8 +175,12 @@ def _tokens(name: str, value: str) -> list[str]:
 
 def _key(token: str, *, full: bool) -> Key:
     name = hashlib.scrypt(token.encode(), salt=b"plait: who began a run", n=2**13, r=8, p=1, dklen=8).hex()
-    cookie = hmac.digest(token.encode(), b"plait: a browser that logged in", "sha256").hex()
-    return Key(token.encode(), cookie.encode(), Caller(name, full))
+    signer = hmac.digest(token.encode(), b"plait: a browser that logged in", "sha256")
+    return Key(token.encode(), signer, Caller(name, full))
+
+
+def _same(one: str, other: str) -> bool:
+    return hmac.compare_digest(_even(one.encode()), _even(other.encode("utf-8", "surrogateescape")))
 
 
 def _even(text: bytes) -> bytes:

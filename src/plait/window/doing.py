@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from plait.window.answers import json_answer
-from plait.window.callers import COOKIE
+from plait.window.callers import LOGGED_IN, LoginLimit, cookie_name
 from plait.window.desk import Desk
 from plait.window.errors import Rejected
 
@@ -56,16 +57,28 @@ def id_of(request: Request) -> str:
 
 
 def login(desk: Desk) -> Answer:
-    """Trades a token for a cookie that the page's scripts can't read."""
+    """Trades a token for a cookie that the page's scripts cannot read, and a part that the page keeps."""
+    limit = LoginLimit()
 
     async def answer(request: Request) -> Response:
         wanted = await _body(request, Login)
-        cookie = desk.door.cookie_of(wanted.token)
-        if cookie is None:
+        if wait := limit.wait(time.monotonic()):
+            desk.counts.refused("login")
+            raise Rejected(429, "Too many wrong tokens were tried.", hint="Try again later.", code="login", after=wait)
+        login = desk.door.login(wanted.token)
+        if login is None:
+            limit.failed(time.monotonic())
             desk.counts.refused("token")
             raise Rejected(401, "The token does not open the window.", kind="authentication_error", code="bad_token")
-        given = json_answer({})
-        given.set_cookie(COOKIE, cookie, httponly=True, samesite="strict", secure=request.url.scheme == "https")
+        given = json_answer({"page": login.page})
+        given.set_cookie(
+            cookie_name(request.headers.get("host", "")),
+            login.cookie,
+            max_age=LOGGED_IN,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
         return given
 
     return answer

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plait.core.errors import PlaitError
 from plait.journal.codec import encode
-from plait.window.callers import ANYONE, COOKIE, Caller, Door
+from plait.window.callers import ANYONE, Caller, Door, cookie_name
 from plait.window.desk import Desk
 from plait.window.errors import Gone, Rejected, rejected
+from plait.window.idempotency import Idempotency
 from plait.window.settings import LOCAL_NAMES
 
 logger = logging.getLogger("plait.window")
@@ -55,6 +55,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, desk: Desk) -> None:
         self._app = app
+        self._idempotency = Idempotency(app)
         self._desk = desk
         self._door: Door = desk.door
 
@@ -78,9 +79,9 @@ class Guard:
             headers = Headers(scope=scope)
             self._path(scope)
             self._from_here(headers)
-            scope.setdefault("state", {})["caller"] = self._caller(scope, headers)
+            caller = scope.setdefault("state", {})["caller"] = self._caller(scope, headers)
             body = await self._body(scope, headers, receive)
-            await self._app(scope, _again(body, receive), guarded)
+            await self._idempotency.answer(scope, body, receive, guarded, caller.owner if caller is not None else "")
         except Gone:
             return
         except Exception as why:
@@ -121,7 +122,7 @@ class Guard:
         needs = _needs(scope["path"])
         if not self._door.locked:
             return ANYONE
-        caller, given = self._known(headers)
+        caller, given = self._known(scope, headers, needs)
         if needs == OPEN and (caller is not None or not given):
             return caller
         if caller is None:
@@ -136,16 +137,20 @@ class Guard:
             raise Rejected(403, "The token is for the endpoint only.", kind="permission_error", code="forbidden")
         return caller
 
-    def _known(self, headers: Headers) -> tuple[Caller | None, bool]:
+    def _known(self, scope: Scope, headers: Headers, needs: str) -> tuple[Caller | None, bool]:
         """Who asks, and whether they gave anything to be known by. A token wins over a cookie."""
         said = headers.get("authorization")
         if said is not None:
             kind, _, token = said.partition(" ")
             return (self._door.by_token(token.strip()) if kind.lower() == "bearer" else None), True
         # Other servers of this machine put cookies of theirs beside ours, of any form: each is read by itself.
-        cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE)
+        cookie = cookie_parser(headers.get("cookie", "")).get(cookie_name(headers.get("host", "")))
+        if cookie is None:
+            return None, False
+        # What opens a stream of events, or a link, can send no headers.
+        page = headers.get("x-plait-page") or QueryParams(scope.get("query_string", b"")).get("page", "")
         # A cookie that is not known any more is as none: the page asks for the token again.
-        return (self._door.by_cookie(cookie) if cookie is not None else None), False
+        return self._door.by_login(cookie, None if needs == OPEN else page), False
 
     async def _body(self, scope: Scope, headers: Headers, receive: Receive) -> bytes:
         bodiless = scope["method"] in ("GET", "HEAD", "OPTIONS", "DELETE")
@@ -194,20 +199,6 @@ async def answer(why: Rejected, send: Send) -> None:
     raw = [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": why.status, "headers": raw})
     await send({"type": "http.response.body", "body": body})
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """What a route reads: the body that was read already, then what comes after it (that the client went away)."""
-    told = False
-
-    async def read() -> Any:
-        nonlocal told
-        if not told:
-            told = True
-            return {"type": "http.request", "body": body, "more_body": False}
-        return await receive()
-
-    return read
 
 
 def _needs(path: str) -> str:

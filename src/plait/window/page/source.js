@@ -10,17 +10,20 @@ export class Trouble extends Error {
 // Milliseconds after which a refused connection is tried again at first.
 const RETRY = 1500;
 
+// What a login left here: it goes with each request, since the cookie alone opens nothing.
+const part = (() => { try { return localStorage.getItem("plait-page") ?? ""; } catch { return ""; } })();
+
 const asked = async (path, options = {}) => {
   let answer;
   try {
-    answer = await fetch(path, { credentials: "same-origin", headers: { accept: "application/json", ...options.headers }, ...options });
+    answer = await fetch(path, { credentials: "same-origin", ...options, headers: { accept: "application/json", ...(part ? { "x-plait-page": part } : {}), ...options.headers } });
   } catch {
     throw new Trouble("The server can't be reached.", "Is `plait serve` still running?");
   }
   const body = await answer.json().catch(() => null);
   if (answer.ok) return body;
   if (answer.status === 401) {
-    location.reload();
+    location.replace("/?login");
     throw new Trouble("You are not logged in any more.");
   }
   throw new Trouble(body?.error?.message || `The server said ${answer.status}.`);
@@ -36,7 +39,7 @@ export const server = {
   run: (id) => asked(path("runs", id)),
   text: (id, item, field, from) => asked(`${path("runs", id, "text")}?${query({ item, field, from })}`).then((got) => [got.text, got.more]),
   wire: (id, step) => asked(`${path("runs", id, "wire")}?${query({ step })}`),
-  exact: (id, seq) => path("runs", id, "wire", String(seq)),
+  exact: (id, seq) => `${path("runs", id, "wire", String(seq))}${part ? `?${query({ page: part })}` : ""}`,
   sides: (a, b) => asked(`${path("sides")}?${query({ a, b })}`),
   comparisons: () => asked(path("comparisons")),
   // Its name is what somebody gave it: a path could not hold each.
@@ -52,7 +55,7 @@ export const server = {
     const open = () => {
       clearTimeout(again);
       if (events || over || document.hidden) return;
-      events = new EventSource(`/api/${where}${seen === null ? "" : `?after=${seen}`}`);
+      events = new EventSource(`/api/${where}?${query({ after: seen, page: part })}`);
       events.onmessage = (event) => {
         if (event.lastEventId !== "") seen = event.lastEventId;
         lost(false);

@@ -1,0 +1,53 @@
+"""A request that is sent again with its `Idempotency-Key` gets the first answer, and starts nothing."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+for module in ("starlette", "uvicorn", "prometheus_client"):
+    pytest.importorskip(module, reason="NOT CHECKED: plait[window] is not installed")
+
+from plait.journal.store import Journal  # noqa: E402
+from window_server import serving  # noqa: E402
+from window_support import answer, react  # noqa: E402
+
+CHAT = {"model": "plait", "messages": [{"role": "user", "content": "How many?"}]}
+
+
+def runs(journal: Path) -> int:
+    return len(Journal(journal).runs(100)) if journal.exists() else 0
+
+
+def test_a_request_that_is_sent_again_starts_no_second_run(tmp_path: Path) -> None:
+    journal = tmp_path / "j.db"
+    with serving(react(journal, [answer("x")])) as server:
+        name = next(iter(server.desk.agents))
+        start, chat = {"agent": name, "question": "q"}, {**CHAT, "model": name}
+        for path, body, key in (("/api/runs", start, "a"), ("/v1/chat/completions", chat, "b")):
+            before = runs(journal)
+            first, *others = (server.ask("POST", path, body, headers={"idempotency-key": key}) for _ in range(3))
+            assert all((status, said) == (first[0], first[2]) for status, _, said in others)
+            assert runs(journal) == before + 1
+        assert server.ask("POST", "/api/runs", start)[2] != server.ask("POST", "/api/runs", start)[2]
+
+
+def test_requests_with_one_key_at_the_same_time_start_one_run(tmp_path: Path) -> None:
+    journal = tmp_path / "j.db"
+    with serving(react(journal, [answer("x")])) as server, ThreadPoolExecutor(8) as pool:
+        body = {"agent": next(iter(server.desk.agents)), "question": "q"}
+        headers = {"idempotency-key": "same"}
+        told = list(pool.map(lambda _: server.ask("POST", "/api/runs", body, headers=headers), range(8)))
+        assert {status for status, *_ in told} == {201} and len({said["run"] for *_, said in told}) == 1
+        assert runs(journal) == 1
+
+
+def test_a_key_is_for_one_request(tmp_path: Path) -> None:
+    with serving(react(tmp_path / "j.db", [answer("x")])) as server:
+        body = {"agent": next(iter(server.desk.agents)), "question": "q"}
+        assert server.ask("POST", "/api/runs", body, headers={"idempotency-key": "k"})[0] == 201
+        status, _, said = server.ask("POST", "/api/runs", {**body, "question": "?"}, headers={"idempotency-key": "k"})
+        assert status == 422 and said["error"]["code"] == "idempotency_key_reused"
+        assert server.ask("POST", "/api/runs", body, headers={"idempotency-key": "k" * 300})[0] == 400
