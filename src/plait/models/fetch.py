@@ -2,8 +2,9 @@
 
 Theory of operation. A file is written as `NAME.part` beside its place while it is hashed, and renamed
 only when size and hash are right; so a file under its own name was whole when it was put there. A stamp
-beside it (`NAME.ok`) says which hash was proved for which size and time of change; with the stamp a later
-load looks at those only, without it the whole file is hashed again. An interrupted fetch leaves the parts
+beside it (`NAME.ok`) says which hash was proved for which inode, size and times of change. A later load hashes the
+whole file again unless all of them are as in the stamp. (A program can set the time of modification back, but not the time
+of the last change of status.) An interrupted fetch leaves the parts
 that came whole and a note of how many (`NAME.part.json`); the next fetch hashes them again and goes on
 behind them. One `flock` a file makes the others wait for whoever fetches.
 """
@@ -44,9 +45,14 @@ class CatalogueRow(msgspec.Struct, frozen=True):
 
 
 class _Stamp(msgspec.Struct, frozen=True):
+    """What was proved of a file: its hash, for these of its attributes."""
+
     sha256: str
     bytes: int
     mtime_ns: int
+    ctime_ns: int
+    inode: int
+    device: int
 
 
 class _Progressed(msgspec.Struct, frozen=True):
@@ -138,12 +144,25 @@ def _stamped(model: CatalogueModel, path: Path) -> bool:
         state = path.stat()
     except (OSError, msgspec.MsgspecError):
         return False
-    return stamp == _Stamp(model.sha256, state.st_size, state.st_mtime_ns) and state.st_size == model.bytes
+    return stamp == _stamp(model, state) and state.st_size == model.bytes
+
+
+def _stamp(model: CatalogueModel, state: os.stat_result) -> _Stamp:
+    return _Stamp(model.sha256, state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_dev)
+
+
+def checked(name: str) -> dict[str, Any] | None:
+    """What was proved of a cached model's file as it is now; None where it is not there, or is to be hashed again."""
+    model = catalogue_model(name)
+    path = cache_folder() / model.file
+    if not _stamped(model, path):
+        return None
+    return {"sha256": model.sha256, "bytes": model.bytes, "ctime_ns": path.stat().st_ctime_ns}
 
 
 def _put_stamp(model: CatalogueModel, path: Path) -> None:
     state = path.stat()
-    text = msgspec.json.encode(_Stamp(model.sha256, state.st_size, state.st_mtime_ns))
+    text = msgspec.json.encode(_stamp(model, state))
     with suppress(OSError):  # a read-only cache: it is hashed each time, no more
         _replace(_stamp_path(path), text)
 

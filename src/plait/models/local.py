@@ -24,7 +24,7 @@ from plait.models.base import Abilities, OnText, Request, Response
 from plait.models.catalogue import catalogue_model
 from plait.models.chat import ChatModel
 from plait.models.embedded import ServerSettings
-from plait.models.fetch import model_file
+from plait.models.fetch import checked, model_file
 from plait.models.presets import LOCAL_TEMPERATURE
 from plait.models.prices import LOCAL, Rate
 from plait.models.progress import Progress
@@ -109,7 +109,11 @@ class LocalModel(Struct, frozen=True, kw_only=True):
         return structs.replace(self, abilities=self.abilities.without(ability))
 
     def describe(self) -> dict[str, Any]:
-        """What the journal keeps: the spec, how it is served, and for a catalogue model the file's sha256."""
+        """What the journal keeps: the spec, how it is served, and for a catalogue model the file's sha256.
+
+        `sha256` is the hash that the file must have: a load fails otherwise. `checked` is what was proved of the file
+        as it is now, None where it will be hashed when it is loaded. A file of the user's own is not checked.
+        """
         return {
             "spec": self.spec,
             "name": self.name,
@@ -117,6 +121,7 @@ class LocalModel(Struct, frozen=True, kw_only=True):
             "provider": "local",
             "params": msgspec.to_builtins(self.settings),
             "sha256": "" if self.file else catalogue_model(self.name).sha256,
+            "checked": None if self.file else checked(self.name),
             "abilities": msgspec.to_builtins(structs.asdict(self.abilities)),
             "rate": msgspec.to_builtins(self.rate),
             "special_tokens": list(self.special_tokens),
