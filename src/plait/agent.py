@@ -344,6 +344,7 @@ class Agent:
     def _store(self) -> Journal | None:
         if self.journal is False:
             return None
+        config.use_own_redaction()
         return Journal.at(self.journal)
 
     def _journal_needed(self) -> Journal:

@@ -30,7 +30,10 @@ WORDS = {
     "array": "a list",
     "object": "a table",
 }
-TABLES = {"run", "serve", "agents", "endpoints", "prices", "params", "electricity", "local", "telemetry", "timeout"}
+TABLES = {
+    *("run", "serve", "agents", "endpoints", "prices", "params", "electricity", "local", "telemetry", "timeout"),
+    "journal",
+}
 
 
 class RunDefaults(Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,6 +104,18 @@ class TelemetryTable(Struct, frozen=True, forbid_unknown_fields=True):
     service: str = "plait"
 
 
+class JournalTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """The table `[journal]`: which runs `plait runs prune` deletes, and what sees texts before they are stored.
+
+    `older_than` is such as "30d", `keep` how many of the newest runs stay. `redact` is `module:name`; only the user's
+    own file may have it, for it runs code.
+    """
+
+    older_than: str | None = None
+    keep: int | None = None
+    redact: str | None = None
+
+
 class Config(Struct, frozen=True):
     """What the file says. `path` is where it was read, None without a file."""
 
@@ -112,6 +127,7 @@ class Config(Struct, frozen=True):
     telemetry: TelemetryTable = TelemetryTable()
     own: dict[str, tuple[str, ...]] = {}
     """What each agent's table says itself; the rest is from `[run]`."""
+    journal: JournalTable = JournalTable()
     raw: Mapping[str, Any] = {}
     """The settings as the files have them."""
 
@@ -174,6 +190,28 @@ def load(path: Path | None = None) -> Config:
     return near
 
 
+def use_own_redaction() -> None:
+    """Use the redaction function that the user's own configuration names, unless one is in use. Raises `UsageError`."""
+    from importlib import import_module
+
+    from plait.journal import redaction
+
+    own = own_file()
+    if redaction.is_set() or not own.is_file():
+        return
+    word = _read(own, own.read_bytes()).journal.redact
+    if not word:
+        return
+    module, _, name = word.partition(":")
+    try:
+        redaction.redact_with(getattr(import_module(module), name))
+    except (ImportError, AttributeError, ValueError) as why:
+        raise UsageError(
+            f"{own}, table [journal]: redact is {word!r}, which cannot be loaded: {why}.",
+            hint="Give module:name of a function that takes a text and returns one.",
+        ) from why
+
+
 def _loosened(own: RunDefaults, near: Config) -> list[str]:
     """What the user's own file says about safety and a nearer file changes."""
     return [
@@ -212,8 +250,14 @@ def _read(place: Path, content: bytes, over: Mapping[str, Any] | None = None) ->
     tables = data.pop("agents", {})
     agents = _agents(tables, run, place)
     telemetry = _table(data.pop("telemetry", {}), TelemetryTable, "telemetry", place)
+    journal = _table(data.pop("journal", {}), JournalTable, "journal", place)
+    if over is not None and journal.redact != over.get("journal", {}).get("redact"):
+        raise UsageError(
+            f"{place}, table [journal]: redact runs code for every text of yours.",
+            hint=f"Only your own configuration may set it: {own_file()}.",
+        )
     own = {name: tuple(table) for name, table in tables.items()}
-    return Config(run, ModelConfig.from_mapping(data, place.name), place, serve, agents, telemetry, own, raw)
+    return Config(run, ModelConfig.from_mapping(data, place.name), place, serve, agents, telemetry, own, journal, raw)
 
 
 def _joined(own: Mapping[str, Any], near: Mapping[str, Any]) -> dict[str, Any]:

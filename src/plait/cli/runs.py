@@ -5,19 +5,25 @@ from __future__ import annotations
 import click
 
 from plait.cli import options
+from plait.cli.runs_delete import prune, rm
 
 STATES = ["answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted"]
 
 
-@click.command(short_help="List the runs on record.")
+@click.group(invoke_without_command=True, short_help="List the runs on record; delete runs.")
 @click.option("--limit", type=options.WHOLE, default=20, metavar="N", help="At most so many (20).")
 @click.option("--status", type=click.Choice(STATES), help="Only those that ended so.")
 @click.option("--session", metavar="NAME", help="Only those of that conversation.")
 @options.journal
 @options.config
 @click.option("--json", "as_object", is_flag=True, help="Print one JSON list on stdout.")
-def runs(limit: int, status: str | None, session: str | None, journal: str | None, as_object: bool) -> None:
+@click.pass_context
+def runs(
+    context: click.Context, limit: int, status: str | None, session: str | None, journal: str | None, as_object: bool
+) -> None:
     """List the runs on record, newest first: id, when, status, loop, steps, tokens, USD, question."""
+    if context.invoked_subcommand is not None:
+        return
     from plait.cli.record import listed, open_journal
     from plait.cli.table import show_table
     from plait.cli.text import as_json, clean
@@ -43,3 +49,7 @@ def runs(limit: int, status: str | None, session: str | None, journal: str | Non
         steps = str(each["steps"] if each["steps"] is not None else "")
         lines.append([each["run"], when, each["status"], each["strategy"], steps, f"{used:,}", cost, question])
     show_table(["run", "began", "status", "loop", "steps", "tokens", "USD", "question"], lines, right={4, 5, 6})
+
+
+runs.add_command(rm)
+runs.add_command(prune)

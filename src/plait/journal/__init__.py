@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from plait.journal.memory import MemoryLog
     from plait.journal.owner import new_run_id, owner_of_this_process
     from plait.journal.records import Record, Row, RunHead, RunRow, SessionRow, SessionTurn
+    from plait.journal.redaction import redact_with
     from plait.journal.store import Journal, default_path
 
 _HOMES = {
@@ -27,6 +28,7 @@ _HOMES = {
     "default_path": "store",
     "new_run_id": "owner",
     "owner_of_this_process": "owner",
+    "redact_with": "redaction",
 }
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "default_path",
     "new_run_id",
     "owner_of_this_process",
+    "redact_with",
 ]
 
 

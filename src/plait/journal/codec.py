@@ -7,9 +7,10 @@ import math
 from typing import Any, get_args
 
 import msgspec
+from msgspec import structs
 
 from plait.core.errors import JournalError
-from plait.journal.records import Record, RunHead
+from plait.journal.records import ObservedRecord, Record, RunHead
 
 DEEPEST = 60
 """Levels of nesting that `plain` follows; deeper (or circular) values are cut to a text."""
@@ -38,6 +39,22 @@ def encode(value: Any) -> bytes:
         return json.dumps(plain(value), allow_nan=False).encode()
 
 
+def encode_record(record: Record) -> bytes:
+    """JSON of a record as it is stored: a result that is text stands in it once."""
+    if isinstance(record, ObservedRecord):
+        seen = record.observation
+        if isinstance(seen.value, str) and seen.value == seen.text:
+            record = ObservedRecord(record.n, record.i, structs.replace(seen, value=None), value_is_text=True)
+    return encode(record)
+
+
+def _restored(record: Record) -> Record:
+    if isinstance(record, ObservedRecord) and record.value_is_text:
+        seen = record.observation
+        return ObservedRecord(record.n, record.i, structs.replace(seen, value=seen.text))
+    return record
+
+
 def plain(value: Any, depth: int = 0) -> Any:
     """The value in what JSON has: dict, list, text, number, None. Anything else as its repr."""
     if value is None or isinstance(value, bool | int | str):
@@ -63,11 +80,11 @@ def plain(value: Any, depth: int = 0) -> Any:
 def decode_record(data: str) -> Record:
     """The record in a row's `data`. Raises `JournalError` when there is none that this version knows."""
     try:
-        return _record.decode(data)
+        return _restored(_record.decode(data))
     except (msgspec.MsgspecError, UnicodeError) as first:
         try:  # half a surrogate pair is JSON to the standard library only
             found: Record = msgspec.convert(json.loads(data), Record)
-            return found
+            return _restored(found)
         except (ValueError, msgspec.MsgspecError):
             raise JournalError(
                 f"A record of the journal can't be read ({first}): {data[:80]!r}.",

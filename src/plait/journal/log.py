@@ -165,7 +165,7 @@ class RunLog:
     def row(self, record: Record, body: bytes | None) -> EventRow:
         """The record's row, at the run's next place."""
         seq = self._seq
-        kind, data = codec.kind_of(record), self._text(record)
+        kind, data = codec.kind_of(record), self._scrubbed(codec.encode_record(record))
         self._seq = seq + 1
         if body is None:
             return self._chained((seq, self._clock(), kind, data, None, None, None, None, None))
@@ -196,5 +196,7 @@ class RunLog:
             self._writer.logs.add(self)
 
     def _text(self, value: Any) -> str:
-        data = codec.encode(value)
+        return self._scrubbed(codec.encode(value))
+
+    def _scrubbed(self, data: bytes) -> str:
         return (self._scrub(data) if self._scrub else data).decode()

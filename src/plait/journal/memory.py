@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from plait.core import Call
-from plait.core.secrets import Scrubber
-from plait.journal import codec
+from plait.journal import codec, redaction
 from plait.journal.log import Entry
 from plait.journal.records import Row, RunHead, RunRow
 from plait.journal.writer import DONE
@@ -30,7 +29,7 @@ class MemoryLog:
         self.outcome: dict[str, Any] | None = None
         self.totals: dict[str, Any] = {}
         self._rows: list[Row] = []
-        self._scrub = Scrubber(secrets)
+        self._scrub = redaction.scrubber(secrets)
         self._clock = clock
         self._started = self._updated = clock()
         self.buffer(*records)
@@ -53,7 +52,7 @@ class MemoryLog:
         """Add records, in order."""
         for record, body in entries:
             if self._scrub:
-                record = codec.decode_record(self._scrub(codec.encode(record)).decode())
+                record = codec.decode_record(self._scrub(codec.encode_record(record)).decode())
                 body = None if body is None else self._scrub(body)
             self._updated = self._clock()
             self._rows.append(Row(len(self._rows), self._updated, record, body))

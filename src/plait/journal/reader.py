@@ -101,13 +101,13 @@ def run_row(found: tuple[Any, ...], path: Path) -> RunRow:
 def list_runs(
     connection: sqlite3.Connection, path: Path, limit: int, status: str | None, session: str | None = None
 ) -> list[RunRow]:
-    """The newest runs first, `limit` at most."""
+    """The newest runs first, `limit` at most; below zero all."""
     runs: list[RunRow] = []
     asked = {"status": "running" if status == "interrupted" else status, _SESSION: session}
     wanted = {column: value for column, value in asked.items() if value is not None}
     where = "WHERE " + " AND ".join(f"{column} = ?" for column in wanted) if wanted else ""
     for found in connection.execute(f"SELECT {RUN} FROM runs {where} ORDER BY n DESC", tuple(wanted.values())):
-        if len(runs) >= limit:
+        if len(runs) >= limit >= 0:
             break
         run = run_row(found, path)
         if status is None or run.status == status:
@@ -181,7 +181,9 @@ def find(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[int, 
     known = [each for (each,) in connection.execute("SELECT id FROM runs ORDER BY n DESC LIMIT 1000")]
     near = difflib.get_close_matches(prefix, known, n=3, cutoff=0.5) or known[:3]
     hint = f"Nearest: {', '.join(near)}." if near else "There is no run in it yet."
-    raise UnknownRun(f"There is no run {prefix!r} in the journal.", hint=f"{hint} `plait runs` lists them.")
+    raise UnknownRun(
+        f"There is no run {prefix!r} in the journal; it may have been deleted.", hint=f"{hint} `plait runs` lists them."
+    )
 
 
 def check_run(connection: sqlite3.Connection, n: int, path: Path) -> None:

@@ -79,12 +79,16 @@ class Begun(Struct, frozen=True, tag="begun"):
     begun: tuple[int, ...]
 
 
-class ObservedRecord(Struct, frozen=True, tag="observed"):
-    """Call `i` of effect `n` ended. The row carries the things it gave, as MessagePack: {id: (kind, bytes)}."""
+class ObservedRecord(Struct, frozen=True, omit_defaults=True, tag="observed"):
+    """Call `i` of effect `n` ended. The row carries the things it gave, as MessagePack: {id: (kind, bytes)}.
+
+    `value_is_text`: only in a stored row, whose observation then has no value: it is the same as the text.
+    """
 
     n: int
     i: int
     observation: Observation
+    value_is_text: bool = False
 
 
 class RanRecord(Struct, frozen=True, omit_defaults=True, tag="ran"):

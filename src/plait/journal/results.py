@@ -14,8 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core.errors import UsageError
-from plait.core.secrets import Scrubber
-from plait.journal import codec, reader
+from plait.journal import codec, reader, redaction
 from plait.journal.records import RunRow
 from plait.journal.store import Journal
 
@@ -69,7 +68,7 @@ class Results:
 
     async def keep(self, cell: str, run: str, data: bytes, *, secrets: Iterable[str] = ()) -> None:
         """Keep the result of a cell, JSON. A cell that has one keeps the first."""
-        values = (cell, run, time.time(), Scrubber(secrets)(data).decode())
+        values = (cell, run, time.time(), redaction.scrubber(secrets)(data).decode())
         await self._write("INSERT OR IGNORE INTO results (cell, run, at, data) VALUES (?, ?, ?, ?)", values)
 
     async def forget(self, cells: Iterable[str]) -> None:

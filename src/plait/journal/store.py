@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from plait.core.errors import JournalError, RecordChanged
-from plait.core.secrets import Scrubber
-from plait.journal import chain, codec, faults, reader
+from plait.journal import chain, codec, faults, reader, redaction
 from plait.journal.effects import EffectsFile, has_effects
 from plait.journal.log import ENDED, Entry, RunLog
 from plait.journal.owner import OwnerLock, hold_owner_lock, life_of, owner_of_this_process
@@ -116,7 +115,7 @@ class Journal:
     ) -> RunLog:
         """Begin a run: its row and first records are written together. Raises JournalError."""
         writer = self.writer()
-        scrubber = Scrubber(secrets)
+        scrubber = redaction.scrubber(secrets)
         now = self._clock()
         text = scrubber(codec.encode(head)).decode()
         question = scrubber(head.question.encode("utf-8", "replace")).decode()
@@ -167,7 +166,7 @@ class Journal:
         """
         self._must_exist()
         writer = self.writer()
-        scrubber = Scrubber(secrets)
+        scrubber = redaction.scrubber(secrets)
 
         def work(connection: sqlite3.Connection) -> RunLog:
             n, run = reader.find(connection, run_id, self.path)
@@ -218,9 +217,11 @@ class Journal:
     async def delete(self, run_id: str) -> None:
         """Remove a run and its record. Raises JournalError when it is unknown or still going on.
 
-        The file keeps its size and fills the room again; `compact` gives it back.
+        Its mark goes with it; its forks, its session's other turns and results of comparisons stay. What was deleted
+        may still be in the file's free pages: `compact` removes it and makes the file smaller.
         """
         self._must_exist()
+        removed: list[str] = []
 
         def work(connection: sqlite3.Connection) -> None:
             n, run = reader.find(connection, run_id, self.path)
@@ -228,14 +229,28 @@ class Journal:
                 raise JournalError(f"Run {run.head.run} is still going on.", hint="Stop it first, then delete it.")
             connection.execute("DELETE FROM events WHERE run = ?", (n,))
             connection.execute("DELETE FROM runs WHERE n = ?", (n,))
+            connection.execute("DELETE FROM marks WHERE run = ?", (run.head.run,))
+            removed.append(run.head.run)
 
         await self.writer().transact(work)
+        for each in removed:
+            EffectsFile(self.path, each).remove()
+
+    def old_runs(self, older_than: float | None = None, keep: int | None = None) -> list[RunRow]:
+        """The runs that are not among the newest `keep`, and were last written more than `older_than` seconds ago.
+
+        Runs that go on or wait for a person are never among them. The oldest comes first.
+        """
+        runs = [run for run in self.runs(-1) if run.status not in ("running", "waiting")]
+        before = self._clock() - (older_than or 0.0)
+        return [run for run in reversed(runs[keep or 0 :]) if older_than is None or run.updated < before]
 
     def compact(self) -> None:
-        """Give the room of deleted runs back to the disk. Needs the file for itself for a moment."""
+        """Remove what was deleted from the file for good. Needs the file for itself for a moment."""
         self._must_exist()
         try:
             self.writer().connection().execute("VACUUM")
+            self.writer().connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:
             raise faults.translate(error, self.path) from None
 

@@ -3,8 +3,8 @@
 Theory of operation. A file is written as `NAME.part` beside its place while it is hashed, and renamed
 only when size and hash are right; so a file under its own name was whole when it was put there. A stamp
 beside it (`NAME.ok`) says which hash was proved for which inode, size and times of change. A later load hashes the
-whole file again unless all of them are as in the stamp. (A program can set the time of modification back, but not the time
-of the last change of status.) An interrupted fetch leaves the parts
+whole file again unless all of them are as in the stamp. (A program can set the time of modification back, but not
+the time of the last change of status.) An interrupted fetch leaves the parts
 that came whole and a note of how many (`NAME.part.json`); the next fetch hashes them again and goes on
 behind them. One `flock` a file makes the others wait for whoever fetches.
 """
