@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pty
 import sqlite3
 import subprocess
 import threading
@@ -178,6 +180,23 @@ def test_the_command_line_names_the_question_and_takes_an_answer_once(tmp_path: 
     assert late.code == 2 and "was answered before" in late.err
     assert '"two"' in late.err and " ".join(question(shell)) in late.err
     assert (tmp_path / "sent.txt").read_text() == "one\n"
+
+
+def test_what_was_typed_before_the_question_was_shown_approves_nothing(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    model = shell.script([action("send", "one"), final("ok")])
+    master, slave = pty.openpty()
+    os.write(master, b"yes\n")
+    args = ("run", "q", "--model", model, "--tools", "tools.py", "--approve", "effects")
+    process = shell.start(*args, stdin=slave, stderr=slave, env={"TERM": "xterm"})
+    os.close(slave)
+    drawn = b""
+    while b"the run waits)" not in drawn:
+        drawn += os.read(master, 4096)
+    os.write(master, b"no\n")
+    assert process.communicate(timeout=60)[0] == "ok\n"
+    os.close(master)
+    assert not (tmp_path / "sent.txt").exists()
 
 
 # -- the viewer and its API

@@ -134,7 +134,7 @@ def answered(journal: Journal, place: Place, said: Sequence[Said]) -> str | None
     that names none while an approval is asked.
     """
     words = said[-1].text
-    run = place.waiting or (_last_run(journal, place.session) if place.known and ID.search(words) else "")
+    run = place.waiting or (_last_run(journal, place.session) if place.known and _may_name(words) else "")
     if not run or place.question:
         return place.question or None
     past = Past(_questions(journal, run))
@@ -154,6 +154,11 @@ def answered(journal: Journal, place: Place, said: Sequence[Said]) -> str | None
         run=run,
         waits=[waiting_with(each) for each in still],
     )
+
+
+def _may_name(words: str) -> bool:
+    """The message is short, as an approval is, and may name a question."""
+    return len(words.split()) <= 12 and ID.search(words) is not None
 
 
 def _asks(waits: Waits, before: str) -> bool:
@@ -179,6 +184,8 @@ def _same(journal: Journal, row: RunRow, since: Sequence[str]) -> bool:
     outcome = row.outcome or {}
     if row.head.parent or not row.head.session:
         return False
+    if outcome.get("answer") is not None and list(since) == [text_of(outcome["answer"]).strip()]:
+        return True  # it asked nothing: its rows need not be read
     open_: dict[tuple[int, int], Waits] = {}
     shown: list[str] = []
     words = list(since[1::2])
