@@ -36,7 +36,7 @@ class OutCall:
     name: str
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
-    size: int = field(default=0, compare=False)
+    size: int = field(default=0, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
