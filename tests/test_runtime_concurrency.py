@@ -277,10 +277,9 @@ def ahead(journal: Path | bool, *naps: float, ask: bool = False) -> plait.Agent:
 
 
 def test_started_effects_overlap_and_are_taken_in_the_order_they_finish(journal: Path) -> None:
-    began = time.perf_counter()
     agent = ahead(journal, 0.4, 0.1, 0.3, 0.2)
     run = agent.run("go")
-    assert time.perf_counter() - began < 0.8  # one after another they take 1.0 s
+    # One after another they would finish in the order in which they began.
     assert run.answer == ["rested 0.1", "rested 0.2", "rested 0.3", "rested 0.4"]
     assert agent.replay(run.run).whole
     assert agent.replay(run.run).outcome == run.outcome
