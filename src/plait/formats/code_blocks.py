@@ -14,6 +14,14 @@ from plait.formats.code_labels import FENCE, IN_CODE, LABEL
 from plait.formats.scan import Label, cut, repaired
 
 PYTHON = frozenset({"python", "py", "python3", "py3", "tool_code", "repl", "pycon", "ipython"})
+_OTHER = re.compile(
+    r"json5?|java|javascript|jsx?|typescript|ts|bash|sh|shell|zsh|console|terminal|output|results?|observation|te?xt|plain"
+    r"|plaintext|sql|html|xml|ya?ml|toml|css|c|cpp|csharp|go|rust|ruby|php|r|markdown|md|diff|csv|log"
+)
+"""Words of fences around what is not Python, whatever stands there."""
+_BEFORE_FENCE = re.compile(r"^[ \t]*</?code>[ \t]*\n?(?=[ \t]*```)", re.M | re.I)
+_BEHIND_FENCE = re.compile(r"^([ \t]*```)[ \t]*\n?[ \t]*</?code>[ \t]*$", re.M | re.I)
+_TAGGED = re.compile(r"<code>[ \t]*\n?(.*?)\n?[ \t]*(?:</code>|\Z)", re.S | re.I)
 _LANGUAGE_LINE = re.compile(r"(?i:python3?|py)[ \t\r]*\n")
 _MAX_BARE = 20_000
 """Characters of code without a fence: more is not tried."""
@@ -42,6 +50,28 @@ def is_python(text: str) -> bool:
         return False
     does = (ast.Call, ast.Await)
     return any(not isinstance(one, ast.Expr) or any(isinstance(x, does) for x in ast.walk(one)) for one in tree.body)
+
+
+def without_tags(text: str, remarks: list[Remark]) -> str:
+    """The reply with a fence in place of the tags `<code>` and `</code>`, which mean the same to some models."""
+    if "code>" not in text.lower():
+        return text
+    if "```" in text:
+        bare = _BEHIND_FENCE.sub(r"\1", _BEFORE_FENCE.sub("", text))
+    else:
+        bare = _TAGGED.sub(lambda match: f"\n```python\n{match[1]}\n```\n", text, count=1)
+    if bare != text:
+        remarks.append(repaired("tags around the code were taken for its fence"))
+    return bare
+
+
+def holds_code(block: Block, fence: re.Match[str]) -> bool:
+    """A block is meant to run: it is marked as Python, or it is Python and not marked as anything else.
+
+    A fence that only closes opens a block of prose, and an output that the model invented stands in a fence of its own.
+    """
+    word = (fence["word"] or fence["word2"] or "").lower()
+    return bool(block.code) and (word in PYTHON or (_OTHER.fullmatch(word) is None and is_python(block.code)))
 
 
 def plain_code(text: str, remarks: list[Remark]) -> str:
@@ -128,14 +158,18 @@ def code_after(text: str, label: Label, ahead: Ahead) -> Block | None:
     if inline is not None and inline.end() <= upto and inline[2].strip():
         notes = [repaired("the action's fence was in its line")]
         return Block(plain_code(inline[2].strip(), notes), inline.start(), inline.end(), True, tuple(notes))
-    fence = ahead.fence(label.end)
-    if fence is not None and fence.start() <= upto:
+    at = label.end
+    while (fence := ahead.fence(at)) is not None and fence.start() <= upto:
         block = fenced(text, fence)
-        between = text[label.end : fence.start()].strip().strip(":`*")
-        if between and block.code:
-            notes = [*block.remarks, cut(f"{len(between)} characters between the action's label and its code")]
-            block = Block(block.code, block.start, block.end, block.closed, tuple(notes))
-        return block if block.code else None
+        if holds_code(block, fence):
+            between = text[label.end : fence.start()].strip().strip(":`*")
+            if between:
+                notes = [*block.remarks, cut(f"{len(between)} characters between the action's label and its code")]
+                block = Block(block.code, block.start, block.end, block.closed, tuple(notes))
+            return block
+        at = behind(block, fence)
+    if at > label.end:
+        return None
     raw = text[label.end : upto].strip()
     if raw[:1] == "`" and raw[-1:] == "`":
         raw = raw.strip("`").strip()
@@ -143,6 +177,11 @@ def code_after(text: str, label: Label, ahead: Ahead) -> Block | None:
         return None
     notes = [repaired("the action had no fence")]
     return Block(plain_code(_without_language(raw), notes), label.end, upto, True, tuple(notes))
+
+
+def behind(block: Block, fence: re.Match[str]) -> int:
+    """Where to look on after a block that is not meant to run: a fence without a word may be a closing one."""
+    return max(block.end, fence.end()) if fence["word"] or fence["word2"] else fence.end()
 
 
 def _without_language(code: str) -> str:

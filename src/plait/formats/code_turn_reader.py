@@ -2,7 +2,8 @@
 
 The order of things: the reply is gone through label by label. The first action that holds code counts, and so does a
 block marked as Python where the label was forgotten; what follows is cut. An own observation ends the reply. Then
-come a block that is not marked, a final answer, and bare code. What is left is `Unreadable`, with the format quoted.
+come the first block that is Python without a mark, a final answer, and bare code. What is left is `Unreadable`, with
+the format quoted.
 """
 
 from __future__ import annotations
@@ -12,7 +13,18 @@ from collections.abc import Callable
 
 from plait.core import Call
 from plait.formats.base import Remark, Turn, Unreadable
-from plait.formats.code_blocks import PYTHON, Ahead, Block, code_after, fenced, is_python, plain_code
+from plait.formats.code_blocks import (
+    PYTHON,
+    Ahead,
+    Block,
+    behind,
+    code_after,
+    fenced,
+    holds_code,
+    is_python,
+    plain_code,
+    without_tags,
+)
 from plait.formats.code_labels import LABEL, cut_label, label_at, sound, unguard
 from plait.formats.scan import Label, cut, repaired
 
@@ -28,7 +40,7 @@ Write = Callable[[Turn, int], str]
 def read_turn(text: str, n: int, write: Write, *, whole: bool = True) -> Turn:
     """The turn in a reply. Raises `Unreadable`, and nothing else."""
     notes: list[Remark] = []
-    text = sound(text, notes)
+    text = without_tags(sound(text, notes), notes)
     labels: list[Label] = []
     answers: list[Label] = []
     loose: Block | None = None
@@ -39,9 +51,12 @@ def read_turn(text: str, n: int, write: Write, *, whole: bool = True) -> Turn:
         fence = ahead.fence(at)
         if fence is not None and (match is None or fence.start() < match.start()):
             found = fenced(text, fence)
-            if (fence["word"] or fence["word2"] or "").lower() in PYTHON and found.code:
+            if not holds_code(found, fence):
+                at = behind(found, fence)
+                continue
+            if loose is None and (fence["word"] or fence["word2"] or "").lower() in PYTHON:
                 return _turn(text, labels, answers, found, None, n, notes, write, whole)
-            loose = loose or (found if found.code else None)
+            loose = loose or found
             at = max(found.end, fence.end())
             continue
         if match is None:
