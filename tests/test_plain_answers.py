@@ -25,7 +25,9 @@ def run(loop: plait.Strategy, *replies: str) -> plait.Run:
 
 
 @each_loop
-@pytest.mark.parametrize("text", ["hi there", "Hello! How may I help you today?", "The capital of France is Paris."])
+@pytest.mark.parametrize(
+    "text", ["hi there", "Hello! How may I help you?", "The capital of France is Paris.", "The first one costs $5."]
+)
 def test_a_plain_first_reply_is_the_answer_after_one_model_call(loop: plait.Strategy, text: str) -> None:
     model_run = run(loop, text) if "capital" not in text else run(loop, text.replace("capital", "largest city"))
     assert model_run.status == "answered"

@@ -30,15 +30,15 @@ class Read(Protocol):
 R = TypeVar("R", bound=Read)
 
 _NO_PLAIN_TEXT = re.compile(
-    r"[{}\[\]<>`$]"
+    r"[{}\[\]<>`]"
     r"|^[ \t>*_#-]{0,12}(?:thought|action|input|observation|tool|function|plan|step|call|result)\b[^\n]{0,20}[:：]"
     r"|\b(?:tool|function|action)s?\b|\w\(",
     re.I | re.M,
 )
 _ANNOUNCES = re.compile(
     r"\b(?:i(?:'|’)?ll|i will|i(?:'|’)?m going to|i am going to|let me|let(?:'|’)s|let us|i need|i should|i must"
-    r"|i have to|i want to|we need|we should|we will|we can|we have to|to (?:answer|find|solve|determine|do)\b|first\b"
-    r"|next,|one moment|please wait|looking up)",
+    r"|i have to|i want to|we need|we should|we will|we can|we have to|to (?:answer|find|solve|determine|do)\b"
+    r"|first,|first i\b|next,|one moment|please wait|looking up)",
     re.I,
 )
 
