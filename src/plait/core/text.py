@@ -19,6 +19,25 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]
 _UNSEEN = re.compile(r"[\u200b\u200e\u200f\u061c\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
 
 
+# The same, and joiners, soft hyphens, separators of lines and fillers: a person who approves a text sees each of them.
+_HIDDEN = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    r"\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
+)
+
+
+def escape_hidden(json: str) -> str:
+    """JSON with an escape, such as \\u200b, in place of every character that nobody sees. It stays the same JSON."""
+
+    def escape(match: re.Match[str]) -> str:
+        code = ord(match[0])
+        if code > 0xFFFF:
+            return f"\\u{0xD800 + (code - 0x10000 >> 10):04x}\\u{0xDC00 + (code - 0x10000 & 0x3FF):04x}"
+        return f"\\u{code:04x}"
+
+    return json if json.isascii() and json.isprintable() else _HIDDEN.sub(escape, json)
+
+
 def visible(text: str) -> str:
     """The text without escape sequences, control characters and characters that nobody sees."""
     return _UNSEEN.sub("", clean(text))

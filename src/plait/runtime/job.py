@@ -16,6 +16,7 @@ from msgspec import structs
 from plait.core import Call, CodeLimits, Event, Kit, Strategy, Task, Waiting
 from plait.core import events as ev
 from plait.core.errors import BadInput, ReplayDiffers, UsageError
+from plait.core.text import escape_hidden
 from plait.journal import codec
 from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord, Told, Waits
@@ -236,7 +237,7 @@ def lines_of(calls: tuple[Call, ...]) -> str:
 
 
 def input_of(call: Call) -> str:
-    return msgspec.json.encode(call.input).decode()
+    return escape_hidden(msgspec.json.encode(call.input).decode())
 
 
 def sentence(text: str) -> str:
