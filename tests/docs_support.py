@@ -186,19 +186,18 @@ def run_command(page: Page, command: str) -> str:
     words = plain_words(command)
     if words[:1] == ["plait"] and can_fork(env):
         done = run_forked([PLAIT, *words[1:]], cwd=page.folder, env=env, together=True)
-        page.code = done.returncode
-        return done.stdout
-    done = subprocess.run(
-        ["bash", "-c", f"(exit {page.code})\n{command}"],
-        cwd=page.folder,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    else:
+        done = subprocess.run(
+            ["bash", "-c", f"(exit {page.code})\n{command}"],
+            cwd=page.folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            check=False,
+        )
     page.code = done.returncode
     page.question = next(reversed(_QUESTION.findall(done.stdout)), page.question)
     return done.stdout
