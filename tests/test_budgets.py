@@ -161,6 +161,12 @@ async def test_a_call_that_was_cancelled_is_counted() -> None:
     assert [each.error for each in got] == ["cancelled"]
 
 
+async def test_a_call_that_was_cancelled_before_its_reply_began_counts_its_prompt() -> None:
+    run, _ = await run_at(lambda asked: asyncio.sleep(60), limits=plait.Limits(seconds=0.5), rate=PRICE)
+    assert run.status == "stopped" and run.usage.output_tokens == 0
+    assert run.usage.input_tokens > 10 and run.cost
+
+
 async def test_requests_that_the_endpoint_refused_cost_nothing() -> None:
     async def handler(asked: Asked) -> None:
         await asked.answer(401, {"error": {"message": "no key"}})

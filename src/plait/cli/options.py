@@ -119,7 +119,7 @@ def combine(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 limits = combine(
     click.option("--max-steps", type=WHOLE, metavar="N", help="Turns of the loop (default 25)."),
-    click.option("--max-calls", type=WHOLE, metavar="N", help="Model calls."),
+    click.option("--max-calls", type=WHOLE, metavar="N", help="Requests to models, retries included."),
     click.option("--max-tokens", type=WHOLE, metavar="N", help="Tokens, in and out together."),
     click.option("--max-cost", type=NUMBER, metavar="USD", help="Money."),
     click.option("--max-seconds", type=NUMBER, metavar="S", help="Wall time."),

@@ -152,8 +152,9 @@ async def ask_model(
             seconds = time.perf_counter() - began - response.startup
             reply = response.reply or model.decode(response, limited)
         except asyncio.CancelledError as why:
-            seconds = time.perf_counter() - began
             came = getattr(why, "response", None)
+            # Where no request was sent, the model was still being fetched or loaded: that is no time of the phase.
+            seconds = time.perf_counter() - began if came is not None else 0.0
             usage, cost = _count_lost(meter, model, limited, why, seconds)
             status, body = (came.status, came.body) if came is not None else (0, None)
             log.buffer((Got(n, attempt, status, seconds, "cancelled", usage=usage, cost=cost), body))
@@ -223,9 +224,10 @@ def taken_by(why: BaseException, think: Think) -> Usage | None:
     or was cancelled took its prompt and what was received.
     """
     response = getattr(why, "response", None)
-    if response is not None:
-        return received(response.body, think) if response.status == 200 else None
-    return received(b"", think) if getattr(why, "sent", False) else None
+    if response is not None and response.status not in (0, 200):
+        return None
+    sent = response is not None or getattr(why, "sent", False)
+    return received(response.body if response is not None else b"", think) if sent else None
 
 
 def _pause(why: ModelError, failures: int) -> float:
