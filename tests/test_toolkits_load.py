@@ -146,7 +146,7 @@ async def test_an_image_goes_through_a_run_and_its_webhook_is_not_on_the_record(
         sent = there.seen[-1].parts["files[0]"]
     assert (Image.from_bytes(sent[2]).width, sent[1]) == (30, "image/png")
     with reading(journal) as connection:
-        number, row = find(connection, run.run)
+        number, row = find(connection, run.run, journal)
         written = "\n".join(lines(row, iter_rows(connection, number, journal)))
     assert "refuses the request (400): bad /api/webhooks/42/[secret]" in written
     assert "SecretToken" not in written

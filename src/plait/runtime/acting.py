@@ -30,6 +30,8 @@ from plait.runtime.job import Desk, RecordEnds, as_told, differs, input_of, line
 from plait.runtime.past import PastEffect
 from plait.runtime.printing import as_usual
 from plait.runtime.provenance import refusal, told, warning
+from plait.runtime.tool_models import ToolModels
+from plait.tools.metering import metered_by
 from plait.tools.progress import heard_by
 
 Invented: TypeAlias = dict[int, tuple[str, ...]]
@@ -188,7 +190,8 @@ class Actor:
                     self.desk.say(ev.Noted(group.step, "progress", f"{call.tool}: {text}"))
 
             heard = heard_by(progress)
-            with heard, self.desk.span.tool(group.step, call, job.tools) as span:
+            metered = metered_by(ToolModels(self.desk, group.step, call.tool))
+            with heard, metered, self.desk.span.tool(group.step, call, job.tools) as span:
                 try:
                     made = await make_call(job.tools, call, job.limits.tool_seconds, self.desk.things)
                 except BaseException:  # the run is cancelled, or a limit stops it

@@ -214,6 +214,8 @@ def _count_lost(
         return None, None
     cost = model.rate.cost(usage, seconds)
     meter.lost(usage, cost)
+    if meter.outer is not None:
+        meter.outer.took(model.spec, usage, cost)
     return usage, cost
 
 

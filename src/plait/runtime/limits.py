@@ -13,6 +13,7 @@ from msgspec import Struct
 from plait.core import LimitNear, Reply, Usage
 from plait.models.base import Model
 from plait.models.prices import total
+from plait.tools.metering import BudgetSpent, run_meter
 
 TOKENS_A_BYTE = 0.25
 """Tokens of a byte of a request, until an endpoint has reported some."""
@@ -77,6 +78,8 @@ class Meter:
         self._clock = clock
         self._began = clock()
         self._before = 0.0
+        self.outer = run_meter()
+        """That of the run whose tool performs this run."""
 
     @property
     def seconds(self) -> float:
@@ -104,6 +107,23 @@ class Meter:
         """Count what an attempt took that brought no reply."""
         self.usage = self.usage + usage
         self.costs.append(cost)
+
+    def request_by_tool(self, model: Model) -> LimitNear | None:
+        """Count a request that a tool sends to a model; or what keeps it from being sent.
+
+        The run itself is not brought to its end by that: its own next call finds how much is left.
+        """
+        if self.limits.usd is not None and not model.rate.known:
+            return LimitNear("usd", f"a limit in USD is set, but the price of {model.spec} is not known")
+        near = self.near or self._check(repair=True)
+        if near is None:
+            self.requests += 1
+        return near
+
+    def took_by_tool(self, usage: Usage, cost: float | None) -> None:
+        """Count what a request of a tool's took."""
+        self.calls += 1
+        self.lost(usage, cost)
 
     def learn(self, model: Model, body: bytes, usage: Usage) -> None:
         """Remember how many tokens a byte of a model's requests has."""
@@ -248,6 +268,13 @@ class Share:
         """
         self.release()
         meter, limits = self._meter, self._meter.limits
+        if meter.outer is not None:
+            try:
+                meter.outer.request(model)
+            except BudgetSpent as why:
+                raise LimitReached(
+                    why.limit, f"the run whose tool this is has no model call left: {why.detail}"
+                ) from None
         if self.attempts:
             self.may_repeat()
             meter.requests += 1

@@ -127,6 +127,8 @@ class Thinker:
         except Lacking as why:
             await self._lacks(n, step, why.ability, why.detail)
         meter.asked(reply)
+        if meter.outer is not None:
+            meter.outer.took(model.spec, reply.usage, reply.cost)
         if reply.finish == "circle":
             self.desk.remark(step, "circle", _circle(reply))
         if listener is not None:

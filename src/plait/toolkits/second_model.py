@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from plait.core.errors import ModelError, PlaitError, ToolError, UsageError
+from plait.tools.metering import run_meter
 from plait.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
@@ -16,8 +18,7 @@ MAX_TOKENS = 1024
 def ask_model(model: str | Model = "local", *, max_tokens: int = MAX_TOKENS) -> tuple[Tool, ...]:
     """The tool `ask_model`: `model` as for an agent, such as "local" or "openai:gpt-5", asked for `max_tokens` at most.
 
-    It is asked once a call, without the conversation. What it costs is not among the run's costs: these are of the
-    models that the loop itself asks.
+    It is asked once a call, without the conversation. Its calls, tokens and costs count against the run's limits.
     """
     if isinstance(model, str) and not model.strip():
         raise UsageError("No model is named.", hint="Write ask-model:openai:gpt-5, or ask-model for the local one.")
@@ -35,11 +36,19 @@ def ask_model(model: str | Model = "local", *, max_tokens: int = MAX_TOKENS) -> 
 
                 known.append(resolve(str(model)))
             think = Think("ask_model", (user(question.strip()),), max_tokens=max_tokens)
+            meter = run_meter()
+            if meter is not None:
+                meter.request(known[0])
+            began = time.monotonic()
             response = await known[0].send(known[0].encode(think), think)
             reply = response.reply or known[0].decode(response, think)
+            if meter is not None:
+                meter.took(known[0].spec, reply.usage, known[0].rate.cost(reply.usage, time.monotonic() - began))
         except ModelError as error:
             after = f" Wait {error.after:g} s." if error.after is not None else ""
             raise ToolError(error.message, hint=f"{error.hint}{after}".strip()) from error
+        except ToolError:
+            raise
         except PlaitError as error:
             raise ToolError(error.message, hint=error.hint) from error
         text = reply.text.strip()

@@ -1,0 +1,42 @@
+"""Counts the model calls of tools against their run's limits, and notes them in its journal."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from plait.core import Usage
+from plait.core.errors import JournalError
+from plait.models.base import Model
+from plait.runtime.job import Desk
+from plait.tools.metering import BudgetSpent
+
+
+class ToolModels:
+    """The meter of one tool call: `tool` is the tool's name. May be used from any thread."""
+
+    def __init__(self, desk: Desk, step: int, tool: str) -> None:
+        self._desk = desk
+        self._step = step
+        self._tool = tool
+        self._loop = asyncio.get_running_loop()
+
+    def request(self, model: Model) -> None:
+        near = self._desk.meter.request_by_tool(model)
+        if near is not None:
+            raise BudgetSpent(near.limit, near.detail)
+        if self._desk.meter.outer is not None:
+            self._desk.meter.outer.request(model)
+
+    def took(self, model: str, usage: Usage, cost: float | None) -> None:
+        self._desk.meter.took_by_tool(usage, cost)
+        if self._desk.meter.outer is not None:
+            self._desk.meter.outer.took(model, usage, cost)
+        price = "price not known" if cost is None else f"{cost:.5f} USD"
+        text = f"{self._tool} asked {model}: {usage.input_tokens:,} + {usage.output_tokens:,} tokens, {price}"
+        with suppress(RuntimeError):  # the loop has ended: the run is over
+            self._loop.call_soon_threadsafe(self._note, text)
+
+    def _note(self, text: str) -> None:
+        with suppress(JournalError):  # the run has ended meanwhile
+            self._desk.remark(self._step, "tool_model", text)
