@@ -497,3 +497,23 @@ def test_the_loop_needs_no_runtime() -> None:
     with pytest.raises(StopIteration) as end:
         loop.send("")
     assert end.value.value == Answered("It is 13.")
+
+
+# -- checks before any call runs
+
+
+@pytest.mark.parametrize("query", ["7-eleven", "catch-22, 1961", "mass of Jupiter - #E1"])
+def test_a_search_that_looks_like_a_formula_costs_no_further_model_call(query: str, journal: Path) -> None:
+    run = agent(journal, f"Plan: a\n#E1 = join[Ain]\nPlan: b\n#E2 = find[{query}]").run("q")
+    assert len(calls(run)) == 2 and run.calls == 2
+
+
+def test_an_input_that_a_tool_cannot_take_is_asked_for_again_before_any_call_runs(journal: Path) -> None:
+    @plait.tool(read_only=True)
+    def double(number: int) -> int:
+        """Doubles a number."""
+        return 2 * number
+
+    bad = "Plan: a\n#E1 = join[Ain]\nPlan: b\n#E2 = double[a dozen]"
+    run = agent(journal, [bad, "Plan: a\n#E1 = double[12]"], tools=[join, double]).run("q")
+    assert [call.tool for call in calls(run)] == ["double"] and run.calls == 3
