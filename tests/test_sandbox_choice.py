@@ -115,3 +115,4 @@ def test_the_sandbox_is_part_of_a_cell_of_the_lab() -> None:
 
     monty, process = (settings_of(plait.Agent("codeact", sandbox=name)) for name in ("monty", "auto"))
     assert (monty["sandbox"], process["sandbox"]) == ("monty", "process")
+    assert settings_of(plait.Agent("react"))["sandbox"] == "auto"  # the same cell on every machine

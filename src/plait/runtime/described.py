@@ -35,6 +35,8 @@ class Description(Protocol):
     """What of an agent goes into the settings of its runs."""
 
     @property
+    def strategy(self) -> str | Strategy: ...
+    @property
     def limits(self) -> Limits: ...
     @property
     def prompts(self) -> str | Path | None: ...
@@ -121,11 +123,17 @@ def settings_of(agent: Description) -> dict[str, Any]:
         "in_doubt": agent.in_doubt,
         "can_ask": agent.can_ask,
         "provenance": agent.provenance,
-        "sandbox": name_of(agent.sandbox),
+        "sandbox": _sandbox_in(agent),
         "code_limits": to_builtins(agent.code_limits),
         "now": agent.now,
         **({"chosen": agent.advice.record()} if agent.advice is not None else {}),
     }
+
+
+def _sandbox_in(agent: Description) -> str:
+    """The sandbox's name. What `auto` is here counts only for a loop that runs code."""
+    runs_code = getattr(agent.strategy, "runs_code", False)
+    return AUTO if agent.sandbox == AUTO and not runs_code else name_of(agent.sandbox)
 
 
 def sandbox_for(agent: Description, head: RunHead, ran_code: bool) -> str | Sandbox:
