@@ -48,6 +48,8 @@ class Terminal:
         )
         os.close(slave)
         self.seen = ""
+        self.drawn = select.poll()  # not select.select, which takes no numbers above 1,023
+        self.drawn.register(self.master, select.POLLIN)
 
     def type(self, text: str) -> None:
         os.write(self.master, text.encode())
@@ -59,7 +61,7 @@ class Terminal:
         pattern = re.compile(".*?".join(map(re.escape, words)), re.S)
         while not (found := pattern.search(self.seen)):
             assert time.monotonic() < end, f"{words} never came:\n{self.seen!r}"
-            if select.select([self.master], [], [], 0.2)[0]:
+            if self.drawn.poll(200):
                 try:
                     self.seen += os.read(self.master, 65536).decode(errors="replace")
                 except OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sys
@@ -123,7 +124,11 @@ def test_while_the_journal_is_locked_by_another(plait: Shell) -> None:
     with sqlite3.connect(plait.folder / "journal.db", isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
         process = plait.start("run", "q", "--model", model)
-        time.sleep(1)
+        wal, folder = f"{plait.folder / 'journal.db'}-wal", Path(f"/proc/{process.pid}/fd")
+        while wal not in {os.readlink(each) for each in folder.iterdir() if each.is_symlink()}:
+            assert process.poll() is None
+            time.sleep(0.01)
+        time.sleep(0.3)  # it has opened the journal, and waits for the lock
         assert process.poll() is None
         done = interrupt(process)
         other.execute("ROLLBACK")

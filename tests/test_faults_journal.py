@@ -73,7 +73,9 @@ def open_shell() -> Iterator[Shell]:
     """A shell in a folder that other users may enter and read (pytest's own is closed to them)."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
-    yield Shell(folder)
+    shell = Shell(folder)
+    shell.env["XDG_CONFIG_HOME"] = str(folder / "config")  # others may not look into pytest's own folder
+    yield shell
     subprocess.run(["chmod", "-R", "u+rwX", str(folder)], check=True)
     shutil.rmtree(folder)
 
