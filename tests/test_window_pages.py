@@ -559,7 +559,7 @@ async def test_a_connection_that_was_refused_is_tried_again(browser: Browser, jo
 async def test_a_comparison_has_its_table_its_pictures_and_a_way_to_each_run(browser: Browser, journal: Path) -> None:
     pytest.importorskip("altair", reason="NOT CHECKED: plait[report] is not installed")
     tasks = [{"question": f"How many live in {town}?", "answer": 522250} for town in ("Lyon", "Nice", HOSTILE)]
-    model = Scripted([answer("522250")])
+    model = Scripted([answer("522250")] * 3)
     await acompare(tasks, strategies="react,json", models=[model], journal=journal, name="mine/50% of it")
     with serving(react(journal)) as server:
         for width, dark in ((1440, False), (390, True)):
