@@ -157,6 +157,14 @@ def until(path: Path, seconds: float = 20) -> None:
         time.sleep(0.01)
 
 
+def has_open(pid: int, name: str) -> bool:
+    """Whether a process has a file open."""
+    try:
+        return any(os.readlink(each) == name for each in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+
+
 def interrupt(process: subprocess.Popen[str], number: int = signal.SIGINT) -> Ended:
     """Send a signal and wait for the end, which must come soon."""
     began = time.monotonic()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_support import Ended, Shell, action, ended, final, interrupt, read_until, until
+from cli_support import Ended, Shell, action, ended, final, has_open, interrupt, read_until, until
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
@@ -124,8 +123,7 @@ def test_while_the_journal_is_locked_by_another(plait: Shell) -> None:
     with sqlite3.connect(plait.folder / "journal.db", isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
         process = plait.start("run", "q", "--model", model)
-        wal, folder = f"{plait.folder / 'journal.db'}-wal", Path(f"/proc/{process.pid}/fd")
-        while wal not in {os.readlink(each) for each in folder.iterdir() if each.is_symlink()}:
+        while not has_open(process.pid, f"{plait.folder / 'journal.db'}-wal"):
             assert process.poll() is None
             time.sleep(0.01)
         time.sleep(0.3)  # it has opened the journal, and waits for the lock
