@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cli_support import Shell, action, ended, final, interrupt, until
+from conftest import CAMPAIGN
 from faults_support import Endpoint, Handler, attempts, endpoint, failing, plait_resume, sent, serving, shell, turn_of
 from models_server import Asked, delta
 from plait.core.errors import JournalError
@@ -117,7 +118,8 @@ def interrupted_after(folder: Path, at: Endpoint, seconds: float) -> str:
 
 
 def test_ctrl_c_at_any_moment(tmp_path: Path, model: Endpoint) -> None:
-    moments = [0.0, 0.02, *(0.2 * k for k in range(1, 11))]
+    step = 0.2 if CAMPAIGN else 0.5
+    moments = [0.0, 0.02, *(step * k for k in range(1, round(2 / step) + 1))]
     with ThreadPoolExecutor(3) as pool:
         how = list(pool.map(lambda s: interrupted_after(tmp_path / f"{s:.2f}", model, s), moments))
     # The sweep met runs in a call, and others: not yet begun, between calls, at their end.
