@@ -142,9 +142,9 @@ def test_input_that_has_one_sensible_reading_is_read(made: Tool, value: Any, arg
         (none, "today", "it takes no input, but 'today' came"),
         (none, {"x": 1}, "there is no parameter 'x' (known: none)"),
         (listed, "1, 2", "xs must be a list with a whole number each, not '1, 2'"),
-        (listed, [1, "x"], "entry 2 is not a whole number"),
+        (listed, [1, "x"], "xs[1] must be a whole number, not 'x'"),
         (mixed, {"x": 1, "unit": "m"}, "unit must be one of 'km', 'mile', not 'm'"),
-        (model, {"txt": "x"}, "text: Field required"),
+        (model, {"txt": "x"}, "query.text is missing"),
         (model, {"text": "boom"}, "ZeroDivisionError"),
     ],
 )

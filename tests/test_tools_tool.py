@@ -50,7 +50,10 @@ def population(city: str, year: int = 2020, kind: Literal["a", "b"] = "a", tags:
     """People living
     in a city.
 
-    More that a model need not know.
+    Counted at the end of the year
+
+    - without
+      the suburbs
 
     Args:
         city (str): The name
@@ -63,11 +66,11 @@ def population(city: str, year: int = 2020, kind: Literal["a", "b"] = "a", tags:
     return len(city) + year
 
 
-def test_spec_says_name_first_paragraph_parameters_in_order_and_what_comes_back() -> None:
+def test_spec_says_name_description_parameters_in_order_and_what_comes_back() -> None:
     spec = population.spec
     assert (spec.name, spec.description, spec.returns) == (
         "population",
-        "People living in a city.",
+        "People living in a city. Counted at the end of the year. - without the suburbs",
         "how many people.",
     )
     assert spec.parameters == {

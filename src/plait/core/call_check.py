@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
 from typing import Any, TypeAlias
 
 from plait.core.arguments import is_no_input, read_input, read_structure
 from plait.core.messages import JSON
+from plait.core.shapes import shape_of
 from plait.core.tools import ToolSpec
 
 IsOpen: TypeAlias = Callable[[str], bool]
@@ -19,6 +21,9 @@ IsOpen: TypeAlias = Callable[[str], bool]
 
 FEW = 12
 """At most so many tools are listed in full."""
+
+MOST = 8
+"""At most so many faults of one input are listed."""
 
 _WORDS = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "a text"}
 _WORDS |= {"array": "a list", "object": "an object"}
@@ -39,7 +44,7 @@ def find_input_problem(tool: ToolSpec, given: JSON, is_open: IsOpen) -> str:
     properties = tool.parameters.get("properties")
     if not isinstance(properties, Mapping):
         return ""
-    return next(_problems(tool.parameters, properties, given, is_open), "")
+    return "; ".join(islice(_problems(tool.parameters, properties, given, is_open), MOST))
 
 
 def _problems(schema: Mapping[str, Any], properties: Mapping[str, Any], given: JSON, is_open: IsOpen) -> Iterator[str]:
@@ -193,8 +198,8 @@ def _takes(tool: ToolSpec) -> str:
     required = tool.parameters.get("required", ())
     parts = []
     for name, schema in tool.parameters["properties"].items():
-        kinds = " or ".join(sorted(_types(schema) - {"any"}))
-        parts.append(f"{name}{f': {kinds}' if kinds else ''}{'' if name in required else ' (optional)'}")
+        kinds = shape_of(schema, tool.parameters)
+        parts.append(f"{name}{f': {kinds}' if kinds != 'any' else ''}{'' if name in required else ' (optional)'}")
     return f"It takes {', '.join(parts)}." if parts else "It takes no input."
 
 

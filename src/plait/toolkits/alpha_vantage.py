@@ -43,7 +43,8 @@ def stocks(*, base_url: Said = None, key: Said = None, timeout: float = SECONDS)
     async def get_weekly_stock_price(symbol: str) -> Table:
         """Prices of a share week by week over 20 years and more, the newest week first.
 
-        The table's columns: timestamp (the week's last trading day), open, high, low, close, volume.
+        Note:
+            The table's columns: timestamp (the week's last trading day), open, high, low, close, volume.
 
         Args:
             symbol: The share's ticker symbol.

@@ -26,8 +26,9 @@ def nasa(*, base_url: Said = None, key: Said = None, timeout: float = SECONDS) -
     async def get_nasa_astronomy_picture_of_the_day() -> dict[str, Any]:
         """NASA's astronomy picture of today: its title, date, explanation, and the addresses of its files.
 
-        `url` is the picture's address and `hdurl` that of a larger one; on days with a video `media_type` is
-        "video", and `thumbnail_url` may be a picture of it.
+        Note:
+            `url` is the picture's address and `hdurl` that of a larger one; on days with a video `media_type` is
+            "video", and `thumbnail_url` may be a picture of it.
         """
         params = {"api_key": service.key(needed=False) or "DEMO_KEY", "thumbs": "true"}
         read = (await service.ask("/planetary/apod", params=params)).object()

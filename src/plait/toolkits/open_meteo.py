@@ -64,8 +64,9 @@ def weather(
     async def get_daily_weather_forecast(latitude: float, longitude: float) -> dict[str, Any]:
         """The weather of today and the six days that follow at a place on Earth.
 
-        It holds a list each of dates, of highest and lowest temperatures, of precipitation, and of descriptions
-        in words, in the order of the days.
+        Note:
+            It holds a list each of dates, of highest and lowest temperatures, of precipitation, and of descriptions
+            in words, in the order of the days.
 
         Args:
             latitude: Degrees north, -90 to 90.

@@ -60,7 +60,8 @@ def ask_model(model: str | Model = "local", *, max_tokens: int = MAX_TOKENS) -> 
     async def asked(question: str) -> str:
         """Asks a language model: for general knowledge, for rewording, for a summary of a text that you give.
 
-        It knows nothing of this conversation and looks nothing up.
+        Note:
+            It knows nothing of this conversation and looks nothing up.
 
         Args:
             question: All that it needs to answer.

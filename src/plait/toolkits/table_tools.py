@@ -18,7 +18,8 @@ def tables(*, now: Callable[[], datetime] | None = None) -> tuple[Tool, ...]:
     def run_sql_query(table: Table, sql: str) -> Table:
         """Filters, sorts, groups or picks columns of a table by one SQL SELECT (SQLite); gives a new table.
 
-        Dates are ISO texts (year-month-day) and compare in order; date('now', '-N months') works.
+        Note:
+            Dates are ISO texts (year-month-day) and compare in order; date('now', '-N months') works.
 
         Args:
             table: The table that is queried.

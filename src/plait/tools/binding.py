@@ -7,13 +7,17 @@ itself JSON is read where the tool takes several arguments, since text dialects 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from plait.core.arguments import is_no_input, read_input, read_structure
 from plait.core.errors import BadInput
 from plait.core.messages import JSON
-from plait.tools.kinds import Misfit
+from plait.tools.kinds import Kind, Misfit, faults_of, place, shortened, shown
 from plait.tools.signature import Parameter, Signature
+
+MOST = 8
+"""At most so many faults of one input are listed."""
 
 
 def bind(tool: str, signature: Signature, value: JSON) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -21,7 +25,8 @@ def bind(tool: str, signature: Signature, value: JSON) -> tuple[tuple[Any, ...],
     try:
         return _arguments(signature, _named(signature, value))
     except _Unfit as unfit:
-        said = str(unfit)
+        more = len(unfit.faults) - MOST
+        said = "; ".join((*unfit.faults[:MOST], *([f"and {more} more faults"] if more > 0 else [])))
     except RecursionError:
         said = "the input is nested too deeply"
     except Exception as error:  # a user's own validator may raise anything
@@ -31,7 +36,11 @@ def bind(tool: str, signature: Signature, value: JSON) -> tuple[tuple[Any, ...],
 
 
 class _Unfit(Exception):
-    """The input does not fit; the text says why."""
+    """The input does not fit; `faults` says all that is wrong with it."""
+
+    def __init__(self, *faults: str) -> None:
+        self.faults = faults
+        super().__init__(*faults)
 
 
 def _named(signature: Signature, value: JSON) -> dict[str, Any]:
@@ -49,7 +58,11 @@ def _of_nothing(signature: Signature) -> dict[str, Any]:
     required = [p for p in signature.parameters if p.required]
     if len(required) == 1 and required[0].kind.nothing:
         return {required[0].name: _converted(required[0], None)}
-    return _complete(signature, {})
+    faults: list[str] = []
+    found = _complete(signature, (), faults)
+    if faults:
+        raise _Unfit(*faults)
+    return found
 
 
 def _of_object(signature: Signature, value: dict[str, Any]) -> dict[str, Any]:
@@ -58,33 +71,39 @@ def _of_object(signature: Signature, value: dict[str, Any]) -> dict[str, Any]:
         return {whole.name: _converted(whole, value)}
     try:
         return _by_name(signature, value)
-    except _Unfit:
+    except _Unfit as unfit:
         if whole is None or len(signature.parameters) > 1:
             raise
-        return {whole.name: _converted(whole, value)}
+        try:
+            return {whole.name: _converted(whole, value)}
+        except _Unfit:
+            raise unfit from None
 
 
 def _by_name(signature: Signature, value: dict[str, Any]) -> dict[str, Any]:
-    given: dict[str, Any] = {}
+    given: list[tuple[Parameter, Any]] = []
     left = dict(value)
     for parameter in signature.parameters:
         if parameter.name in left:
-            given[parameter.name] = _converted(parameter, left.pop(parameter.name))
+            given.append((parameter, left.pop(parameter.name)))
     for name in list(left):  # "City" and "max-results" are City and max_results misspelt
-        alike = [p for p in signature.parameters if p.name not in given and _fold(p.name) == _fold(name)]
+        there = {parameter.name for parameter, _ in given}
+        alike = [p for p in signature.parameters if p.name not in there and _fold(p.name) == _fold(name)]
         if len(alike) == 1:
-            given[alike[0].name] = _converted(alike[0], left.pop(name))
+            given.append((alike[0], left.pop(name)))
+    faults: list[str] = []
     if left and signature.rest is None:
         known = ", ".join(p.name for p in signature.parameters) or "none"
-        extra = ", ".join(_shown(name) for name in list(left)[:5])
-        raise _Unfit(f"there is no parameter {extra} (known: {known})")
+        extra = ", ".join(shown(name) for name in list(left)[:5])
+        faults.append(f"there is no parameter {extra} (known: {known})")
+        left = {}
+    found = _complete(signature, given, faults)
     for name, extra in left.items():
-        try:
-            given[str(name)] = signature.rest.convert(extra) if signature.rest else extra
-        except (Misfit, ValueError, OverflowError):
-            words = signature.rest.words if signature.rest else "a value"
-            raise _Unfit(f"{_shown(name)} must be {words}, not {_shown(extra)}") from None
-    return _complete(signature, given)
+        if signature.rest is not None:
+            _convert_into(found, faults, str(name), signature.rest, extra)
+    if faults:
+        raise _Unfit(*faults)
+    return found
 
 
 def _of_list(signature: Signature, value: list[Any] | tuple[Any, ...]) -> dict[str, Any]:
@@ -95,17 +114,21 @@ def _of_list(signature: Signature, value: list[Any] | tuple[Any, ...]) -> dict[s
         except _Unfit:
             if len(value) != 1 or not isinstance(value[0], list):
                 raise
-    given: dict[str, Any] = {}
+    given: list[tuple[Parameter, Any]] = []
+    faults: list[str] = []
     for i, parameter in enumerate(parameters):
         if parameter.spread:
-            given[parameter.name] = _converted(parameter, value[i:])
+            given.append((parameter, value[i:]))
             break
         if i < len(value):
-            given[parameter.name] = _converted(parameter, value[i])
+            given.append((parameter, value[i]))
     else:
         if len(value) > len(parameters):
-            raise _Unfit(f"{len(value)} values came, but it takes at most {len(parameters)}")
-    return _complete(signature, given)
+            faults.append(f"{len(value)} values came, but it takes at most {len(parameters)}")
+    found = _complete(signature, given, faults)
+    if faults:
+        raise _Unfit(*faults)
+    return found
 
 
 def _of_scalar(signature: Signature, value: Any) -> dict[str, Any]:
@@ -122,10 +145,10 @@ def _of_scalar(signature: Signature, value: Any) -> dict[str, Any]:
         if isinstance(read, (dict, list)) and len(required) > 1:
             return _named(signature, read)
     if not parameters:
-        raise _Unfit(f"it takes no input, but {_shown(value)} came")
+        raise _Unfit(f"it takes no input, but {shown(value)} came")
     if len(required) > 1:
         names = ", ".join(p.name for p in required)
-        raise _Unfit(f"it needs {names}, but only {_shown(value)} came")
+        raise _Unfit(f"it needs {names}, but only {shown(value)} came")
     target = required[0] if required else parameters[0]
     return {target.name: _converted(target, [value] if target.spread else value)}
 
@@ -145,18 +168,34 @@ def _whole(signature: Signature, what: str) -> Parameter | None:
 
 
 def _converted(parameter: Parameter, value: Any) -> Any:
+    found: dict[str, Any] = {}
+    faults: list[str] = []
+    _convert_into(found, faults, parameter.name, parameter.kind, value)
+    if faults:
+        raise _Unfit(*faults)
+    return found[parameter.name]
+
+
+def _convert_into(found: dict[str, Any], faults: list[str], name: str, kind: Kind, value: Any) -> None:
+    """Put the converted value under its name, or what is wrong with it into `faults`."""
     try:
-        return parameter.kind.convert(value)
+        found[name] = kind.convert(value)
     except (Misfit, ValueError, OverflowError) as error:
-        detail = f" ({error})" if isinstance(error, Misfit) and str(error) else ""
-        raise _Unfit(f"{parameter.name} must be {parameter.kind.words}, not {_shown(value)}{detail}") from None
+        shown_name = shortened(name, 60)
+        faults += [f"{place(shown_name, path)} {said}" for path, said in faults_of(kind, value, error)]
 
 
-def _complete(signature: Signature, given: dict[str, Any]) -> dict[str, Any]:
-    missing = [p.name for p in signature.parameters if p.required and p.name not in given]
+def _complete(signature: Signature, given: Iterable[tuple[Parameter, Any]], faults: list[str]) -> dict[str, Any]:
+    """The converted values by name. What is wrong with them, and what is missing, goes into `faults`."""
+    found: dict[str, Any] = {}
+    there: set[str] = set()
+    for parameter, value in given:
+        there.add(parameter.name)
+        _convert_into(found, faults, parameter.name, parameter.kind, value)
+    missing = [p.name for p in signature.parameters if p.required and p.name not in there]
     if missing:
-        raise _Unfit(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
-    return given
+        faults.append(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+    return found
 
 
 def _arguments(signature: Signature, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -176,25 +215,3 @@ def _arguments(signature: Signature, values: dict[str, Any]) -> tuple[tuple[Any,
 
 def _fold(name: Any) -> str:
     return str(name).strip().lower().replace("-", "_").replace(" ", "_")
-
-
-def _shown(value: Any) -> str:
-    """A value in an error: its kind and its beginning, in one line."""
-    if isinstance(value, str):
-        cut = value if len(value) <= 60 else value[:57] + "..."
-        return repr(cut)
-    try:
-        text = repr(value)
-    except Exception:  # too deep, or an int with too many digits to print
-        return f"a {type(value).__name__}"
-    names = {
-        dict: "the object",
-        list: "the list",
-        tuple: "the list",
-        bool: "the boolean",
-        float: "the number",
-    }
-    text = text if len(text) <= 60 else text[:57] + "..."
-    if value is None:
-        return "null"
-    return f"{names.get(type(value), 'the number' if isinstance(value, int) else 'the value')} {text}"

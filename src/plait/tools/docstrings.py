@@ -19,6 +19,9 @@ _FIELD = re.compile(r"^:(\w+)(?:\s+([^:]*))?:\s*(.*)$")
 _ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\(([^)]*)\))?\s*:\s*(.*)$")
 _TYPED = re.compile(r"^(?:str|int|float|bool|bytes|list|dict|tuple|set|None|Any|[\w.]+\[.*\])\s*:\s+")
 
+LONGEST = 2_000
+"""Characters of a description: each prompt pays for it."""
+
 
 class Described(Struct, frozen=True):
     """A docstring, read. `parameters` maps a name to its description; all texts are one line each."""
@@ -47,7 +50,7 @@ def read_docstring(text: str | None) -> Described:
             parameters[name.split()[-1].lstrip("*")] = said
         elif kind in ("return", "returns"):
             returns = said
-    return Described(_paragraph(kept), parameters, returns)
+    return Described(_description(kept), parameters, returns)
 
 
 def _parted(lines: list[str]) -> tuple[list[str], list[tuple[str, list[str]]]]:
@@ -115,13 +118,17 @@ def _fields(lines: list[str], kept: list[str]) -> list[tuple[str, str, str]]:
     return found
 
 
-def _paragraph(lines: list[str]) -> str:
-    """The first paragraph as one line."""
-    out: list[str] = []
-    for line in lines:
-        if not line.strip():
-            if out:
-                break
-            continue
-        out.append(line.strip())
-    return " ".join(out)
+def _description(lines: list[str]) -> str:
+    """All paragraphs as one line. A text above `LONGEST` characters is cut after a sentence, or ends with `...`."""
+    paragraphs: list[str] = []
+    for block in "\n".join(line.strip() for line in lines).split("\n\n"):
+        if flat := " ".join(block.split()):
+            paragraphs.append(flat)
+    said = " ".join(
+        one if one[-1] in ".!?:;," or i == len(paragraphs) - 1 else one + "." for i, one in enumerate(paragraphs)
+    )
+    if len(said) <= LONGEST:
+        return said
+    cut = said[: LONGEST - 4]
+    end = max(cut.rfind(mark) for mark in (". ", "! ", "? "))
+    return cut[: end + 1] if end > LONGEST // 2 else cut.rsplit(" ", 1)[0] + " ..."

@@ -12,31 +12,66 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from msgspec import Struct
 
 from plait.core.arguments import read_structure
 from plait.core.things import Thing
 
+Fault: TypeAlias = tuple[tuple[str | int, ...], str]
+"""Where in a value a fault is, and the rest of a sentence that begins with the place: "must be a number, not 'x'"."""
+
 
 class Misfit(Exception):
-    """A value is not of a kind. The text, if any, says more than the kind's words do."""
+    """A value is not of a kind. `faults` lists what is wrong inside it, and is empty if the whole value is wrong."""
+
+    def __init__(self, faults: Iterable[Fault] = ()) -> None:
+        self.faults = tuple(faults)
+        super().__init__(self.faults)
+
+
+def faults_of(kind: Kind, value: Any, error: Exception) -> tuple[Fault, ...]:
+    """What is wrong with a value that a kind refused."""
+    inside = error.faults if isinstance(error, Misfit) else ()
+    return inside or (((), f"must be {kind.words}, not {shown(value)}"),)
+
+
+def place(name: str, path: tuple[str | int, ...]) -> str:
+    """Where a value stands: `items[0].amount`."""
+    return name + "".join(f"[{part}]" if isinstance(part, int) else f".{shortened(str(part), 40)}" for part in path)
+
+
+def shown(value: Any) -> str:
+    """A value in an error: its kind and its beginning, in one line."""
+    if isinstance(value, str):
+        return repr(shortened(value, 60))
+    try:
+        text = repr(value)
+    except Exception:  # too deep, or an int with too many digits to print
+        return f"a {type(value).__name__}"
+    if value is None:
+        return "null"
+    names = {dict: "object", list: "list", tuple: "list", bool: "boolean", int: "number", float: "number"}
+    return f"the {names.get(type(value), 'value')} {shortened(text, 60)}"
+
+
+def shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 class Kind(Struct, frozen=True):
     """One kind of parameter.
 
-    `schema` is its JSON Schema, `words` names it in a sentence ("a whole number"), `short` in a listing
-    ("integer"). `exact` says whether a value is of the kind as it stands; `convert` gives the value as the
-    function wants it, or raises `Misfit` (nothing else). `lists`, `objects` and `nothing` say whether a JSON
-    list, object or null can be it; `thing` that it is an object which goes by its handle.
+    `schema` is its JSON Schema, `words` names it in a sentence ("a whole number"). `exact` says whether a value is of
+    the kind as it stands; `convert` gives the value as the function wants it, or raises `Misfit` (nothing else).
+    `lists`, `objects` and `nothing` say whether a JSON list, object or null can be it; `thing` that it is an object
+    which goes by its handle.
     """
 
     schema: dict[str, Any]
     words: str
-    short: str
     exact: Callable[[Any], bool]
     convert: Callable[[Any], Any]
     lists: bool = False
@@ -122,12 +157,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-TEXT = Kind({"type": "string"}, "a string", "string", lambda v: isinstance(v, str), _text)
-INTEGER = Kind({"type": "integer"}, "a whole number", "integer", _is_integer, _integer)
-NUMBER = Kind({"type": "number"}, "a number", "number", _is_number, _number)
-BOOLEAN = Kind({"type": "boolean"}, "true or false", "boolean", lambda v: isinstance(v, bool), _boolean)
-NOTHING = Kind({"type": "null"}, "null", "null", lambda v: v is None, _nothing, nothing=True)
-ANYTHING = Kind({}, "any value", "any", lambda v: True, lambda v: v, lists=True, objects=True, nothing=True)
+TEXT = Kind({"type": "string"}, "a string", lambda v: isinstance(v, str), _text)
+INTEGER = Kind({"type": "integer"}, "a whole number", _is_integer, _integer)
+NUMBER = Kind({"type": "number"}, "a number", _is_number, _number)
+BOOLEAN = Kind({"type": "boolean"}, "true or false", lambda v: isinstance(v, bool), _boolean)
+NOTHING = Kind({"type": "null"}, "null", lambda v: v is None, _nothing, nothing=True)
+ANYTHING = Kind({}, "any value", lambda v: True, lambda v: v, lists=True, objects=True, nothing=True)
 
 _PLAIN: dict[Any, Kind] = {str: TEXT, int: INTEGER, float: NUMBER, bool: BOOLEAN, None: NOTHING}
 _PLAIN |= {type(None): NOTHING, Any: ANYTHING, object: ANYTHING}
@@ -175,7 +210,7 @@ def _thing(kind: type[Thing]) -> Kind:
 
     words = f"the id of a thing of kind {kind.kind}, such as {kind.kind}-1"
     schema = {"type": "string", "format": kind.kind}
-    return Kind(schema, words, kind.__name__, lambda v: isinstance(v, kind), convert, thing=True)
+    return Kind(schema, words, lambda v: isinstance(v, kind), convert, thing=True)
 
 
 def _list(item: Kind) -> Kind:
@@ -184,14 +219,14 @@ def _list(item: Kind) -> Kind:
             value = read_structure(value)
         if not isinstance(value, (list, tuple)):
             raise Misfit
-        return [_part(item, entry, f"entry {i}") for i, entry in enumerate(value, 1)]
+        return [entry for _, entry in _parts(item, enumerate(value))]
 
     def exact(value: Any) -> bool:
         return isinstance(value, list) and all(map(item.exact, value))
 
     schema = {"type": "array", "items": item.schema} if item.schema else {"type": "array"}
     words = "a list" if item is ANYTHING else f"a list with {item.words} each"
-    return Kind(schema, words, f"[{item.short}, ...]", exact, convert, lists=True, thing=item.thing)
+    return Kind(schema, words, exact, convert, lists=True, thing=item.thing)
 
 
 def _object(item: Kind) -> Kind:
@@ -200,22 +235,29 @@ def _object(item: Kind) -> Kind:
             value = read_structure(value)
         if not isinstance(value, dict):
             raise Misfit
-        return {name: _part(item, entry, f"{name!r}") for name, entry in value.items()}
+        return dict(_parts(item, value.items()))
 
     def exact(value: Any) -> bool:
         return isinstance(value, dict) and all(map(item.exact, value.values()))
 
     schema = {"type": "object"} | ({"additionalProperties": item.schema} if item.schema else {})
     words = "an object" if item is ANYTHING else f"an object with {item.words} each"
-    return Kind(schema, words, "{...}", exact, convert, objects=True)
+    return Kind(schema, words, exact, convert, objects=True)
 
 
-def _part(item: Kind, entry: Any, where: str) -> Any:
-    try:
-        return item.convert(entry)
-    except (Misfit, ValueError, OverflowError) as error:
-        said = str(error) if isinstance(error, Misfit) else ""
-        raise Misfit(said or f"{where} is not {item.words}") from None
+def _parts(item: Kind, entries: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Each entry as the kind wants it, with its place. Raises `Misfit` with the faults of all."""
+    found: list[tuple[Any, Any]] = []
+    faults: list[Fault] = []
+    for where, entry in entries:
+        try:
+            found.append((where, item.convert(entry)))
+        except (Misfit, ValueError, OverflowError) as error:
+            part = where if isinstance(where, int) else str(where)
+            faults += [((part, *path), said) for path, said in faults_of(item, entry, error)]
+    if faults:
+        raise Misfit(faults)
+    return found
 
 
 def _choice(choices: tuple[Any, ...]) -> Kind:
@@ -237,7 +279,7 @@ def _choice(choices: tuple[Any, ...]) -> Kind:
 
     listed = ", ".join(repr(choice) if isinstance(choice, str) else str(choice) for choice in choices)
     words = f"one of {listed}" if len(choices) > 1 else listed
-    return Kind({"enum": list(choices)}, words, " | ".join(map(str, choices)), exact, convert)
+    return Kind({"enum": list(choices)}, words, exact, convert)
 
 
 def _either(kinds: list[Kind]) -> Kind:
@@ -253,16 +295,15 @@ def _either(kinds: list[Kind]) -> Kind:
         for kind in kinds:
             if kind.exact(value):
                 return kind.convert(value)
-        said = ""
+        inside: tuple[Fault, ...] = ()
         for kind in [*some, NOTHING] if nothing else some:
             try:
                 return kind.convert(value)
             except (Misfit, ValueError, OverflowError) as error:
-                said = said or (str(error) if isinstance(error, Misfit) and len(some) == 1 else "")
-        raise Misfit(said)
+                inside = inside or (error.faults if isinstance(error, Misfit) and len(some) == 1 else ())
+        raise Misfit(inside)
 
     words = " or ".join([kind.words for kind in some] + ["null"] * nothing)
-    short = " | ".join([kind.short for kind in some] + ["null"] * nothing)
     lists, objects = any(kind.lists for kind in kinds), any(kind.objects for kind in kinds)
     simple = [kind.schema["type"] for kind in kinds if list(kind.schema) == ["type"]]
     if len(simple) == len(kinds):
@@ -271,4 +312,4 @@ def _either(kinds: list[Kind]) -> Kind:
         schema = {}
     else:
         schema = {"anyOf": [kind.schema for kind in kinds]}
-    return Kind(schema, words, short, exact, convert, lists, objects, nothing, any(kind.thing for kind in kinds))
+    return Kind(schema, words, exact, convert, lists, objects, nothing, any(kind.thing for kind in kinds))

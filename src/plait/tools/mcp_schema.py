@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, Union
 
+from msgspec import structs
+
 from plait.core.errors import UsageError
 from plait.tools.kinds import ANYTHING, plain_kind
 from plait.tools.signature import Parameter, Signature
@@ -112,7 +114,7 @@ def signature_of(schema: dict[str, Any], description: str, returns: str, result:
     found = [
         Parameter(
             name,
-            plain_kind(_hint(one, schema, 0)) or ANYTHING,
+            structs.replace(plain_kind(_hint(one, schema, 0)) or ANYTHING, schema=one),
             str(one.get("description", "")),
             **({} if name in required else {"default": one.get("default")}),
         )
@@ -121,7 +123,8 @@ def signature_of(schema: dict[str, Any], description: str, returns: str, result:
     more = schema.get("additionalProperties")
     # A schema that says nothing of other names allows them; a name that isn't known is a mistake all the same.
     loose = bool(more) if more is not None else not found or "patternProperties" in schema
-    return Signature(tuple(found), description, returns, ANYTHING if loose else None, {}, result)
+    rest = ANYTHING if loose else None
+    return Signature(tuple(found), description, returns, rest, schema.get("$defs", {}), result)
 
 
 def _hint(schema: Any, whole: dict[str, Any], depth: int) -> Any:

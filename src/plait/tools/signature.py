@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from plait.core.errors import UsageError
+from plait.core.shapes import shape_of
 from plait.tools.docstrings import Described, read_docstring
 from plait.tools.kinds import ANYTHING, Kind, plain_kind
 from plait.tools.tool import innermost
@@ -81,10 +82,7 @@ class Signature(Struct, frozen=True):
     @property
     def shape(self) -> str:
         """The input in one line: `{"city": string, "days": integer (optional)}`."""
-        parts = [f'"{p.name}": {p.kind.short}{"" if p.required else " (optional)"}' for p in self.parameters]
-        if self.rest is not None:
-            parts.append("...")
-        return "{" + ", ".join(parts) + "}"
+        return shape_of(self.schema) if self.parameters or self.rest is not None else "{}"
 
 
 def read_signature(function: Callable[..., Any], name: str) -> Signature:

@@ -169,7 +169,7 @@ def tool(
 ) -> Any:
     """Make a tool of a typed function, sync or async; used bare or with options.
 
-    The name is the function's, the description its docstring's first paragraph, the parameters its type
+    The name is the function's, the description its docstring up to the first section, the parameters its type
     hints with the docstring's word on each; `name`, `description` and `returns` say them otherwise. Marks:
     `read_only` changes nothing outside, `idempotent` may be called twice with the effect of once,
     `destructive` may destroy something. With no mark a tool is taken to have effects that must not happen

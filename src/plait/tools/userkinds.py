@@ -5,12 +5,13 @@ Both are asked lazily: pydantic is imported when the first tool with such a para
 
 from __future__ import annotations
 
+import typing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from plait.core.arguments import read_structure
-from plait.tools.kinds import Kind, Misfit
+from plait.tools.kinds import Fault, Kind, Misfit, shown
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -73,14 +74,14 @@ def _by_pydantic(hint: Any, adapter: TypeAdapter[Any], schema: dict[str, Any], s
     from pydantic import ValidationError
 
     types = _types(schema, shared)
+    words = _words(schema, shared)
 
     def check(value: Any) -> Any:
         try:
             return adapter.validate_python(value)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise Misfit(f"{where}: {first['msg']}" if where else first["msg"]) from None
+            found = error.errors(include_url=False, include_context=False)
+            raise Misfit(dict.fromkeys(_fault(one, value, words) for one in found)) from None
 
     def convert(value: Any) -> Any:
         if isinstance(value, str) and "string" not in types:
@@ -89,7 +90,30 @@ def _by_pydantic(hint: Any, adapter: TypeAdapter[Any], schema: dict[str, Any], s
                 return check(read)
         return check(value)
 
-    return _kind(hint, schema, types, convert)
+    return _kind(words, schema, types, convert)
+
+
+def _fault(error: Any, value: Any, words: str) -> Fault:
+    """One of pydantic's errors in a value: its place, without the names of Python types, and what is wrong there."""
+    path: list[str | int] = []
+    inside = value
+    for part in error["loc"]:
+        entry = isinstance(inside, (list, tuple)) and isinstance(part, int) and part < len(inside)
+        if entry or (isinstance(inside, dict) and part in inside):
+            path.append(part)
+            inside = inside[part]
+    kind, said = error["type"], error["msg"]
+    if kind in ("missing", "missing_argument"):
+        return (*path, str(error["loc"][-1])), "is missing"
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        return tuple(path), "is not known"
+    if kind in ("model_type", "model_attributes_type", "dataclass_type", "dict_type", "dataclass_exact_type"):
+        return tuple(path), f"must be an object, not {shown(inside)}"
+    if not path:
+        return (), f"must be {words}, not {shown(value)} ({said})"
+    if said.startswith("Input should be "):
+        return tuple(path), f"must be {said.removeprefix('Input should be ')}, not {shown(inside)}"
+    return tuple(path), f"cannot be {shown(inside)}: {said}"
 
 
 def _by_msgspec(name: str, hint: Any) -> tuple[Kind, dict[str, Any]]:
@@ -105,19 +129,40 @@ def _by_msgspec(name: str, hint: Any) -> tuple[Kind, dict[str, Any]]:
         try:
             return msgspec.convert(value if read is None else read, hint, strict=False)
         except msgspec.ValidationError as error:
-            raise Misfit(str(error)) from None
+            raise Misfit(_struct_faults(hint, value if read is None else read) or [((), _said_of(error))]) from None
 
-    return _kind(hint, _untitled(schema), types, convert), definitions
+    return _kind(_words(schema, definitions), _untitled(schema), types, convert), definitions
 
 
-def _kind(hint: Any, schema: dict[str, Any], types: set[str], convert: Any) -> Kind:
-    name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
-    if "Annotated[" in name:  # its parts are for machines
-        name = _said(schema) or name
+def _struct_faults(hint: Any, value: Any) -> list[Fault]:
+    """All that is wrong with a value. msgspec stops at the first fault, so a struct is checked field by field."""
+    inside: list[tuple[str | int, Any, Any]] = []
+    faults: list[Fault] = []
+    if _is_struct(hint) and isinstance(value, dict):
+        for one in msgspec.structs.fields(hint):
+            if one.encode_name in value:
+                inside.append((one.encode_name, one.type, value[one.encode_name]))
+            elif one.required:
+                faults.append(((one.encode_name,), "is missing"))
+    elif typing.get_origin(hint) is list and isinstance(value, list):
+        inside += [(i, typing.get_args(hint)[0], entry) for i, entry in enumerate(value)]
+    for where, wanted, given in inside:
+        try:
+            msgspec.convert(given, wanted, strict=False)
+        except msgspec.ValidationError as error:
+            found = _struct_faults(wanted, given) or [((), _said_of(error))]
+            faults += [((where, *path), said) for path, said in found]
+    return faults
+
+
+def _said_of(error: Exception) -> str:
+    return f"cannot be taken: {_line(error).replace('`', '')}"
+
+
+def _kind(words: str, schema: dict[str, Any], types: set[str], convert: Any) -> Kind:
     return Kind(
         schema,
-        f"a {name}",
-        name,
+        words,
         lambda value: False,
         convert,
         lists=not types or "array" in types,
@@ -126,18 +171,31 @@ def _kind(hint: Any, schema: dict[str, Any], types: set[str], convert: Any) -> K
     )
 
 
-def _said(schema: dict[str, Any]) -> str:
-    """A schema of plain types in words, with its longest text; "" for any other."""
-    if "anyOf" in schema:
-        parts = [_said(part) for part in schema["anyOf"]]
-        return " or ".join(parts) if all(parts) else ""
-    kind = schema.get("type")
+_WORDS = {"string": "a string", "number": "a number", "integer": "a whole number", "boolean": "true or false"}
+_WORDS |= {"null": "null", "object": "an object"}
+
+
+def _words(schema: dict[str, Any], shared: dict[str, Any], depth: int = 0) -> str:
+    """A schema in words: "a list of objects", "one of 'km', 'mile'", "a string of at most 20 characters"."""
+    if "$ref" in schema:
+        target = shared.get(schema["$ref"].rpartition("/")[2], {})
+        return _words(target, shared, depth + 1) if depth < 20 else "a value"
+    for several in ("anyOf", "oneOf", "allOf"):
+        if several in schema:
+            return " or ".join(dict.fromkeys(_words(part, shared, depth + 1) for part in schema[several]))
+    if "enum" in schema:
+        return f"one of {', '.join(map(repr, schema['enum']))}"
+    if "const" in schema:
+        return repr(schema["const"])
+    kind = schema.get("type", "")
     if kind == "array":
-        item = _said(schema.get("items", {}))
-        return f"list with a {item} each" if item else "list"
+        item = _words(schema["items"], shared, depth + 1) if schema.get("items") else ""
+        return f"a list with {item} each" if item and item != "a value" else "a list"
     if kind == "string" and "maxLength" in schema:
-        return f"string of at most {schema['maxLength']} characters"
-    return kind if kind in ("string", "number", "boolean", "null") else "whole number" if kind == "integer" else ""
+        return f"a string of at most {schema['maxLength']} characters"
+    if kind == "string" and "format" in schema:
+        return f"a string ({schema['format']})"
+    return _WORDS.get(str(kind), "a value")
 
 
 def _types(schema: dict[str, Any], shared: dict[str, Any], depth: int = 0) -> set[str]:

@@ -1,0 +1,176 @@
+"""Claims about what a model is told of a tool's input: the shape in JSON, all faults, the whole description."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+import pydantic
+import pytest
+
+from plait.core.call_check import find_input_problem
+from plait.core.errors import BadInput
+from plait.core.shapes import LONGEST, shape_of
+from plait.tools import Tool, tool
+from plait.tools.docstrings import LONGEST as DESCRIPTION
+from plait.tools.docstrings import read_docstring
+
+
+class Unit(enum.Enum):
+    PIECE = "piece"
+    KILOGRAM = "kg"
+
+
+class Item(pydantic.BaseModel):
+    name: str
+    amount: int = pydantic.Field(1, ge=1)
+    unit: Unit = Unit.PIECE
+
+
+@dataclass
+class Place:
+    city: str
+    zip: int
+
+
+class Point(msgspec.Struct):
+    x: float
+    y: float
+
+
+class Line(msgspec.Struct):
+    begin: Point
+    end: Point
+
+
+@tool
+def order(items: list[Item], to: Place, urgent: bool = False) -> None: ...
+
+
+@tool
+def draw(lines: list[Line]) -> None: ...
+
+
+@tool
+def plain(ids: list[int], prices: dict[str, float], name: str) -> None: ...
+
+
+@tool
+def either(what: Item | Place | None = None, note: Annotated[str, pydantic.Field(max_length=5)] = "") -> None: ...
+
+
+def refusal(made: Tool, given: object) -> str:
+    with pytest.raises(BadInput) as caught:
+        made.bind(given)  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+def test_an_argument_error_shows_the_json_shape_and_no_python_type() -> None:
+    said = refusal(order, {})
+    assert said.endswith(
+        'It takes {"items": [{"name": string, "amount": integer (optional), "unit": "piece" | "kg" (optional)}, ...], '
+        '"to": {"city": string, "zip": integer}, "urgent": boolean (optional)}.'
+    )
+    for name in ("Item", "Place", "Unit", "__main__", "list[", "test_"):
+        assert name not in said
+    assert refusal(draw, {}).endswith(
+        'It takes {"lines": [{"begin": {"x": number, "y": number}, "end": {"x": number, "y": number}}, ...]}.'
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "faults"),
+    [
+        (
+            order,
+            {
+                "items": [{"amount": "many"}, {"name": "tea", "amount": 0, "unit": "box"}, 5],
+                "to": {"zip": "x"},
+                "at": 1,
+            },
+            [
+                "there is no parameter 'at'",
+                "items[0].name is missing",
+                "items[0].amount must be a valid integer, unable to parse string as an integer, not 'many'",
+                "items[1].amount must be greater than or equal to 1, not the number 0",
+                "items[1].unit must be 'piece' or 'kg', not 'box'",
+                "items[2] must be an object, not the number 5",
+                "to.city is missing",
+                "to.zip must be",
+            ],
+        ),
+        (
+            order,
+            {"items": "tea", "urgent": "soon"},
+            ["items must be a list", "urgent must be true", "to is missing"],
+        ),
+        (
+            draw,
+            {"lines": [{"begin": {"x": "a", "y": 1}, "end": {}}, {"begin": {"x": 1, "y": 2}, "end": {"x": 1}}]},
+            [
+                "lines[0].begin.x cannot",
+                "lines[0].end.x is missing",
+                "lines[0].end.y is m",
+                "lines[1].end.y is missing",
+            ],
+        ),
+        (
+            plain,
+            [["x", 2, "y"], {"tea": "dear"}],
+            ["ids[0] must be a whole number", "ids[2] must", "prices.tea must be a number", "name is missing"],
+        ),
+        (
+            either,
+            {"what": {"name": 5.5, "city": []}, "note": "too long"},
+            ["what.zip is missing", "at most 5 ch"],
+        ),
+    ],
+)
+def test_an_argument_error_names_all_faults_and_their_places(made: Tool, given: object, faults: list[str]) -> None:
+    said = refusal(made, given)
+    assert [fault for fault in faults if fault not in said] == []
+    assert "\n" not in said
+
+
+def test_an_input_with_hundreds_of_faults_gives_a_short_error() -> None:
+    said = refusal(order, {"items": [{}] * 500, "to": {"city": "Lyon", "zip": 1}})
+    assert "items[7].name is missing; and 492 more faults." in said and len(said) < 1_000
+
+
+def test_a_planned_call_is_refused_with_all_its_faults() -> None:
+    said = find_input_problem(plain.spec, {"ids": 5, "prices": 6}, lambda _: False)
+    assert said == "name is missing; ids must be a list, not 5; prices must be an object, not 6"
+
+
+def test_the_shape_of_a_schema_that_holds_itself_or_is_very_large_is_short() -> None:
+    tree = {"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object", "properties": {}}}}
+    tree["$defs"]["tree"]["properties"] = {"left": {"$ref": "#/$defs/tree"}, "right": {"$ref": "#/$defs/tree"}}  # type: ignore[index]
+    assert shape_of(tree).startswith('{"left": ') and len(shape_of(tree)) <= LONGEST
+    wide = {"type": "object", "properties": {f"field_{i}": {"type": "string"} for i in range(1_000)}}
+    assert len(shape_of({"type": "array", "items": wide})) <= LONGEST
+    assert shape_of({"enum": list(range(100))}).endswith("| 11 | ...")
+
+
+def test_a_description_has_all_paragraphs_before_the_sections() -> None:
+    read = read_docstring("""Books a room
+
+    Prices are in EUR.
+    Rooms are free until noon.
+
+    Args:
+        room: Its number.
+
+    Example:
+        book("12")
+    """)
+    assert read.summary == "Books a room. Prices are in EUR. Rooms are free until noon."
+    fields = read_docstring("Books.\n\nIn EUR.\n\n:param room: Its number.\n:returns: yes")
+    assert (fields.summary, fields.returns) == ("Books. In EUR.", "yes")
+
+
+def test_a_very_long_description_is_cut_at_the_end_of_a_sentence() -> None:
+    read = read_docstring("Books a room.\n\n" + "This is one sentence. " * 500)
+    assert len(read.summary) <= DESCRIPTION and read.summary.endswith("This is one sentence.")
+    assert read_docstring("word " * 1_000).summary.endswith(" ...")
