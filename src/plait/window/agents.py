@@ -33,6 +33,8 @@ def same(agent: Agent, head: RunHead) -> bool:
     """The agent makes the requests that a recorded run made, as far as its description says."""
     settings = to_builtins(settings_of(agent))
     loop = {"name": agent._loop.name, "options": strategies.options_of(agent._loop)}
+    if settings.get("sandbox") == "auto":
+        del settings["sandbox"]  # a run goes on in the sandbox that is on its record
     said = all(head.settings.get(name) == value for name, value in settings.items())
     return said and loop == head.strategy and _tools(agent) == _recorded_tools(head)
 
