@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,8 +29,8 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 @pytest.fixture(autouse=True)
-def _own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test touches the user's journal or configuration."""
+def _own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No test touches the user's journal or configuration, and none leaves a journal open."""
     monkeypatch.setenv("PLAIT_JOURNAL", str(tmp_path / "journal.db"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own-config"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "own-state"))
@@ -37,6 +39,12 @@ def _own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plait.config._reads_folder", False)
     for name in ("PLAIT_MODEL", "PLAIT_STRATEGY", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
+    yield
+    if "plait.journal.store" in sys.modules:
+        from plait.journal.store import Journal
+
+        for path in [path for path in Journal._shared if path.is_relative_to(tmp_path)]:
+            Journal._shared.pop(path).close()
 
 
 @pytest.fixture
