@@ -30,7 +30,7 @@ from plait.runtime.job import Approve, InDoubt, Job, Person
 from plait.runtime.limits import Limits
 from plait.runtime.provenance import Provenance
 from plait.runtime.recalled import as_recorded, require_loaded
-from plait.runtime.reserved import with_free_names
+from plait.runtime.reserved import with_fitting_names, with_free_names
 from plait.runtime.run import Run
 from plait.runtime.runs import Replayed
 from plait.runtime.sessions import Embedder, Seat, Window, seat_of, session_spec, take_seat
@@ -316,7 +316,7 @@ class Agent:
 
     @cached_property
     def _toolset(self) -> Toolset:
-        return with_free_names(tools_from(self.tools), self._loop)
+        return with_fitting_names(with_free_names(tools_from(self.tools), self._loop), self._loop)
 
     async def _tools_there(self) -> None:
         """Make the tools, in a thread where that may take a while: a word may begin a server."""
@@ -381,7 +381,7 @@ class Agent:
         seat = seat or (seat_of(recorded) if recorded is not None else None)
         tools = self._toolset if recorded is None else as_recorded(self._toolset, recorded)
         if seat is not None and seat.searched:
-            tools = Toolset((*tools, seat.tool(self._journal_needed(), self.embedder)))
+            tools = msgspec.structs.replace(tools, tools=(*tools, seat.tool(self._journal_needed(), self.embedder)))
         if shown is not None:
             tools = self._finder.among(tools)
         tokens = special_tokens(self._resolved, recorded)

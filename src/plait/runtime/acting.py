@@ -328,7 +328,7 @@ class Actor:
             return False
         if approve == "always":
             return True
-        return tool.spec.has_effects if approve == "effects" else approve(call)
+        return tool.spec.has_effects if approve == "effects" else approve(self.desk.job.tools.with_own_name(call))
 
 
 async def _quietly(writing: Awaitable[None]) -> None:

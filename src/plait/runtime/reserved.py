@@ -1,13 +1,16 @@
-"""Names that a loop uses itself: no tool may have one, or a call of it would mean two things."""
+"""Names of tools that fit the loop: none that the loop uses itself, and none that it or its endpoint cannot write."""
 
 from __future__ import annotations
 
 import warnings
 
+from msgspec import structs
+
 from plait import strategies
 from plait.core import Strategy
 from plait.core.errors import UsageError
 from plait.tools import Tool, Toolset
+from plait.tools.names import fitted
 
 
 def with_free_names(tools: Toolset, loop: Strategy) -> Toolset:
@@ -33,7 +36,25 @@ def with_free_names(tools: Toolset, loop: Strategy) -> Toolset:
                 f"The loop '{loop.name}' uses the name {old.name} itself: the server's tool is called {tool.name}.",
                 stacklevel=2,
             )
-    return tools if found == before else Toolset(found, tools.near)
+    return tools if found == before else structs.replace(tools, tools=found)
+
+
+def with_fitting_names(tools: Toolset, loop: Strategy) -> Toolset:
+    """The tools by names that the loop, and one that it may fall back to, can call; all else about them stays."""
+    other = strategies.fallback_of(loop)
+    needs = {getattr(each, "tool_names", "") for each in (loop, other)}
+    reserved = _reserved(loop)
+    names = fitted((tool.name for tool in tools), needs, lambda name: _folded(name) in reserved)
+    if all(name == made for name, made in names.items()):
+        return tools
+    found = [
+        structs.replace(
+            tool, name=names[tool.name], excludes=tuple(names.get(excluded, excluded) for excluded in tool.excludes)
+        )
+        for tool in tools
+    ]
+    own = {made: name for name, made in names.items() if made != name}
+    return structs.replace(tools, tools=tuple(found), own=own)
 
 
 def _reserved(loop: Strategy) -> dict[str, str]:

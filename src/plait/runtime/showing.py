@@ -76,7 +76,7 @@ class Finder:
     def among(self, tools: Toolset) -> Toolset:
         """The tools with the search tool before those of a session, and with what answers an unknown name."""
         own, more = tools.tools[: len(self._tools)], tools.tools[len(self._tools) :]
-        return Toolset((*own, self.tool, *more), self.near)
+        return structs.replace(tools, tools=(*own, self.tool, *more), near=self.near)
 
 
 def searchable(embedder: Embedder) -> bool:

@@ -73,6 +73,7 @@ class CodeAct:
     """It needs a sandbox, which is checked before the first model call."""
     phases: ClassVar[tuple[str, ...]] = ("decompose", "act")
     reserved: ClassVar[tuple[str, ...]] = (STOP, SEARCH)
+    tool_names: ClassVar[str] = "python"
 
     def run(self, task: Task, kit: Kit) -> Loop:
         """The loop."""

@@ -71,6 +71,7 @@ class Compiler:
     name: ClassVar[str] = "compiler"
     phases: ClassVar[tuple[str, ...]] = ("plan", "join")
     reserved: ClassVar[tuple[str, ...]] = (JOIN,)
+    tool_names: ClassVar[str] = "call"
 
     def run(self, task: Task, kit: Kit) -> Loop:
         """The loop."""

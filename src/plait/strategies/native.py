@@ -54,6 +54,7 @@ class Native:
     name: ClassVar[str] = "native"
     phases: ClassVar[tuple[str, ...]] = ("act",)
     reserved: ClassVar[tuple[str, ...]] = ("final_answer",)
+    tool_names: ClassVar[str] = "wire"
 
     def run(self, task: Task, kit: Kit) -> Loop:
         """The loop."""

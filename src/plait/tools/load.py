@@ -51,7 +51,7 @@ OF_TASKS = {"lab": "plait.lab.tools:tools"}
 AT_SERVER = "mcp:"
 """What a word for the tools of an MCP server begins with."""
 
-_RENAMED = r"([A-Za-z_][\w.-]*)=(.+)"
+_RENAMED = r"(\w[\w.-]*)=(.+)"
 
 
 def load(word: str) -> tuple[Tool, ...]:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import keyword
-import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cached_property
@@ -21,6 +18,7 @@ from plait.tools import mcp_thread
 from plait.tools.mcp_results import sent, value_of
 from plait.tools.mcp_schema import result_of, signature_of, sound
 from plait.tools.mcp_words import Place
+from plait.tools.names import LONGEST, safe, safe_in_python
 from plait.tools.progress import listener
 from plait.tools.signature import Signature
 from plait.tools.tool import Tool
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult
     from mcp_types import Tool as Listed
 
-LONGEST = 64
 TOLD = 4_000
 """Characters of a tool's description that a model is told."""
 
@@ -149,7 +146,8 @@ class Names:
             return None
         if name in found:
             return found[name]
-        return next((each for known, each in found.items() if apart(known, self.place) == name), None)
+        other = (lambda known: apart(known, self.place), safe_in_python)  # what it is called where its name is taken
+        return next((each for known, each in found.items() if any(made(known) == name for made in other)), None)
 
     def _taken(self, listed: tuple[Listed, ...]) -> tuple[Listed, ...]:
         # Two of one name can't be told apart in a call: the first is it.
@@ -167,18 +165,6 @@ class Names:
                     hint=f"Did you mean {' or '.join(near)}?" if near else has,
                 )
         return tuple(known[name] for name in dict.fromkeys(self.place.only))
-
-
-def safe(name: str) -> str:
-    """A name that all models, loops and Python take, made of any."""
-    plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
-    if not plain:
-        plain = "tool_" + hashlib.sha256(name.encode()).hexdigest()[:6]
-    if not plain[0].isalpha() or keyword.iskeyword(plain):
-        plain = f"tool_{plain}"
-    if len(plain) > LONGEST:
-        plain = f"{plain[: LONGEST - 7]}_{hashlib.sha256(plain.encode()).hexdigest()[:6]}"
-    return plain
 
 
 def apart(name: str, place: Place) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from inspect import iscoroutinefunction, isroutine
@@ -13,6 +12,7 @@ from msgspec import Struct, structs
 from plait.core.errors import UsageError
 from plait.core.messages import JSON
 from plait.core.tools import ToolSpec
+from plait.tools.names import VALID
 
 if TYPE_CHECKING:
     from plait.tools.signature import Signature
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_NAME = r"[A-Za-z_][A-Za-z0-9_.-]{0,63}"
 
 
 def innermost(function: Any) -> Any:
@@ -60,10 +58,10 @@ class Tool(Struct, frozen=True, dict=True):
     """What makes the object of a run whose method this is (`objects.PerRun`); None for a function."""
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(_NAME, self.name):
+        if not VALID.fullmatch(self.name):
             raise UsageError(
                 f"{self.name!r} can't be the name of a tool.",
-                hint="Give name=, a letter and then letters, digits, _ or - (at most 64).",
+                hint="Give name=, at most 64 letters, digits, _, - and dots; the first a letter, a digit or _.",
             )
         if self.read_only and self.destructive:
             raise UsageError(f"The tool {self.name} can't be both read_only and destructive.", hint="Drop one.")

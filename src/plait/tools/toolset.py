@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
 from msgspec import Struct, structs
 
 from plait.core.errors import UsageError
-from plait.core.tools import ToolSpec
+from plait.core.tools import Call, ToolSpec
 from plait.tools.objects import for_run
 from plait.tools.tool import Tool
 
@@ -24,6 +24,8 @@ class Toolset(Struct, frozen=True, dict=True):
 
     tools: tuple[Tool, ...] = ()
     near: Callable[[str, tuple[str, ...]], str] | None = None
+    own: Mapping[str, str] = {}
+    """The own names of tools that a loop calls by another one, by that other one."""
 
     def __post_init__(self) -> None:
         seen: dict[str, Tool] = {}
@@ -57,6 +59,10 @@ class Toolset(Struct, frozen=True, dict=True):
     def specs(self) -> tuple[ToolSpec, ...]:
         """What a model is told of each. Raises `UsageError` when a tool can't be described."""
         return tuple(tool.spec for tool in self.tools)
+
+    def with_own_name(self, call: Call) -> Call:
+        """The call as the tool's author knows it."""
+        return structs.replace(call, tool=self.own[call.tool]) if call.tool in self.own else call
 
     def get(self, name: str) -> Tool | None:
         """The tool of exactly that name."""
