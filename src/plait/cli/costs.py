@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -117,15 +119,14 @@ def _objects(lines: Sequence[Line], paid: Sequence[int | str | None]) -> None:
 
 
 def _text(heads: Sequence[Head], rows: Sequence[Sequence[str]]) -> None:
-    """The table whole, also where the terminal is narrower: what is cut off would be the sums."""
-    all_rows = [[name for name, _ in heads], *rows]
-    widths = [max(len(row[i]) for row in all_rows) for i in range(len(heads))]
-    for row in all_rows:
-        cells = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, (_, right) in zip(row, widths, heads, strict=True)
-        ]
-        click.echo("  ".join(cells).rstrip())
+    """The table: in a terminal names are cut or wrapped, so that its lines fit; in a pipe it is whole."""
+    from plait.lab import grid
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    columns = [
+        grid.Column(name, tuple(row[i] for row in rows), left=not right) for i, (name, right) in enumerate(heads)
+    ]
+    click.echo(grid.text(columns, width)[0])
 
 
 def _markdown(heads: Sequence[Head], rows: Sequence[Sequence[str]]) -> None:

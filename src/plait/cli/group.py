@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from importlib import import_module
 from typing import Any, NoReturn
@@ -92,6 +93,10 @@ class LazyGroup(click.Group):
             raise Failure(f"Error: {one_line(str(why))}", WRONG_USAGE) from why
         except PlaitError as why:
             raise Failure(f"Error: {one_line(str(why))}", CRASHED) from why
+        except click.UsageError as why:
+            if meant := _meant(why):
+                raise click.UsageError(why.message + meant, why.ctx) from None
+            raise
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except OSError as why:
@@ -106,6 +111,23 @@ class LazyGroup(click.Group):
             told = f"{type(why).__name__}: {why}" if str(why) else type(why).__name__
             where = "This is a defect of Plait; PLAIT_DEBUG=1 shows where."
             raise Failure(f"Error: {one_line(told)}. {where}", CRASHED) from why
+
+
+def _meant(error: click.UsageError) -> str:
+    """The commands like the one that a group, at any depth, does not have; "" for another error."""
+    wrong = re.search(r"command '([^']+)'", error.message)
+    group = error.ctx.command if error.ctx is not None else None
+    if (
+        wrong is None
+        or error.ctx is None
+        or not isinstance(group, click.Group)
+        or getattr(error, "possibilities", None)
+    ):
+        return ""
+    from difflib import get_close_matches
+
+    near = get_close_matches(wrong[1].lower(), group.list_commands(error.ctx), 2, 0.5)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
 EPILOG = """\

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Any
 
 from plait.cli.places import journal_file
+from plait.core.errors import JournalError
 from plait.journal.records import RunRow
 from plait.journal.store import Journal
 
@@ -19,6 +21,19 @@ def found(run: str, flag: str | None) -> tuple[RunRow, Journal]:
     """The run by its id, the beginning of its id, or `last`. Raises `JournalError` when there is none."""
     journal = open_journal(flag)
     return journal.run(run), journal
+
+
+def names_run(word: str, flag: str | None) -> bool:
+    """Whether a word is `last`, the id of a run on record, or the beginning of one (of six letters and more)."""
+    if word == "last":
+        return True
+    if not re.fullmatch(r"[0-9A-Za-z-]{6,}", word):
+        return False
+    try:
+        found(word, flag)
+    except JournalError:
+        return False
+    return True
 
 
 def listed(row: RunRow) -> dict[str, Any]:

@@ -175,13 +175,18 @@ def wire(
     QUESTION is run with --strategy (default react) and the --tools; without one the first task of basics is. Byte for
     byte they are in `plait show RUN --wire`.
     """
-    from plait.cli.record import found
+    from plait.cli.record import found, names_run
     from plait.cli.text import as_json
     from plait.core.errors import UsageError
     from plait.lab.seeds import exchanges, markdown_of, text_of
 
     if run is not None and question is not None:
         raise UsageError("A question and --run exclude each other.", hint="Choose one.")
+    if question is not None and names_run(question, running["journal"]):
+        raise UsageError(
+            f"{question!r} names a run, and a question is wanted there.",
+            hint=f"To show a run on record, write: plait tables wire --run {question}",
+        )
     whole, wanted = True, [run] if run is not None else []
     if run is None:
         done = seeding.compared(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import TypeVar
 
 from msgspec import Struct
@@ -53,7 +55,8 @@ def line(text: str) -> str:
 def text(columns: Sequence[Column], width: int | None = None) -> tuple[str, list[str]]:
     """The table in lines of at most `width` letters (None: as wide as it is), and the heads that were left out.
 
-    Where what must stay is still too wide, names on the left are cut first; then lines are longer than the terminal's.
+    Where what must stay is still too wide, names on the left are cut as long as they stay different, then wrapped. Only
+    numbers make a line longer than the terminal's.
     """
     shown = list(columns)
     while width is not None and _wide(shown) > width and any(column.leave for column in shown):
@@ -61,14 +64,17 @@ def text(columns: Sequence[Column], width: int | None = None) -> tuple[str, list
     left_out = [column.head for column in columns if column not in shown]
     if width is not None and _wide(shown) > width:
         shown = _narrower(shown, _wide(shown) - width)
+    widths = _widths(shown, width)
     rows = zip(*((column.head, *column.cells) for column in shown), strict=True)
     lines = []
     for row in rows:
-        cells = [
-            cell.ljust(column.width) if column.left else cell.rjust(column.width)
-            for cell, column in zip(row, shown, strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip())
+        pieces = [_pieces(cell, wide) for cell, wide in zip(row, widths, strict=True)]
+        for parts in zip_longest(*pieces, fillvalue=""):
+            cells = [
+                part.ljust(wide) if column.left else part.rjust(wide)
+                for part, wide, column in zip(parts, widths, shown, strict=True)
+            ]
+            lines.append("  ".join(cells).rstrip())
     return "\n".join(lines), left_out
 
 
@@ -112,6 +118,29 @@ def _narrower(columns: Sequence[Column], by: int, least: int = 8) -> list[Column
         else column
         for at, column in enumerate(columns)
     ]
+
+
+def _widths(columns: Sequence[Column], width: int | None, least: int = 8) -> list[int]:
+    """The columns' widths: those of names as narrow as the lines need, where cells are then wrapped."""
+    widths = [column.width for column in columns]
+    names = [at for at, column in enumerate(columns) if column.left]
+    while width is not None and names and sum(widths) + 2 * (len(widths) - 1) > width:
+        at = max(names, key=lambda each: widths[each])
+        if widths[at] <= least:
+            break
+        widths[at] -= 1
+    return widths
+
+
+def _pieces(cell: str, width: int) -> list[str]:
+    """A cell in lines of at most so many letters, each cut behind a space, a comma or another sign where it can be."""
+    pieces = []
+    while len(cell) > width:
+        end = max((match.end() for match in re.finditer(r"[\s,;|/=+(-]", cell[:width])), default=0)
+        end = end if end > width // 2 else width
+        pieces.append(cell[:end].rstrip())
+        cell = cell[end:].lstrip()
+    return [*pieces, cell]
 
 
 def _told_apart(columns: Sequence[Column], widths: dict[int, int]) -> bool:
