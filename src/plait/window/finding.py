@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 
 from plait.core.errors import UsageError
-from plait.journal import codec, reader
+from plait.journal import reader
 from plait.journal.records import RunRow
 from plait.journal.store import Journal
 from plait.window.conversations import UNNAMED
@@ -92,19 +91,22 @@ def live(journal: Journal, most: int = MOST) -> list[Found]:
 
 
 def choices(journal: Journal) -> dict[str, list[str]]:
-    """What can be chosen among: the loops, sessions and models of the journal's newest runs (a thousand). Sessions that
-    no client has named are too many to choose among: their runs have links to them."""
+    """What can be chosen among: the loops, sessions and models of all runs. Sessions that no client has named are too
+    many to choose among: their runs have links to them."""
+    models = "SELECT DISTINCT json_extract(value, '$.spec') FROM runs, json_each(head, '$.models')"
+    found: dict[str, list[str]] = {"loops": [], "sessions": [], "models": []}
     try:
         with reader.reading(journal.path) as connection:
-            rows = connection.execute("SELECT strategy, session, head FROM runs ORDER BY n DESC LIMIT 1000").fetchall()
+            for name, query in (
+                ("loops", "SELECT DISTINCT strategy FROM runs"),
+                ("sessions", "SELECT DISTINCT session FROM runs"),
+                ("models", models),
+            ):
+                found[name] = [str(value) for (value,) in connection.execute(query) if value]
     except reader.NoJournal:
-        rows = []
-    models = {str(model.get("spec", "")) for row in rows for model in _models(row[2])}
-    return {
-        "loops": sorted({row[0] for row in rows}),
-        "sessions": sorted({row[1] for row in rows if not UNNAMED.search(row[1])} - {""}),
-        "models": sorted(models - {""}),
-    }
+        pass
+    found["sessions"] = [name for name in found["sessions"] if not UNNAMED.search(name)]
+    return {name: sorted(values) for name, values in found.items()}
 
 
 def changed(journal: Journal, known: dict[int, tuple[str, float]], after: int) -> tuple[list[Found], int]:
@@ -170,8 +172,3 @@ def _where(connection: sqlite3.Connection, wanted: Wanted) -> tuple[str, list[An
 
 def _folded(text: object) -> str:
     return str(text or "").casefold()
-
-
-def _models(head: str) -> Iterable[dict[str, Any]]:
-    models = codec.decode_head(head).models
-    return models.values()

@@ -228,6 +228,10 @@ class Teller(Steps):
     # -- within
 
     def _note(self, row: Row, step: int, word: str, text: str) -> None:
+        tried = next((item for item in reversed(self.items.values()) if item["kind"] == "model"), None)
+        if word == "retry" and tried is not None and tried["step"] == step and tried["errors"]:
+            self._change(tried["id"], errors=[*tried["errors"][:-1], {**tried["errors"][-1], "then": text}])
+            return
         sort = SORTS.get(word, "plain" if word == "resumed" else "warning")
         self._item(row, step or self._last, f"n{row.seq}", "note", word=word, sort=sort, text=self._text(text))
 

@@ -76,7 +76,9 @@ export class Braid {
     for (const { step, parts } of steps) {
       const node = this.steps.get(step)?.nodes.get(asked.get(step));
       const drawn = parts.filter(([, text]) => text.trim()).map(([kind, text]) => part(kind, kind, make(`div.text.${kind === "action" ? "code" : "prose"}`, {}, make("pre", { dir: "auto" }, shown(text.trim())))));
-      node?.querySelector(".going")?.before(make("div.writing", {}, drawn));
+      const going = node?.querySelector(".going");
+      going?.before(make("div.writing", {}, drawn));
+      if (drawn.length) going?.querySelector(".doing")?.replaceChildren(" is writing ");
     }
   }
 
@@ -119,6 +121,10 @@ export class Braid {
 
   model(item) {
     const drawn = [], written = [];
+    // Attempts that failed come before the reply, as they did in time.
+    for (const wrong of item.errors) {
+      drawn.push(make("div.part.note.is-error", {}, make("span.label", {}, `attempt ${wrong.attempt} failed`), make("div.inside", {}, wrong.status ? `${wrong.status} · ` : "", long(wrong.text, { label: "error" }), wrong.lost ? make("p", {}, `The endpoint turned out not to take: ${wrong.lost}.`) : null, wrong.then ? make("p.quiet", {}, shown(wrong.then)) : null)));
+    }
     if (item.reasoning) drawn.push(part("thought", "reasoning", make("details", {}, make("summary", {}, "The endpoint's own chain of thought"), this.text(item, "reasoning", "prose"))));
     for (const name of item.parts || []) {
       const kind = name.replace(/\d+$/, "");
@@ -132,10 +138,7 @@ export class Braid {
       details.querySelector("summary").addEventListener("click", () => { details.dataset.touched = "yes"; });
       drawn.push(part("action", item.reply ? "reply" : "written", details));
     }
-    for (const wrong of item.errors) {
-      drawn.push(make("div.part.note.is-error", {}, make("span.label", {}, `attempt ${wrong.attempt} failed`), make("div.inside", {}, wrong.status ? `${wrong.status} · ` : "", long(wrong.text, { label: "error" }), wrong.lost ? make("p", {}, `The endpoint turned out not to take: ${wrong.lost}.`) : null)));
-    }
-    if (item.state === "asking") drawn.push(make("p.going", {}, make("span.pulse", { "aria-hidden": "true" }), make("bdi", {}, shown(item.model)), " is writing ", make("span.quiet", {}, ...shown(`(${item.phase})`))));
+    if (item.state === "asking") drawn.push(make("p.going", {}, make("span.pulse", { "aria-hidden": "true" }), make("bdi", {}, shown(item.model)), make("span.doing", {}, " has not begun to write "), make("span.quiet", {}, ...shown(`(${item.phase})`))));
     if (item.finish === "length") drawn.push(make("div.part.note.is-cut", {}, make("span.label", {}, "cut"), make("div.inside", {}, "The reply was cut by the model's token limit.")));
     return drawn;
   }

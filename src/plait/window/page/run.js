@@ -70,7 +70,7 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
   const head = () => {
     document.title = `${flat(run.question, 60)} · Plait`;
     const clock = run.status === "running" ? run.work : run.seconds;
-    state.replaceChildren(chip(run.status), line("facts-line", make("bdi", {}, shown(run.loop)), run.models.map((each) => make("bdi", {}, shown(each))), many(run.steps, "step"), many(run.calls, "model call"), tokens(run), duration(clock), money(run.cost), when(run.started)));
+    state.replaceChildren(chip(run.status), line("facts-line", make("bdi", {}, shown(run.loop)), run.models.map((each) => make("bdi", {}, shown(each))), many(run.steps, "step"), many(run.calls, "model call"), tokens(run), run.status === "running" && clock < 0.0005 ? "waiting for the model" : duration(clock), money(run.cost), when(run.started)));
     const how = outcome(run);
     answer.replaceChildren(...(how || []).filter(Boolean));
     answer.hidden = !how;
