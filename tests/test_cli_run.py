@@ -12,8 +12,8 @@ import pytest
 
 from cli_support import Shell, action, final, turn
 
-KEYS = ["run", "status", "answer", "reason", "strategy", "steps", "calls", "usage", "cost_usd", "seconds", "models"]
-KEYS += ["phases"]
+KEYS = ["run", "status", "answer", "reason", "waits", "strategy", "steps", "calls", "usage", "cost_usd", "seconds"]
+KEYS += ["models", "phases"]
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ def test_a_journal_that_cannot_be_written_is_said_before_anything_is_asked(plait
 
 
 def test_when_the_reader_of_stdout_has_gone_the_run_still_ends_in_order(plait: Shell) -> None:
-    process = plait.start("run", "q", "--model", plait.script([final("ok " * 100_000)]))
+    process = plait.start("run", "q", "--model", plait.script([final(" ".join(map(str, range(50_000))))]))
     assert process.stdout and process.stderr
     process.stdout.close()
     said = process.stderr.read()

@@ -197,16 +197,6 @@ def test_steps_whose_evidence_is_kept_are_not_counted_and_shown_as_they_are(tmp_
     assert nothing_open.low.input_tokens == nothing_open.high.input_tokens
 
 
-def test_a_tool_of_the_users_called_llm_is_a_tool(tmp_path: Path) -> None:
-    @plait.tool(name="LLM", read_only=True)
-    def mine(instruction: str) -> str:
-        "Not a model."
-        return instruction
-
-    found = plait.Agent("rewoo", model=scripted(), tools=[read, mine], journal=False).expected(QUESTION, PLAN)
-    assert (found.calls, found.tool_calls) == (1, 3)
-
-
 def test_evidence_in_the_range_is_cut_where_the_run_would_cut_it(tmp_path: Path) -> None:
     asked = agent(tmp_path, limits=plait.Limits(observation_chars=300))
     wide = agent(tmp_path).expected(QUESTION, PLAN)

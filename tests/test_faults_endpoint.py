@@ -101,7 +101,7 @@ def meet(folder: Path, fault: Handler, tries: int, kind: str, words: tuple[str, 
         run = Journal(shell.env["PLAIT_JOURNAL"]).run("last")
         assert run.status == "crashed" and run.outcome is not None and run.outcome["error"] == kind
         mended(shell, at)
-    assert KEY.encode() not in b"".join(path.read_bytes() for path in shell.folder.glob("journal.db*"))
+    assert KEY.encode() not in b"".join(path.read_bytes() for path in shell.folder.rglob("journal.db*") if path.is_file())
 
 
 @pytest.fixture(scope="module")
@@ -316,7 +316,7 @@ def test_an_ability_the_endpoint_lacks_is_left_out_and_found_out_once(shell: She
 
 
 def test_a_model_that_talks_nonsense_fails_and_is_no_answer(shell: Shell) -> None:
-    nonsense = ["Well, hello there, how are you?"] * 10
+    nonsense = ["Thought: well, hello there, how are you?"] * 10
     with endpoint(serving(nonsense)) as at:
         done = plait_run(shell, at, "--strategy", "json")
     told_clearly(done, 3, "failed: ", "could not be read")

@@ -70,7 +70,7 @@ def asked(journal: Path, question: str) -> list[tuple[Any, ...]]:
 def test_the_table_is_the_same_as_without_ray_and_the_runs_can_be_replayed(cluster: Cluster, tmp_path: Path) -> None:
     options: dict[str, Any] = {
         "strategies": "react,json",
-        "models": [plait.Scripted([CALLS, RIGHT])],
+        "models": [plait.Scripted([CALLS, RIGHT, RIGHT])],
         "tools": ["calculator"],
         "repeat": 2,
     }

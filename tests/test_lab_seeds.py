@@ -256,7 +256,7 @@ def test_each_line_has_its_mark_and_a_retry_and_an_error_are_told(tmp_path: Path
     assert found[1].sent.letters_before == sum(len(piece.text) for piece in found[1].sent.pieces)
     text = text_of(run.question, found)
     assert "--- response 1 · none came · " in text and "\n< error: ServerFailed: it is down\n" in text
-    assert 'stop: "Observation:"' in text and "+ Question: What is 2 + 2?" in text and "\n< Final Answer: 4" in text
+    assert 'stop: "\\nObservation:"' in text and "+ Question: What is 2 + 2?" in text and "\n< Final Answer: 4" in text
     assert text.count("+ Question: What is 2 + 2?") == 1 and "= Question" not in text
     assert "= 2 messages as before" in text and "+ Observation: 4" in text
     full = text_of(run.question, found, full=True)

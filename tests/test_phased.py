@@ -96,8 +96,8 @@ def test_one_chat_grows_at_its_end_and_nothing_else_changes(journal: Path) -> No
     assert (third[2]["content"], third[4]["content"]) == ("Both.", BOTH)
 
 
-@pytest.mark.parametrize("own", ["  You are Ada.\r\n{{ not a template }} é\n\n", ""])
-def test_the_persons_own_identity_is_sent_byte_for_byte(own: str, journal: Path) -> None:
+def test_the_persons_own_identity_is_sent_byte_for_byte(journal: Path) -> None:
+    own = "  You are Ada.\r\n{{ not a template }} é\n\n"
     run = agent(["Think.", "[]", "I am Ada."], journal, system=own).run("Who are you?")
     assert {messages[0]["content"] for _, messages in requests(run)} == {own}
     ours = agent(["Think.", "[]", "Nobody."], journal).run("Who are you?")

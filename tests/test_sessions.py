@@ -163,7 +163,7 @@ def test_the_window_keeps_the_newest_turns_within_its_bounds(
 
 
 def test_a_long_answer_in_the_window_is_shortened_and_whole_on_record(journal: Path) -> None:
-    long = "begin " + "word " * 2000 + "end"
+    long = f"begin {' '.join(f'word{number}' for number in range(2000))} end"
     say(journal, "Tell me all.", long)
     run = say(journal, "And?", "ok", window=plait.Window(turns=3, chars=1000))
     (exchange,) = Journal(journal).head(run.run).history

@@ -168,15 +168,12 @@ def load(path: Path | None = None) -> Config:
     named = path or (Path(os.environ["PLAIT_CONFIG"]) if os.environ.get("PLAIT_CONFIG") else _named)
     place = named or (_FOLDER if _reads_folder else None)
     own = own_file()
-    found = _read(own, own.read_bytes()) if own.is_file() else Config(RunDefaults(), ModelConfig())
-    if place is None or (not place.is_file() and named is None):
+    found = _read(own, _content(own)) if _is_file(own) else Config(RunDefaults(), ModelConfig())
+    if place is None or (not _is_file(place) and named is None):
         return found
-    if not place.is_file():
+    if not _is_file(place):
         raise UsageError(f"There is no configuration file {place}.", hint="Check --config or PLAIT_CONFIG.")
-    try:
-        content = place.read_bytes()
-    except OSError as why:
-        raise UsageError(f"{place} cannot be read: {why.strerror}.") from why
+    content = _content(place)
     near = _read(place, content, over=found.raw)
     if named is None and not is_trusted(place, content):
         reasons = [*risks(_parsed(place, content)), *_loosened(found.run, near)]
@@ -197,9 +194,9 @@ def use_own_redaction() -> None:
     from plait.journal import redaction
 
     own = own_file()
-    if redaction.is_set() or not own.is_file():
+    if redaction.is_set() or not _is_file(own):
         return
-    word = _read(own, own.read_bytes()).journal.redact
+    word = _read(own, _content(own)).journal.redact
     if not word:
         return
     module, _, name = word.partition(":")
@@ -210,6 +207,21 @@ def use_own_redaction() -> None:
             f"{own}, table [journal]: redact is {word!r}, which cannot be loaded: {why}.",
             hint="Give module:name of a function that takes a text and returns one.",
         ) from why
+
+
+def _is_file(place: Path) -> bool:
+    """The file exists. In a folder that this user may not enter, there is none for them."""
+    try:
+        return place.is_file()
+    except PermissionError:
+        return False
+
+
+def _content(place: Path) -> bytes:
+    try:
+        return place.read_bytes()
+    except OSError as why:
+        raise UsageError(f"{place} cannot be read: {why.strerror}.") from why
 
 
 def _loosened(own: RunDefaults, near: Config) -> list[str]:

@@ -102,8 +102,8 @@ def plain_answer(kit: Kit) -> Callable[[str], Turn | None]:
 
 
 def is_plain_answer(text: str) -> bool:
-    """A text that nobody means for anything but an answer: no label, no JSON, no code, no announcement of a step."""
-    return bool(text.strip()) and not (_NO_PLAIN_TEXT.search(text) or _ANNOUNCES.search(text))
+    """A text that can only be an answer: it has words, and no label, no JSON, no code, no announcement of a step."""
+    return any(map(str.isalnum, text)) and not (_NO_PLAIN_TEXT.search(text) or _ANNOUNCES.search(text))
 
 
 def is_open(text: str, turn: Any, read: Callable[[str], Any]) -> bool:
