@@ -190,3 +190,12 @@ def test_a_long_hostile_input_is_read_in_linear_time(unit: str) -> None:
         read_arguments(text, parameters)
         end_of_arguments(text, 0)
     assert time.process_time() - began < 2.0
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [("2, 3", [2, 3]), ('"Lyon", 2', ["Lyon", 2]), ("-1.5,true", [-1.5, True]), ("1, 2, 3", None), ("Lyon, 2", None)],
+)
+def test_values_between_commas_are_the_arguments_of_a_tool_that_needs_so_many(text: str, given: object) -> None:
+    assert read_input(text, TWO).value == (text if given is None else given)
+    assert read_input(text, TEXT).value == text or text.startswith('"')

@@ -129,7 +129,7 @@ def test_input_that_has_one_sensible_reading_is_read(made: Tool, value: Any, arg
         (one, ["a", "b"], "2 values came, but it takes at most 1"),
         (one, {"city": ["a"]}, "city must be a string, not the list ['a']"),
         (one, {"town": "a"}, "there is no parameter 'town' (known: city)"),
-        (two, "1, 2", "it needs a, b, but only '1, 2' came"),
+        (two, "1 2", "it needs a, b, but only '1 2' came"),
         (two, 3, "it needs a, b"),
         (two, [1], "b is missing"),
         (two, {"a": "x", "b": 1}, "a must be a whole number, not 'x'"),

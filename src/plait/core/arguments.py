@@ -11,6 +11,7 @@ everywhere.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -181,6 +182,8 @@ def read_input(text: str, parameters: Mapping[str, Any], *, closed: bool = False
         return ParsedInput(None)
     if not closed and text.startswith("```") and (inside := _unfenced(text, parameters)) is not None:
         return inside
+    if (values := _in_order(text, parameters)) is not None:
+        return values
     if text[0] in '{["“„' and (found := _json(text, parameters, closed)) is not None:
         return found
     kept = text if closed else _before_result(text)
@@ -190,6 +193,21 @@ def read_input(text: str, parameters: Mapping[str, Any], *, closed: bool = False
     if (quoted := _in_quotes(text)) is not None:
         return ParsedInput(quoted, ("quotes around the input were dropped",))
     return _by_keywords(text, parameters) or _by_lines(text, parameters) or ParsedInput(text, plain=True)
+
+
+def _in_order(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
+    """Values between commas, such as `2, "Lyon"`, for a tool that needs so many: the arguments in order."""
+    needed = len(parameters.get("required", ()))
+    if needed < 2 or "," not in text or text[0] in "{[":
+        return None
+    try:
+        values = json.loads(f"[{text}]")
+    except (ValueError, RecursionError):
+        return None
+    fits = needed <= len(values) <= len(parameter_names(parameters))
+    if not fits or any(isinstance(value, dict | list) for value in values):
+        return None
+    return ParsedInput(values, ("values between commas were read as the arguments in order",))
 
 
 def brings_result(text: str) -> bool:
