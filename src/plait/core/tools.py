@@ -49,7 +49,7 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
         return not self.read_only or self.destructive
 
 
-class Call(Struct, frozen=True, omit_defaults=True):
+class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """One tool call: the tool's name and its input as the model gave it.
 
     `input` is any JSON value: None is no argument, a scalar the one argument, a list positional
