@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import plait
-from plait.core import Think
+from plait.core import Stopped, Think
 from plait.core.errors import TooLong
 
 ROOM = 9000
@@ -63,6 +63,13 @@ def test_a_prompt_that_is_too_long_is_no_step(loop: str) -> None:
     run = agent.run("What is it?")
     assert False in asked
     assert run.steps == 3 and asked.count(True) == 4  # three turns, and the call in reserve
+
+
+@pytest.mark.parametrize("loop", ACTS)
+def test_a_turn_whose_prompt_never_fits_counts_once(loop: str) -> None:
+    model = plait.Scripted([TooLong("the prompt is too long", tokens=9, room=8)] * 9, by_turn=False)
+    run = plait.Agent(loop, model=model, tools=[look]).run("What is it?")
+    assert isinstance(run.outcome, Stopped) and (run.outcome.limit, run.steps) == ("context", 1)
 
 
 @pytest.mark.parametrize("loop", [*ACTS, *PLANS])

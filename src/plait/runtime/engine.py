@@ -216,6 +216,8 @@ class Engine:
                 stopped = Stopped(why.limit, sentence(why.detail))
                 return _cut_short(stopped, how, "") if how else stopped
             case PromptTooLong():
+                # A turn that is asked again with less counts once, and so does one whose prompt never fitted.
+                self.desk.meter.steps += self.desk.meter.near is None
                 return Stopped("context", f"The prompt does not fit the model's context: {why.detail}")
             case Lacking():
                 return Crashed(sentence(why.detail), error="Lacking", hint="Choose another model, or another loop.")
