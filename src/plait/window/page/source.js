@@ -55,7 +55,8 @@ export const server = {
     const open = () => {
       clearTimeout(again);
       if (events || over || document.hidden) return;
-      events = new EventSource(`/api/${where}?${query({ after: seen, page: part })}`);
+      const wanted = query({ after: seen, page: part });
+      events = new EventSource(`/api/${where}${wanted && `?${wanted}`}`);
       events.onmessage = (event) => {
         if (event.lastEventId !== "") seen = event.lastEventId;
         lost(false);
