@@ -236,7 +236,7 @@ def test_a_call_that_may_be_repeated_is_made_again(log: Path) -> None:
 
 
 def test_a_server_killed_between_two_calls_is_not_noticed(log: Path) -> None:
-    (price,) = plait.mcp(command(log), only=["price"])
+    (price,) = plait.mcp(command(log), only=["price"], trust=True)
     assert asyncio.run(price(item="pear")) == 3
     os.kill(pids(log)[0], 9)
     until(lambda: not alive(pids(log)[0]))

@@ -411,7 +411,7 @@ async def test_runs_are_searched_and_filtered(browser: Browser, journal: Path) -
             await page.press("ArrowUp")
             drawn = f"location.hash === '#/{wanted}' && !document.querySelector('#main[aria-busy]')"
             await page.wait_for(f"{drawn} && document.querySelectorAll('li.run').length === {1 if wanted else 2}")
-            assert await page.evaluate("document.activeElement.id") == "filter-loop"
+            await page.wait_for("document.activeElement.id === 'filter-loop'")
         assert await page.evaluate("document.querySelector('.more-filters').open")
         await to(page, "?words=870335")  # the answer is searched as well
         await page.wait_for("document.querySelectorAll('li.run').length === 2")
