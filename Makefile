@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# Hundreds of processes start in a test run. Without compiled modules each would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test campaign check lint types imports clean docs
 
 run: $(STAMP)  ## set up, then answer a two-step question with the embedded model

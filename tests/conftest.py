@@ -28,6 +28,11 @@ CAMPAIGN = bool(os.environ.get("PLAIT_CAMPAIGN"))
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Twice the cores: many tests wait for a process, a server or a browser."""
+    return 2 * (os.cpu_count() or 1)
+
+
 @pytest.fixture(autouse=True)
 def _own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No test touches the user's journal or configuration, and none leaves a journal open."""

@@ -1,10 +1,10 @@
-"""A run of any loop that kills itself with SIGKILL at its K-th point: before and after every effect and every write.
+"""A run of any loop that kills itself with SIGKILL at a point: before and after every effect and every write.
 
-    python crash_script.py JOURNAL COUNTS K LOOP         runs to the end or dies
-    python crash_script.py JOURNAL COUNTS K LOOP resume  resumes the run, and ends or dies as well
+    python crash_script.py JOURNAL COUNTS POINT LOOP         runs to the end or dies
+    python crash_script.py JOURNAL COUNTS POINT LOOP resume  resumes the run, and ends or dies as well
 
-K = 0 never dies. A script that ends prints one JSON object: status, answer, troubles of the tool calls on record, and
-the kinds of the points that it passed. Points are passed around each model call, around the effect of each tool, and
+POINT is the number of the point, or its kind ("after send": the first of it). 0 never dies. A script that ends prints
+one JSON object: status, answer, troubles of the tool calls on record, and the kinds of the points that it passed. Points are passed around each model call, around the effect of each tool, and
 around each write to the journal. Each tool call that takes effect adds a line to the file COUNTS.
 """
 
@@ -23,13 +23,13 @@ from plait.core import Call, Reply
 from plait.journal.log import RunLog
 from plait.journal.records import ObservedRecord
 
-journal, counts, fatal, loop = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+journal, counts, fatal, loop = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]
 passed: list[str] = []
 
 
 def point(kind: str) -> None:
     passed.append(kind)
-    if len(passed) == fatal:
+    if fatal in (kind, str(len(passed))):
         os.kill(os.getpid(), signal.SIGKILL)
 
 

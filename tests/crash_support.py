@@ -17,7 +17,7 @@ ANSWER = "all is sent"
 SENT = {"one", "two", "three"}
 
 
-def run_script(folder: Path, loop: str, point: int = 0, *words: str) -> dict[str, Any]:
+def run_script(folder: Path, loop: str, point: int | str = 0, *words: str) -> dict[str, Any]:
     """Run the script until it ends or dies at that point; what it printed, empty if it died."""
     folder.mkdir(exist_ok=True)
     done = run_forked([SCRIPT, folder / "j.db", folder / "counts", str(point), loop, *words])
@@ -42,7 +42,7 @@ class Killed:
     wrong: str = ""
 
 
-def kill_and_resume(folder: Path, loop: str, point: int, *during_resume: int) -> Killed:
+def kill_and_resume(folder: Path, loop: str, point: int | str, *during_resume: int) -> Killed:
     """Kill a run at a point, then its resumes at the points given, then let it end; count effects done twice or lost.
 
     An effect is lost if it neither happened nor is reported as in doubt.
