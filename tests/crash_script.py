@@ -4,8 +4,9 @@
     python crash_script.py JOURNAL COUNTS POINT LOOP resume  resumes the run, and ends or dies as well
 
 POINT is the number of the point, or its kind ("after send": the first of it). 0 never dies. A script that ends prints
-one JSON object: status, answer, troubles of the tool calls on record, and the kinds of the points that it passed. Points are passed around each model call, around the effect of each tool, and
-around each write to the journal. Each tool call that takes effect adds a line to the file COUNTS.
+one JSON object: status, answer, troubles of the tool calls on record, and the kinds of the points that it passed.
+Points are passed around each model call, around the effect of each tool, and around each write to the journal. Each
+tool call that takes effect adds a line to the file COUNTS.
 """
 
 from __future__ import annotations

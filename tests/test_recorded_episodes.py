@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from conftest import data_file
+from conftest import CAMPAIGN, data_file
 from episodes import fever, hotpotqa, play
 from plait.lab import Task, grader
 
 
-async def test_every_hotpotqa_episode_gives_the_logged_scores() -> None:
+async def test_hotpotqa_episodes_give_the_logged_scores() -> None:
     episodes = hotpotqa(data_file("react-hotpotqa", "episodes.jsonl.gz"))
+    assert len(episodes) == 1464
+    played = episodes[:: 1 if CAMPAIGN else 10]
     judge = grader("f1")
     agree = 0
-    for number, episode in enumerate(episodes):
+    for number, episode in enumerate(played):
         run = play(episode, ("search", "lookup"))
         grade = await judge(Task(id=str(number), question=episode.question, answer=episode.gold), run)
         em, f1 = grade.measures["em"], grade.measures["f1"]
         agree += em == float(episode.logged["em"]) and abs(f1 - episode.logged["f1"]) < 1e-9
-    assert (agree, len(episodes)) == (1464, 1464)
+    assert agree == len(played)
 
 
 def test_every_fever_episode_is_read_and_270_of_500_are_right() -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import plait
 from cli_support import action, final, turn
+from conftest import CAMPAIGN
 from plait.core import Exchange, Think
 from plait.core.events import Observed
 from plait.journal.owner import new_run_id, owner_of_this_process
@@ -392,14 +393,18 @@ ABOUT = (
 )  # fmt: skip
 
 
+LONG_TALK = 500 if CAMPAIGN else 120
+LAST_SIX = range(LONG_TALK - 6, LONG_TALK)
+
+
 def long_conversation() -> list[tuple[str, str]]:
-    """500 turns; the third says the fact, and none else speaks of a sister."""
+    """Many turns; the third says the fact, and none else speaks of a sister."""
     turns = [
         (
             f"Question {i}: can you help me with {ABOUT[i % len(ABOUT)]}?",
             f"Of course. {ABOUT[i * 7 % len(ABOUT)]}, " * 3,
         )
-        for i in range(500)
+        for i in range(LONG_TALK)
     ]
     turns[2] = (FACT, "How nice, that is far north.")
     return turns
@@ -417,7 +422,7 @@ def _meaning() -> None:
 
 
 @pytest.mark.usefixtures("_meaning")
-async def test_in_500_turns_a_fact_of_the_third_is_found_and_used_and_the_prompt_keeps_to_its_window(
+async def test_in_many_turns_a_fact_of_the_third_is_found_and_used_and_the_prompt_keeps_to_its_window(
     journal: Path,
 ) -> None:
     await talk(Journal(journal), long_conversation())
@@ -438,7 +443,9 @@ async def test_in_500_turns_a_fact_of_the_third_is_found_and_used_and_the_prompt
     (found,) = observed(run)
     assert "Turn 3 (" in found and len(re.findall(r"^Turn ", found, re.M)) <= 4
     history = Journal(journal).head(run.run).history
-    assert [each.question.split(":")[0] for each in history] == [f"Question {i}" for i in range(494, 500)]
+    assert [each.question.split(":")[0] for each in history] == [
+        f"Question {i}" for i in range(LONG_TALK - 6, LONG_TALK)
+    ]
     sizes = []
     for text in requests(run):
         messages = json.loads(text)["messages"]
