@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -31,6 +32,12 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 def pytest_xdist_auto_num_workers() -> int:
     """Twice the cores: many tests wait for a process, a server or a browser."""
     return 2 * (os.cpu_count() or 1)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of collected tests are never garbage: a full collection would look at all of them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
