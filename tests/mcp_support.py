@@ -2,26 +2,68 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import select
 import shlex
-import signal
 import socket
-import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from threading import Thread
+
+from fork_server import Child, start_forked
 
 HERE = Path(__file__).parent
+LAUNCHER = HERE / "launch_forked"
+"""Without an ending: Plait names a server for the first script of its command."""
 SHOP = HERE / "mcp_shop.py"
 ODD = HERE / "mcp_odd.py"
 
 
 def command(log: Path, *more: str, script: Path = SHOP) -> str:
-    """The shop, as a command."""
-    return shlex.join([sys.executable, str(script), str(log), *more])
+    """A server as a command: the shop, or that script."""
+    start = [sys.executable, "-S", "-E", str(LAUNCHER), _launching(os.getpid())] if script != ODD else [sys.executable]
+    return shlex.join([*start, str(script), str(log), *more])
+
+
+@cache
+def _launching(pid: int) -> str:
+    """A socket of this process that starts what `launch_forked` asks for."""
+    folder = tempfile.TemporaryDirectory(prefix="mcp-")
+    atexit.register(folder.cleanup)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"{folder.name}/socket")
+    listener.listen()
+
+    def accept() -> None:
+        while True:
+            Thread(target=_launch, args=[listener.accept()[0]], daemon=True).start()
+
+    Thread(target=accept, daemon=True).start()
+    return f"{folder.name}/socket"
+
+
+def _launch(connection: socket.socket) -> None:
+    """Fork the server, and tell its exit code. The server is killed if its launcher is."""
+    with connection:
+        size, streams, _, _ = socket.recv_fds(connection, 4, 3)
+        order = json.loads(connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL))
+        stdin, stdout, stderr = streams
+        child = start_forked(**order, stdin=stdin, stdout=stdout, stderr=stderr)
+        for stream in streams:
+            os.close(stream)
+        while child.poll() is None:
+            if select.select([connection], [], [], 0.02)[0]:
+                child.kill()
+                child.wait()
+        with suppress(OSError):
+            connection.sendall(child.wait().to_bytes(4, "big", signed=True))
 
 
 def trusted(command: str) -> str:
@@ -68,15 +110,15 @@ def _answers(port: int) -> bool:
 
 
 @contextmanager
-def over_http(log: Path, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def over_http(log: Path, port: int = 0) -> Iterator[tuple[str, Child]]:
     """The shop behind an address; its process."""
     port = port or free_port()
-    process = subprocess.Popen(
-        [sys.executable, str(SHOP), str(log), str(port)], stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
-    )
+    with open(os.devnull, "r+b") as nothing:
+        stream = nothing.fileno()
+        process = start_forked([SHOP, log, str(port)], stdin=stream, stdout=stream, stderr=stream)
     try:
         until(lambda: _answers(port))
         yield f"http://127.0.0.1:{port}/mcp", process
     finally:
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         process.wait()
