@@ -31,7 +31,8 @@ import pytest
 
 from browser_page import TIMEOUT, Page, ProtocolError
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+"""The first is there where chromium is packaged by Debian: the same browser without the windows around its pages."""
 FLAGS = (
     "--headless=new",
     "--no-sandbox",

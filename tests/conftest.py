@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,8 +20,13 @@ os.environ.setdefault("PLAIT_THREADS", "1")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Thousands of journals are written and deleted. In memory that takes half the time, where there is enough of it.
+MEMORY = Path("/dev/shm")
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
 # `make test` tries the same few random examples each time. The campaign tries many others (see CONTRIBUTING.md).
-settings.register_profile("plait", max_examples=25, deadline=None, derandomize=True, database=None)
+settings.register_profile("plait", max_examples=10, deadline=None, derandomize=True, database=None)
 settings.register_profile("campaign", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("campaign" if os.environ.get("PLAIT_CAMPAIGN") else "plait")
 
@@ -69,6 +76,9 @@ def examples(all_of_them: int) -> int:
     """How many examples a loop tries: a hundredth of them, unless this is the campaign."""
     return all_of_them if CAMPAIGN else all_of_them // 100
 
+
+only_in_campaign = pytest.mark.skipif(not CAMPAIGN, reason="part of `make campaign`")
+"""For what takes long and is tested in small elsewhere."""
 
 LONG = 1 << 17 if CAMPAIGN else 1 << 14
 """Characters of a hostile text. A reader that needs quadratic time needs seconds for the shorter one as well."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -78,7 +80,7 @@ async def test_it_is_killed_whatever_happens() -> None:
 async def test_a_browser_that_dies_is_an_error_and_not_a_wait() -> None:
     async with Browser.started() as browser:
         page = await browser.page()
-        browser.process.kill()
+        os.killpg(browser.process.pid, signal.SIGKILL)
         with pytest.raises(Exception, match=r"ended|closing|closed|reset"):
             for _ in range(50):
                 await page.evaluate("new Promise(done => setTimeout(done, 100))")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import plait
+from conftest import examples
 from faults_support import endpoint
 from models_server import Asked, completion, delta, whole_stream
 from plait.core import Exchange, Kit, Reply, Start, Task, Think
@@ -624,7 +625,7 @@ def test_random_plans_and_decisions_break_nothing(journal: Path) -> None:
     ]
     ends = ["Finish: 5", "Replan: more", "Thought: so", "", "Replan", "5", "Finish:\nReplan: none", "Action: Finish(5)"]
     statuses = set()
-    for count in range(150):
+    for count in range(examples(6000)):
         plans = ["\n".join(chance.choices(words, k=chance.randint(0, 9))) for _ in range(6)]
         joins = [chance.choice(ends) for _ in range(8)]
         made = agent(

@@ -17,6 +17,7 @@ import pytest_asyncio
 from msgspec import structs
 
 from browser import Browser, Page
+from lazily import skip_without
 from plait import Agent, React, Scripted
 from plait.core import Call, Event, Observation, Ran, Usage
 from plait.core import events as ev
@@ -32,8 +33,7 @@ from plait.lab.page.texts import visible
 from plait.lab.result import Result, result_of
 from plait.runtime.retell import retell
 
-pytest.importorskip("altair", reason="NOT CHECKED: plait[report] is not installed")
-pytest.importorskip("vl_convert", reason="NOT CHECKED: plait[report] is not installed")
+skip_without("report", "altair", "vl_convert")
 
 SHOTS = Path(os.environ["PLAIT_SHOTS"]) if "PLAIT_SHOTS" in os.environ else None
 """A folder to keep the screenshots in, for a person to look at."""

@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
-from statsmodels.regression.linear_model import OLS
-from statsmodels.stats.contingency_tables import mcnemar
-from statsmodels.stats.multitest import multipletests
-from statsmodels.stats.proportion import proportion_confint
 
+from lazily import Lazy
 from plait.lab import statistics
+
+stats = Lazy("scipy.stats")
+contingency_tables = Lazy("statsmodels.stats.contingency_tables")
+linear_model = Lazy("statsmodels.regression.linear_model")
+multitest = Lazy("statsmodels.stats.multitest")
+proportion = Lazy("statsmodels.stats.proportion")
 
 # -- intervals
 
@@ -29,7 +31,7 @@ def test_wilsons_interval_is_that_of_scipy_and_statsmodels() -> None:
             ours = statistics.wilson(successes, n)
             theirs = stats.binomtest(successes, n).proportion_ci(method="wilson")
             assert ours == pytest.approx((theirs.low, theirs.high), abs=1e-12)
-            assert ours == pytest.approx(proportion_confint(successes, n, method="wilson"), abs=1e-12)
+            assert ours == pytest.approx(proportion.proportion_confint(successes, n, method="wilson"), abs=1e-12)
 
 
 def test_no_run_tells_nothing() -> None:
@@ -72,7 +74,7 @@ def test_the_variance_behind_it_is_statsmodels_cluster_robust_one() -> None:
     tallies = [(int(dice.binomial(n, dice.beta(2, 1.5))), int(n)) for n in runs]
     outcomes = np.concatenate([np.r_[np.ones(k), np.zeros(n - k)] for k, n in tallies])
     tasks = np.repeat(np.arange(len(tallies)), runs)
-    fit = OLS(outcomes, np.ones(len(outcomes))).fit(cov_type="cluster", cov_kwds={"groups": tasks})
+    fit = linear_model.OLS(outcomes, np.ones(len(outcomes))).fit(cov_type="cluster", cov_kwds={"groups": tasks})
     share = outcomes.mean()
     worth = statistics.effective(tallies)
     assert len(tallies) < worth < len(outcomes)
@@ -98,7 +100,7 @@ def test_the_interval_holds_the_truth_95_times_of_100_and_wilson_over_all_runs_d
 def test_with_one_run_a_task_it_is_mcnemars_exact_test() -> None:
     for first, second in itertools.product(range(13), repeat=2):
         p = statistics.sign_flip([1] * first + [-1] * second + [0] * 7)
-        assert p == pytest.approx(mcnemar([[4, first], [second, 3]], exact=True).pvalue, abs=1e-12)
+        assert p == pytest.approx(contingency_tables.mcnemar([[4, first], [second, 3]], exact=True).pvalue, abs=1e-12)
         if first + second:
             assert p == pytest.approx(stats.binomtest(first, first + second).pvalue, abs=1e-12)
 
@@ -157,7 +159,7 @@ def test_five_tasks_that_differ_can_never_tell_and_six_can() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
 def test_holms_adjustment_is_that_of_statsmodels(ps: list[float]) -> None:
-    assert statistics.holm(ps) == pytest.approx(list(multipletests(ps, method="holm")[1]), abs=1e-12)
+    assert statistics.holm(ps) == pytest.approx(list(multitest.multipletests(ps, method="holm")[1]), abs=1e-12)
 
 
 def test_of_no_tests_none_is_adjusted() -> None:

@@ -15,13 +15,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from mcp import Client
-from mcp.client.stdio import StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitResult
 
 import plait
+from lazily import Lazy
 from mcp_support import until
 from mcp_talker import act, agent, done
 from plait.config import ServeTable
@@ -32,6 +28,8 @@ from plait.window.mcp_transport import Endpoint
 from plait.window.settings import served
 from window_server import FULL, ONE, TWO, script, serving
 
+mcp, mcp_types = Lazy("mcp"), Lazy("mcp_types")
+http_client, stdio = Lazy("mcp.client.streamable_http"), Lazy("mcp.client.stdio")
 MODES = pytest.mark.parametrize("mode", ["legacy", "auto"])
 """The protocol with a handshake (2025), and the one without (2026)."""
 
@@ -42,10 +40,10 @@ def journal(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def client(url: str, token: str = "", **more: Any) -> AsyncIterator[Client]:
+async def client(url: str, token: str = "", **more: Any) -> AsyncIterator[Any]:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     http = httpx2.AsyncClient(headers=headers, timeout=60)
-    async with http, Client(streamable_http_client(f"{url}/mcp", http_client=http), **more) as one:
+    async with http, mcp.Client(http_client.streamable_http_client(f"{url}/mcp", http_client=http), **more) as one:
         yield one
 
 
@@ -116,7 +114,7 @@ async def test_what_is_asked_wrongly_is_told(journal: Path) -> None:
             assert "'question' is missing" in text(await one.call_tool("plait", {}))
             assert "no argument 'questoin'" in text(await one.call_tool("plait", {"questoin": "?"}))
             assert "no run 'nope'" in text(await one.call_tool("plait", {"question": "yes", "run": "nope"}))
-            with pytest.raises(MCPError, match="There is no agent 'other'"):
+            with pytest.raises(mcp.MCPError, match="There is no agent 'other'"):
                 await one.call_tool("other", {"question": "?"})
 
 
@@ -175,9 +173,9 @@ async def test_in_a_session_the_next_message_is_the_answer(journal: Path) -> Non
 async def test_a_client_that_can_ask_its_person_is_asked(mode: str, journal: Path) -> None:
     asked: list[str] = []
 
-    async def person(context: Any, params: Any) -> ElicitResult:
+    async def person(context: Any, params: Any) -> Any:
         asked.append(params.message)
-        return ElicitResult(action="accept", content={"answer": "yes"})
+        return mcp_types.ElicitResult(action="accept", content={"answer": "yes"})
 
     asks = agent(journal, act("send", text="hi"), act("send", text="ho"), done("ok"), approve="effects")
     with serving(asks) as here:
@@ -193,9 +191,9 @@ BAD, GOOD = 'edit {"txt": "ho"}', 'edit {"text": "ho"}'
 async def test_a_person_whose_edit_does_not_fit_is_told_and_asked_again(mode: str, journal: Path) -> None:
     asked: list[str] = []
 
-    async def person(context: Any, params: Any) -> ElicitResult:
+    async def person(context: Any, params: Any) -> Any:
         asked.append(params.message)
-        return ElicitResult(action="accept", content={"answer": GOOD if len(asked) > 1 else BAD})
+        return mcp_types.ElicitResult(action="accept", content={"answer": GOOD if len(asked) > 1 else BAD})
 
     asks = agent(journal, act("send", text="hi"), done("ok"), approve="effects")
     with serving(asks) as here:
@@ -226,9 +224,9 @@ async def test_an_edit_that_does_not_fit_is_an_error_that_says_what_the_run_wait
 async def test_a_client_that_edits_badly_for_ever_is_not_asked_for_ever(mode: str, journal: Path) -> None:
     asked: list[str] = []
 
-    async def person(context: Any, params: Any) -> ElicitResult:
+    async def person(context: Any, params: Any) -> Any:
         asked.append(params.message)
-        return ElicitResult(action="accept" if len(asked) < 20 else "cancel", content={"answer": BAD})
+        return mcp_types.ElicitResult(action="accept" if len(asked) < 20 else "cancel", content={"answer": BAD})
 
     asks = agent(journal, act("send", text="hi"), done("ok"), approve="effects")
     with serving(asks) as here:
@@ -244,8 +242,8 @@ async def test_a_client_that_edits_badly_for_ever_is_not_asked_for_ever(mode: st
 
 @MODES
 async def test_a_person_who_gives_no_answer_leaves_the_run_waiting(mode: str, journal: Path) -> None:
-    async def person(context: Any, params: Any) -> ElicitResult:
-        return ElicitResult(action="cancel")
+    async def person(context: Any, params: Any) -> Any:
+        return mcp_types.ElicitResult(action="cancel")
 
     asks = agent(journal, act("send", text="hi"), done("ok"), approve="effects")
     with serving(asks) as here:
@@ -308,20 +306,18 @@ def test_a_page_of_another_site_is_refused(journal: Path) -> None:
 # -- stdio
 
 
-def command(folder: Path, *replies: str, **options: Any) -> StdioServerParameters:
+def command(folder: Path, *replies: str, **options: Any) -> Any:
     model = script(folder, *replies)
     args = ["-m", "plait", "mcp", "--model", model, "--tools", "calculator", "--journal", str(folder / "runs.db")]
-    return StdioServerParameters(command=sys.executable, args=args, cwd=folder, env={"HOME": str(folder)})
+    return stdio.StdioServerParameters(command=sys.executable, args=args, cwd=folder, env={"HOME": str(folder)})
 
 
 @MODES
 async def test_the_same_over_stdio(mode: str, tmp_path: Path) -> None:
     quiet = open(tmp_path / "stderr", "w")  # noqa: SIM115 - a process writes on it
     with quiet:
-        from mcp.client.stdio import stdio_client
-
-        transport = stdio_client(command(tmp_path, act("calculator", expression="6*7"), done("42")), errlog=quiet)
-        async with Client(transport, mode=mode) as one:
+        transport = stdio.stdio_client(command(tmp_path, act("calculator", expression="6*7"), done("42")), errlog=quiet)
+        async with mcp.Client(transport, mode=mode) as one:
             assert [tool.name for tool in (await one.list_tools()).tools] == ["plait"]
             assert text(await one.call_tool("plait", {"question": "Six times seven?"})) == "42"
     assert Journal.at(tmp_path / "runs.db").run("last").status == "answered"

@@ -22,7 +22,7 @@ async def test_hotpotqa_episodes_give_the_logged_scores() -> None:
 
 
 def test_every_fever_episode_is_read_and_270_of_500_are_right() -> None:
-    episodes = fever(data_file("react-fever", "episodes.jsonl.gz"))
+    episodes = fever(data_file("react-fever", "episodes.jsonl.gz"))[:: 1 if CAMPAIGN else 5]
     right = read = actions = 0
     for episode in episodes:
         run = play(episode, ("Search", "Lookup"))
@@ -30,5 +30,5 @@ def test_every_fever_episode_is_read_and_270_of_500_are_right() -> None:
         actions += len(episode.replies)
         read += len(episode.replies) - len(unread)
         right += run.status == "answered" and run.answer == episode.gold
-    assert (right, len(episodes)) == (270, 500)
+    assert (right, len(episodes)) == ((270, 500) if CAMPAIGN else (58, 100))
     assert read == actions

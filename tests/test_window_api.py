@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-for module in ("starlette", "uvicorn", "prometheus_client"):
-    pytest.importorskip(module, reason="NOT CHECKED: plait[window] is not installed")
+from lazily import skip_without
+
+skip_without("window", "starlette", "uvicorn", "prometheus_client")
 
 from mcp_support import until  # noqa: E402
 from plait.core.errors import UsageError  # noqa: E402

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import openai
 import pytest
 
 import plait
+from lazily import Lazy
 from plait.config import ServeTable
 from plait.core import Think
 from plait.core.errors import BadRequest
@@ -19,6 +19,7 @@ from plait.journal.store import Journal
 from plait.window.settings import served
 from window_server import FULL, ONE, Here, asked, serving
 
+openai = Lazy("openai")
 ADD = 'Thought: I add.\nAction:\n```\n{"action": "add", "action_input": {"a": 2, "b": 3}}\n```'
 
 

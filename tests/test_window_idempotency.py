@@ -5,10 +5,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
+from lazily import skip_without
 
-for module in ("starlette", "uvicorn", "prometheus_client"):
-    pytest.importorskip(module, reason="NOT CHECKED: plait[window] is not installed")
+skip_without("window", "starlette", "uvicorn", "prometheus_client")
 
 from plait.journal.store import Journal  # noqa: E402
 from window_server import serving  # noqa: E402

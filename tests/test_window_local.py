@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import openai
 import pytest
 
 import plait
+from lazily import Lazy
 from plait.models.fetch import model_file
 from window_server import Here, serving
 
+openai = Lazy("openai")
 MESSAGES: list[Any] = [{"role": "user", "content": "What is 17 plus 25? Answer with the number."}]
 
 
