@@ -193,6 +193,10 @@ def _kill(process: subprocess.Popen[bytes] | None, profile: Path) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        with contextlib.suppress(ProcessLookupError):  # Debian's program is a script, whose children end a moment later
+            for _ in range(100):
+                os.killpg(process.pid, 0)
+                time.sleep(0.02)
     for _ in range(20):  # a process that is just being killed may still write
         shutil.rmtree(profile, ignore_errors=True)
         if not profile.exists():

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import plait
 from plait.core.errors import JournalError
 from plait.journal import owner as owners
+from plait.journal import reader
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import NoteRecord, RunHead
 from plait.journal.store import Journal
@@ -45,6 +48,35 @@ async def test_a_run_that_went_on_since_it_was_read_is_not_claimed(tmp_path: Pat
         await journal.claim("r", ME, rows=0)
     assert journal.run("r").status == "waiting"
     assert (await journal.claim("r", ME, rows=1)).run == "r"
+
+
+def test_rows_that_another_process_adds_while_they_are_read_are_no_damage(tmp_path: Path) -> None:
+    journal, other = Journal(tmp_path / "j.db"), Journal(tmp_path / "j.db")
+
+    async def left() -> None:
+        log = await journal.begin(RunHead("r", "q", {"name": "react"}, {}), ME)
+        await log.end("cancelled", {"type": "cancelled", "reason": "x"}, {})
+
+    async def gone_on() -> None:
+        log = await other.claim("r", ME)
+        await log.append((NoteRecord(0, 1, "k", "t"), None))
+        await log.end("cancelled", {"type": "cancelled", "reason": "x"}, {})
+
+    class Meanwhile:
+        """A connection: before its second statement the run goes on."""
+
+        asked = 0
+
+        def execute(self, *question: Any) -> sqlite3.Cursor:
+            self.asked += 1
+            if self.asked == 2:
+                asyncio.run(gone_on())
+            return read.execute(*question)
+
+    asyncio.run(left())
+    with contextlib.closing(sqlite3.connect(journal.path)) as read:
+        found = list(reader.iter_rows(Meanwhile(), 1, journal.path))  # type: ignore[arg-type]
+    assert len(found) in (0, 1)
 
 
 RESUMES = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -22,6 +23,8 @@ from plait import Scripted
 from plait.core.outcomes import Failed
 from plait.journal.store import Journal
 from plait.lab import acompare
+from plait.lab.comparing import kept
+from plait.lab.page import page as page_of
 from window_support import HIDDEN, HOSTILE, Held, action, answer, codeact, population, react, rewoo, send, turn, written
 
 skip_without("window", "starlette", "uvicorn", "prometheus_client")
@@ -558,7 +561,7 @@ async def test_a_connection_that_was_refused_is_tried_again(browser: Browser, jo
         await page.close()
 
 
-async def test_a_comparison_has_its_table_its_pictures_and_a_way_to_each_run(browser: Browser, journal: Path) -> None:
+async def test_a_comparison_is_the_page_of_its_report_with_a_way_to_each_run(browser: Browser, journal: Path) -> None:
     pytest.importorskip("altair", reason="NOT CHECKED: plait[report] is not installed")
     tasks = [{"question": f"How many live in {town}?", "answer": 522250} for town in ("Lyon", "Nice", HOSTILE)]
     model = Scripted([answer("522250")] * 3)
@@ -568,12 +571,20 @@ async def test_a_comparison_has_its_table_its_pictures_and_a_way_to_each_run(bro
             page = await opened(browser, server, "comparisons", width=width, dark=dark)
             assert "6 of 6 runs" in await page.text("main")
             await page.click("li.run h3 a")
-            await page.wait_for("document.querySelectorAll('.plot[data-drawn=yes] svg').length === 4")
+            await page.wait_for("document.querySelector('html[data-drawn=all]') !== null")
             await shot(page, f"comparison-{width}")
-            assert await page.count("a.cell") == 6
+            assert await page.count(".plot svg") == 4
+            report = page_of(kept("mine/50% of it", journal), record=lambda run: None)
+            for part in ("table", "pairs", "grid"):
+                rows = await page.evaluate(f"document.querySelectorAll('#{part} tbody tr').length")
+                assert rows == len(
+                    re.findall("<tr>", report.split(f'id="{part}"')[1].split("<tbody>")[1].split("</tbody>")[0])
+                )
             assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
             assert await window_axe.found(page, "moderate") == []
-            await page.click("a.cell.right")
+            await page.click("button.cell.right")
+            assert "Right is" in await page.text("dialog")
+            await page.click("dialog a")
             await page.wait_for("document.querySelector('.outcome')?.innerText === '522250'")
             assert page.problems == []
             await page.close()

@@ -230,12 +230,14 @@ def iter_rows(connection: sqlite3.Connection, n: int, path: Path, bodies: Bodies
     Raises `JournalError` at the first that is not, naming all damaged and missing rows of the run.
     """
     bodies = bodies or Bodies()
-    run, before, count = connection.execute("SELECT id, digest, rows FROM runs WHERE n = ?", (n,)).fetchone()
     bad: list[str] = []
-    place = 0
+    run, count, before, place = "", None, b"", 0
     try:
-        for *columns, digest in connection.execute(_ROWS, (n,)):
+        for run, count, begun, *columns, digest in connection.execute(_ROWS, (n,)):  # noqa: B007 - used below
             seq, at, _, data, *coded = columns
+            if seq is None:  # the run has no rows
+                break
+            before = before if place else begun
             if seq == place and chain.digest_of_row(before, columns) != digest:
                 bad.append(f"row {seq} is damaged")
             elif seq != place:
@@ -249,7 +251,7 @@ def iter_rows(connection: sqlite3.Connection, n: int, path: Path, bodies: Bodies
                 except (delta.Unrestorable, JournalError, UnicodeDecodeError) as why:
                     bad.append(f"row {seq} can't be read ({why})")
     except (sqlite3.DatabaseError, TypeError, AttributeError) as why:  # a page, or a value of another type
-        if isinstance(why, sqlite3.Error) and not faults.is_damaged(why):
+        if not run or (isinstance(why, sqlite3.Error) and not faults.is_damaged(why)):
             raise
         bad.append(f"the rows from {place} on can't be read")
     if not bad and count is not None and count != place:
@@ -259,7 +261,8 @@ def iter_rows(connection: sqlite3.Connection, n: int, path: Path, bodies: Bodies
 
 
 _ROWS = (
-    "SELECT seq, at, CAST(kind AS BLOB), CAST(data AS BLOB), base, head, tail, packed, body, digest "
-    "FROM events WHERE run = ? ORDER BY seq"
+    "SELECT r.id, r.rows, r.digest, e.seq, e.at, CAST(e.kind AS BLOB), CAST(e.data AS BLOB), e.base, e.head, e.tail, "
+    "e.packed, e.body, e.digest FROM runs r LEFT JOIN events e ON e.run = r.n WHERE r.n = ? ORDER BY e.seq"
 )
-"""Texts as bytes: damaged ones are no UTF-8."""
+"""Rows and how many there are in one statement, as another process may add some. Texts as bytes: damaged ones are no
+UTF-8."""

@@ -60,10 +60,6 @@ def _index(desk: Desk) -> Answer:
 
 async def _asset(request: Request) -> Response:
     name = request.path_params["name"]
-    if name == "vega.js":
-        from plait.lab.page.charts import script
-
-        return Response(await asyncio.to_thread(script), media_type="text/javascript")
     if name.rpartition(".")[2] not in ("js", "css", "svg") or not name.replace(".", "").replace("-", "").isalnum():
         raise Rejected(404, f"There is no page {name!r}.")
     return _page(name)
@@ -173,9 +169,11 @@ def _reading(desk: Desk) -> list[Route]:
         return json_answer(await asyncio.to_thread(listed_comparisons, journal))
 
     async def comparison(request: Request) -> Response:
-        from plait.window.comparisons import told_comparison
+        from plait.window.comparisons import comparison_page
 
-        return json_answer(await asyncio.to_thread(told_comparison, journal, request.query_params.get("name", "")))
+        text = await asyncio.to_thread(comparison_page, journal, request.query_params.get("name", ""))
+        # What its scripts may do stands in the page, which names them by their hashes.
+        return Response(text, media_type="text/html", headers={"Content-Security-Policy": "frame-ancestors 'none'"})
 
     return [
         Route("/api/about", about),
@@ -183,7 +181,7 @@ def _reading(desk: Desk) -> list[Route]:
         Route("/api/events", events),
         Route("/api/sides", sides),
         Route("/api/comparisons", comparisons),
-        Route("/api/comparison", comparison),
+        Route("/comparison", comparison),
         Route("/api/runs/{id}", run),
         Route("/api/runs/{id}/events", run_events),
         Route("/api/runs/{id}/text", text),

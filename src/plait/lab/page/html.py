@@ -8,9 +8,10 @@ import hashlib
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from plait.core.errors import UsageError
 from plait.lab.comparison import Comparison
 from plait.lab.page import charts, grid
-from plait.lab.page.records import HELD, LEFT_OUT, UNREADABLE, Reader, held
+from plait.lab.page.records import HELD, LEFT_OUT, LINKED, UNREADABLE, Reader, held
 from plait.lab.page.standings import standings
 from plait.lab.page.texts import block, brief, visible
 from plait.lab.table import pairs
@@ -29,8 +30,30 @@ def page(comparison: Comparison, *, record: Reader, most: int = MOST) -> str:
     answers first, until the page has at most `most` bytes (the rest of it is about 1 MB and is never left
     out). Raises `UsageError` without the extra `report`.
     """
-    draw, rows, lines = charts.script(), standings(comparison), grid.lines(comparison)
-    parts: dict[str, Any] = {
+    parts = _parts(comparison, charts.script())
+    bare = _filled(comparison, parts, {}, {each.run: HELD for each in comparison.results})
+    # each record stands in an element of its own, of at most 80 bytes
+    room = most - len(bare.encode()) - 80 * len(comparison.results)
+    records, state = held(comparison.results, record, max(0, room))
+    return _filled(comparison, parts, records, state)
+
+
+def served_page(comparison: Comparison, runs: str) -> str:
+    """The same page for a server that shows runs. A cell links to its run, at the address `runs` with the id behind it.
+
+    The page holds no records. Without the extra `report` it has no pictures.
+    """
+    try:
+        draw = charts.script()
+    except UsageError:
+        draw = ""
+    return _filled(comparison, _parts(comparison, draw), {}, {each.run: LINKED for each in comparison.results}, runs)
+
+
+def _parts(comparison: Comparison, draw: str) -> dict[str, Any]:
+    """All of the page but what depends on its records. Pictures need `draw`, the script that draws them."""
+    rows, lines = standings(comparison), grid.lines(comparison)
+    return {
         "suite": visible(comparison.suite.word),
         "about": visible(comparison.suite.about),
         "facts": _facts(comparison),
@@ -38,7 +61,7 @@ def page(comparison: Comparison, *, record: Reader, most: int = MOST) -> str:
         "rows": rows,
         "pairs": pairs(comparison),
         "named": {c.key: f"{r.number} {r.name}" for c, r in zip(comparison.contenders, rows, strict=True)},
-        "pictures": [(each, block(each.spec) if each.spec else "") for each in charts.pictures(rows)],
+        "pictures": [(each, block(each.spec) if each.spec else "") for each in charts.pictures(rows)] if draw else [],
         "lines": lines,
         "outcomes": grid.OUTCOMES,
         "legend": grid.legend(lines),
@@ -48,18 +71,16 @@ def page(comparison: Comparison, *, record: Reader, most: int = MOST) -> str:
         "hashes": [_hash(text) for text in (draw, _file("page.js"))],
         "style_hash": _hash(_file("page.css")),
     }
-    bare = _filled(comparison, parts, {}, {each.run: HELD for each in comparison.results})
-    # each record stands in an element of its own, of at most 80 bytes
-    room = most - len(bare.encode()) - 80 * len(comparison.results)
-    records, state = held(comparison.results, record, max(0, room))
-    return _filled(comparison, parts, records, state)
 
 
-def _filled(comparison: Comparison, parts: dict[str, Any], records: dict[str, str], state: dict[str, int]) -> str:
+def _filled(
+    comparison: Comparison, parts: dict[str, Any], records: dict[str, str], state: dict[str, int], runs: str = ""
+) -> str:
     missing = list(state.values())
     return _template().render(
         **parts,
-        data=block(grid.data(comparison, state)),
+        served=bool(runs),
+        data=block({**grid.data(comparison, state), "at": runs}),
         records=[(visible(run), text) for run, text in records.items()],
         left_out=missing.count(LEFT_OUT),
         unreadable=missing.count(UNREADABLE),

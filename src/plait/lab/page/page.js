@@ -171,7 +171,11 @@
       fact("Run", run.run);
       fact("Judged by", run.judge);
       const command = make("code", "", `plait show ${run.run}`);
-      if (run.held === 1) {
+      if (run.held === 2) {
+        const link = make("a", "", "Open the run");
+        link.href = data.at + encodeURIComponent(run.run);
+        parts.push(make("p", "", link));
+      } else if (run.held === 1) {
         parts.push(...JSON.parse($(`record-${run.run}`).textContent).steps.flatMap((step) => stepOf(step, run)));
       } else if (run.held === 0) {
         parts.push(make("p", "", "The record is left out to keep this file small. To see it: ", command));

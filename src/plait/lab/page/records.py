@@ -14,7 +14,8 @@ from plait.lab.result import Result
 Reader: TypeAlias = Callable[[str], Sequence[Event] | None]
 """Gives a run's events by its id; None, or a `PlaitError`, when they can't be read."""
 
-HELD, LEFT_OUT, UNREADABLE = 1, 0, -1
+HELD, LINKED, LEFT_OUT, UNREADABLE = 1, 2, 0, -1
+"""Where a run's record is: in the page, on the server that shows the page, in the journal only, nowhere."""
 _TITLE = 80
 """Characters of a call's input beside the tool's name."""
 

@@ -18,7 +18,6 @@ export const theme = () => {
     control.textContent = { system: "◐", light: "○", dark: "●" }[value];
     control.setAttribute("aria-label", words[value]);
     control.title = words[value];
-    dispatchEvent(new Event("themed"));
   };
   let now = kept("plait-theme", "system");
   if (!(now in words)) now = "system";
@@ -27,7 +26,6 @@ export const theme = () => {
     keep("plait-theme", now);
     show(now);
   };
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("themed")));
   show(now);
   return { control, turn };
 };

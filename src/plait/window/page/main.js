@@ -1,6 +1,6 @@
 // The pages put together: what the address names is shown, the bar on top stays.
 import { newPage } from "./acts.js";
-import { comparisonPage, comparisonsPage } from "./comparisons.js";
+import { comparisonsPage } from "./comparisons.js";
 import { button, link, make, problem } from "./dom.js";
 import { keys, theme } from "./keys.js";
 import { runPage } from "./run.js";
@@ -32,7 +32,6 @@ const show = async (inside, { parts, query }) => {
   if (kind === "runs" && id && what === "wire") return wirePage(inside, source, id, at);
   if (kind === "runs" && id) return runPage(inside, source, id, { toStep: what === "step" ? at : null });
   if (kind === "sides" && what) return sidesPage(inside, source, id, what);
-  if (kind === "comparisons" && id) return comparisonPage(inside, source, id);
   if (kind === "comparisons") return comparisonsPage(inside, source);
   if (kind === "new") return newPage(inside, source);
   throw new Error("There is no such page.");

@@ -43,7 +43,7 @@ export const server = {
   sides: (a, b) => asked(`${path("sides")}?${query({ a, b })}`),
   comparisons: () => asked(path("comparisons")),
   // Its name is what somebody gave it: a path could not hold each.
-  comparison: (name) => asked(`${path("comparison")}?${query({ name })}`),
+  comparison: (name) => `/comparison?${query({ name, page: part })}`,
   start: (body) => post(path("runs"), body),
   resume: (id, body) => post(path("runs", id, "resume"), body),
   fork: (id, body) => post(path("runs", id, "fork"), body),
