@@ -16,7 +16,6 @@ let touched = "";
 
 export const runsPage = async (place, source, wanted) => {
   const back = touched;
-  touched = "";
   const about = await source.about();
   const choices = { ...about.choices, statuses: STATUSES, agents: about.agents.map((each) => each.name) };
   const search = make("input", { type: "search", id: "search", value: wanted.words || "", placeholder: "Search", autocomplete: "off", "aria-describedby": "search-hint" });
@@ -134,7 +133,9 @@ export const runsPage = async (place, source, wanted) => {
     tidy();
   };
   place.replaceChildren(make("header.list-head", {}, make("h1", { tabindex: "-1" }, "Runs"), link("Start a run", "#/new", { class: "main-act" })), form, state, lost, compare, liveSection, make("section", { "aria-labelledby": "all-title" }, make("h2", { id: "all-title" }, wanted.words || filtered ? "What was found" : "Earlier"), list, more));
-  if (back) document.getElementById(back).focus();
+  // Of two changes in a row only the last one's list is seen.
+  if (place.isConnected) touched = "";
+  if (back) place.querySelector(`#${back}`).focus();
   tellChosen();
   document.title = "Runs · Plait";
   await page();
