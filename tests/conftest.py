@@ -41,6 +41,19 @@ def pytest_xdist_auto_num_workers() -> int:
     return 2 * (os.cpu_count() or 1)
 
 
+SLOW = """
+lab_page window_pages lab_ray sandbox docs mcp_client local_model window_attackers formats_properties mcp_server
+sandbox_process hostile local_fetch window_local telemetry_otlp repl_logs runtime_concurrency faults_cancel sessions
+""".split()
+"""The files that take longest, in order."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A file's tests run in one process, as they share servers and browsers. So the longest files begin first."""
+    order = {f"test_{name}.py": place for place, name in enumerate(SLOW)}
+    items.sort(key=lambda item: order.get(item.path.name, len(SLOW)))
+
+
 def pytest_collection_finish() -> None:
     """Thousands of collected tests are never garbage: a full collection would look at all of them again."""
     gc.collect()
@@ -79,6 +92,9 @@ def examples(all_of_them: int) -> int:
 
 only_in_campaign = pytest.mark.skipif(not CAMPAIGN, reason="part of `make campaign`")
 """For what takes long and is tested in small elsewhere."""
+
+LOOKS = [(1440, False), (390, True), *([(1440, True), (390, False)] if CAMPAIGN else [])]
+"""Widths of a page and whether it is dark."""
 
 LONG = 1 << 17 if CAMPAIGN else 1 << 14
 """Characters of a hostile text. A reader that needs quadratic time needs seconds for the shorter one as well."""

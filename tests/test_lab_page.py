@@ -17,6 +17,7 @@ import pytest_asyncio
 from msgspec import structs
 
 from browser import Browser, Page
+from conftest import LOOKS
 from lazily import skip_without
 from plait import Agent, React, Scripted
 from plait.core import Call, Event, Observation, Ran, Usage
@@ -186,8 +187,7 @@ async def marks(tab: Page) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize(("width", "dark"), LOOKS)
 @in_the_browser
 async def test_every_picture_is_drawn_and_nothing_hostile_runs(
     browser: Browser, tmp_path: Path, width: int, dark: bool
@@ -397,8 +397,9 @@ async def test_a_page_of_any_size_is_drawn(
     browser: Browser, tmp_path: Path, rows: int, tasks: int, repeat: int, leave: int
 ) -> None:
     made = comparison(rows, tasks, repeat, leave=leave)
+    text = page(made, record=recorded)
     for width in (1440, 390):
-        tab = await opened(browser, tmp_path, page(made, record=recorded), width=width, dark=width == 390)
+        tab = await opened(browser, tmp_path, text, width=width, dark=width == 390)
         await shot(tab, f"size-{rows}x{tasks}-{width}", full=True)
         await quiet(tab)
         drawn = await marks(tab)

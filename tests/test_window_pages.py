@@ -17,7 +17,7 @@ import pytest_asyncio
 import plait
 import window_axe
 from browser import Browser, Page
-from conftest import CAMPAIGN
+from conftest import CAMPAIGN, LOOKS
 from lazily import skip_without
 from plait import Scripted
 from plait.core.outcomes import Failed
@@ -648,9 +648,6 @@ async def test_with_a_token_one_logs_in_first(browser: Browser, journal: Path) -
         assert FULL not in str(await page.evaluate("document.cookie + JSON.stringify(localStorage) + location.href"))
         assert page.problems == []
         await page.close()
-
-
-LOOKS = [(390, True), (1440, False)] + ([(390, False), (1440, True)] if CAMPAIGN else [])
 
 
 @pytest.mark.parametrize(("width", "dark"), LOOKS)
