@@ -41,10 +41,27 @@ def pytest_xdist_auto_num_workers() -> int:
     return 2 * (os.cpu_count() or 1)
 
 
-SLOW = """
-lab_page window_pages lab_ray sandbox docs mcp_client local_model window_attackers formats_properties mcp_server
-sandbox_process hostile local_fetch window_local telemetry_otlp repl_logs runtime_concurrency faults_cancel sessions
-""".split()
+SLOW = (
+    "lab_page",
+    "window_pages",
+    "lab_ray",
+    "sandbox",
+    "docs",
+    "mcp_client",
+    "local_model",
+    "window_attackers",
+    "formats_properties",
+    "mcp_server",
+    "sandbox_process",
+    "hostile",
+    "local_fetch",
+    "window_local",
+    "telemetry_otlp",
+    "repl_logs",
+    "runtime_concurrency",
+    "faults_cancel",
+    "sessions",
+)
 """The files that take longest, in order."""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from plait.core.errors import PlaitError, UsageError
 from plait.lab.base import Suite
+from plait.plugins import plugins
 
 GROUP = "plait.suites"
 """The entry-point group for suites of other packages: name = "module:function", which gets what stands behind the
@@ -80,6 +81,4 @@ def _from(point: Any, word: str, argument: str) -> Any:
 
 
 def _plugins() -> dict[str, Any]:
-    from importlib.metadata import entry_points
-
-    return {point.name: point for point in entry_points(group=GROUP)}
+    return {point.name: point for point in plugins(GROUP)}

@@ -19,6 +19,7 @@ from plait.models.config import Endpoint, ModelConfig, checked_address
 from plait.models.presets import LOCAL_TEMPERATURE, PRESETS, Preset, abilities_of
 from plait.models.prices import LOCAL, Rate, rate_for
 from plait.models.special_tokens import tokens_of_family
+from plait.plugins import plugins
 
 logger = logging.getLogger("plait")
 
@@ -195,9 +196,7 @@ def _electric(provider: str, name: str, config: ModelConfig) -> Rate:
 
 
 def _plugins() -> list[Any]:
-    from importlib.metadata import entry_points
-
-    return list(entry_points(group=PLUGINS))
+    return list(plugins(PLUGINS))
 
 
 def _plugin(spec: str, provider: str, name: str, config: ModelConfig) -> Model:

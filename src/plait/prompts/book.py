@@ -7,7 +7,7 @@ file `NAME.txt` in a user's folder is used as it stands, byte for byte.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -105,22 +105,10 @@ class PromptBook:
         """What each template was last filled with, and what came of it: a system prompt is the same run after run."""
         return {}
 
-    @cached_property
-    def _environment(self) -> Any:
-        from jinja2 import DictLoader, StrictUndefined
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-        return ImmutableSandboxedEnvironment(
-            loader=DictLoader({f"{name}.j2": text for name, text in self._texts.items()}),
-            undefined=StrictUndefined,
-            auto_reload=False,
-            **BLOCKS,
-        )
-
     def _compile(self, name: str) -> Any:
         self.source(name)
         try:
-            template = self._environment.get_template(f"{name}.j2")
+            template = _environment(tuple(self._texts.items())).get_template(f"{name}.j2")
             # Jinja goes through these at every rendering; those of a plain dict it copies at once.
             template.globals = dict(template.globals)
             return template
@@ -153,6 +141,20 @@ class PromptBook:
                 self._verbatim[path.stem] = text
 
 
+@lru_cache(maxsize=64)
+def _environment(texts: tuple[tuple[str, str], ...]) -> Any:
+    """The environment of these templates. Agents with the same prompts share it, and what it has compiled."""
+    from jinja2 import DictLoader, StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    return ImmutableSandboxedEnvironment(
+        loader=DictLoader({f"{name}.j2": text for name, text in texts}),
+        undefined=StrictUndefined,
+        auto_reload=False,
+        **BLOCKS,
+    )
+
+
 def _same(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     """The same values, as far as that is seen at once: equal texts, and for the rest the very same objects."""
     return len(before) == len(values) and all(
@@ -161,7 +163,8 @@ def _same(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     )
 
 
-def shipped(strategy: str) -> dict[str, str]:
+@cache
+def shipped(strategy: str) -> Mapping[str, str]:
     """The templates of a loop as they ship, by name; none for a loop that is not ours."""
     folder = resources.files("plait.prompts") / strategy
     if not folder.is_dir():

@@ -30,6 +30,7 @@ BLOCKS: Final[Blocks] = {"trim_blocks": True, "lstrip_blocks": True}
 
 
 @lru_cache(maxsize=512)
+@lru_cache(maxsize=256)
 def labels_of_template(source: str) -> tuple[str, ...]:
     """The labels in a Jinja template. A template that Jinja rejects is read as plain text: rendering reports it."""
     from jinja2 import TemplateSyntaxError

@@ -12,6 +12,7 @@ import msgspec
 
 from plait.core import Splitter, Strategy
 from plait.core.errors import UsageError
+from plait.plugins import plugins
 
 # name: (module, class). Imported when it is first asked for.
 OURS: dict[str, tuple[str, str]] = {
@@ -115,9 +116,7 @@ def _kind(name: str) -> type[Any]:
 
 
 def _plugins() -> list[Any]:
-    from importlib.metadata import entry_points
-
-    return list(entry_points(group=GROUP))
+    return list(plugins(GROUP))
 
 
 def _choices(kind: type[Any]) -> str:

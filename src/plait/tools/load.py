@@ -18,6 +18,7 @@ from msgspec import structs
 
 from plait.core.errors import PlaitError, UsageError
 from plait.core.tools import ToolSpec
+from plait.plugins import plugins
 from plait.tools.objects import is_toolset, tools_of_object
 from plait.tools.tool import Tool, tool
 from plait.tools.toolset import Toolset, nearest
@@ -181,9 +182,7 @@ def _nameable() -> tuple[str, ...]:
 
 
 def _plugins() -> dict[str, Any]:
-    from importlib.metadata import entry_points
-
-    return {point.name: point for point in entry_points(group=GROUP)}
+    return {point.name: point for point in plugins(GROUP)}
 
 
 def _attribute(path: str, word: str) -> Any:
