@@ -149,10 +149,10 @@ def read_until(process: subprocess.Popen[str], text: str) -> str:
     raise AssertionError(f"{text!r} was never said:\n{seen}")
 
 
-def until(path: Path, seconds: float = 20, *, written: bool = False) -> None:
-    """Wait until a file is there, or until something is written in it."""
+def until(path: Path, seconds: float = 20) -> None:
+    """Wait until something is written in a file."""
     end = time.monotonic() + seconds
-    while not path.exists() or (written and not path.stat().st_size):
+    while not path.exists() or not path.stat().st_size:
         assert time.monotonic() < end, f"{path} never came"
         time.sleep(0.01)
 

@@ -173,7 +173,7 @@ def test_while_the_question_is_read_from_a_terminal_nobody_types_at(plait: Shell
 def test_a_killed_run_goes_on_and_what_may_have_happened_is_not_repeated(plait: Shell) -> None:
     model = plait.script([action("send", "hello"), action("hang", 120), final("ok")])
     process = plait.start("run", "q", "--model", model, "--tools", "tools.py")
-    until(plait.folder / "begun.txt", written=True)
+    until(plait.folder / "begun.txt")
     process.kill()
     ended(process)
     assert "interrupted" in plait("runs").out
@@ -187,7 +187,7 @@ def test_a_killed_run_goes_on_and_what_may_have_happened_is_not_repeated(plait: 
 def test_a_call_in_doubt_is_repeated_when_the_person_says_so(plait: Shell) -> None:
     model = plait.script([action("hang", 1), final("ok")])
     process = plait.start("run", "q", "--model", model, "--tools", "tools.py")
-    until(plait.folder / "begun.txt", written=True)
+    until(plait.folder / "begun.txt")
     process.kill()
     ended(process)
     assert plait("resume", "last", "--in-doubt", "repeat").out == "ok\n"

@@ -406,6 +406,13 @@ def test_an_endpoint_known_to_take_no_tools_is_asked_in_text_from_the_start(jour
     assert len(noted(run, "calls_as_text")) == 1 and "takes no native tools" in noted(run, "calls_as_text")[0]
 
 
+def test_in_text_a_reply_that_repeats_the_last_message_is_no_answer(journal: Path) -> None:
+    echo = f"The result of people: 522250{GO_ON}"
+    run, made = in_text(journal, [LOOK, echo, "522250"])
+    assert (run.answer, run.calls) == ("522250", 3)
+    assert "it repeats the last message" in made[2]["messages"][-1]["content"]
+
+
 def test_calls_written_together_run_at_once(journal: Path) -> None:
     two = "\n".join(json.dumps({"name": "meet", "arguments": {"who": who}}) for who in ("Ann", "Bob"))
     run, _ = in_text(journal, [two, "done"])

@@ -26,7 +26,7 @@ from plait.runtime.spending import spending
 def test_the_terminal_says_loading_model_and_reading_prompt_with_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     now, loading = [0.0], [True]
     monkeypatch.setattr(embedded, "is_loading", lambda: loading[0])
-    waiting = Waiting("act · local", local=True, clock=lambda: now[0])
+    waiting = Waiting("act · local", "local:m", clock=lambda: now[0])
 
     def shown() -> str:
         out = io.StringIO()
@@ -40,7 +40,7 @@ def test_the_terminal_says_loading_model_and_reading_prompt_with_seconds(monkeyp
     assert shown() == "act · local · reading prompt · 0 s"
     now[0] = 15.0
     assert shown() == "act · local · reading prompt · 3 s"
-    assert Waiting("act · openai:m", local=False, clock=lambda: 0.0).__rich__().plain == "act · openai:m · 0 s"
+    assert Waiting("act · openai:m", "openai:m", clock=lambda: 0.0).__rich__().plain == "act · openai:m · 0 s"
 
 
 class Loading(plait.Scripted):

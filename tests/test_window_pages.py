@@ -20,11 +20,13 @@ from browser import Browser, Page
 from conftest import CAMPAIGN, LOOKS
 from lazily import skip_without
 from plait import Scripted
+from plait.core.effects import Think
 from plait.core.outcomes import Failed
 from plait.journal.store import Journal
 from plait.lab import acompare
 from plait.lab.comparing import kept
 from plait.lab.page import page as page_of
+from plait.models.base import OnText, Request, Response
 from window_support import HIDDEN, HOSTILE, Held, action, answer, codeact, population, react, rewoo, send, turn, written
 
 skip_without("window", "starlette", "uvicorn", "prometheus_client")
@@ -129,9 +131,34 @@ async def test_a_run_is_seen_to_grow_step_by_step(browser: Browser, journal: Pat
         await page.wait_for("document.querySelectorAll('.step').length === 3")
         await page.wait_for("document.querySelector('.state').innerText.includes('answered')")
         assert await page.text(".outcome") == "both are there"
+        await page.wait_for("document.querySelector('#step-3').innerText.includes('as above')")
+        assert (await page.text("main")).count("both are there") == 1
         assert await page.evaluate("drawn") == 0  # whoever presses a button meanwhile presses it, not one before it
         assert "Nice is there" in await page.text("#step-2")
         await page.wait_for("document.querySelector('#said').textContent.includes('answered')")
+        assert page.problems == []
+        await page.close()
+
+
+class Late(Scripted):
+    """Says nothing until somebody says `go`."""
+
+    go = threading.Event()
+
+    async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
+        await asyncio.to_thread(self.go.wait, 300)
+        return await super().send(request, think, on_text)
+
+
+async def test_before_a_models_first_word_its_seconds_are_counted(browser: Browser, journal: Path) -> None:
+    model = Late([answer("522250")])
+    with serving(react(journal, model=model)) as server:
+        run = await begun(server)
+        page = await opened(browser, server, f"runs/{run}")
+        await page.wait_for("/has not begun to write · [1-9]\\d* s/.test(document.querySelector('#step-1')?.innerText)")
+        model.go.set()
+        await page.wait_for("document.querySelector('.state').innerText.includes('answered')")
+        assert "has not begun" not in await page.text("main")
         assert page.problems == []
         await page.close()
 

@@ -11,6 +11,7 @@ import pytest
 from plait.core import Usage
 from plait.core import events as ev
 from plait.journal.store import Journal
+from plait.models import embedded
 from plait.window.live import events_of
 from plait.window.performing import Performing
 from plait.window.writing import MOST, Writing
@@ -26,10 +27,21 @@ def test_pieces_of_one_kind_are_one_text_and_a_whole_reply_is_told_no_more() -> 
     for event in (ev.Asked(1, "act", "m"), ev.Thought(1, "I "), ev.Thought(1, "look."), ev.Action(1, "look(")):
         writing.heard(event)
     assert writing.told() == [{"step": 1, "parts": [["thought", "I look."], ["action", "look("]]}]
-    version = writing.version
     writing.heard(replied(1))
     assert writing.told() == []
-    assert writing.version > version
+
+
+def test_before_the_first_word_the_stage_of_the_model_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    loading = [True]
+    monkeypatch.setattr(embedded, "is_loading", lambda: loading[0])
+    writing = Writing()
+    writing.heard(ev.Asked(1, "act", "local:m"))
+    writing.heard(ev.Asked(2, "act", "openai:m"))
+    assert [(each["stage"], each["seconds"]) for each in writing.told()] == [("loading model", 0), ("", 0)]
+    loading[0] = False
+    assert writing.told()[0]["stage"] == "reading prompt"
+    writing.heard(ev.Thought(1, "I"))
+    assert writing.told()[0] == {"step": 1, "parts": [["thought", "I"]]}
 
 
 def test_replies_written_at_once_are_told_by_their_steps_and_not_at_all_in_one_step() -> None:
@@ -75,7 +87,7 @@ async def test_a_run_of_this_process_is_told_while_it_is_written(tmp_path: Path,
         if text.startswith("event: writing"):
             assert "id:" not in text, "a browser that comes back must not skip a row for it"
             told.append(json.loads(text.split("data: ")[1])["steps"])
-            if told[-1]:
+            if any(step["parts"] for step in told[-1]):
                 model.go.set()
         elif not here:
             model.go.set()
@@ -84,7 +96,7 @@ async def test_a_run_of_this_process_is_told_while_it_is_written(tmp_path: Path,
     if not here:
         assert told == []
         return
-    texts = {step["step"]: step["parts"] for steps in told for step in steps}
+    texts = {step["step"]: step["parts"] for steps in told for step in steps if step["parts"]}
     assert texts[1][0] == ["thought", "I look at Lyon, then at the rest."[: len(texts[1][0][1])]]
     assert texts[1][0][1]
     assert set(texts) == {1, 2}

@@ -8,7 +8,7 @@ from typing import TextIO
 from rich.cells import cell_len
 from rich.text import Text
 
-from plait.cli.draw import Braid, Waiting, is_local
+from plait.cli.draw import Braid, Waiting
 from plait.cli.text import clean, count, duration
 from plait.core import Event
 from plait.core import events as ev
@@ -30,7 +30,7 @@ class Folded(Braid):
             case ev.Asked(phase=phase, model=model):
                 self._phase, self._thought = phase, ""
                 self._quiet()
-                self._spin(Waiting(clean(phase), local=is_local(model)))
+                self._spin(Waiting(clean(phase), model))
             case ev.Thought(text=text):
                 self._thought = (self._thought + text)[-500:]
                 self._say(f"{self._phase} · ", self._thought)

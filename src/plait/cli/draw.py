@@ -16,6 +16,7 @@ from plait.cli.text import SHOWN, brief_json, clean, cut
 from plait.cli.watch import said, spent, trouble_in
 from plait.core import Event
 from plait.core import events as ev
+from plait.models.stages import Stage
 
 STRANDS = {"thought": "cyan", "action": "yellow", "observation": "green", "note": "magenta"}
 LABEL = 14
@@ -27,28 +28,13 @@ _PIECES = re.compile(r"\n|[^\S\n]+|\S+")
 class Waiting:
     """What a spinner says while a model is asked: what goes on before its first word, and for how many seconds."""
 
-    def __init__(self, what: str, *, local: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        self._what, self._local, self._clock = what, local, clock
-        self._stage = ""
-        self._began = clock()
+    def __init__(self, what: str, model: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._what = what
+        self._stage = Stage(model, clock=clock)
 
     def __rich__(self) -> Text:
-        stage = ""
-        if self._local:
-            from plait.models import embedded
-
-            stage = "loading model" if embedded.is_loading() else "reading prompt"
-        now = self._clock()
-        if stage != self._stage and self._stage:
-            self._began = now
-        self._stage = stage
-        parts = (self._what, stage, f"{now - self._began:.0f} s")
-        return Text(" · ".join(filter(None, parts)), style="dim")
-
-
-def is_local(model: str) -> bool:
-    """The model runs in a process of ours."""
-    return model.partition(":")[0] == "local"
+        stage, seconds = self._stage.now()
+        return Text(" · ".join(filter(None, (self._what, stage, f"{seconds:.0f} s"))), style="dim")
 
 
 class Braid:
@@ -73,7 +59,7 @@ class Braid:
                 self._dim(f"run {run} · {strategy}{' · goes on' if resumed else ''}")
             case ev.Asked(phase=phase, model=model):
                 self._end()
-                self._spin(Waiting(f"{phase} · {clean(model)}", local=is_local(model)))
+                self._spin(Waiting(f"{phase} · {clean(model)}", model))
             case ev.Thought(text=text):
                 self._stream("thought", text)
             case ev.Action():

@@ -151,6 +151,8 @@ class TextPage:
         turn = self._read(reply.text)
         if reply.how_cut and is_open(reply.text, turn, self._read):
             raise Unreadable(f"it {reply.how_cut} before its last call was complete. Write a shorter one.")
+        if turn.answered and log and self._go_on and self._go_on in str(turn.answer):
+            raise Unreadable("it repeats the last message. Write the next call, or the answer in words of your own.")
         return turn
 
     def _read(self, text: str) -> Calls:

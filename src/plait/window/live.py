@@ -113,8 +113,7 @@ async def events_of(
         await asyncio.to_thread(follower.catch_up, after)
     yield b"retry: 1500\n\n"
     quiet = 0.0
-    seen: tuple[Writing | None, int] = (None, 0)
-    shown = False
+    shown: list[dict[str, Any]] = []
     while not gone():
         news = await asyncio.to_thread(follower.news)
         if news is not None:
@@ -126,12 +125,10 @@ async def events_of(
         elif quiet and quiet % BEAT < PAUSE:
             yield b": here\n\n"
         written = writing()
-        now = (written, 0 if written is None else written.version)
-        if now != seen:
-            seen, steps = now, [] if written is None else written.told()
-            if steps or shown:
-                quiet, shown = 0.0, bool(steps)
-                yield b"event: writing\n" + event({"steps": steps})
+        steps = [] if written is None else written.told()
+        if steps != shown:
+            quiet, shown = 0.0, steps
+            yield b"event: writing\n" + event({"steps": steps})
         pause = PAUSE if quiet < 30 else IDLE
         quiet += pause
         await asyncio.sleep(pause)

@@ -6,6 +6,7 @@ from typing import Any
 
 from plait.core import Event
 from plait.core import events as ev
+from plait.models.stages import Stage
 from plait.tools.render import sound
 
 MOST = 4_000
@@ -13,10 +14,11 @@ MOST = 4_000
 
 
 class Writing:
-    """Hears a run's events. `version` grows with each change of what `told` tells."""
+    """Hears a run's events."""
 
     def __init__(self) -> None:
-        self.version = 0
+        self._stages: dict[int, Stage] = {}
+        """What the model that a step asked is doing."""
         self._replies: dict[int, list[tuple[str, str]] | None] = {}
         """The unfinished reply of each step, in pieces of one kind; None where two are written in one step at once:
         their pieces can't be told apart."""
@@ -24,7 +26,8 @@ class Writing:
     def heard(self, event: Event) -> None:
         """The next event."""
         match event:
-            case ev.Asked(step=step):
+            case ev.Asked(step=step, model=model):
+                self._stages[step] = Stage(model)
                 self._replies[step] = None if step in self._replies else []
             case ev.Thought(step=step, text=text) | ev.Action(step=step, text=text) | ev.Answer(step=step, text=text):
                 parts = self._replies.get(step)
@@ -37,14 +40,16 @@ class Writing:
                 self._replies[step] = []  # the reply begins anew
             case ev.Replied(step=step):
                 self._replies.pop(step, None)
-            case _:
-                return
-        self.version += 1
 
     def told(self) -> list[dict[str, Any]]:
-        """The steps in which something is being written: `step`, and `parts` as [kind, text] in order."""
+        """The steps whose reply is not whole: `step`, its `parts` as [kind, text] in order, and while there are none
+        yet the `stage` the model is in and for how many whole `seconds`."""
         return [
-            {"step": step, "parts": [[kind, sound(text)] for kind, text in parts]}
-            for step, parts in self._replies.items()
-            if parts
+            {"step": step, "parts": [[kind, sound(text)] for kind, text in parts]} if parts else self._waits(step)
+            for step, parts in list(self._replies.items())
+            if parts is not None
         ]
+
+    def _waits(self, step: int) -> dict[str, Any]:
+        stage, seconds = self._stages[step].now()
+        return {"step": step, "parts": [], "stage": stage, "seconds": int(seconds)}

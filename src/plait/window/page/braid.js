@@ -25,9 +25,10 @@ const crossing = (turn) => {
 const part = (strand, label, ...inside) => make(`div.part.${strand}`, { "data-strand": strand }, make("span.label", {}, label), make("div.inside", {}, inside));
 
 export class Braid {
-  // `rest(item, field, from)` loads more of a text (null: there is no more to be had); `heads(step)` gives what a step's head ends with.
-  constructor(place, { rest = null, heads = () => [], waits = () => null, missing = "" } = {}) {
-    Object.assign(this, { place, rest, heads, waits, missing });
+  // `rest(item, field, from)` loads more of a text (null: there is no more to be had); `heads(step)` gives what a step's head ends with;
+  // `answer()` is the run's answer where it stands above the steps.
+  constructor(place, { rest = null, heads = () => [], waits = () => null, answer = () => null, missing = "" } = {}) {
+    Object.assign(this, { place, rest, heads, waits, answer, missing });
     this.steps = new Map();
     this.items = new Map();
   }
@@ -70,15 +71,17 @@ export class Braid {
   }
 
   // What models are writing now, in the replies that are not whole yet: [{step, parts: [[kind, text]]}], all of it each time.
+  // Before the first word of one: {step, parts: [], stage, seconds}.
   write(steps) {
     const asked = new Map([...this.items.values()].filter((each) => each.kind === "model" && each.state === "asking").map((each) => [each.step, each.id]));
     this.place.querySelectorAll(".writing").forEach((each) => each.remove());
-    for (const { step, parts } of steps) {
+    for (const { step, parts, stage, seconds } of steps) {
       const node = this.steps.get(step)?.nodes.get(asked.get(step));
       const drawn = parts.filter(([, text]) => text.trim()).map(([kind, text]) => part(kind, kind, make(`div.text.${kind === "action" ? "code" : "prose"}`, {}, make("pre", { dir: "auto" }, shown(text.trim())))));
       const going = node?.querySelector(".going");
       going?.before(make("div.writing", {}, drawn));
-      if (drawn.length) going?.querySelector(".doing")?.replaceChildren(" is writing ");
+      const doing = drawn.length ? " is writing " : seconds !== undefined ? ` · ${stage || "has not begun to write"} · ${seconds} s ` : "";
+      if (doing) going?.querySelector(".doing")?.replaceChildren(doing);
     }
   }
 
@@ -108,6 +111,12 @@ export class Braid {
     return long(item[field], { rest: load, className, label, missing: this.missing });
   }
 
+  // Whether a text is the run's answer, which stands above: it is not told twice.
+  above([text, more]) {
+    const answer = this.answer()?.trim(), said = text.trim();
+    return Boolean(answer) && (more ? answer.startsWith(said) : answer === said);
+  }
+
   draw(item) {
     switch (item.kind) {
       case "model": return this.model(item);
@@ -129,10 +138,11 @@ export class Braid {
     for (const name of item.parts || []) {
       const kind = name.replace(/\d+$/, "");
       if (kind === "thought") drawn.push(part("thought", "thought", this.text(item, name, "prose", "thought")));
-      else if (kind === "answer") drawn.push(part("answer", "answer", this.text(item, name, "prose", "answer")));
+      else if (kind === "answer") drawn.push(part("answer", "answer", this.above(item[name]) ? make("p.quiet", {}, "as above") : this.text(item, name, "prose", "answer")));
       else written.push(this.text(item, name, "code", "action"));
     }
-    if (item.reply) written.push(this.text(item, "reply", "prose", "reply"));
+    if (item.reply && this.above(item.reply)) drawn.push(part("answer", "answer", make("p.quiet", {}, "as above")));
+    else if (item.reply) written.push(this.text(item, "reply", "prose", "reply"));
     if (written.length) {
       const details = make("details.written", {}, make("summary", {}, item.reply ? "reply" : "action, as the model wrote it"), written);
       details.querySelector("summary").addEventListener("click", () => { details.dataset.touched = "yes"; });

@@ -54,6 +54,7 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
   const fork = (step) => forkDialog(source, run, step);
   const braid = new Braid(list, {
     rest: source.text ? (item, field, from) => source.text(id, item, field, from) : null,
+    answer: () => run.answer,
     missing: `All of it: plait show ${run.run} --full`,
     heads: (step) => stepActs(source, id, step, fork),
     waits: (item) => {
@@ -93,7 +94,8 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
     const others = news.waiting && JSON.stringify(news.waiting) !== JSON.stringify(waits);
     if (news.waiting) waits = news.waiting;
     for (const step of news.steps || []) braid.put(step);
-    if (others) redraw();
+    if (others) redraw("wait");
+    if (before !== run.status && run.answer) redraw("model");
     if (news.plan) picture(news.plan);
     head();
     const last = news.steps?.at(-1);
@@ -101,9 +103,11 @@ export const runPage = async (place, source, id, { toStep = null } = {}) => {
     else if (last?.items.length) say(told(last));
     if (follows) down();
   };
-  // Forms of waiting items come and go with what the run waits for; one that somebody is filling in stays.
-  const redraw = () => {
-    for (const item of braid.items.values()) if (item.kind === "wait") braid.put({ ...stepOf(item.step), items: [item] });
+  // Forms of waiting items come and go with what the run waits for; one that somebody is filling in stays. A reply that turns out
+  // to be the answer stands above.
+  const redraw = (kind) => {
+    const items = [...braid.items.values()].filter((item) => item.kind === kind);
+    for (const item of kind === "model" ? items.slice(-1) : items) braid.put({ ...stepOf(item.step), items: [item] });
   };
   const heads = new Map();
   const stepOf = (n) => heads.get(n);
