@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import plait
 from plait.core.errors import RateLimited, UsageError
 from plait.toolkits import ask_model, websearch, wikipedia
-from plait.toolkits.serp_pick import picked
+from plait.toolkits.serp import pick_answer as picked
 from toolkits_server import Seen, call, refusal, site, told
 
 KEY = "0123456789abcdef0123456789abcdef"

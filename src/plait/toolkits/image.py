@@ -6,6 +6,7 @@ reading it back need none.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from plait.core.errors import ToolError, UsageError
 from plait.core.things import Thing
+from plait.toolkits.service import SECONDS
+from plait.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Decoded
@@ -154,3 +157,35 @@ def _size(count: int) -> str:
     if count < 1000:
         return f"{count} bytes"
     return f"{count / 1000:.0f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
+
+
+def images(*, private: bool = False, timeout: float = SECONDS) -> tuple[Tool, ...]:
+    """The tools `download_image` and `shrink_image`.
+
+    `private` allows addresses of this machine and of private networks as well: an address that a model gives may come
+    from a page that means harm. `timeout` in seconds.
+    """
+
+    @tool(read_only=True)
+    async def download_image(url: str) -> Image:
+        """Downloads an image from the web.
+
+        Args:
+            url: The image's own address, beginning with http:// or https://.
+        """
+        from plait.toolkits.download import download
+
+        data = await download(url.strip(), MAX_BYTES, seconds=timeout, private=private)
+        return await asyncio.to_thread(Image.from_bytes, data)
+
+    @tool(read_only=True)
+    def shrink_image(image: Image, ratio: float) -> Image:
+        """Makes an image smaller: width and height are both multiplied by the ratio.
+
+        Args:
+            image: The image; it stays as it is, a new one is given.
+            ratio: Above 0 and at most 1: one half gives half the width and half the height.
+        """
+        return image.shrunk(ratio)
+
+    return (download_image, shrink_image)

@@ -114,7 +114,8 @@ class Services:
 
     def send_message_discord(self, msg: str, image: Image | None = None) -> str:
         from plait.toolkits.discord_webhook import LONGEST, MOST
-        from plait.toolkits.pieces import pieces
+        from plait.toolkits.discord_webhook import split_text as pieces
+        
 
         parts = len(pieces(msg.strip(), LONGEST))
         if not parts and image is None:

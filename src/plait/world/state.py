@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from plait.core.errors import ToolError, UsageError
-from plait.toolkits.wmo import in_words
+from plait.toolkits.open_meteo import describe_weather
 from plait.world import pictures, places, stocks, weather
 from plait.world.chance import chance
 
@@ -170,7 +170,7 @@ class World:
     @staticmethod
     def described(code: int) -> str:
         """A weather code in the words of the toolkit."""
-        return in_words(code)
+        return describe_weather(code)
 
     def weeks(self, symbol: str) -> list[stocks.Week]:
         """The weeks of a share's trade, newest first. Raises `ToolError` for a symbol that has none."""
