@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from conftest import CAMPAIGN
 from plait.world import TASKS, Told, World, WorldTask, world_of
-from plait.world.places import place_of
+from plait.world.places import find_town
 from plait.world.variations import variations
 
 ALL = (*TASKS, *variations(1), *variations(77, 8)) if CAMPAIGN else (*TASKS, *variations(77, 2))
@@ -56,7 +56,7 @@ def perform(task: WorldTask, world: World, form: Form, dice: random.Random) -> T
         send(task, world, f"{task.symbol} closed lowest in the week of {on}, at ${row['close']:.2f}.")
         return None
     where = looked_up(task, world)
-    name = (place_of(task.place) or world.home).name if task.place else "your location"
+    name = (find_town(task.place) or world.home).name if task.place else "your location"
     if task.kind == "weather":
         now = world.call("get_current_weather", **where)["current_weather"]
         text = f"{name}: {now['description']}, {round_(now['temperature'])}°C, wind {round_(now['windspeed'])} km/h"
@@ -77,7 +77,7 @@ def looked_up(task: WorldTask, world: World) -> dict[str, float]:
     if not task.place:
         found = world.call("get_user_location")
     else:
-        place = place_of(task.place)
+        place = find_town(task.place)
         assert place is not None
         listed = world.call("search_location_geocoordinates", location_name=place.name)
         found = next(each for each in listed if each["latitude"] == place.latitude)

@@ -58,7 +58,7 @@ class LookupTable(Struct, frozen=True, dict=True):
         return self._find_several(key) or self._find_by_words(key)
 
     def _find_several(self, question: str) -> dict[str, Any]:
-        """Returns entries that are asked for together: "population of Lyon, area of Lyon", "population of Lyon and Nice".
+        """Returns entries asked for together: "population of Lyon, area of Lyon" or "population of Lyon and Nice".
 
         It is empty unless each part is a key.
         """

@@ -5,13 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plait.world.grades import Grade, Told
-from plait.world.state import Did, Sent, World, world_of
+from plait.world.state import SentMessage, World, WorldCall, world_of
 from plait.world.tasks import TASKS, WorldTask, task_of
 
 if TYPE_CHECKING:
     from plait.tools import Tool
 
-__all__ = ["TASKS", "Did", "Grade", "Sent", "Told", "World", "WorldTask", "task_of", "world", "world_of"]
+__all__ = [
+    "TASKS",
+    "Grade",
+    "SentMessage",
+    "Told",
+    "World",
+    "WorldCall",
+    "WorldTask",
+    "task_of",
+    "world",
+    "world_of",
+]
 
 
 def world(settings: str = "") -> tuple[Tool, ...]:

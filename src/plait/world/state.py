@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from plait.core.errors import ToolError, UsageError
+from plait.core.errors import UsageError
+from plait.toolkits.alpha_vantage import no_such_symbol
 from plait.toolkits.open_meteo import describe_weather
 from plait.world import pictures, places, stocks, weather
 from plait.world.chance import chance
@@ -41,7 +42,7 @@ CHANNELS = (
 """The Slack channels, by name."""
 
 
-class Sent(Struct, frozen=True):
+class SentMessage(Struct, frozen=True):
     """A message that was sent: to which service and channel, what it said, and the image that went with it.
 
     `number` counts what was sent from 1. `channel` is the Slack channel's id, "" on Discord. `called` is the channel
@@ -71,7 +72,7 @@ class Sent(Struct, frozen=True):
         return told
 
 
-class Did(Struct, frozen=True):
+class WorldCall(Struct, frozen=True):
     """A call that the world answered: the tool, its arguments in plain values, and what was wrong ("" when nothing)."""
 
     tool: str
@@ -88,15 +89,15 @@ class World:
     """
 
     def __init__(self, seed: int = 0, *, now: datetime | None = None, here: str = "") -> None:
-        place = places.place_of(here or places.HOME)
+        place = places.find_town(here or places.HOME)
         if place is None:
-            known = ", ".join(sorted({each.name for each in places.PLACES}))
+            known = ", ".join(sorted({each.name for each in places.TOWNS}))
             raise UsageError(f"The world has no town {here!r}.", hint=f"It has: {known}.")
         self.seed = seed
         self.now = NOW if now is None else now.astimezone(UTC) if now.tzinfo else now.replace(tzinfo=UTC)
         self.home = place
-        self.sent: list[Sent] = []
-        self.did: list[Did] = []
+        self.sent: list[SentMessage] = []
+        self.did: list[WorldCall] = []
         self._lock = threading.Lock()
 
     @property
@@ -132,15 +133,15 @@ class World:
         try:
             result = function(**given)
         except Exception as error:
-            self.did.append(Did(tool, plain, str(error) or type(error).__name__))
+            self.did.append(WorldCall(tool, plain, str(error) or type(error).__name__))
             raise
-        self.did.append(Did(tool, plain))
+        self.did.append(WorldCall(tool, plain))
         return result
 
     def send(self, service: str, channel: str, called: str, text: str, image: Image | None) -> None:
         """Keep a message."""
         with self._lock:
-            self.sent.append(Sent(len(self.sent) + 1, service, channel, called, text, image))
+            self.sent.append(SentMessage(len(self.sent) + 1, service, channel, called, text, image))
 
     @cached_property
     def channels(self) -> dict[str, str]:
@@ -149,9 +150,9 @@ class World:
         return {name: "C0" + "".join(chance(self.seed, "channel", name).choices(letters, k=9)) for name in CHANNELS}
 
     @property
-    def picture(self) -> pictures.Picture:
+    def picture(self) -> pictures.DailyPicture:
         """The picture of the world's day."""
-        return pictures.of_the_day(self.seed, self.today)
+        return pictures.picture_of(self.seed, self.today)
 
     def current(self, latitude: float, longitude: float) -> weather.Now:
         """The weather now."""
@@ -164,7 +165,7 @@ class World:
     def height(self, latitude: float, longitude: float) -> float:
         """Metres above the sea."""
         cell = weather.cell(latitude, longitude)
-        near = next((place for place in places.PLACES if weather.cell(place.latitude, place.longitude) == cell), None)
+        near = next((place for place in places.TOWNS if weather.cell(place.latitude, place.longitude) == cell), None)
         return near.elevation if near is not None else weather.elevation(self.seed, latitude, longitude)
 
     @staticmethod
@@ -176,7 +177,7 @@ class World:
         """The weeks of a share's trade, newest first. Raises `ToolError` for a symbol that has none."""
         known = symbol.strip().upper()
         if known not in stocks.SYMBOLS:
-            raise ToolError(f"Alpha Vantage has no prices for {known!r}.", hint="Check the ticker symbol.")
+            raise no_such_symbol(known)
         return stocks.weeks(self.seed, known, self.today)
 
 

@@ -32,9 +32,9 @@ class WorldTask(Struct, frozen=True, omit_defaults=True):
 
     def grade(self, world: World, told: Told | None = None) -> Grade:
         """How well it was done, by what was sent (and for the date by what was answered or printed)."""
-        from plait.world.graders import graded
+        from plait.world.graders import grade_run
 
-        return graded(self, world, told or Told())
+        return grade_run(self, world, told or Told())
 
 
 _CHANNEL = "#experimenting-with-simple-ai-agents"
