@@ -269,77 +269,61 @@ def _least_common_multiple(*xs: Number) -> Number:
 class Function(Struct, frozen=True):
     """A function of the calculator. `most` is None if it takes any number of arguments."""
 
-    run: Callable[..., Number]
-    least: int
-    most: int | None
     usage: str
+    run: Callable[..., Number]
+    least: int = 1
+    most: int | None = 1
 
     def takes(self, count: int) -> bool:
         """Tells whether it takes that many arguments."""
         return count >= self.least and (self.most is None or count <= self.most)
 
 
-def _function(usage: str, run: Callable[..., Any], least: int = 1, most: int | None = 1) -> tuple[str, Function]:
-    return usage.partition("(")[0], Function(run, least, most, usage)
-
-
 _UNIT = "a number from -1 to 1"
-FUNCTIONS: dict[str, Function] = dict(
-    [
-        _function("sqrt(x)", root),
-        _function("cbrt(x)", lambda x: root(x, 3)),
-        _function("root(x, n)", root, 1, 2),
-        _function("abs(x)", abs),
-        _function("sign(x)", lambda x: (x > 0) - (x < 0)),
-        _function("round(x, decimals)", round_half_up, 1, 2),
-        _function("floor(x)", math.floor),
-        _function("ceil(x)", math.ceil),
-        _function("trunc(x)", math.trunc),
-        _function("int(x)", math.trunc),
-        _function("float(x)", lambda x: x),
-        _function("min(a, b, ...)", lambda *xs: min(xs), 1, None),
-        _function("max(a, b, ...)", lambda *xs: max(xs), 1, None),
-        _function("sum(a, b, ...)", _total, 1, None),
-        _function("mean(a, b, ...)", _mean, 1, None),
-        _function("avg(a, b, ...)", _mean, 1, None),
-        _function("average(a, b, ...)", _mean, 1, None),
-        _function("median(a, b, ...)", _median, 1, None),
-        _function("exp(x)", _on_floats(math.exp)),
-        _function("ln(x)", _python_logarithm),
-        _function("math.log(x) to base e, or math.log(x, base)", _python_logarithm, 1, 2),
-        _function("log(x) to base 10, or log(x, base)", logarithm, 1, 2),
-        _function("log10(x)", logarithm),
-        _function("log2(x)", lambda x: logarithm(x, 2)),
-        _function("sin(radians)", _on_floats(math.sin)),
-        _function("cos(radians)", _on_floats(math.cos)),
-        _function("tan(radians)", _tangent),
-        _function("asin(x)", _on_floats(math.asin, _UNIT)),
-        _function("acos(x)", _on_floats(math.acos, _UNIT)),
-        _function("atan(x)", _on_floats(math.atan)),
-        _function("atan2(y, x)", lambda y, x: math.atan2(to_float(y), to_float(x)), 2, 2),
-        _function("sinh(x)", _on_floats(math.sinh)),
-        _function("cosh(x)", _on_floats(math.cosh)),
-        _function("tanh(x)", _on_floats(math.tanh)),
-        _function("degrees(radians)", _on_floats(math.degrees)),
-        _function("radians(degrees)", _on_floats(math.radians)),
-        _function("hypot(a, b)", lambda *xs: root(_total(*(multiply(x, x) for x in xs))), 1, None),
-        _function("gcd(a, b)", lambda *xs: math.gcd(*(to_whole(x, "gcd") for x in xs)), 1, None),
-        _function("lcm(a, b)", _least_common_multiple, 1, None),
-        _function("comb(n, k)", combine, 2, 2),
-        _function("perm(n, k)", lambda n, k: combine(n, k, True), 2, 2),
-        _function("factorial(n)", factorial),
-        _function("mod(a, b)", modulo, 2, 2),
-        _function("pow(x, n)", power, 2, 2),
-    ]
+_FUNCTIONS = (
+    Function("sqrt(x)", root),
+    Function("cbrt(x)", lambda x: root(x, 3)),
+    Function("root(x, n)", root, 1, 2),
+    Function("abs(x)", abs),
+    Function("sign(x)", lambda x: (x > 0) - (x < 0)),
+    Function("round(x, decimals)", round_half_up, 1, 2),
+    *(Function(f"{name}(x)", getattr(math, name)) for name in ("floor", "ceil", "trunc")),
+    Function("int(x)", math.trunc),
+    Function("float(x)", lambda x: x),
+    Function("min(a, b, ...)", lambda *xs: min(xs), 1, None),
+    Function("max(a, b, ...)", lambda *xs: max(xs), 1, None),
+    Function("sum(a, b, ...)", _total, 1, None),
+    *(Function(f"{name}(a, b, ...)", _mean, 1, None) for name in ("mean", "avg", "average")),
+    Function("median(a, b, ...)", _median, 1, None),
+    Function("ln(x)", _python_logarithm),
+    Function("math.log(x) to base e, or math.log(x, base)", _python_logarithm, 1, 2),
+    Function("log(x) to base 10, or log(x, base)", logarithm, 1, 2),
+    Function("log10(x)", logarithm),
+    Function("log2(x)", lambda x: logarithm(x, 2)),
+    Function("sin(radians)", _on_floats(math.sin)),
+    Function("cos(radians)", _on_floats(math.cos)),
+    Function("tan(radians)", _tangent),
+    Function("asin(x)", _on_floats(math.asin, _UNIT)),
+    Function("acos(x)", _on_floats(math.acos, _UNIT)),
+    *(Function(f"{name}(x)", _on_floats(getattr(math, name))) for name in ("exp", "atan", "sinh", "cosh", "tanh")),
+    Function("atan2(y, x)", lambda y, x: math.atan2(to_float(y), to_float(x)), 2, 2),
+    Function("degrees(radians)", _on_floats(math.degrees)),
+    Function("radians(degrees)", _on_floats(math.radians)),
+    Function("hypot(a, b)", lambda *xs: root(_total(*(multiply(x, x) for x in xs))), 1, None),
+    Function("gcd(a, b)", lambda *xs: math.gcd(*(to_whole(x, "gcd") for x in xs)), 1, None),
+    Function("lcm(a, b)", _least_common_multiple, 1, None),
+    Function("comb(n, k)", combine, 2, 2),
+    Function("perm(n, k)", lambda n, k: combine(n, k, True), 2, 2),
+    Function("factorial(n)", factorial),
+    Function("mod(a, b)", modulo, 2, 2),
+    Function("pow(x, n)", power, 2, 2),
 )
-_DEGREE = math.pi / 180
+FUNCTIONS = {function.usage.partition("(")[0]: function for function in _FUNCTIONS}
 CONSTANTS: dict[str, Number] = {
     "pi": math.pi,
     "e": math.e,
     "tau": math.tau,
-    "deg": _DEGREE,
-    "degree": _DEGREE,
-    "degs": _DEGREE,
+    **dict.fromkeys(("deg", "degree", "degs"), math.pi / 180),
     "rad": 1,
     "percent": Fraction(1, 100),
 }
@@ -359,12 +343,11 @@ def format_number(x: Number, *, full: bool = False) -> str:
     if full:
         x = to_float(x)
     context = Context(prec=max(FULL_DIGITS if full else DIGITS, before + 2), rounding=ROUND_HALF_EVEN)
-    exact = isinstance(x, Fraction)
     value = context.create_decimal(repr(x)) if isinstance(x, float) else context.divide(x.numerator, x.denominator)
     value = value.normalize(context)
     if value == 0:
         return "0"
-    if value.adjusted() > -8 and (exact or value.adjusted() <= 21):
+    if value.adjusted() > -8 and (not isinstance(x, float) or value.adjusted() <= 21):
         return f"{value:f}"
     return f"{value:e}".replace("e+", "e")
 

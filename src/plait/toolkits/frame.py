@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
@@ -32,11 +33,11 @@ class Column(Struct, frozen=True):
     type: Type
 
 
+@dataclass(frozen=True, init=False, repr=False)
 class Table(Thing):
     """A table: `columns`, and `rows` with a cell a column. A cell is a text, a number, a boolean or None."""
 
     kind: ClassVar[str] = "table"
-    __slots__ = ("columns", "rows")
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -61,15 +62,6 @@ class Table(Thing):
         )
         object.__setattr__(self, "rows", kept)
         object.__setattr__(self, "columns", typed)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError("A table does not change: run_sql_query makes another.")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Table) and (self.columns, self.rows) == (other.columns, other.rows)
-
-    def __hash__(self) -> int:
-        return hash((self.columns, len(self.rows)))
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -39,8 +39,7 @@ _TYPES = {
     "date": "TEXT COLLATE moment",
     "datetime": "TEXT COLLATE moment",
 }
-_PIECE = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/|\w+|.", re.DOTALL)
-_TAKEN = """
+_RESERVED = """
 all as by case check default each end foreign group in index into order primary table to values transaction unique
 update where
 """
@@ -157,20 +156,19 @@ def _fetch_rows(cursor: sqlite3.Cursor, table: Table, max_rows: int) -> Table:
 
 
 def _keep_types(found: Table, table: Table) -> Table:
-    """The result, in which a column of the table's keeps its type where its cells alone don't tell it."""
+    """Gives a column of the result the type that it has in the table, if its cells alone do not tell it."""
     types = {column.name.lower(): column.type for column in table.columns}
     columns = list(found.columns)
-    truths: set[int] = set()
+    cells: list[Sequence[Any]] = []
     for i, column in enumerate(columns):
         known = types.get(column.name.lower())
-        cells = {row[i] for row in found.rows}
-        if known is not None and (cells <= {None} or (known == "bool" and cells <= {0, 1, None})):
+        values = [row[i] for row in found.rows]
+        is_bool = known == "bool" and set(values) <= {0, 1, None}
+        if known and (is_bool or set(values) <= {None}):
             columns[i] = Column(column.name, known)
-            truths |= {i} if known == "bool" else set()
-    if columns == list(found.columns):
-        return found
-    rows = ([bool(c) if i in truths and c is not None else c for i, c in enumerate(row)] for row in found.rows)
-    return Table(columns, rows)
+            values = [bool(value) if is_bool and value is not None else value for value in values]
+        cells.append(values)
+    return Table(columns, zip(*cells, strict=True))
 
 
 def _explain_error(said: str, refused: list[str], table: Table, seconds: float) -> ToolError:
@@ -213,31 +211,21 @@ def _create_table(database: sqlite3.Connection, table: Table) -> None:
 
 
 def _find_with_names(sql: str) -> set[str]:
-    """What may be the names of a WITH: those before `AS (`, a list of columns between them left out."""
-    words = [piece for piece in _PIECE.findall(sql) if not piece.isspace() and not piece.startswith(("--", "/*"))]
-    found: set[str] = set()
-    for i, word in enumerate(words):
-        if word.lower() == "as" and i > 0 and "(" in [each.lower() for each in words[i + 1 : i + 4]]:
-            at = i - 1
-            if words[at] == ")":
-                while at > 0 and words[at] != "(":
-                    at -= 1
-                at -= 1
-            found.add(words[at].strip('"`[]').lower())
-    return found
+    """Finds what may be the names of a WITH: those before `AS (`, perhaps with a list of columns between them."""
+    plain = re.sub(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'", " ", sql, flags=re.DOTALL)
+    names = re.findall(
+        r'([`"\[]?[^\s,()]+)\s*(?:\([^()]*\)\s*)?\bas\b\s*(?:not\s+)?(?:materialized\s*)?\(', plain, re.I
+    )
+    return {name.strip('"`[]').lower() for name in names}
 
 
 def _quote_reserved_words(sql: str) -> str:
-    """The statement with words that SQLite keeps for itself in quotes where they name the table: FROM table."""
-    pieces = _PIECE.findall(sql)
-    before = ""
-    for i, piece in enumerate(pieces):
-        if piece.isspace() or piece.startswith(("--", "/*")):
-            continue
-        if before in ("from", "join") and piece.lower() in _TAKEN.split():
-            pieces[i] = f'"{piece}"'
-        before = piece.lower()
-    return "".join(pieces)
+    """Quotes words that SQLite keeps for itself where they name the table, as in FROM table."""
+    skipped = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/"
+    named = rf"\b((?:from|join)\s+)({'|'.join(_RESERVED.split())})\b"
+    return re.sub(
+        f"{skipped}|{named}", lambda match: f'{match[1]}"{match[2]}"' if match[1] else match[0], sql, flags=re.I | re.S
+    )
 
 
 def _quote(name: str) -> str:
