@@ -13,7 +13,7 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_EVEN, Context, Decimal, DecimalException
 from fractions import Fraction
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
