@@ -1,4 +1,4 @@
-"""The tools that ship. `calculator` is a tool, `lookup(source)` makes one; the others make a tuple of tools each:
+"""The built-in tools. `calculator` is a tool, `lookup(source)` makes one, the others make a tuple of tools each:
 
     agent = plait.Agent("react", tools=["calculator", "weather", *toolkits.slack(key=...)])
 
@@ -71,7 +71,7 @@ _MODULES = {
 
 
 def everything() -> tuple[Tool, ...]:
-    """The tools of all toolkits but `lookup`, which needs a source, and `ask_model`, which needs a model."""
+    """Makes the tools of all toolkits but `lookup`, which needs a source, and `ask_model`, which needs a model."""
     names = "date location weather wikipedia websearch stocks tables nasa images discord slack"
     return (calculator, *(tool for name in names.split() for tool in __getattr__(name)()))
 

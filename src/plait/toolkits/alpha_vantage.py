@@ -16,7 +16,7 @@ COLUMNS = (Column("timestamp", "date"), *_PRICES, Column("volume", "int"))
 
 
 def stocks(*, base_url: Setting = None, key: Setting = None, timeout: float = SECONDS) -> tuple[Tool, ...]:
-    """The tool `get_weekly_stock_price`.
+    """Makes the tool `get_weekly_stock_price`.
 
     `base_url` (environment: ALPHAVANTAGE_URL) is the service's address, `key` (ALPHAVANTAGE_API_KEY) its key.
     """

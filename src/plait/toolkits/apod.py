@@ -12,7 +12,7 @@ _FIELDS = ("date", "title", "explanation", "media_type", "url", "hdurl", "thumbn
 
 
 def nasa(*, base_url: Setting = None, key: Setting = None, timeout: float = SECONDS) -> tuple[Tool, ...]:
-    """The tool `get_nasa_astronomy_picture_of_the_day`.
+    """Makes the tool `get_nasa_astronomy_picture_of_the_day`.
 
     `base_url` (environment: NASA_URL) is the service's address, `key` (NASA_API_KEY) its key: without one the public
     DEMO_KEY is used, which allows some thirty calls an hour.

@@ -13,7 +13,7 @@ from plait.tools.tool import Tool, tool
 
 
 def date(*, now: Callable[[], datetime] | None = None) -> tuple[Tool, ...]:
-    """The tool `get_current_date`. `now` is the clock; this machine's, in its time zone, where none is given."""
+    """Makes the tool `get_current_date`. `now` is the clock; this machine's, in its time zone, where none is given."""
 
     @tool(read_only=True)
     def get_current_date() -> str:
@@ -26,7 +26,7 @@ def date(*, now: Callable[[], datetime] | None = None) -> tuple[Tool, ...]:
 def location(
     *, place: Setting = None, base_url: Setting = None, key: Setting = None, timeout: float = SECONDS
 ) -> tuple[Tool, ...]:
-    """The tool `get_user_location`.
+    """Makes the tool `get_user_location`.
 
     `place` (environment: PLAIT_LOCATION) says it outright, as in "Lyon, FR; 45.76; 4.84", and nobody is asked. Else
     the service at `base_url` (IPINFO_URL) tells it from the network address, with `key` (IPINFO_TOKEN) if there is one.

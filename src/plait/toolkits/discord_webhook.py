@@ -19,7 +19,7 @@ ENV = "DISCORD_WEBHOOK_URL"
 
 
 def discord(*, webhook: Setting = None, timeout: float = SECONDS) -> tuple[Tool, ...]:
-    """The tool `send_message_discord`.
+    """Makes the tool `send_message_discord`.
 
     `webhook` (environment: DISCORD_WEBHOOK_URL) is the address of the channel's webhook; it is a secret, as whoever
     has it may write there. Nobody is notified by a mention that stands in a message.

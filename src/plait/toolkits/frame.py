@@ -20,7 +20,7 @@ Type: TypeAlias = Literal["int", "float", "bool", "str", "date", "datetime"]
 Cell: TypeAlias = str | int | float | bool | None
 
 SHOWN = 30
-"""Columns named in a table's few words."""
+"""Columns that the short description of a table names."""
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _DATETIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?")
@@ -43,24 +43,24 @@ class Table(Thing):
     rows: tuple[tuple[Cell, ...], ...]
 
     def __init__(self, columns: Sequence[Column | str], rows: Iterable[Sequence[Any]]) -> None:
-        """A column given by its name alone gets the type that fits its cells.
+        """Makes a table. A column given by its name alone gets the type that fits its cells.
 
-        Numbers that JSON has not (infinity, not-a-number) become None. Raises `ValueError` for two columns of one name
-        (case does not part them), a row of another length, and a cell that is no plain value.
+        Numbers that JSON does not have (infinity, not-a-number) become None. Raises `ValueError` for two columns of one
+        name (in any case), a row of another length, and a cell that is not a plain value.
         """
         names = [column if isinstance(column, str) else column.name for column in columns]
         folded = [name.lower() for name in names]
         if not names or len(set(folded)) != len(names):
             raise ValueError(f"A table's columns need names of their own: {', '.join(names) or 'none'}.")
-        kept = tuple(tuple(_cell(value) for value in row) for row in rows)
-        for number, row in enumerate(kept):
+        plain = tuple(tuple(_check_cell(value) for value in row) for row in rows)
+        for number, row in enumerate(plain):
             if len(row) != len(names):
                 raise ValueError(f"Row {number} has {len(row)} cells; there are {len(names)} columns.")
         typed = tuple(
-            Column(column, _type([row[i] for row in kept])) if isinstance(column, str) else column
+            Column(column, _infer_type([row[i] for row in plain])) if isinstance(column, str) else column
             for i, column in enumerate(columns)
         )
-        object.__setattr__(self, "rows", kept)
+        object.__setattr__(self, "rows", plain)
         object.__setattr__(self, "columns", typed)
 
     def __len__(self) -> int:
@@ -75,7 +75,7 @@ class Table(Thing):
         return tuple(column.name for column in self.columns)
 
     def row(self, number: int) -> dict[str, Cell]:
-        """One row by column name, counted from 0, from the end when negative. Raises `IndexError`."""
+        """Returns one row by column name, counted from 0, from the end when negative. Raises `IndexError`."""
         return dict(zip(self.names, self.rows[number], strict=True))
 
     def about(self) -> str:
@@ -100,7 +100,7 @@ class Table(Thing):
             raise ValueError(f"These are not the bytes of a table that was written down: {error}.") from error
 
 
-def _cell(value: Any) -> Cell:
+def _check_cell(value: Any) -> Cell:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, (str, bool)):
@@ -112,8 +112,8 @@ def _cell(value: Any) -> Cell:
     raise ValueError(f"A {type(value).__name__} is no cell of a table: texts, numbers, booleans and None are.")
 
 
-def _type(cells: list[Cell]) -> Type:
-    """The narrowest type that all cells have; None has any."""
+def _infer_type(cells: list[Cell]) -> Type:
+    """Returns the narrowest type that all cells have; None has any."""
     kinds = {type(cell) for cell in cells if cell is not None}
     if kinds == {bool}:
         return "bool"
@@ -131,7 +131,7 @@ def _type(cells: list[Cell]) -> Type:
 
 
 def tables(*, now: Callable[[], datetime] | None = None) -> tuple[Tool, ...]:
-    """The tools `run_sql_query` and `get_table_row`. `now` is the clock that SQL's 'now' is read from (in UTC)."""
+    """Makes the tools `run_sql_query` and `get_table_row`. `now` is the clock of SQL's 'now' (in UTC)."""
 
     @tool(read_only=True)
     def run_sql_query(table: Table, sql: str) -> Table:

@@ -144,7 +144,7 @@ def _describe_size(count: int) -> str:
 
 
 def images(*, private: bool = False, timeout: float = SECONDS) -> tuple[Tool, ...]:
-    """The tools `download_image` and `shrink_image`.
+    """Makes the tools `download_image` and `shrink_image`.
 
     `private` allows addresses of this machine and of private networks as well: an address that a model gives may come
     from a page that means harm. `timeout` in seconds.

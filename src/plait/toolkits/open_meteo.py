@@ -70,7 +70,7 @@ def no_such_place(name: str) -> ToolError:
 def weather(
     *, base_url: Setting = None, places_url: Setting = None, key: Setting = None, timeout: float = SECONDS
 ) -> tuple[Tool, ...]:
-    """The tools `get_current_weather`, `get_daily_weather_forecast` and `search_location_geocoordinates`.
+    """Makes the tools `get_current_weather`, `get_daily_weather_forecast` and `search_location_geocoordinates`.
 
     `base_url` (environment: OPEN_METEO_URL) and `places_url` (OPEN_METEO_GEOCODING_URL) are the services' addresses,
     `key` (OPEN_METEO_API_KEY) is for paying customers, `timeout` in seconds. All is read when a tool is called.

@@ -23,7 +23,7 @@ _LABELS = ("title", "type", "date")
 def websearch(
     *, base_url: Setting = None, key: Setting = None, engine: str = "google", timeout: float = SECONDS
 ) -> tuple[Tool, ...]:
-    """The tool `web_search`.
+    """Makes the tool `web_search`.
 
     `base_url` (environment: SERPAPI_URL) is the service's address, `key` (SERPAPI_API_KEY) its key, `engine` the search
     engine it asks.
@@ -109,7 +109,7 @@ def _objects_in(value: Any) -> list[dict[str, Any]]:
 
 
 def _read_score(score: Any) -> str:
-    """A score, which some sports give in parts: {"total": "3"}."""
+    """Reads a score, which some sports give in parts: {"total": "3"}."""
     if isinstance(score, dict):
         score = score.get("total") or score.get("R") or next(iter(score.values()), "")
     return "" if score is None else str(score)
@@ -137,7 +137,7 @@ def _list_pages(read: dict[str, Any]) -> str:
 
 
 def _list_fields(value: dict[str, Any]) -> str:
-    """What an object says in plain values, a line each, without addresses and ids."""
+    """Lists an object's plain values, a line each, without addresses and ids."""
     lines = [
         f"{key.replace('_', ' ')}: {_flatten(each)}"
         for key, each in value.items()

@@ -34,7 +34,7 @@ ID = re.compile(r"[CGD][A-Z0-9]{7,}")
 
 
 def slack(*, base_url: Setting = None, key: Setting = None, timeout: float = SECONDS) -> tuple[Tool, ...]:
-    """The tools `get_slack_channel_id`, `send_slack_message` and `send_slack_image`.
+    """Makes the tools `get_slack_channel_id`, `send_slack_message` and `send_slack_image`.
 
     `key` (environment: SLACK_BOT_TOKEN) is a bot token with the scopes chat:write, files:write, channels:read and
     groups:read; `base_url` (SLACK_URL) the API's address. What a message holds is shown as it is: no one is notified by
@@ -93,7 +93,7 @@ def slack(*, base_url: Setting = None, key: Setting = None, timeout: float = SEC
 async def _call(
     service: Service, method: str, *, json: Any = None, form: Any = None, params: Any = None
 ) -> dict[str, Any]:
-    """One call of the Web API. Raises `ToolError` for what Slack answers with `"ok": false`."""
+    """Makes one call of the Web API. Raises `ToolError` for what Slack answers with `"ok": false`."""
     headers = {"Authorization": f"Bearer {service.key()}"}
     how = "GET" if json is None and form is None else "POST"
     answer = await service.ask(f"/{method}", method=how, headers=headers, params=params, json=json, data=form)

@@ -66,10 +66,10 @@ def query(
     seconds: float = SECONDS,
     max_rows: int = MAX_ROWS,
 ) -> Table:
-    """The rows that one SELECT (or WITH, VALUES) gives over `table`, whatever name it gives the table.
+    """Runs one SELECT (or WITH, VALUES) over `table`, whatever name it gives the table, and returns its rows.
 
     `now` is the clock's time for 'now' (UTC; None: this machine's). Raises `ToolError` for a statement that is wrong,
-    would do anything but read, takes longer than `seconds`, or gives more than `max_rows` rows.
+    does anything but read, takes longer than `seconds`, or returns more than `max_rows` rows.
     """
     if len(sql) > MAX_SQL or "\0" in sql:
         raise ToolError(f"The query is longer than {MAX_SQL:,} characters or has a null in it.", hint="Write it anew.")
@@ -107,7 +107,7 @@ def _run(database: sqlite3.Connection, table: Table, sql: str, seconds: float, m
 
 
 def _add_name(database: sqlite3.Connection, names: list[str], name: str) -> None:
-    """One more name for the table: its own at first, then views of it."""
+    """Gives the table one more name: its own at first, then those of views."""
     if len(names) == 1:
         database.execute(f'ALTER TABLE "data" RENAME TO {_quote(name)}')
         names.insert(0, name)
@@ -298,7 +298,7 @@ def _like(pattern: Any, text: Any, escape: str | None = None) -> bool | None:
 
 
 def compare_dates(left: str, right: str) -> int:
-    """Which of two dates or times is the earlier: -1, 0, 1. Other texts compare as texts."""
+    """Compares two dates or times: -1, 0 or 1. Other texts compare as texts."""
     if len(left) == len(right) == 10:  # two dates in their usual form
         return (left > right) - (left < right)
     a, b = _normalise_date(left), _normalise_date(right)
@@ -307,7 +307,7 @@ def compare_dates(left: str, right: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _normalise_date(text: str) -> str:
-    """A date or time in one form that sorts as text; anything else as it is."""
+    """Returns a date or time in one form that sorts as text, and any other text as it is."""
     read = _ISO.fullmatch(text)
     if read is None:
         return text

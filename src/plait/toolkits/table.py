@@ -23,11 +23,11 @@ from plait.core.errors import ToolError, UsageError
 from plait.toolkits.words import SMALL, stem, telling, words
 
 NEAR = 500
-"""A miss is compared with at most this many keys."""
+"""Keys that a question without an exact key is compared with at most."""
 MOST_WORDS = 40
-"""A question's words beyond this many are not looked at."""
+"""Words of a question that are read at most."""
 MOST_AT_ONCE = 5
-"""As many entries may be given for one question."""
+"""Entries that one question may return at most."""
 
 
 class LookupTable(Struct, frozen=True, dict=True):

@@ -1,4 +1,4 @@
-"""A world to act in, offline: stand-ins of the services that the toolkits reach, tasks in it, and their grades."""
+"""A world to act in, offline: stand-ins for the services that the toolkits reach, tasks in it, and their grades."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def world(settings: str = "") -> tuple[Tool, ...]:
-    """The tools of a fresh offline world: weather, messages, pictures, prices; `world:7,now=2024-02-29,here=Lyon`.
+    """Makes the tools of a fresh offline world: weather, messages, prices; `world:7,now=2024-02-29,here=Lyon`.
 
     Use them for one run: what is sent through them is sent in one world.
     """

@@ -1,4 +1,4 @@
-"""Pictures of the day: what is said of each is true and in our own words; they are drawn, the same each time."""
+"""Pictures of the day: their explanations are true and our own words; the pictures are drawn, the same each time."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def _read_town(line: str) -> Town:
 
 TOWNS = tuple(map(_read_town, _TABLE.strip().splitlines()))
 HOME = "Ghent"
-"""Where the user is when nothing else is said."""
+"""Where the user is by default."""
 
 
 def find_town(label: str) -> Town | None:

@@ -31,7 +31,7 @@ class WorldTask(Struct, frozen=True, omit_defaults=True):
     world: str = "world"
 
     def grade(self, world: World, told: Told | None = None) -> Grade:
-        """How well it was done, by what was sent (and for the date by what was answered or printed)."""
+        """Grades a run by what was sent (and for the date by what was answered or printed)."""
         from plait.world.graders import grade_run
 
         return grade_run(self, world, told or Told())
@@ -75,7 +75,7 @@ TASKS: tuple[WorldTask, ...] = (
 
 
 def task_of(name: str) -> WorldTask:
-    """The task of that name, of the six or of their variations. Raises `UsageError`."""
+    """Finds a task by its name, among the six and their variations. Raises `UsageError`."""
     from plait.world.variations import VARIATIONS
 
     for task in (*TASKS, *VARIATIONS):
