@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import CAMPAIGN
-from plait.world import TASKS, Told, World, WorldTask, world_of
+from plait.world import TASKS, RunEvidence, World, WorldTask, world_of
 from plait.world.places import find_town
 from plait.world.variations import variations
 
@@ -36,11 +36,15 @@ def emoji(code: int) -> str:
     return "🌨️" if code in (71, 73, 75, 77, 85, 86) else "🌦️" if code >= 80 else "🌧️"
 
 
-def perform(task: WorldTask, world: World, form: Form, dice: random.Random) -> Told | None:
+def perform(task: WorldTask, world: World, form: Form, dice: random.Random) -> RunEvidence | None:
     """Do a task as it should be done, in one of many forms."""
     round_ = (lambda value: f"{value:.0f}") if dice.random() < 0.4 else str
     if task.kind == "date":
-        return Told(f"Today is {form(world.today)}.") if dice.random() < 0.5 else Told(None, form(world.today) + "\n")
+        return (
+            RunEvidence(f"Today is {form(world.today)}.")
+            if dice.random() < 0.5
+            else RunEvidence(None, form(world.today) + "\n")
+        )
     if task.kind == "picture":
         apod = world.call("get_nasa_astronomy_picture_of_the_day")
         whole = world.call("download_image", url=apod["url"])
@@ -140,7 +144,7 @@ def test_whatever_is_sent_is_graded(text: str, task: WorldTask) -> None:
     world = World(400)
     if task.to:
         send(task, world, text if text.strip() else "x")
-    grade = task.grade(world, Told(text, text))
+    grade = task.grade(world, RunEvidence(text, text))
     assert grade.mark in ("done", "flaw", "not done")
     assert bool(grade.why) == (grade.mark != "done")
 

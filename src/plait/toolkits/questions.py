@@ -35,8 +35,8 @@ ask_user: Tool = structs.replace(_ask_user, name="ask_user", person=True)
 def ask_model(model: str | Model = "local", *, max_tokens: int = MAX_TOKENS) -> tuple[Tool, ...]:
     """Makes the tool `ask_model`: `model` as for an agent, such as "local" or "openai:gpt-5".
 
-    The model writes at most `max_tokens`. It is asked once a call, without the conversation. Its calls, tokens and costs
-    count against the run's limits.
+    The model writes at most `max_tokens`. It is asked once a call, without the conversation. Its calls, tokens and
+    costs count against the run's limits.
     """
     if isinstance(model, str) and not model.strip():
         raise UsageError("No model is named.", hint="Write ask-model:openai:gpt-5, or ask-model for the local one.")

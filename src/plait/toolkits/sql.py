@@ -244,7 +244,7 @@ def _register_functions(database: sqlite3.Connection, plain: sqlite3.Connection,
     def clock(name: str) -> Callable[..., Any]:
         at = 1 if name == "strftime" else 0
 
-        def called(*values: Any) -> Any:
+        def call(*values: Any) -> Any:
             given = list(values)
             if len(given) <= at:
                 given.append(moment)
@@ -252,7 +252,7 @@ def _register_functions(database: sqlite3.Connection, plain: sqlite3.Connection,
                 given[at] = moment
             return same(name, given)
 
-        return called
+        return call
 
     def printf(*values: Any) -> Any:
         if values and isinstance(values[0], str) and re.search(r"\*|\d{5}", values[0]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plait.world.grades import Grade, Told
+from plait.world.grades import RunEvidence, WorldGrade
 from plait.world.state import SentMessage, World, WorldCall, world_of
 from plait.world.tasks import TASKS, WorldTask, task_of
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TASKS",
-    "Grade",
+    "RunEvidence",
     "SentMessage",
-    "Told",
     "World",
     "WorldCall",
+    "WorldGrade",
     "WorldTask",
     "task_of",
     "world",

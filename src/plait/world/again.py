@@ -10,7 +10,7 @@ from plait.core import Call, Event, Observation
 from plait.core.errors import BadInput, ToolError
 from plait.core.events import Executed, Noted, Observed
 from plait.core.things import Handle
-from plait.world.grades import Told
+from plait.world.grades import RunEvidence
 from plait.world.state import World
 
 
@@ -43,7 +43,7 @@ def replayed(world: World, events: Iterable[Event]) -> World:
     return replay(world, [(event.call, event.observation) for event in events if isinstance(event, Observed)])
 
 
-def told_of(answer: Any, events: Iterable[Event], clock: float | None = None) -> Told:
+def told_of(answer: Any, events: Iterable[Event], clock: float | None = None) -> RunEvidence:
     """Collects what a grader needs to know of a run.
 
     That is its answer, all that its code printed, values that the check of arguments noted as made up (if the call was
@@ -63,7 +63,7 @@ def told_of(answer: Any, events: Iterable[Event], clock: float | None = None) ->
                 refused.add((step, call.tool))
     flagged = tuple(said for step, tool, said in invented if (step, tool) not in refused)
     day = datetime.fromtimestamp(clock).date() if clock is not None else None
-    return Told(answer, "".join(printed), flagged, day)
+    return RunEvidence(answer, "".join(printed), flagged, day)
 
 
 def _insert_things(value: Any, things: dict[str, Any], by_name: bool) -> Any:

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
+from plait.toolkits.open_meteo import describe_weather
 from plait.world import pictures, stocks, weather
-from plait.world.grades import Findings, Grade, Told
+from plait.world.grades import Findings, RunEvidence, WorldGrade
 from plait.world.places import TOWNS, Town, find_town, search
 from plait.world.reading import (
     DAYS,
@@ -35,12 +36,12 @@ if TYPE_CHECKING:
     from plait.world.tasks import WorldTask
 
 
-def grade_run(task: WorldTask, world: World, told: Told) -> Grade:
+def grade_run(task: WorldTask, world: World, evidence: RunEvidence) -> WorldGrade:
     """Grades a run. Of several messages the best counts, and that there are several is a flaw."""
     common = Findings()
     if task.kind == "date":
-        grade_date(world, told, common)
-        common.flaws.extend(f"{value} was invented" for value in told.flagged)
+        grade_date(world, evidence, common)
+        common.flaws.extend(f"{value} was invented" for value in evidence.flagged)
         return common.grade()
     found = []
     for message in _find_addressed(world, task.to, common):
@@ -50,16 +51,16 @@ def grade_run(task: WorldTask, world: World, told: Told) -> Grade:
         return common.grade()
     best = min(found, key=lambda each: (len(each.lacks), len(each.flaws)))
     best.flaws[:0] = common.flaws
-    _flag_invented(world, task.question, told, best)
+    _flag_invented(world, task.question, evidence, best)
     return best.grade()
 
 
-def grade_date(world: World, told: Told, found: Findings) -> None:
+def grade_date(world: World, evidence: RunEvidence, found: Findings) -> None:
     """Grades a date: the one of the world's clock (or of the clock that code could read), answered or printed."""
-    right = {world.today, *([told.clock] if told.clock else [])}
-    answer = "" if told.answer is None else str(told.answer)
+    right = {world.today, *([evidence.clock] if evidence.clock else [])}
+    answer = "" if evidence.answer is None else str(evidence.answer)
     in_answer = find_dates(answer, world.today.year)
-    dates = [*in_answer, *find_dates(told.printed, world.today.year)]
+    dates = [*in_answer, *find_dates(evidence.printed, world.today.year)]
     if not any(right.intersection(each.days) for each in dates):
         found.lacks.append("the current date was neither answered nor printed")
         return
@@ -77,7 +78,7 @@ def grade_weather_now(task: WorldTask, world: World, sent: SentMessage, found: F
     town, text = _task_town(task, world), sent.text
     now = world.current(town.latitude, town.longitude)
     day = world.forecast(town.latitude, town.longitude, 1)[0]
-    described = world.described(now.code)
+    described = describe_weather(now.code)
     warmth = [now.temperature, day.warmest, day.coldest]
     wind = [now.wind, now.wind / 1.609344, now.wind / 3.6, now.wind / 1.852]
     cell = weather.cell(town.latitude, town.longitude)
@@ -118,7 +119,7 @@ def grade_forecast(task: WorldTask, world: World, sent: SentMessage, found: Find
     right = 0
     for on in wanted:
         if on in parts:
-            right += _grade_day(world, week[on], parts[on], found)
+            right += _grade_day(week[on], parts[on], found)
         else:
             found.flaws.append(f"{on} is missing")
     if right <= task.days // 2:
@@ -131,9 +132,9 @@ def grade_forecast(task: WorldTask, world: World, sent: SentMessage, found: Find
     _flag_towns(task, town, text, found)
 
 
-def _grade_day(world: World, day: weather.Day, part: str, found: Findings) -> bool:
+def _grade_day(day: weather.Day, part: str, found: Findings) -> bool:
     """Tells whether the weather of one day is right, and collects its flaws."""
-    on, described = day.date, world.described(day.code)
+    on, described = day.date, describe_weather(day.code)
     warmth = [day.warmest, day.coldest]
     in_fahrenheit = [_to_fahrenheit(each) for each in warmth]
     known = {
@@ -309,9 +310,9 @@ def _find_addressed(world: World, to: str, found: Findings) -> list[SentMessage]
     return right
 
 
-def _flag_invented(world: World, question: str, told: Told, found: Findings) -> None:
+def _flag_invented(world: World, question: str, evidence: RunEvidence, found: Findings) -> None:
     """Flags values that nothing said: those a check of the record flagged, and coordinates the world gave to nobody."""
-    found.flaws.extend(f"{value} was invented" for value in told.flagged)
+    found.flaws.extend(f"{value} was invented" for value in evidence.flagged)
     known = {round(number.value, 6) for number in find_numbers(question)}
     for call in world.did:
         if call.tool == "search_location_geocoordinates" and not call.error:
@@ -336,7 +337,7 @@ def _flag_numbers(
 ) -> list[FoundNumber]:
     """Flags the numbers that are not among the known ones (by unit, or of any unit), and returns the others.
 
-    Where units are told apart, degrees Fahrenheit may be one off, because they were converted.
+    If `known` is by unit, degrees Fahrenheit may be one off, because they were converted.
     """
     right = []
     for number in find_numbers(text, days):

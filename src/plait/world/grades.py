@@ -13,7 +13,7 @@ SHOWN = 5
 """Reasons that a grade's text names."""
 
 
-class Grade(Struct, frozen=True):
+class WorldGrade(Struct, frozen=True):
     """How well a task was done, and the reasons why it is no better: none if it is done."""
 
     mark: Mark
@@ -25,7 +25,7 @@ class Grade(Struct, frozen=True):
         return f"{mark}: {shown}" if shown else mark
 
 
-class Told(Struct, frozen=True):
+class RunEvidence(Struct, frozen=True):
     """What a grader knows of a run beside the world's state.
 
     The answer, what code printed, values that a check of the record flagged as invented, and the date on the clock that
@@ -45,7 +45,7 @@ class Findings:
         self.lacks: list[str] = []
         self.flaws: list[str] = []
 
-    def grade(self) -> Grade:
+    def grade(self) -> WorldGrade:
         """Returns the grade that follows."""
         mark: Mark = "not done" if self.lacks else "flaw" if self.flaws else "done"
-        return Grade(mark, tuple(dict.fromkeys([*self.lacks, *self.flaws])))
+        return WorldGrade(mark, tuple(dict.fromkeys([*self.lacks, *self.flaws])))

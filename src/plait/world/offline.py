@@ -20,7 +20,7 @@ from plait.toolkits.alpha_vantage import COLUMNS
 from plait.toolkits.discord_webhook import describe_sending, split_message
 from plait.toolkits.frame import Table
 from plait.toolkits.image import Image
-from plait.toolkits.open_meteo import check_coordinates, no_such_place
+from plait.toolkits.open_meteo import check_coordinates, describe_weather, no_such_place
 from plait.toolkits.slack_api import ID, check_message, no_such_channel, read_channel, refused_call
 from plait.world import pictures, places, weather
 
@@ -51,10 +51,10 @@ def _take_offline(tool: Tool, world: World, services: Services) -> Tool:
 
     # Type hints and docstring are read through `wraps` from the tool that ships.
     @wraps(tool.function)
-    def performed(*args: Any, **kwargs: Any) -> Any:
+    def perform(*args: Any, **kwargs: Any) -> Any:
         return world.perform(tool.name, function, {**dict(zip(names, args, strict=False)), **kwargs})
 
-    return structs.replace(tool, function=performed, source=world.word)
+    return structs.replace(tool, function=perform, source=world.word)
 
 
 class Services:
@@ -84,7 +84,7 @@ class Services:
                 "winddirection": now.direction,
                 "is_day": now.is_day,
                 "time": self._world.now.strftime("%Y-%m-%dT%H:00"),
-                "description": self._world.described(now.code),
+                "description": describe_weather(now.code),
             },
             "timezone": "GMT [GMT]",
             "temperature_unit": "°C",
@@ -101,7 +101,7 @@ class Services:
         daily: dict[str, Any] = {name: [row[i] for row in rows] for i, name in enumerate(names)}
         return self._place(latitude, longitude) | {
             "daily_units": dict(zip(names, units, strict=True)),
-            "daily": daily | {"description": [self._world.described(day.code) for day in days]},
+            "daily": daily | {"description": [describe_weather(day.code) for day in days]},
             "timezone": "GMT [GMT]",
         }
 

@@ -17,7 +17,6 @@ from msgspec import Struct
 
 from plait.core.errors import UsageError
 from plait.toolkits.alpha_vantage import no_such_symbol
-from plait.toolkits.open_meteo import describe_weather
 from plait.world import pictures, places, stocks, weather
 from plait.world.chance import chance
 
@@ -167,11 +166,6 @@ class World:
         cell = weather.cell(latitude, longitude)
         near = next((place for place in places.TOWNS if weather.cell(place.latitude, place.longitude) == cell), None)
         return near.elevation if near is not None else weather.elevation(self.seed, latitude, longitude)
-
-    @staticmethod
-    def described(code: int) -> str:
-        """Says a weather code in the words of the toolkit."""
-        return describe_weather(code)
 
     def weeks(self, symbol: str) -> list[stocks.Week]:
         """Returns the weeks of a share's trade, newest first. Raises `ToolError` for a symbol that has none."""
