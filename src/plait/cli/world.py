@@ -101,7 +101,7 @@ def run(
 
 @world.command("show", short_help="Show what was sent in a run.")
 @click.argument("run", metavar="RUN")
-@click.option("--task", metavar="TASK", help="WorldGrade it as this task (default: the task whose question it was).")
+@click.option("--task", metavar="TASK", help="Grade it as this task (default: the task whose question it was).")
 @options.journal
 @options.config
 @options.as_object
