@@ -196,7 +196,7 @@ def _split_arguments(tokens: list[Token]) -> list[Token]:
     apart: set[int] = set()
     opened: list[tuple[Function | None, list[int], list[int]]] = [(None, [], [])]
     for i, token in enumerate(tokens):
-        function, commas, grouped = opened[-1]
+        _, commas, grouped = opened[-1]
         if token.kind == "open":
             before = tokens[i - 1] if i else token
             if before.kind == "open" and i > 1:  # max([1, 2]) is max(1, 2)
@@ -219,15 +219,14 @@ def _split_arguments(tokens: list[Token]) -> list[Token]:
                     first.at + first.text.index(","),
                 )
             apart.update(grouped)
-    split: list[Token] = []
-    for i, token in enumerate(tokens):
-        if i not in apart:
-            split.append(token)
-            continue
-        for part in re.finditer(r"[^,]+|,", token.text):
-            kind = "comma" if part[0] == "," else "number"
-            split.append(Token(kind, part[0], token.at + part.start(), token.at + part.end()))
-    return split
+    for i in sorted(apart, reverse=True):
+        tokens[i : i + 1] = [
+            Token(
+                "comma" if part[0] == "," else "number", part[0], tokens[i].at + part.start(), tokens[i].at + part.end()
+            )
+            for part in re.finditer(r"[^,]+|,", tokens[i].text)
+        ]
+    return tokens
 
 
 def _read_number(token: Token) -> Number:
@@ -354,10 +353,9 @@ class _Parser:
 
     def call(self, token: Token) -> Number:
         """Calls the function that a name stands for."""
-        function = FUNCTIONS.get(token.text)
-        if function is None:
+        if token.text not in FUNCTIONS:
             raise self.unknown(token)
-        opener = self.next
+        function, opener = FUNCTIONS[token.text], self.next
         if opener.kind != "open":
             if token.end - token.at == 1:  # the root sign needs no brackets
                 return self.compute(token, function.run, self.expression(_POWER + 1))
