@@ -137,7 +137,7 @@ def _child() -> None:
     import math
     from datetime import date, datetime, timedelta
 
-    from plait.world import Told, task_of, world_of
+    from plait.world import RunEvidence, task_of, world_of
 
     asked = json.load(sys.stdin)
     world = world_of(asked["word"])
@@ -181,7 +181,7 @@ def _child() -> None:
                 told = {"error": type(error).__name__, "message": str(error)}
         ran.append({"output": out.getvalue(), **told})
     printed = "".join(str(each["output"]) for each in ran)
-    grade = task_of(asked["letter"]).grade(world, Told(None, printed))
+    grade = task_of(asked["letter"]).grade(world, RunEvidence(None, printed))
     json.dump({"ran": ran, "sent": [sent.json() for sent in world.sent], "grade": str(grade)}, sys.stdout)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import plait
 from plait.formats import JsonTurn
-from plait.toolkits.person import ask_user
+from plait.toolkits.questions import ask_user
 
 
 @plait.tool(read_only=True, inline=True)

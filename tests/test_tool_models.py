@@ -10,7 +10,7 @@ from cli_support import action, final
 from plait.core import Reply, Usage
 from plait.journal.records import NoteRecord
 from plait.models.prices import Rate
-from plait.toolkits.second_model import ask_model
+from plait.toolkits.questions import ask_model
 
 
 def second(calls: int = 60) -> plait.Scripted:

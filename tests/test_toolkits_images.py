@@ -22,7 +22,7 @@ from PIL import Image as pillow
 from plait.core.errors import ToolError
 from plait.core.things import Thing
 from plait.toolkits import Image, download, images
-from plait.toolkits.download import public
+from plait.toolkits.download import is_public
 from toolkits_server import call, named, picture, refusal, site
 
 # --- images
@@ -277,14 +277,14 @@ async def test_a_redirect_into_the_private_network_is_not_followed(monkeypatch: 
         away = web.Response(status=302, headers={"Location": f"{inner.address}/inner.png"})
         async with site({"/a.png": away}) as outer:
             port = outer.address.rpartition(":")[2]
-            real = download.resolved
+            real = download.look_up
 
             def lookup(host: str, number: int, family: int) -> Any:
                 if host != "pictures.example":
                     return real(host, number, family)
                 return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", number))]
 
-            monkeypatch.setattr("plait.toolkits.resolver.resolved", lookup)
+            monkeypatch.setattr("plait.toolkits.download.look_up", lookup)
             said = await refusal(images(), "download_image", url=f"http://pictures.example:{port}/a.png")
             assert "127.0.0.1 is not on the open network" in said
             assert (len(outer.seen), len(inner.seen)) == (1, 0)
@@ -299,15 +299,15 @@ def test_what_python_calls_private_is_not_public(address: ipaddress.IPv4Address 
         or address.is_multicast
         or address.is_reserved
     ):
-        assert not public(address)
+        assert not is_public(address)
     if isinstance(address, ipaddress.IPv4Address):
-        assert public(ipaddress.IPv6Address(f"64:ff9b::{address}")) <= public(address)
-        assert public(ipaddress.IPv6Address(f"::ffff:{address}")) <= public(address)
+        assert is_public(ipaddress.IPv6Address(f"64:ff9b::{address}")) <= is_public(address)
+        assert is_public(ipaddress.IPv6Address(f"::ffff:{address}")) <= is_public(address)
 
 
 def test_addresses_of_the_open_network_are_public() -> None:
     for address in ("8.8.8.8", "93.184.216.34", "2606:4700::1111"):
-        assert public(ipaddress.ip_address(address))
+        assert is_public(ipaddress.ip_address(address))
 
 
 async def test_a_download_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

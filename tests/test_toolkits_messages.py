@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.toolkits import Image, discord, slack
-from plait.toolkits.pieces import pieces
+from plait.toolkits.discord_webhook import split_text
 from toolkits_server import Seen, Site, call, named, picture, refusal, site, told
 
 TOKEN = "xoxb-1234567890-abcdefghij"
@@ -69,7 +69,7 @@ async def test_a_long_message_goes_in_parts_with_the_image_at_the_last() -> None
 
 @given(st.text("ab. \n", max_size=300), st.integers(4, 40))
 def test_pieces_hold_the_whole_text(text: str, most: int) -> None:
-    found = pieces(text, most)
+    found = split_text(text, most)
     assert all(0 < len(piece) <= most for piece in found)
     assert "".join("".join(found).split()) == "".join(text.split())
 
@@ -108,8 +108,8 @@ async def test_discords_refusals_are_told_without_the_webhook() -> None:
 
 async def test_what_discord_would_not_take_is_told_before_anything_goes_out() -> None:
     assert await refusal(discord(), "send_message_discord", msg="Hello") == (
-        "Discord is not set up: DISCORD_WEBHOOK_URL is not set. Set it in the environment of this program: the "
-        "channel's settings give a webhook's address."
+        "Discord is not set up: DISCORD_WEBHOOK_URL is not set. Set DISCORD_WEBHOOK_URL in the environment of this "
+        "program: the channel's settings give a webhook's address."
     )
     async with site({HOOK: SENT}) as there:
         kit = discord(webhook=there.address + HOOK)

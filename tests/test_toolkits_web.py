@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import plait
 from plait.core.errors import RateLimited, UsageError
 from plait.toolkits import ask_model, websearch, wikipedia
-from plait.toolkits.serp_pick import picked
+from plait.toolkits.serp import pick_answer
 from toolkits_server import Seen, call, refusal, site, told
 
 KEY = "0123456789abcdef0123456789abcdef"
@@ -242,7 +242,7 @@ values = st.recursive(
     )
 )
 def test_whatever_a_result_looks_like_the_answer_is_a_text(result: dict[str, Any]) -> None:
-    assert len(picked(result)) <= 2000
+    assert len(pick_answer(result)) <= 2000
 
 
 async def test_at_most_four_pages_are_told_of_and_nothing_is_endless() -> None:

@@ -19,9 +19,9 @@ from plait.core.errors import ToolError, UsageError
 from plait.tools import load
 from plait.world import TASKS, World, task_of, world_of
 from plait.world.again import replay, replayed
-from plait.world.offline import shipped
-from plait.world.pictures import PICTURES, at, size
-from plait.world.places import PLACES
+from plait.world.offline import shipped_tools
+from plait.world.pictures import PICTURES, find_picture, size
+from plait.world.places import TOWNS
 from plait.world.variations import VARIATIONS, variations
 from toolkits_server import call, site
 
@@ -38,7 +38,7 @@ def refused(world: World, tool: str, **given: Any) -> str:
 
 
 def test_every_tool_is_described_exactly_as_the_one_that_ships() -> None:
-    real = {tool.name: tool.spec for tool in shipped(datetime.now)}
+    real = {tool.name: tool.spec for tool in shipped_tools(datetime.now)}
     ours = {tool.name: tool.spec for tool in World().tools}
     assert ours == real
     assert len(ours) == 15
@@ -85,7 +85,7 @@ async def test_weather_and_places_have_the_answers_that_the_toolkit_makes_of_the
         forecast = await call(real, "get_daily_weather_forecast", **HOME)
         assert forecast == world.call("get_daily_weather_forecast", **HOME)
 
-    london = [place for place in PLACES if place.name == "London"]
+    london = [place for place in TOWNS if place.name == "London"]
     found = [
         {
             "name": place.name,
@@ -196,7 +196,7 @@ def test_the_past_does_not_change_when_the_clock_goes_on_but_for_the_shaped_mont
 
 def test_the_weather_is_possible() -> None:
     for seed in range(5):
-        for place in PLACES:
+        for place in TOWNS:
             for on in (date(2023, 1, 15), date(2023, 7, 15)):
                 world = World(seed, now=datetime.combine(on, datetime.min.time(), UTC))
                 for day in world.forecast(place.latitude, place.longitude):
@@ -277,7 +277,7 @@ def test_what_was_sent_is_kept_in_order_with_channel_and_image() -> None:
 
 def test_every_picture_has_its_known_size_and_half_of_the_large_one_is_not_the_small_one() -> None:
     for picture in PICTURES:
-        assert at(f"https://pictures.example/astronomy/2304/{picture.name}_large.jpg") == (picture, True)
+        assert find_picture(f"https://pictures.example/astronomy/2304/{picture.name}_large.jpg") == (picture, True)
         small, large = size(picture, large=False), size(picture, large=True)
         assert abs(large[0] / 2 - small[0]) > 10
     world = World()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from plait.core.errors import ToolError
-from plait.world import Told, World, task_of
+from plait.world import RunEvidence, World, task_of
 from plait.world.stocks import lowest
 
 CHANNEL = "#experimenting-with-simple-ai-agents"
@@ -83,7 +83,7 @@ class Scene:
         self.world.call("send_slack_message", msg=text, channel_id=number)
 
 
-def graded(task: str, act: Callable[[Scene], Told | None]) -> Any:
+def graded(task: str, act: Callable[[Scene], RunEvidence | None]) -> Any:
     world = World(SEED)
     told = act(Scene(world))
     return task_of(task).grade(world, told)
@@ -129,16 +129,16 @@ def fahrenheit(celsius: float) -> int:
     return round(celsius * 9 / 5 + 32)
 
 
-Act = Callable[[Scene], Told | None]
+Act = Callable[[Scene], RunEvidence | None]
 
 DONE: dict[str, list[tuple[str, Act]]] = {
     "A": [
-        ("iso answer", lambda s: Told("2023-04-07")),
-        ("in words", lambda s: Told("Today is Friday, April 7th, 2023.")),
-        ("day first", lambda s: Told("07/04/2023")),
-        ("printed by code", lambda s: Told(None, "2023-04-07 12:25:01.51\n")),
-        ("printed, then said", lambda s: Told("The date was printed.", "7 Apr 2023\n")),
-        ("code's clock", lambda s: Told(None, "2026-11-21\n", clock=date(2026, 11, 21))),
+        ("iso answer", lambda s: RunEvidence("2023-04-07")),
+        ("in words", lambda s: RunEvidence("Today is Friday, April 7th, 2023.")),
+        ("day first", lambda s: RunEvidence("07/04/2023")),
+        ("printed by code", lambda s: RunEvidence(None, "2023-04-07 12:25:01.51\n")),
+        ("printed, then said", lambda s: RunEvidence("The date was printed.", "7 Apr 2023\n")),
+        ("code's clock", lambda s: RunEvidence(None, "2026-11-21\n", clock=date(2026, 11, 21))),
     ],
     "B": [
         ("all of it", lambda s: s.discord(now_text(s.here, "Ghent"))),
@@ -257,24 +257,29 @@ def tried(s: Scene) -> None:
 
 WRONG: dict[str, list[tuple[str, str, str, Act]]] = {
     "A": [
-        ("nothing", "not done", "neither", lambda s: Told(None)),
-        ("another day", "not done", "neither", lambda s: Told("2023-04-08")),
-        ("another year", "not done", "neither", lambda s: Told("April 7, 2021")),
-        ("a refusal", "not done", "neither", lambda s: Told("I can't know what day it is.")),
-        ("code, not its output", "not done", "neither", lambda s: Told("print(datetime.now())")),
-        ("a weekday alone", "not done", "neither", lambda s: Told("It is Friday.")),
-        ("printed another", "not done", "neither", lambda s: Told("Done.", "2021-09-30\n")),
-        ("no year", "flaw", "year", lambda s: Told("April 7")),
-        ("the wrong weekday", "flaw", "week", lambda s: Told("Monday, April 7, 2023")),
-        ("two dates", "flaw", "another date", lambda s: Told("2023-04-07 or maybe 2023-04-08")),
-        ("printed right, answered wrong", "flaw", "another date", lambda s: Told("2023-04-09", "2023-04-07")),
-        ("flagged", "flaw", "invented", lambda s: Told("2023-04-07", flagged=("2023-04-07",))),
-        ("the clock of this machine", "not done", "neither", lambda s: Told("2026-11-21")),
+        ("nothing", "not done", "neither", lambda s: RunEvidence(None)),
+        ("another day", "not done", "neither", lambda s: RunEvidence("2023-04-08")),
+        ("another year", "not done", "neither", lambda s: RunEvidence("April 7, 2021")),
+        ("a refusal", "not done", "neither", lambda s: RunEvidence("I can't know what day it is.")),
+        ("code, not its output", "not done", "neither", lambda s: RunEvidence("print(datetime.now())")),
+        ("a weekday alone", "not done", "neither", lambda s: RunEvidence("It is Friday.")),
+        ("printed another", "not done", "neither", lambda s: RunEvidence("Done.", "2021-09-30\n")),
+        ("no year", "flaw", "year", lambda s: RunEvidence("April 7")),
+        ("the wrong weekday", "flaw", "week", lambda s: RunEvidence("Monday, April 7, 2023")),
+        ("two dates", "flaw", "another date", lambda s: RunEvidence("2023-04-07 or maybe 2023-04-08")),
+        ("printed right, answered wrong", "flaw", "another date", lambda s: RunEvidence("2023-04-09", "2023-04-07")),
+        ("flagged", "flaw", "invented", lambda s: RunEvidence("2023-04-07", flagged=("2023-04-07",))),
+        ("the clock of this machine", "not done", "neither", lambda s: RunEvidence("2026-11-21")),
     ],
     "B": [
         ("nothing", "not done", "nothing was sent", lambda s: None),
-        ("only answered", "not done", "nothing was sent", lambda s: Told(now_text(s.here, "Ghent"))),
-        ("to Slack", "not done", "but to #", lambda s: s.slack(now_text(s.here, "Ghent")) or Told("Sent to Slack")),
+        ("only answered", "not done", "nothing was sent", lambda s: RunEvidence(now_text(s.here, "Ghent"))),
+        (
+            "to Slack",
+            "not done",
+            "but to #",
+            lambda s: s.slack(now_text(s.here, "Ghent")) or RunEvidence("Sent."),
+        ),
         ("a placeholder", "not done", "does not have", lambda s: s.discord("Current weather: {weather}")),
         ("another town's", "not done", "does not have", lambda s: s.discord(now_text(s.ontario, "your location"))),
         ("all invented", "not done", "does not have", lambda s: s.discord("Sunny and 25°C with 40% humidity.")),
@@ -312,7 +317,7 @@ WRONG: dict[str, list[tuple[str, str, str, Act]]] = {
             "flagged",
             "flaw",
             "51.05 was invented",
-            lambda s: s.discord(now_text(s.here, "Ghent")) or Told(flagged=("51.05",)),
+            lambda s: s.discord(now_text(s.here, "Ghent")) or RunEvidence(flagged=("51.05",)),
         ),
     ],
     "C": [

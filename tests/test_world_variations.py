@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import CAMPAIGN
-from plait.world import TASKS, Told, World, WorldTask, world_of
-from plait.world.places import place_of
+from plait.world import TASKS, RunEvidence, World, WorldTask, world_of
+from plait.world.places import find_town
 from plait.world.variations import variations
 
 ALL = (*TASKS, *variations(1), *variations(77, 8)) if CAMPAIGN else (*TASKS, *variations(77, 2))
@@ -36,11 +36,15 @@ def emoji(code: int) -> str:
     return "🌨️" if code in (71, 73, 75, 77, 85, 86) else "🌦️" if code >= 80 else "🌧️"
 
 
-def perform(task: WorldTask, world: World, form: Form, dice: random.Random) -> Told | None:
+def perform(task: WorldTask, world: World, form: Form, dice: random.Random) -> RunEvidence | None:
     """Do a task as it should be done, in one of many forms."""
     round_ = (lambda value: f"{value:.0f}") if dice.random() < 0.4 else str
     if task.kind == "date":
-        return Told(f"Today is {form(world.today)}.") if dice.random() < 0.5 else Told(None, form(world.today) + "\n")
+        return (
+            RunEvidence(f"Today is {form(world.today)}.")
+            if dice.random() < 0.5
+            else RunEvidence(None, form(world.today) + "\n")
+        )
     if task.kind == "picture":
         apod = world.call("get_nasa_astronomy_picture_of_the_day")
         whole = world.call("download_image", url=apod["url"])
@@ -56,7 +60,7 @@ def perform(task: WorldTask, world: World, form: Form, dice: random.Random) -> T
         send(task, world, f"{task.symbol} closed lowest in the week of {on}, at ${row['close']:.2f}.")
         return None
     where = looked_up(task, world)
-    name = (place_of(task.place) or world.home).name if task.place else "your location"
+    name = (find_town(task.place) or world.home).name if task.place else "your location"
     if task.kind == "weather":
         now = world.call("get_current_weather", **where)["current_weather"]
         text = f"{name}: {now['description']}, {round_(now['temperature'])}°C, wind {round_(now['windspeed'])} km/h"
@@ -77,7 +81,7 @@ def looked_up(task: WorldTask, world: World) -> dict[str, float]:
     if not task.place:
         found = world.call("get_user_location")
     else:
-        place = place_of(task.place)
+        place = find_town(task.place)
         assert place is not None
         listed = world.call("search_location_geocoordinates", location_name=place.name)
         found = next(each for each in listed if each["latitude"] == place.latitude)
@@ -140,7 +144,7 @@ def test_whatever_is_sent_is_graded(text: str, task: WorldTask) -> None:
     world = World(400)
     if task.to:
         send(task, world, text if text.strip() else "x")
-    grade = task.grade(world, Told(text, text))
+    grade = task.grade(world, RunEvidence(text, text))
     assert grade.mark in ("done", "flaw", "not done")
     assert bool(grade.why) == (grade.mark != "done")
 

@@ -13,7 +13,7 @@ from plait.cli import options
 
 if TYPE_CHECKING:
     from plait.journal.records import Row
-    from plait.world import Grade, World, WorldTask
+    from plait.world import World, WorldGrade, WorldTask
 
 
 @click.group(short_help="Tasks in an offline world, graded by what was sent.")
@@ -141,7 +141,7 @@ def _word(task: WorldTask, seed: int | None, now: str | None, here: str | None) 
 
 def _again(
     word: str, rows: Sequence[Row], answer: Any, loop: Any, task: WorldTask | None
-) -> tuple[World, Grade | None]:
+) -> tuple[World, WorldGrade | None]:
     """The world as a recorded run left it, and the grade where the task is known."""
     from plait.journal.records import RanRecord
     from plait.runtime.retell import retell
@@ -157,7 +157,14 @@ def _again(
 
 
 def _tell(
-    state: World, grade: Grade | None, task: WorldTask | None, run: str, status: str, answer: Any, *, as_object: bool
+    state: World,
+    grade: WorldGrade | None,
+    task: WorldTask | None,
+    run: str,
+    status: str,
+    answer: Any,
+    *,
+    as_object: bool,
 ) -> None:
     from plait.cli.text import as_json, clean, one_line
 

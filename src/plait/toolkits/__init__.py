@@ -1,4 +1,4 @@
-"""The tools that ship. `calculator` is a tool, `lookup(source)` makes one; the others make a tuple of tools each:
+"""The built-in tools. `calculator` is a tool, `lookup(source)` makes one, the others make a tuple of tools each:
 
     agent = plait.Agent("react", tools=["calculator", "weather", *toolkits.slack(key=...)])
 
@@ -7,29 +7,26 @@ Settings are arguments, or environment variables that are read when a tool is ca
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 # The parser, the tables and the index are imported when a tool is first made or called.
 from plait.toolkits.calculator import calculator
 from plait.toolkits.lookup import lookup
+from plait.tools.tool import Tool
 
 if TYPE_CHECKING:
     from plait.toolkits.alpha_vantage import stocks
     from plait.toolkits.apod import nasa
+    from plait.toolkits.date_and_location import date, location
     from plait.toolkits.discord_webhook import discord
-    from plait.toolkits.frame import Column, Table
-    from plait.toolkits.image import Image
-    from plait.toolkits.ip_location import location
+    from plait.toolkits.frame import Column, Table, tables
+    from plait.toolkits.image import Image, images
     from plait.toolkits.mediawiki import wikipedia
     from plait.toolkits.open_meteo import weather
-    from plait.toolkits.person import ask_user
-    from plait.toolkits.pictures import images
-    from plait.toolkits.second_model import ask_model
+    from plait.toolkits.questions import ask_model, ask_user
     from plait.toolkits.serp import websearch
-    from plait.toolkits.shipped import everything
     from plait.toolkits.slack_api import slack
-    from plait.toolkits.table_tools import tables
-    from plait.toolkits.today import date
 
 __all__ = [
     "Column",
@@ -53,32 +50,34 @@ __all__ = [
     "wikipedia",
 ]
 
-_HOME = {
+_MODULES = {
     "Column": "frame",
     "Image": "image",
     "Table": "frame",
-    "ask_model": "second_model",
-    "ask_user": "person",
-    "date": "today",
+    "ask_model": "questions",
+    "ask_user": "questions",
+    "date": "date_and_location",
     "discord": "discord_webhook",
-    "everything": "shipped",
-    "images": "pictures",
-    "location": "ip_location",
+    "images": "image",
+    "location": "date_and_location",
     "nasa": "apod",
     "slack": "slack_api",
     "stocks": "alpha_vantage",
-    "tables": "table_tools",
+    "tables": "frame",
     "weather": "open_meteo",
     "websearch": "serp",
     "wikipedia": "mediawiki",
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+def everything() -> tuple[Tool, ...]:
+    """Makes the tools of all toolkits but `lookup`, which needs a source, and `ask_model`, which needs a model."""
+    names = "date location weather wikipedia websearch stocks tables nasa images discord slack"
+    return (calculator, *(tool for name in names.split() for tool in __getattr__(name)()))
 
-    value = getattr(import_module(f"plait.toolkits.{_HOME[name]}"), name)
-    globals()[name] = value
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value = getattr(import_module(f"plait.toolkits.{_MODULES[name]}"), name)
     return value

@@ -5,22 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from plait.core.errors import ToolError
-from plait.toolkits.http import SECONDS
-from plait.toolkits.service import Said, Service
+from plait.toolkits.service import SECONDS, Service, Setting
 from plait.tools.tool import Tool, tool
 
-_KEPT = ("date", "title", "explanation", "media_type", "url", "hdurl", "thumbnail_url", "copyright")
+_FIELDS = ("date", "title", "explanation", "media_type", "url", "hdurl", "thumbnail_url", "copyright")
 
 
-def nasa(*, base_url: Said = None, key: Said = None, timeout: float = SECONDS) -> tuple[Tool, ...]:
-    """The tool `get_nasa_astronomy_picture_of_the_day`.
+def nasa(*, base_url: Setting = None, key: Setting = None, timeout: float = SECONDS) -> tuple[Tool, ...]:
+    """Makes the tool `get_nasa_astronomy_picture_of_the_day`.
 
     `base_url` (environment: NASA_URL) is the service's address, `key` (NASA_API_KEY) its key: without one the public
     DEMO_KEY is used, which allows some thirty calls an hour.
     """
-    service = Service(
-        "NASA's picture of the day", "NASA_URL", "https://api.nasa.gov", "NASA_API_KEY", "", base_url, key, timeout
-    )
+    names = ("NASA_URL", "https://api.nasa.gov", "NASA_API_KEY", "")
+    service = Service("NASA's picture of the day", *names, base_url, key, timeout)
 
     @tool(read_only=True)
     async def get_nasa_astronomy_picture_of_the_day() -> dict[str, Any]:
@@ -31,12 +29,12 @@ def nasa(*, base_url: Said = None, key: Said = None, timeout: float = SECONDS) -
             "video", and `thumbnail_url` may be a picture of it.
         """
         params = {"api_key": service.key(needed=False) or "DEMO_KEY", "thumbs": "true"}
-        read = (await service.ask("/planetary/apod", params=params)).object()
+        read = (await service.ask("/planetary/apod", params=params)).json_object()
         if not isinstance(read.get("url") or read.get("title"), str):
             raise ToolError("NASA's answer holds no picture.", hint="Try again later.")
-        kept = {name: read[name] for name in _KEPT if read.get(name)}
-        if "copyright" in kept:
-            kept["copyright"] = " ".join(str(kept["copyright"]).split())
-        return kept
+        picture = {name: read[name] for name in _FIELDS if read.get(name)}
+        if "copyright" in picture:
+            picture["copyright"] = " ".join(str(picture["copyright"]).split())
+        return picture
 
     return (get_nasa_astronomy_picture_of_the_day,)

@@ -1,297 +1,340 @@
-"""Numbers for the calculator: exact where they can be, floats where they must be, bounded in size.
+"""The calculator's numbers, functions and constants: exact where possible, floats where necessary, bounded in size.
 
-Theory of operation. A number is an int or a `Fraction` as long as only + - * / and powers with exact
-results were used, so that 0.1 + 0.2 is 0.3. A function such as sin gives a float, and what is computed
-with a float is one. Whole numbers are exact up to `MAX_DIGITS` digits and refused beyond; a fraction that
-would need more digits than that becomes a float. So no input can make an operation slow.
+A number is an int or a `Fraction` until a function such as sin makes it a float, so 0.1 + 0.2 is 0.3. Whole numbers
+are exact up to `MAX_DIGITS` digits and refused beyond. A fraction that needs more digits than that becomes a float. So
+no input makes an operation slow.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from decimal import ROUND_HALF_EVEN, Context, Decimal, DecimalException
 from fractions import Fraction
+from functools import reduce
 from typing import TypeAlias
 
+from msgspec import Struct
+
 Number: TypeAlias = int | Fraction | float
+Operation: TypeAlias = Callable[[Number, Number], Number]
 
 MAX_DIGITS = 4000
 DIGITS = 12
 """Significant digits shown of a number that is not whole."""
 FULL_DIGITS = 17
-"""Digits that tell every 64-bit float apart."""
+"""Digits that distinguish all 64-bit floats."""
 
 _MAX_BITS = int(MAX_DIGITS * math.log2(10))
 _WIDE = Context(prec=40)
 _TOO_LONG = f"the result has more than {MAX_DIGITS:,} digits"
+_UNREAL = "a negative number to the power {} is not a real number"
 
 
-class Trouble(Exception):
-    """An operation that has no result; the text says why, without saying where."""
+class ArithmeticProblem(Exception):
+    """An operation that has no result; the text says why, but not where."""
 
 
-def settle(x: Number) -> Number:
-    """`x` in its plainest type and within bounds. Raises `Trouble` when it is too large."""
+def bound(x: Number) -> Number:
+    """Returns `x` in its plainest type. Raises `ArithmeticProblem` if it is too large."""
     if isinstance(x, float):
         if not math.isfinite(x):
-            raise Trouble("the result is too large")
+            raise ArithmeticProblem("the result is too large")
         return x
-    if isinstance(x, Fraction):
-        if x.denominator != 1:
-            if max(x.numerator.bit_length(), x.denominator.bit_length()) > _MAX_BITS:
-                return to_float(x)
-            return x
-        x = x.numerator
-    if x.bit_length() > _MAX_BITS:
-        raise Trouble(_TOO_LONG)
-    return x
+    if x.denominator != 1:
+        too_long = max(x.numerator.bit_length(), x.denominator.bit_length()) > _MAX_BITS
+        return to_float(x) if too_long else x
+    if x.numerator.bit_length() > _MAX_BITS:
+        raise ArithmeticProblem(_TOO_LONG)
+    return x.numerator
 
 
 def to_float(x: Number) -> float:
-    """`x` as a float. Raises `Trouble` when no float is that large."""
+    """Converts `x` to a float. Raises `ArithmeticProblem` if no float is that large."""
     try:
         return float(x)
     except OverflowError:
-        raise Trouble("the number is too large for this") from None
+        raise ArithmeticProblem("the number is too large for this") from None
 
 
-def whole(x: Number, what: str) -> int:
-    """`x` as an int. Raises `Trouble` when it is not whole; `what` says what needs one."""
-    if isinstance(x, int):
-        return x
-    if isinstance(x, float) and x.is_integer():
+def to_whole(x: Number, what: str) -> int:
+    """Converts `x` to an int. Raises `ArithmeticProblem` if it is not whole; `what` names what needs a whole number."""
+    if isinstance(x, int) or (isinstance(x, float) and x.is_integer()):
         return int(x)
-    raise Trouble(f"{what} needs a whole number, not {brief(x)}")
+    raise ArithmeticProblem(f"{what} needs a whole number, not {shorten_number(x)}")
 
 
-def _pair(a: Number, b: Number) -> bool:
-    return isinstance(a, float) or isinstance(b, float)
+def _bounded(operation: Operation) -> Operation:
+    """Makes an operation on floats if one of its numbers is a float, and on exact numbers otherwise."""
 
-
-def add(a: Number, b: Number) -> Number:
-    return settle(to_float(a) + to_float(b) if _pair(a, b) else a + b)
-
-
-def subtract(a: Number, b: Number) -> Number:
-    return settle(to_float(a) - to_float(b) if _pair(a, b) else a - b)
-
-
-def multiply(a: Number, b: Number) -> Number:
-    return settle(to_float(a) * to_float(b) if _pair(a, b) else a * b)
-
-
-def divide(a: Number, b: Number) -> Number:
-    if b == 0:
-        raise Trouble("division by zero")
-    if isinstance(a, float) or isinstance(b, float):
+    def run(a: Number, b: Number) -> Number:
+        if isinstance(a, float) or isinstance(b, float):
+            a, b = to_float(a), to_float(b)
         try:
-            return settle(to_float(a) / to_float(b))
+            return bound(operation(a, b))
         except ZeroDivisionError:
-            raise Trouble("division by zero") from None
-    return settle(Fraction(a) / b)
+            raise ArithmeticProblem("division by zero") from None
+
+    return run
+
+
+add = _bounded(operator.add)
+subtract = _bounded(operator.sub)
+multiply = _bounded(operator.mul)
+divide = _bounded(lambda a, b: a / b if isinstance(a, float) else Fraction(a) / b)
+modulo = _bounded(operator.mod)
+"""The remainder, with the sign of the second number."""
 
 
 def floor_divide(a: Number, b: Number) -> Number:
-    return settle(math.floor(divide(a, b)))
-
-
-def modulo(a: Number, b: Number) -> Number:
-    """The remainder, with the sign of `b`."""
-    if b == 0:
-        raise Trouble("division by zero")
-    return settle(to_float(a) % to_float(b) if _pair(a, b) else a % b)
+    """Divides and rounds down."""
+    return math.floor(divide(a, b))
 
 
 def power(a: Number, b: Number) -> Number:
-    """`a` to the power `b`; exact where the result is. An odd root of a negative number is real."""
+    """Raises `a` to the power `b`, exactly if possible. An odd root of a negative number is real."""
     if a == 0 and b < 0:
-        raise Trouble("division by zero (0 to a negative power)")
-    if isinstance(b, float):
-        if a < 0 and not b.is_integer():
-            raise Trouble(f"a negative number to the power {brief(b)} is not a real number")
-        return _wide_power(a, b)
+        raise ArithmeticProblem("division by zero (0 to a negative power)")
     if isinstance(b, int):
         return _whole_power(a, b)
-    p, q = b.numerator, b.denominator
+    if a < 0 and not (b.is_integer() if isinstance(b, float) else b.denominator % 2):
+        raise ArithmeticProblem(_UNREAL.format(shorten_number(b)))
+    if isinstance(b, float):
+        return _decimal_power(a, b)
     if a < 0:
-        if q % 2 == 0:
-            raise Trouble(f"a negative number to the power {brief(b)} is not a real number")
-        positive = power(-a, b)
-        return -positive if p % 2 else positive
-    if not isinstance(a, float) and q <= 64:
-        root = _exact_root(a, q)
-        if root is not None:
-            return _whole_power(root, p)
-    return _wide_power(a, b)
+        return -power(-a, b) if b.numerator % 2 else power(-a, b)
+    if not isinstance(a, float) and b.denominator <= 64 and (base := _exact_root(a, b.denominator)) is not None:
+        return _whole_power(base, b.numerator)
+    return _decimal_power(a, b)
 
 
 def _whole_power(a: Number, b: int) -> Number:
     if isinstance(a, float):
-        return _wide_power(a, b)
-    if a in (0, 1):
-        return 1 if b == 0 else a
-    if a == -1:
-        return -1 if b % 2 else 1
+        return _decimal_power(a, b)
+    if a in (0, 1, -1):
+        return a if b % 2 or (a == 0 and b) else 1
     size = max(abs(a.numerator), a.denominator)
     if b.bit_length() > 60 or abs(b) * math.log2(size) > _MAX_BITS + 1:
         if isinstance(a, int) and b > 0:
-            raise Trouble(_TOO_LONG)
-        return _wide_power(a, b)
-    return settle(Fraction(a) ** b)
+            raise ArithmeticProblem(_TOO_LONG)
+        return _decimal_power(a, b)
+    return bound(Fraction(a) ** b)
 
 
-def _wide_power(a: Number, b: Number) -> Number:
-    """By logarithm, with forty digits on the way so that compound interest keeps its twelve."""
+def _decimal_power(a: Number, b: Number) -> Number:
+    """Computes a power by logarithms, with 40 digits on the way so that compound interest keeps 12."""
+    base, exponent = (Decimal(x) if isinstance(x, float) else _WIDE.divide(x.numerator, x.denominator) for x in (a, b))
     try:
-        result = float(_WIDE.power(_decimal(a), _decimal(b)))
+        result = float(_WIDE.power(base, exponent))
     except DecimalException:
-        raise Trouble("the result is too large or too small") from None
+        raise ArithmeticProblem("the result is too large or too small") from None
     if result == 0 and a != 0:
-        raise Trouble("the result is too small")
-    return settle(result)
-
-
-def _decimal(x: Number) -> Decimal:
-    if isinstance(x, Fraction):
-        return _WIDE.divide(Decimal(x.numerator), Decimal(x.denominator))
-    return Decimal(x)
+        raise ArithmeticProblem("the result is too small")
+    return bound(result)
 
 
 def _exact_root(x: int | Fraction, n: int) -> Number | None:
-    """The n-th root of x >= 0 where it is rational, else None."""
-    top, bottom = _whole_root(x.numerator, n), _whole_root(x.denominator, n)
-    return None if top is None or bottom is None else settle(Fraction(top, bottom))
-
-
-def _whole_root(x: int, n: int) -> int | None:
-    if x < 2:
-        return x
-    if n == 2:
-        r = math.isqrt(x)
-    else:
-        r = 1 << -(-x.bit_length() // n)
-        while True:  # Newton from above, which falls until it is the floor of the root
-            s = ((n - 1) * r + x // r ** (n - 1)) // n
-            if s >= r:
-                break
-            r = s
-    return r if r**n == x else None
+    """Returns the n-th root of x >= 0 if it is rational, else None."""
+    roots = []
+    for part in (x.numerator, x.denominator):
+        near = 1 << -(-part.bit_length() // n)
+        while part and (below := ((n - 1) * near + part // near ** (n - 1)) // n) < near:  # Newton, from above
+            near = below
+        near = near if part else 0
+        if near**n != part:
+            return None
+        roots.append(near)
+    return Fraction(*roots)
 
 
 def root(x: Number, n: Number = 2) -> Number:
-    """The n-th root of x."""
+    """Returns the n-th root of x."""
     if n == 0:
-        raise Trouble("there is no root number 0")
+        raise ArithmeticProblem("there is no root number 0")
     if x < 0 and n == 2:
-        raise Trouble("the square root of a negative number is not a real number")
+        raise ArithmeticProblem("the square root of a negative number is not a real number")
     return power(x, divide(1, n))
 
 
 def factorial(x: Number) -> Number:
-    n = whole(x, "factorial")
+    """Returns x!."""
+    n = to_whole(x, "factorial")
     if n < 0:
-        raise Trouble("factorial needs a number that is not negative")
+        raise ArithmeticProblem("factorial needs a number that is not negative")
     if n > 2000:
-        raise Trouble(_TOO_LONG)
-    return settle(math.factorial(n))
+        raise ArithmeticProblem(_TOO_LONG)
+    return math.factorial(n)
 
 
-def choose(x: Number, y: Number, ordered: bool = False) -> Number:
-    """Ways to take y of x things: in any order, or each order on its own when `ordered`."""
-    n, k = whole(x, "a count"), whole(y, "a count")
+def combine(x: Number, y: Number, ordered: bool = False) -> Number:
+    """Counts the ways to choose y of x things, each order on its own if `ordered`."""
+    n, k = to_whole(x, "a count"), to_whole(y, "a count")
     if n < 0 or k < 0:
-        raise Trouble("comb and perm need numbers that are not negative")
+        raise ArithmeticProblem("comb and perm need numbers that are not negative")
     if k > n:
         return 0
-    if not ordered:
-        k = min(k, n - k)
-    # Their logarithm, from Stirling's side, says whether it is worth computing at all.
-    if k > 20_000:
-        raise Trouble(_TOO_LONG)
-    bits = sum(math.log2(n - i) - (0 if ordered else math.log2(i + 1)) for i in range(k))
-    if bits > _MAX_BITS + 1:
-        raise Trouble(_TOO_LONG)
-    return settle(math.perm(n, k) if ordered else math.comb(n, k))
+    k = k if ordered else min(k, n - k)
+    # C(n, k) is at least 2**k and at most (e * n / k)**k, perm(n, k) at least k! and at most n**k.
+    if k > _MAX_BITS or (k and k * (math.log2(n) - (0 if ordered else math.log2(k / math.e))) > 2 * _MAX_BITS):
+        raise ArithmeticProblem(_TOO_LONG)
+    return math.perm(n, k) if ordered else math.comb(n, k)
 
 
-def rounded(x: Number, places: Number = 0) -> Number:
-    """To `places` decimals (negative: tens, hundreds ...), halves away from zero, as taught in school."""
-    n = whole(places, "the number of decimals")
+def round_half_up(x: Number, places: Number = 0) -> Number:
+    """Rounds to `places` decimals (negative: tens, hundreds ...), halves away from zero, as taught in school."""
+    n = to_whole(places, "the number of decimals")
     if abs(n) > 1000:
-        raise Trouble("round takes at most 1,000 decimals")
+        raise ArithmeticProblem("round takes at most 1,000 decimals")
     exact = Fraction(repr(x)) if isinstance(x, float) else Fraction(x)
-    scaled = abs(exact) * Fraction(10) ** n
-    near = math.floor(scaled + Fraction(1, 2)) / Fraction(10) ** n
-    return settle(near if exact >= 0 else -near)
+    unit = Fraction(10) ** n
+    near = math.floor(abs(exact) * unit + Fraction(1, 2)) / unit
+    return bound(near if exact >= 0 else -near)
 
 
 def logarithm(x: Number, base: Number = 10) -> Number:
-    """To a base, 10 when none is given. Exact where the result is whole."""
-    if x <= 0:
-        raise Trouble("a logarithm needs a number above 0")
+    """Returns the logarithm to a base, exactly if it is whole."""
+    log = natural_logarithm(x)
     if base <= 0 or base == 1:
-        raise Trouble("the base of a logarithm must be above 0 and not 1")
-    below = natural(base)
-    if below == 0:
-        raise Trouble("the base of a logarithm is too near 1")
-    value = natural(x) / below
+        raise ArithmeticProblem("the base of a logarithm must be above 0 and not 1")
+    divisor = natural_logarithm(base)
+    if divisor == 0:
+        raise ArithmeticProblem("the base of a logarithm is too near 1")
+    value = log / divisor
     near = round(value)
-    close = abs(value - near) < 1e-9 and abs(near) <= _MAX_BITS
-    if close and not _pair(x, base) and power(base, near) == x:
+    exact = not isinstance(x, float) and not isinstance(base, float)
+    if exact and abs(value - near) < 1e-9 and abs(near) <= _MAX_BITS and power(base, near) == x:
         return near
-    return settle(value)
+    return value
 
 
-def python_logarithm(x: Number, base: Number | None = None) -> Number:
-    """What `math.log` of Python gives: to base e when no base is given."""
-    if base is not None:
-        return logarithm(x, base)
-    return 0 if x == 1 else natural(x)
-
-
-def natural(x: Number) -> float:
-    """The logarithm to base e, of whole numbers of any size."""
+def natural_logarithm(x: Number) -> float:
+    """Returns the logarithm to base e, of whole numbers and fractions of any size."""
     if x <= 0:
-        raise Trouble("a logarithm needs a number above 0")
-    if isinstance(x, Fraction):
-        try:
-            return math.log(x)
-        except (OverflowError, ValueError):  # beyond a float, or so small that it becomes 0
-            return math.log(x.numerator) - math.log(x.denominator)
-    return math.log(x)
+        raise ArithmeticProblem("a logarithm needs a number above 0")
+    try:
+        return math.log(x)
+    except (OverflowError, ValueError):  # a fraction beyond a float, or so small that it becomes 0
+        exact = Fraction(x)
+        return math.log(exact.numerator) - math.log(exact.denominator)
 
 
-def by_float(function: Callable[[float], float], wants: str = "") -> Callable[[Number], Number]:
-    """`function` on floats as a function on numbers; `wants` says what it can be given."""
+def _python_logarithm(x: Number, base: Number | None = None) -> Number:
+    """Returns what Python's `math.log` gives: to base e without a base."""
+    return logarithm(x, base) if base is not None else 0 if x == 1 else natural_logarithm(x)
+
+
+def _on_floats(function: Callable[[float], float], wants: str = "") -> Callable[[Number], Number]:
+    """Makes a function on numbers of one on floats; `wants` names the numbers that it takes."""
+    circular = function in (math.sin, math.cos, math.tan)
 
     def run(x: Number) -> Number:
         try:
             value = function(to_float(x))
         except ValueError:
-            raise Trouble(f"this function needs {wants}, not {brief(x)}") from None
+            raise ArithmeticProblem(f"this function needs {wants}, not {shorten_number(x)}") from None
         except OverflowError:
-            raise Trouble("the result is too large") from None
+            raise ArithmeticProblem("the result is too large") from None
         # sin(pi) is 1.2e-16 only because pi is cut at sixteen digits.
-        return settle(0.0 if function in _CIRCULAR and abs(value) < 1e-15 else value)
+        return 0.0 if circular and abs(value) < 1e-15 else value
 
     return run
 
 
-def tangent(x: Number) -> Number:
-    angle = to_float(x)
-    if abs(math.cos(angle)) < 1e-15:
-        raise Trouble("the tangent has no value there")
-    return by_float(math.tan)(angle)
+def _tangent(x: Number) -> Number:
+    if abs(math.cos(to_float(x))) < 1e-15:
+        raise ArithmeticProblem("the tangent has no value there")
+    return _on_floats(math.tan)(x)
 
 
-_CIRCULAR = (math.sin, math.cos, math.tan)
+def _total(*xs: Number) -> Number:
+    total: Number = 0
+    return reduce(add, xs, total)
 
 
-def show(x: Number, *, full: bool = False) -> str:
-    """The number as text: whole ones exact, others to 12 significant digits, or more so that a large one
-    still has two decimals. `full` gives every digit of a 64-bit float (15 to 17) instead of 12.
-    No trailing zeros; an exponent only below 1e-7 and above 1e21."""
+def _mean(*xs: Number) -> Number:
+    return divide(_total(*xs), len(xs))
+
+
+def _median(*xs: Number) -> Number:
+    middle = len(xs) // 2
+    return _mean(*sorted(xs)[middle - 1 + len(xs) % 2 : middle + 1])
+
+
+def _least_common_multiple(*xs: Number) -> Number:
+    # One at a time, so that a long list does not outgrow the bound unseen.
+    return reduce(lambda a, b: to_whole(bound(math.lcm(a, to_whole(b, "lcm"))), "lcm"), xs, 1)
+
+
+class Function(Struct, frozen=True):
+    """A function of the calculator. `most` is None if it takes any number of arguments."""
+
+    usage: str
+    run: Callable[..., Number]
+    least: int = 1
+    most: int | None = 1
+
+    def takes(self, count: int) -> bool:
+        """Tells whether it takes that many arguments."""
+        return count >= self.least and (self.most is None or count <= self.most)
+
+
+_UNIT = "a number from -1 to 1"
+_FUNCTIONS = (
+    Function("sqrt(x)", root),
+    Function("cbrt(x)", lambda x: root(x, 3)),
+    Function("root(x, n)", root, 1, 2),
+    Function("abs(x)", abs),
+    Function("sign(x)", lambda x: (x > 0) - (x < 0)),
+    Function("round(x, decimals)", round_half_up, 1, 2),
+    *(Function(f"{name}(x)", getattr(math, name)) for name in ("floor", "ceil", "trunc")),
+    Function("int(x)", math.trunc),
+    Function("float(x)", lambda x: x),
+    Function("min(a, b, ...)", lambda *xs: min(xs), 1, None),
+    Function("max(a, b, ...)", lambda *xs: max(xs), 1, None),
+    Function("sum(a, b, ...)", _total, 1, None),
+    *(Function(f"{name}(a, b, ...)", _mean, 1, None) for name in ("mean", "avg", "average")),
+    Function("median(a, b, ...)", _median, 1, None),
+    Function("ln(x)", _python_logarithm),
+    Function("math.log(x) to base e, or math.log(x, base)", _python_logarithm, 1, 2),
+    Function("log(x) to base 10, or log(x, base)", logarithm, 1, 2),
+    Function("log10(x)", logarithm),
+    Function("log2(x)", lambda x: logarithm(x, 2)),
+    Function("sin(radians)", _on_floats(math.sin)),
+    Function("cos(radians)", _on_floats(math.cos)),
+    Function("tan(radians)", _tangent),
+    Function("asin(x)", _on_floats(math.asin, _UNIT)),
+    Function("acos(x)", _on_floats(math.acos, _UNIT)),
+    *(Function(f"{name}(x)", _on_floats(getattr(math, name))) for name in ("exp", "atan", "sinh", "cosh", "tanh")),
+    Function("atan2(y, x)", lambda y, x: math.atan2(to_float(y), to_float(x)), 2, 2),
+    Function("degrees(radians)", _on_floats(math.degrees)),
+    Function("radians(degrees)", _on_floats(math.radians)),
+    Function("hypot(a, b)", lambda *xs: root(_total(*(multiply(x, x) for x in xs))), 1, None),
+    Function("gcd(a, b)", lambda *xs: math.gcd(*(to_whole(x, "gcd") for x in xs)), 1, None),
+    Function("lcm(a, b)", _least_common_multiple, 1, None),
+    Function("comb(n, k)", combine, 2, 2),
+    Function("perm(n, k)", lambda n, k: combine(n, k, True), 2, 2),
+    Function("factorial(n)", factorial),
+    Function("mod(a, b)", modulo, 2, 2),
+    Function("pow(x, n)", power, 2, 2),
+)
+FUNCTIONS = {function.usage.partition("(")[0]: function for function in _FUNCTIONS}
+CONSTANTS: dict[str, Number] = {
+    "pi": math.pi,
+    "e": math.e,
+    "tau": math.tau,
+    **dict.fromkeys(("deg", "degree", "degs"), math.pi / 180),
+    "rad": 1,
+    "percent": Fraction(1, 100),
+}
+
+
+def format_number(x: Number, *, full: bool = False) -> str:
+    """Writes a number: a whole one exactly, another with 12 significant digits, or more so that a large one still has
+    two decimals. `full` gives every digit of a 64-bit float (15 to 17) instead of 12.
+
+    No trailing zeros; an exponent only below 1e-7 and above 1e21.
+    """
     if isinstance(x, float) and x.is_integer() and abs(x) < 1e15:
         x = int(x)
     if isinstance(x, int):
@@ -300,19 +343,16 @@ def show(x: Number, *, full: bool = False) -> str:
     if full:
         x = to_float(x)
     context = Context(prec=max(FULL_DIGITS if full else DIGITS, before + 2), rounding=ROUND_HALF_EVEN)
-    if isinstance(x, float):
-        value = context.create_decimal(repr(x))
-    else:
-        value = context.divide(Decimal(x.numerator), Decimal(x.denominator))
+    value = context.create_decimal(repr(x)) if isinstance(x, float) else context.divide(x.numerator, x.denominator)
     value = value.normalize(context)
     if value == 0:
         return "0"
-    if value.adjusted() > -8 and (isinstance(x, Fraction) or value.adjusted() <= 21):
+    if value.adjusted() > -8 and (not isinstance(x, float) or value.adjusted() <= 21):
         return f"{value:f}"
     return f"{value:e}".replace("e+", "e")
 
 
-def brief(x: Number) -> str:
-    """The number as text that fits an error message."""
-    text = show(x)
+def shorten_number(x: Number) -> str:
+    """Writes a number in at most 40 characters, for an error message."""
+    text = format_number(x)
     return text if len(text) <= 40 else f"{text[:37]}..."

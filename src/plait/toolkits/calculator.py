@@ -1,4 +1,4 @@
-"""The calculator: arithmetic for models that are bad at it."""
+"""The tool `calculator`: arithmetic for models that are bad at it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,14 @@ from plait.core.errors import UsageError
 from plait.tools.tool import Tool, tool
 
 
-@tool(
-    returns="the value: a whole number exactly, another to 12 significant digits",
-    read_only=True,
-    inline=True,
-)
+@tool(returns="the value: a whole number exactly, another to 12 significant digits", read_only=True, inline=True)
 def calculator(expression: str) -> str:
     """Computes an arithmetic expression of numbers.
 
     Args:
         expression: Numbers, operators + - * / // % ^, brackets and functions such as sqrt and round; no words.
     """
-    from plait.toolkits.expression import compute
+    from plait.toolkits.expression import compute  # imported when first used: half of the package's import time
 
     return compute(expression)
 
@@ -35,7 +31,7 @@ def full_calculator(expression: str) -> str:
 
 
 def make_calculator(precision: str = "") -> tuple[Tool, ...]:
-    """The tool `calculator`: results have 12 significant digits, or all of them for the precision "full"."""
+    """Makes the tool `calculator`: results have 12 significant digits, or all of them for the precision "full"."""
     if precision not in ("", "full"):
         raise UsageError(f"The calculator has no precision {precision!r}.", hint="Write calculator or calculator:full.")
     return (full_calculator if precision else calculator,)

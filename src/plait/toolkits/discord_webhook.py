@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 from urllib.parse import urlsplit
 
 from plait.core.errors import ToolError
-from plait.toolkits.http import SECONDS
 from plait.toolkits.image import Image
-from plait.toolkits.pieces import pieces
-from plait.toolkits.service import Said, Service
+from plait.toolkits.service import SECONDS, Service, Setting
 from plait.tools.tool import Tool, tool
 
 LONGEST = 2000
@@ -21,13 +18,14 @@ MOST = 10
 ENV = "DISCORD_WEBHOOK_URL"
 
 
-def discord(*, webhook: Said = None, timeout: float = SECONDS) -> tuple[Tool, ...]:
-    """The tool `send_message_discord`.
+def discord(*, webhook: Setting = None, timeout: float = SECONDS) -> tuple[Tool, ...]:
+    """Makes the tool `send_message_discord`.
 
     `webhook` (environment: DISCORD_WEBHOOK_URL) is the address of the channel's webhook; it is a secret, as whoever
     has it may write there. Nobody is notified by a mention that stands in a message.
     """
-    service = Service("Discord", ENV, "", ENV, "", webhook, webhook, timeout)
+    hint = "the channel's settings give a webhook's address"
+    service = Service("Discord", ENV, "", ENV, hint, webhook, webhook, timeout)
 
     @tool
     async def send_message_discord(msg: str, image: Image | None = None) -> str:
@@ -37,21 +35,11 @@ def discord(*, webhook: Said = None, timeout: float = SECONDS) -> tuple[Tool, ..
             msg: The message's text.
             image: An image to send with it.
         """
-        address = webhook or os.environ.get(ENV, "").strip()
-        if not address:
-            raise ToolError(
-                f"Discord is not set up: {ENV} is not set.",
-                hint="Set it in the environment of this program: the channel's settings give a webhook's address.",
-            )
-        texts = pieces(msg.strip(), LONGEST)
-        if not texts and image is None:
-            raise ToolError("The message is empty.", hint="Give it a text or an image.")
-        if len(texts) > MOST:
-            raise ToolError(f"The message is longer than {MOST * LONGEST:,} characters.", hint="Shorten it.")
-        texts = texts or [""]
+        service.address()
+        texts = split_message(msg, image)
         for i, text in enumerate(texts):
             try:
-                await _send(service, address, text, image if i == len(texts) - 1 else None)
+                await _send(service, text, image if i == len(texts) - 1 else None)
             except ToolError as error:
                 if i == 0:
                     raise
@@ -59,30 +47,57 @@ def discord(*, webhook: Said = None, timeout: float = SECONDS) -> tuple[Tool, ..
                     f"Only {i} of the message's {len(texts)} parts were sent to Discord. {error.message}",
                     hint=error.hint,
                 ) from None
-        parts = f" in {len(texts)} parts" if len(texts) > 1 else ""
-        return f"Sent to Discord{parts}{' with the image' if image is not None else ''}."
+        return describe_sending(texts, image)
 
     return (send_message_discord,)
 
 
-async def _send(service: Service, address: str, text: str, image: Image | None) -> None:
+async def _send(service: Service, text: str, image: Image | None) -> None:
     content: dict[str, Any] = {"content": text, "allowed_mentions": {"parse": []}}
-    token = urlsplit(address).path.rpartition("/")[2]
-    options: dict[str, Any] = {"method": "POST", "params": {"wait": "true"}, "secrets": (address, token)}
+    address = service.address()
     if image is None:
-        options["json"] = content
+        options: dict[str, Any] = {"json": content}
     else:
         from aiohttp import FormData
 
         form = FormData(quote_fields=False)
         form.add_field("payload_json", json.dumps(content), content_type="application/json")
-        name = f"image{image.suffix}"
-        form.add_field("files[0]", image.data, filename=name, content_type=image.media_type)
-        options["data"] = form
-    service.address()  # says it when the webhook is no address
-    answer = await service.ask(address=address, refusals=True, **options)
+        form.add_field("files[0]", image.data, filename=f"image{image.suffix}", content_type=image.media_type)
+        options = {"data": form}
+    options |= {"params": {"wait": "true"}, "secrets": (address, urlsplit(address).path.rpartition("/")[2])}
+    answer = await service.ask(method="POST", address=address, refusals=True, **options)
     if answer.status == 404:
         raise ToolError("Discord knows no such webhook.", hint=f"Set {ENV} to the channel's webhook address.")
     if answer.status == 413:
         raise ToolError("The image is too large for Discord.", hint="Shrink it, then send it again.")
     service.check(answer)
+
+
+def split_message(text: str, image: Image | None) -> list[str]:
+    """Splits a text into the messages that carry it; one, perhaps empty, with an image. Raises `ToolError`."""
+    texts = split_text(text.strip(), LONGEST)
+    if not texts and image is None:
+        raise ToolError("The message is empty.", hint="Give it a text or an image.")
+    if len(texts) > MOST:
+        raise ToolError(f"The message is longer than {MOST * LONGEST:,} characters.", hint="Shorten it.")
+    return texts or [""]
+
+
+def describe_sending(texts: list[str], image: Image | None) -> str:
+    """Says what was sent, for the model."""
+    parts = f" in {len(texts)} parts" if len(texts) > 1 else ""
+    return f"Sent to Discord{parts}{' with the image' if image is not None else ''}."
+
+
+def split_text(text: str, most: int) -> list[str]:
+    """Splits a text into pieces of at most `most` characters, at paragraphs, lines, sentences or words if possible.
+
+    Joined, they are the text but for the white space between them. An empty text has no pieces.
+    """
+    pieces: list[str] = []
+    while len(text) > most:
+        marks = ((mark, text.rfind(mark, most // 2, most - len(mark) + 1)) for mark in ("\n\n", "\n", ". ", " "))
+        at = next((place + len(mark) for mark, place in marks if place > 0), most)
+        pieces.append(text[:at].rstrip())
+        text = text[at:].lstrip()
+    return [piece for piece in (*pieces, text) if piece]

@@ -1,11 +1,16 @@
-"""Reads and computes an arithmetic expression: precedence climbing over tokens, no eval anywhere.
+"""The parser of the calculator, which computes an arithmetic expression as it reads it, never by `eval`.
 
-From loosest to tightest: `+ -`; `* / // %` and `of` and multiplication that is not written (`2(3+4)`,
-`2pi`), all alike and from the left; the sign; `^` and `**`, from the right; `!`, `%` and `²` behind a number.
+From loosest to tightest: `+ -`; `* / // %` and `of` and multiplication without a sign (`2(3+4)`, `2pi`), all alike and
+from the left; the sign; `^` and `**`, from the right; `!`, `%` and `²` behind a number.
 
-Percent: `%` with a number, a name or an opening bracket behind it is the remainder (`17 % 5`); otherwise it
-is a hundredth (`50%`, `20% of 50`). Added to or taken from something, a percentage is one of that, as on a
-pocket calculator: `200 + 10%` is 220 (unless both are percentages).
+Percent: `%` before a number, a name or an opening bracket is the remainder (`17 % 5`); otherwise it is a hundredth
+(`50%`, `20% of 50`). Added or subtracted, a percentage is one of the other number, as on a pocket calculator: `200 +
+10%` is 220 (unless both are percentages).
+
+A comma between digits may group thousands or separate two arguments. Outside a function's brackets it groups. Inside,
+the number of arguments that the function takes decides: `sqrt(1,234)` is of 1234. Where both readings are possible,
+the commas separate arguments if all of them are written alike and the function takes any number (`max(100,200)`);
+otherwise the expression is refused (`max(1,200, 300)`, `round(1,234)`).
 """
 
 from __future__ import annotations
@@ -14,29 +19,49 @@ import difflib
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from typing import NamedTuple
 
 from plait.core.errors import ToolError
 from plait.toolkits import arithmetic
-from plait.toolkits.arithmetic import Number, Trouble, show
-from plait.toolkits.functions import CONSTANTS, FUNCTIONS, Function
-from plait.toolkits.tokens import WORDS, Token, Unclear, ends_operand, tokens_of, value_of
+from plait.toolkits.arithmetic import CONSTANTS, FUNCTIONS, ArithmeticProblem, Function, Number
 
 MAX_LENGTH = 4000
 MAX_DEPTH = 100
+MAX_EXPONENT = 4000
 
 _ADD, _MULTIPLY, _SIGN, _POWER = 10, 20, 30, 40
-_INFIX: dict[str, tuple[int, Callable[[Number, Number], Number]]] = {
+_OPERATORS: dict[str, tuple[int, Callable[[Number, Number], Number]]] = {
     "+": (_ADD, arithmetic.add),
     "-": (_ADD, arithmetic.subtract),
     "*": (_MULTIPLY, arithmetic.multiply),
     "/": (_MULTIPLY, arithmetic.divide),
     "//": (_MULTIPLY, arithmetic.floor_divide),
-    "%": (_MULTIPLY, arithmetic.modulo),
-    "%mod": (_MULTIPLY, arithmetic.modulo),
+    "mod": (_MULTIPLY, arithmetic.modulo),
     "^": (_POWER, arithmetic.power),
     "**": (_POWER, arithmetic.power),
 }
-_ASKED = re.compile(r"(?:what\s+is|calculate|compute|evaluate)\s+(?=[-+(\d.])", re.IGNORECASE)
+_PAIRS = {"(": ")", "[": "]", "{": "}"}
+_ALIKE = str.maketrans(
+    dict.fromkeys("×·∙⋅✕∗", "*")
+    | dict.fromkeys("÷∕⁄", "/")
+    | dict.fromkeys("−–—‒", "-")
+    | {"，": ",", "（": "(", "）": ")", "\u00a0": " ", "\u202f": " ", "\u2009": " ", "’": "'"}
+)
+"""Replacements of characters, one for one, so that positions stay the same."""
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>(?:\d{1,3}(?:,\d{3})+(?![\d_])\.?\d*|\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)"
+    r"|(?P<name>(?:(?:[mM]ath|np|numpy)\.)?[^\W\d_²³]+\d*|√|°)"
+    r"|(?P<operator>\*\*|//|[-+*/%^!=²³])"
+    r"|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<comma>,)|(?P<money>[$€£¥₹]))"
+)
+_NAMES = {"√": "sqrt", "π": "pi", "°": "deg", "τ": "tau"}
+_OPERATOR_NAMES = {"times": "*", "plus": "+", "minus": "-"}
+_INFIX_NAMES = {"of": "*", "x": "*", "mod": "mod"}
+"""Names that are operators only behind a number."""
+_MONEY = {"usd", "eur", "gbp", "dollar", "dollars", "euro", "euros"}
+_KNOWN = {*FUNCTIONS, *CONSTANTS, *_NAMES, *_OPERATOR_NAMES, *_INFIX_NAMES, *_MONEY, "math", "np", "numpy"}
+
+_QUESTION = re.compile(r"(?:what\s+is|calculate|compute|evaluate)\s+(?=[-+(\d.])", re.IGNORECASE)
 _UNIT = re.compile(r"(?<![^\W_])\d[\d.,]*\s+([^\W\d_]{2,40})")
 _FIND = "only numbers can be computed with. Find the number with another tool first, then write it here"
 _DIGITS = ("no", "one", "two", "three", "four", "five", "six")
@@ -45,21 +70,42 @@ _ROUNDED = re.compile(
     re.IGNORECASE,
 )
 """`... rounded to two decimals`, in words."""
-_PAIRS = {"(": ")", "[": "]", "{": "}"}
 _AROUND = " \t\r\n=`'\""
 
 
-def compute(text: str, *, full: bool = False) -> str:
-    """The value of an expression as text.
+class UnclearExpression(Exception):
+    """An expression that cannot be read or has no value. `at` is the position of the cause, counted from 0."""
 
-    A whole number is exact, another has up to 12 significant digits, or with `full` every digit of a 64-bit float.
-    Raises `ToolError`, which says what is wrong and shows where.
-    """
-    return show(evaluate(text), full=full)
+    def __init__(self, message: str, at: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.at = at
+
+
+class Token(NamedTuple):
+    """A token of an expression: its kind, its text in plain characters, where it begins and ends."""
+
+    kind: str
+    text: str
+    at: int
+    end: int
+
+    @property
+    def ends_operand(self) -> bool:
+        """Whether an operator can follow."""
+        return self.kind in ("number", "close", "name") or self.text in ("!", "%", "²", "³")
+
+
+def compute(text: str, *, full: bool = False) -> str:
+    """Returns the value of an expression as text. Raises `ToolError`. `full`: see `format_number`."""
+    return arithmetic.format_number(evaluate(text), full=full)
 
 
 def evaluate(text: str) -> Number:
-    """The value of an expression: int or Fraction where it is exact, else float. Raises `ToolError`."""
+    """Computes an expression: int or Fraction if the value is exact, else float.
+
+    Raises `ToolError`, which says what is wrong and shows where.
+    """
     if len(text) > MAX_LENGTH:
         raise ToolError(
             f"The expression has {len(text):,} characters; at most {MAX_LENGTH:,} can be computed.",
@@ -68,34 +114,34 @@ def evaluate(text: str) -> Number:
     begin, end = len(text) - len(text.lstrip(_AROUND)), len(text.rstrip(_AROUND + "?"))
     if begin >= end:
         raise ToolError("There is nothing to compute.", hint="Give an expression of numbers and operators.")
-    if asked := _ASKED.match(text, begin, end):
-        begin = asked.end()
+    if question := _QUESTION.match(text, begin, end):
+        begin = question.end()
     rounded = _ROUNDED.search(text, begin, end)
     try:
-        value = _Reader(tokens_of(text, begin, rounded.start() if rounded else end)).whole()
-    except Unclear as error:
-        error = _told(text, error)
-        raise ToolError(f"{error.message}, at character {error.at + 1}:\n{_pointer(text, error.at)}") from None
+        value = _Parser(_split_tokens(text, begin, rounded.start() if rounded else end)).evaluate()
+    except UnclearExpression as error:
+        error = _find_words(text) or error
+        raise ToolError(f"{error.message}, at character {error.at + 1}:\n{_point_at(text, error.at)}") from None
     if rounded is None:
         return value
-    digits = _DIGITS.index(word) if (word := rounded[1].lower()) in _DIGITS else int(word)
-    return arithmetic.settle(arithmetic.rounded(value, digits))
+    word = rounded[1].lower()
+    return arithmetic.round_half_up(value, _DIGITS.index(word) if word in _DIGITS else int(word))
 
 
-def _told(text: str, error: Unclear) -> Unclear:
-    """What to say of an error: words that name a fact are the cause of whatever else is wrong."""
-    known = {*FUNCTIONS, *CONSTANTS, *WORDS}
+def _find_words(text: str) -> UnclearExpression | None:
+    """Finds words that name a fact: they are the cause of whatever else is wrong."""
     for unit in _UNIT.finditer(text):
-        if unit[1].lower() not in known:
-            return Unclear(f"{unit[1]!r} stands behind a number: write numbers alone, without units", unit.start(1))
+        if unit[1].lower() not in _KNOWN:
+            said = f"{unit[1]!r} stands behind a number: write numbers alone, without units"
+            return UnclearExpression(said, unit.start(1))
     for word in re.finditer(r"[^\W\d_]{2,40}", text):
-        if word[0].lower() not in known and not difflib.get_close_matches(word[0].lower(), known, 1, 0.6):
-            return Unclear(f"{word[0]!r} is no number: {_FIND}", word.start())
-    return error
+        if word[0].lower() not in _KNOWN and not difflib.get_close_matches(word[0].lower(), _KNOWN, 1, 0.6):
+            return UnclearExpression(f"{word[0]!r} is no number: {_FIND}", word.start())
+    return None
 
 
-def _pointer(text: str, at: int) -> str:
-    """The part of the text around a place, with a caret under the place."""
+def _point_at(text: str, at: int) -> str:
+    """Shows the part of the text around a position, with a caret under it."""
     flat = re.sub(r"\s", " ", text)
     begin, end = max(0, at - 40), min(len(flat), at + 40)
     head = "..." if begin else ""
@@ -103,179 +149,252 @@ def _pointer(text: str, at: int) -> str:
     return f"  {head}{flat[begin:end]}{tail}\n  {' ' * (len(head) + at - begin)}^"
 
 
-class _Reader:
-    """One reading of one list of tokens; `i` is the next token's index."""
+def _split_tokens(text: str, begin: int, end: int) -> list[Token]:
+    """Splits `text[begin:end]` into tokens, the last of kind `end`."""
+    plain = text.translate(_ALIKE)
+    tokens: list[Token] = []
+    at = begin
+    while at < end:
+        match = _TOKEN.match(plain, at, end)
+        if match is None:
+            rest = plain[at:end].lstrip()
+            if rest:
+                raise UnclearExpression(f"{rest[0]!r} means nothing here", end - len(rest))
+            break
+        kind = str(match.lastgroup)
+        start, at = match.span(kind)
+        if kind == "name":
+            token = _read_name(match[kind], start, bool(tokens) and tokens[-1].ends_operand)
+            at = token.end
+            if token.text not in _MONEY:
+                tokens.append(token)
+        elif kind != "money":
+            tokens.append(Token(kind, match[kind], start, at))
+    tokens.append(Token("end", "", end, end))
+    return _split_arguments(tokens)
+
+
+def _read_name(word: str, start: int, after_operand: bool) -> Token:
+    end = start + len(word)
+    module, _, name = word.lower().rpartition(".")
+    name = "math.log" if module and name == "log" else _NAMES.get(name, name)  # Python's log is the natural one
+    operator = _OPERATOR_NAMES.get(name) or (_INFIX_NAMES.get(name) if after_operand else None)
+    if operator:
+        return Token("operator", operator, start, end)
+    if after_operand and name[0] == "x" and name[1:].isdigit():  # 5x3: the number is read next
+        return Token("operator", "*", start, start + 1)
+    letters = name.rstrip("0123456789")
+    if letters != name and name not in FUNCTIONS and letters in CONSTANTS:
+        raise UnclearExpression(f"write {letters}*{name[len(letters) :]} for {word!r}", start)
+    return Token("name", name, start, end)
+
+
+def _split_arguments(tokens: list[Token]) -> list[Token]:
+    """Splits numbers such as `1,234` at their commas where these separate a function's arguments."""
+    if not any(token.kind == "number" and "," in token.text for token in tokens):
+        return tokens
+    apart: set[int] = set()
+    opened: list[tuple[Function | None, list[int], list[int]]] = [(None, [], [])]
+    for i, token in enumerate(tokens):
+        _, commas, grouped = opened[-1]
+        if token.kind == "open":
+            before = tokens[i - 1] if i else token
+            if before.kind == "open" and i > 1:  # max([1, 2]) is max(1, 2)
+                before = tokens[i - 2]
+            opened.append((FUNCTIONS.get(before.text) if before.kind == "name" else None, [], []))
+        elif token.kind == "comma":
+            commas.append(i)
+        elif token.kind == "number" and "," in token.text:
+            grouped.append(i)
+        elif token.kind == "close" and len(opened) > 1:
+            function, commas, grouped = opened.pop()
+            inside = sum(tokens[each].text.count(",") for each in grouped)
+            if not grouped or function is None or not function.takes(len(commas) + inside + 1):
+                continue
+            if function.takes(len(commas) + 1) and (commas or function.most is not None):
+                first = tokens[grouped[0]]
+                raise UnclearExpression(
+                    "this comma may group thousands or separate arguments: "
+                    "write the numbers without thousands separators",
+                    first.at + first.text.index(","),
+                )
+            apart.update(grouped)
+    for i in sorted(apart, reverse=True):
+        tokens[i : i + 1] = [
+            Token(
+                "comma" if part[0] == "," else "number", part[0], tokens[i].at + part.start(), tokens[i].at + part.end()
+            )
+            for part in re.finditer(r"[^,]+|,", tokens[i].text)
+        ]
+    return tokens
+
+
+def _read_number(token: Token) -> Number:
+    text = token.text.replace("_", "").replace(",", "").lower()
+    if text.isdigit():
+        return int(text)
+    mantissa, _, exponent = text.partition("e")
+    value = Fraction(mantissa.rstrip("."))
+    if exponent:
+        if len(exponent) > 8 or abs(int(exponent)) > MAX_EXPONENT:
+            raise UnclearExpression(f"the exponent is beyond {MAX_EXPONENT:,}", token.at)
+        value *= Fraction(10) ** int(exponent)
+    return value.numerator if value.denominator == 1 else value
+
+
+class _Parser:
+    """Reads and computes one list of tokens; `i` is the index of the next one."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
         self.i = 0
         self.depth = 0
-        self.percentage: tuple[int, int] = (-1, -1)
-        """The tokens, from and to, that the last `%` made a percentage."""
+        self.percentage = (-1, -1)
+        """The tokens, from and to, of the last percentage."""
 
     @property
     def next(self) -> Token:
         return self.tokens[self.i]
 
-    def whole(self) -> Number:
+    def evaluate(self) -> Number:
         value = self.expression(0)
         if self.next.kind != "end":
             raise self.unexpected(self.next)
         return value
 
     def expression(self, least: int) -> Number:
-        """The value of what binds at least as tightly as `least`."""
+        """Computes what binds at least as tightly as `least`."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise Unclear(f"brackets or powers are nested deeper than {MAX_DEPTH}", self.next.at)
+            raise UnclearExpression(f"brackets or powers are nested deeper than {MAX_DEPTH}", self.next.at)
         begin = self.i
         value = self.operand()
         while True:
             value = self.suffixes(value, begin)
             token = self.next
             written = token.kind == "operator"
-            if not written and not self.multiplies(token):
+            if token.kind == "number" and self.tokens[self.i - 1].kind == "number":
+                raise UnclearExpression("two numbers stand side by side with no operator between them", token.at)
+            if not written and token.kind not in ("number", "open", "name"):
                 break
-            entry = _INFIX.get(token.text if written else "*")
-            if entry is None:
+            text = {"%": "mod"}.get(token.text, token.text) if written else "*"
+            if text not in _OPERATORS:
                 raise self.unexpected(token)
-            binding, run = entry
+            binding, run = _OPERATORS[text]
             if binding < least:
                 break
-            left_is_percentage = self.percentage == (begin, self.i)
+            of_left = binding == _ADD and self.percentage != (begin, self.i)
             self.i += written
             right_begin = self.i
             right = self.expression(binding if binding == _POWER else binding + 1)
-            if binding == _ADD and not left_is_percentage and self.percentage == (right_begin, self.i):
-                right = self.at(token, arithmetic.multiply, value, right)
-            value = self.at(token, run, value, right)
+            if of_left and self.percentage == (right_begin, self.i):
+                right = self.compute(token, arithmetic.multiply, value, right)
+            value = self.compute(token, run, value, right)
         self.depth -= 1
         return value
 
-    def multiplies(self, token: Token) -> bool:
-        """Does a multiplication that is not written stand before the token?"""
-        if token.kind == "number":
-            last = self.tokens[self.i - 1]
-            if last.kind == "number":
-                raise Unclear("two numbers stand side by side with no operator between them", token.at)
-            return True
-        return token.kind in ("open", "name")
-
     def operand(self) -> Number:
-        """A number, a name or a bracket, with its signs."""
-        sign = 1
-        signed = False
-        while self.next.kind == "operator" and self.next.text in "+-":
-            sign = -sign if self.next.text == "-" else sign
-            signed = True
-            self.i += 1
-        if signed:
-            value = self.expression(_SIGN)
-            return -value if sign < 0 else value
+        """Reads a number, a name or a bracket, with its signs."""
         token = self.next
+        if token.text in ("+", "-"):
+            self.i += 1
+            value = self.expression(_SIGN)
+            return -value if token.text == "-" else value
         if token.kind == "number":
             self.i += 1
-            return value_of(token)
+            return _read_number(token)
         if token.kind == "open":
             values = self.bracket()
             if len(values) != 1:
-                raise Unclear("a comma parts arguments of a function, and there is no function here", token.at)
+                raise UnclearExpression(
+                    "a comma separates arguments of a function, and there is no function here", token.at
+                )
             return values[0]
         if token.kind == "name":
-            return self.named(token)
+            self.i += 1
+            return CONSTANTS[token.text] if token.text in CONSTANTS else self.call(token)
         raise self.unexpected(token)
 
     def suffixes(self, value: Number, begin: int) -> Number:
-        """The value after what stands behind it: `!`, `%`, `²`, `³`."""
+        """Applies `!`, `%`, `²` and `³` behind a value."""
         while True:
             token = self.next
             if token.text == "!":
-                value = self.at(token, arithmetic.factorial, value)
+                value = self.compute(token, arithmetic.factorial, value)
             elif token.text in ("²", "³"):
-                value = self.at(token, arithmetic.power, value, 2 if token.text == "²" else 3)
+                value = self.compute(token, arithmetic.power, value, 2 if token.text == "²" else 3)
             elif token.text == "%" and self.tokens[self.i + 1].kind not in ("number", "name", "open"):
-                value = self.at(token, arithmetic.multiply, value, Fraction(1, 100))
+                value = self.compute(token, arithmetic.multiply, value, Fraction(1, 100))
                 self.percentage = (begin, self.i + 1)
             else:
                 return value
             self.i += 1
 
     def bracket(self) -> list[Number]:
-        """What stands in a bracket, parted by commas."""
+        """Reads the values in a bracket, separated by commas."""
         opener = self.next
         self.i += 1
         values: list[Number] = []
-        while self.next.kind != "close" or self.tokens[self.i - 1].kind == "comma":
-            if self.next.kind == "end":
-                raise Unclear(f"this {opener.text!r} is never closed", opener.at)
-            values.append(self.expression(0))
-            if self.next.kind != "comma":
-                break
-            self.i += 1
+        if self.next.kind != "close":
+            while self.next.kind != "end":
+                values.append(self.expression(0))
+                if self.next.kind != "comma":
+                    break
+                self.i += 1
         closer = self.next
         if closer.kind == "end":
-            raise Unclear(f"this {opener.text!r} is never closed", opener.at)
+            raise UnclearExpression(f"this {opener.text!r} is never closed", opener.at)
         if closer.kind != "close":
             raise self.unexpected(closer)
         if closer.text != _PAIRS[opener.text]:
-            raise Unclear(f"{closer.text!r} does not close {opener.text!r}", closer.at)
+            raise UnclearExpression(f"{closer.text!r} does not close {opener.text!r}", closer.at)
         self.i += 1
         return values
 
-    def named(self, token: Token) -> Number:
-        self.i += 1
-        if token.text in CONSTANTS:
-            return CONSTANTS[token.text]
-        function = FUNCTIONS.get(token.text)
-        if function is None:
+    def call(self, token: Token) -> Number:
+        """Calls the function that a name stands for."""
+        if token.text not in FUNCTIONS:
             raise self.unknown(token)
-        if self.next.kind == "open":
-            return self.call(token, function)
-        if token.end - token.at == 1:  # the root sign needs no brackets
-            return self.at(token, function.run, self.expression(_POWER + 1))
-        raise Unclear(f"{token.text} needs brackets: {function.usage}", token.at)
-
-    def call(self, token: Token, function: Function) -> Number:
-        opener = self.next
-        inside = self.tokens[self.i + 1]
-        if inside.text == "[" and function.most is None:  # max([1, 2, 3])
-            self.i += 1
-            values = self.bracket()
+        function, opener = FUNCTIONS[token.text], self.next
+        if opener.kind != "open":
+            if token.end - token.at == 1:  # the root sign needs no brackets
+                return self.compute(token, function.run, self.expression(_POWER + 1))
+            raise UnclearExpression(f"{token.text} needs brackets: {function.usage}", token.at)
+        nested = self.tokens[self.i + 1].text == "[" and function.most is None  # max([1, 2, 3])
+        self.i += nested
+        values = self.bracket()
+        if nested:
             if self.next.kind != "close":
-                raise Unclear(f"this {opener.text!r} is never closed", opener.at)
+                raise UnclearExpression(f"this {opener.text!r} is never closed", opener.at)
             self.i += 1
-        else:
-            values = self.bracket()
         if not function.takes(len(values)):
-            raise Unclear(f"{token.text} can't take {len(values)} arguments: {function.usage}", token.at)
-        return self.at(token, function.run, *values)
+            raise UnclearExpression(f"{token.text} can't take {len(values)} arguments: {function.usage}", token.at)
+        return self.compute(token, function.run, *values)
 
-    def at(self, token: Token, run: Callable[..., Number], *values: Number) -> Number:
-        """`run(*values)`; what goes wrong went wrong at the token."""
+    def compute(self, token: Token, run: Callable[..., Number], *values: Number) -> Number:
+        """Returns `run(*values)`. What has no result is reported at the token."""
         try:
-            return arithmetic.settle(run(*values))
-        except Trouble as trouble:
-            raise Unclear(str(trouble), token.at) from None
+            return arithmetic.bound(run(*values))
+        except ArithmeticProblem as problem:
+            raise UnclearExpression(str(problem), token.at) from None
 
-    def unknown(self, token: Token) -> Unclear:
-        known = [*FUNCTIONS, *CONSTANTS]
-        near = difflib.get_close_matches(token.text, known, 3, 0.6)
+    def unknown(self, token: Token) -> UnclearExpression:
+        near = difflib.get_close_matches(token.text, [*FUNCTIONS, *CONSTANTS], 3, 0.6)
         said = f"{token.text if len(token.text) <= 40 else token.text[:37] + '...'!r} is not known"
-        if near:
-            return Unclear(f"{said} (did you mean {' or '.join(near)}?)", token.at)
-        return Unclear(f"{said}: {_FIND}", token.at)
+        hint = f" (did you mean {' or '.join(near)}?)" if near else f": {_FIND}"
+        return UnclearExpression(said + hint, token.at)
 
-    def unexpected(self, token: Token) -> Unclear:
+    def unexpected(self, token: Token) -> UnclearExpression:
+        before = self.tokens[self.i - 1] if self.i else token
+        opened = any(each.kind == "open" for each in self.tokens[: self.i])
         if token.kind == "end":
-            return Unclear("the expression ends where a number should stand", token.at)
-        if token.text == "=":
-            return Unclear("an equation can't be solved here: give one side of it", token.at)
-        if token.kind == "close":
-            if not any(t.kind == "open" for t in self.tokens[: self.i]):
-                return Unclear(f"this {token.text!r} closes nothing", token.at)
-            if self.i and not ends_operand(self.tokens[self.i - 1]):
-                return Unclear(f"a number is missing before {token.text!r}", token.at)
-            return Unclear(f"this {token.text!r} closes nothing", token.at)
-        if token.kind == "comma":
-            return Unclear("this comma is neither in a function's brackets nor between thousands", token.at)
-        return Unclear(f"a number is missing before {token.text.removesuffix('mod')!r}", token.at)
+            said = "the expression ends where a number should stand"
+        elif token.text == "=":
+            said = "an equation can't be solved here: give one side of it"
+        elif token.kind == "close" and (before.ends_operand or not opened):
+            said = f"this {token.text!r} closes nothing"
+        elif token.kind == "comma":
+            said = "this comma is neither in a function's brackets nor between thousands"
+        else:
+            said = f"a number is missing before {token.text!r}"
+        return UnclearExpression(said, token.at)

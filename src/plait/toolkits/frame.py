@@ -1,22 +1,26 @@
-"""Tables that go through a run by their handle: named, typed columns and rows of plain values."""
+"""Tables that go through a run by their handle, with typed columns and rows of plain values, and tools over them."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from msgspec import Struct
 
+from plait.core.errors import ToolError
 from plait.core.things import Thing
+from plait.tools.tool import Tool, tool
 
 Type: TypeAlias = Literal["int", "float", "bool", "str", "date", "datetime"]
 Cell: TypeAlias = str | int | float | bool | None
 
 SHOWN = 30
-"""Columns named in a table's few words."""
+"""Columns that the short description of a table names."""
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _DATETIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?")
@@ -29,44 +33,35 @@ class Column(Struct, frozen=True):
     type: Type
 
 
+@dataclass(frozen=True, init=False, repr=False)
 class Table(Thing):
     """A table: `columns`, and `rows` with a cell a column. A cell is a text, a number, a boolean or None."""
 
     kind: ClassVar[str] = "table"
-    __slots__ = ("columns", "rows")
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
 
     def __init__(self, columns: Sequence[Column | str], rows: Iterable[Sequence[Any]]) -> None:
-        """A column given by its name alone gets the type that fits its cells.
+        """Makes a table. A column given by its name alone gets the type that fits its cells.
 
-        Numbers that JSON has not (infinity, not-a-number) become None. Raises `ValueError` for two columns of one name
-        (case does not part them), a row of another length, and a cell that is no plain value.
+        Numbers that JSON does not have (infinity, not-a-number) become None. Raises `ValueError` for two columns of one
+        name (in any case), a row of another length, and a cell that is not a plain value.
         """
         names = [column if isinstance(column, str) else column.name for column in columns]
         folded = [name.lower() for name in names]
         if not names or len(set(folded)) != len(names):
             raise ValueError(f"A table's columns need names of their own: {', '.join(names) or 'none'}.")
-        kept = tuple(tuple(_cell(value) for value in row) for row in rows)
-        for number, row in enumerate(kept):
+        plain = tuple(tuple(_check_cell(value) for value in row) for row in rows)
+        for number, row in enumerate(plain):
             if len(row) != len(names):
                 raise ValueError(f"Row {number} has {len(row)} cells; there are {len(names)} columns.")
         typed = tuple(
-            Column(column, _type([row[i] for row in kept])) if isinstance(column, str) else column
+            Column(column, _infer_type([row[i] for row in plain])) if isinstance(column, str) else column
             for i, column in enumerate(columns)
         )
-        object.__setattr__(self, "rows", kept)
+        object.__setattr__(self, "rows", plain)
         object.__setattr__(self, "columns", typed)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError("A table does not change: run_sql_query makes another.")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Table) and (self.columns, self.rows) == (other.columns, other.rows)
-
-    def __hash__(self) -> int:
-        return hash((self.columns, len(self.rows)))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -80,7 +75,7 @@ class Table(Thing):
         return tuple(column.name for column in self.columns)
 
     def row(self, number: int) -> dict[str, Cell]:
-        """One row by column name, counted from 0, from the end when negative. Raises `IndexError`."""
+        """Returns one row by column name, counted from 0, from the end when negative. Raises `IndexError`."""
         return dict(zip(self.names, self.rows[number], strict=True))
 
     def about(self) -> str:
@@ -105,7 +100,7 @@ class Table(Thing):
             raise ValueError(f"These are not the bytes of a table that was written down: {error}.") from error
 
 
-def _cell(value: Any) -> Cell:
+def _check_cell(value: Any) -> Cell:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, (str, bool)):
@@ -117,8 +112,8 @@ def _cell(value: Any) -> Cell:
     raise ValueError(f"A {type(value).__name__} is no cell of a table: texts, numbers, booleans and None are.")
 
 
-def _type(cells: list[Cell]) -> Type:
-    """The narrowest type that all cells have; None has any."""
+def _infer_type(cells: list[Cell]) -> Type:
+    """Returns the narrowest type that all cells have; None has any."""
     kinds = {type(cell) for cell in cells if cell is not None}
     if kinds == {bool}:
         return "bool"
@@ -133,3 +128,39 @@ def _type(cells: list[Cell]) -> Type:
         if all(_DATE.fullmatch(text) or _DATETIME.fullmatch(text) for text in texts):
             return "datetime"
     return "str"
+
+
+def tables(*, now: Callable[[], datetime] | None = None) -> tuple[Tool, ...]:
+    """Makes the tools `run_sql_query` and `get_table_row`. `now` is the clock of SQL's 'now' (in UTC)."""
+
+    @tool(read_only=True)
+    def run_sql_query(table: Table, sql: str) -> Table:
+        """Filters, sorts, groups or picks columns of a table by one SQL SELECT (SQLite); gives a new table.
+
+        Note:
+            Dates are ISO texts (year-month-day) and compare in order; date('now', '-N months') works.
+
+        Args:
+            table: The table that is queried.
+            sql: The SELECT; any name after FROM means the given table.
+        """
+        from plait.toolkits.sql import query
+
+        return query(table, sql, now=now() if now else None)
+
+    @tool(read_only=True)
+    def get_table_row(table: Table, row: int) -> dict[str, Any]:
+        """One row of a table, as an object with a value for each column.
+
+        Args:
+            table: The table.
+            row: Which row, counted from 0; -1 is the last.
+        """
+        try:
+            return table.row(row)
+        except IndexError:
+            count = len(table)
+            said = f"rows 0 to {count - 1}" if count > 1 else "row 0 only" if count else "no rows"
+            raise ToolError(f"There is no row {row}: the table has {said}.", hint="Rows count from 0.") from None
+
+    return (run_sql_query, get_table_row)

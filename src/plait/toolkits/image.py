@@ -1,18 +1,21 @@
-"""Images that go through a run by their handle: bytes as they came, checked, never decoded beyond a bound.
+"""Images that go through a run by their handle, never decoded beyond a bound, and tools over them.
 
-Pillow (the extra `images`) is imported when an image is first read or shrunk; holding one, writing it down and
-reading it back need none.
+Pillow (the extra `images`) is imported when an image is first read or shrunk. It is not needed to hold an image, to
+write it down and to read it back.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from plait.core.errors import ToolError, UsageError
 from plait.core.things import Thing
+from plait.toolkits.service import SECONDS
+from plait.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Decoded
@@ -22,14 +25,7 @@ MAX_BYTES = 32 << 20
 MAX_PIXELS = 64_000_000
 """... and 64 million pixels: a few kB can claim to be gigabytes."""
 
-_MEDIA = {
-    "JPEG": "image/jpeg",
-    "PNG": "image/png",
-    "GIF": "image/gif",
-    "WEBP": "image/webp",
-    "BMP": "image/bmp",
-    "TIFF": "image/tiff",
-}
+_MEDIA = {name: f"image/{name.lower()}" for name in ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")}
 """The formats that are read. Pillow knows more, some of which start other programs."""
 _IN_PNG = ("1", "L", "LA", "I;16", "RGB", "RGBA")
 """What Pillow calls the kinds of pixels that a PNG may have, but for a palette's."""
@@ -48,11 +44,11 @@ class Image(Thing):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """The image in a file's bytes: JPEG, PNG, GIF, WebP, BMP or TIFF.
+        """Reads the image in a file's bytes: JPEG, PNG, GIF, WebP, BMP or TIFF.
 
         Raises `ToolError` for what is no such image, is broken or cut off, or beyond `MAX_BYTES` or `MAX_PIXELS`.
         """
-        with _opened(data) as decoded:
+        with _open_image(data) as decoded:
             return cls(data, _MEDIA[decoded.format or ""], *decoded.size)
 
     @property
@@ -66,10 +62,10 @@ class Image(Thing):
         return {"JPEG": ".jpg"}.get(self.format, f".{self.format.lower()}")
 
     def about(self) -> str:
-        return f"<Image {self.width}x{self.height} {self.format}, {_size(len(self.data))}>"
+        return f"<Image {self.width}x{self.height} {self.format}, {_describe_size(len(self.data))}>"
 
     def shrunk(self, ratio: float) -> Image:
-        """The image with both sides times `ratio`, above 0 and at most 1; an animation becomes its first picture.
+        """Returns the image with both sides times `ratio` (above 0, at most 1); an animation becomes its first picture.
 
         JPEG, PNG and WebP stay what they are, the others become PNG. Raises `ToolError` for another ratio.
         """
@@ -80,25 +76,20 @@ class Image(Thing):
         from PIL import Image as pillow
         from PIL import ImageOps
 
-        size = max(1, round(self.width * ratio)), max(1, round(self.height * ratio))
-        kept = self.format if self.format in ("JPEG", "PNG", "WEBP") else "PNG"
-        with _opened(self.data) as decoded:
-            turned = decoded.getexif().get(0x0112, 1) in (5, 6, 7, 8)
-            if kept != "JPEG" and decoded.mode in ("P", "PA"):
+        kind = self.format if self.format in ("JPEG", "PNG", "WEBP") else "PNG"
+        with _open_image(self.data) as decoded:
+            # The camera's note on which side is up is lost with the other notes: it is carried out instead.
+            ImageOps.exif_transpose(decoded, in_place=True)
+            size = max(1, round(decoded.width * ratio)), max(1, round(decoded.height * ratio))
+            if kind != "JPEG" and decoded.mode in ("P", "PA"):
                 decoded = decoded.convert("RGBA")
-            elif kept == "PNG" and decoded.mode not in _IN_PNG:
+            elif kind == "PNG" and decoded.mode not in _IN_PNG:
                 decoded = decoded.convert("L" if decoded.mode in ("I", "F") else "RGB")
             small = decoded.resize(size, pillow.Resampling.LANCZOS)
-            small.info = {}
-            # The camera's note on which side is up goes with the rest of the notes: it is carried out instead.
-            if "exif" in decoded.info:
-                small.info["exif"] = decoded.info["exif"]
-                small = ImageOps.exif_transpose(small)
-                small.info.pop("exif", None)
+        small.info = {}
         out = BytesIO()
-        small.save(out, kept, **({"quality": 88} if kept in ("JPEG", "WEBP") else {}))
-        width, height = size[::-1] if turned else size
-        return Image(out.getvalue(), _MEDIA[kept], width, height)
+        small.save(out, kind, **({"quality": 88} if kind in ("JPEG", "WEBP") else {}))
+        return Image(out.getvalue(), _MEDIA[kind], *size)
 
     def dump(self) -> bytes:
         head = {"media_type": self.media_type, "width": self.width, "height": self.height}
@@ -108,39 +99,35 @@ class Image(Thing):
     def load(cls, data: bytes) -> Self:
         head, line, rest = data.partition(b"\n")
         try:
-            read: Any = json.loads(head)
+            read = json.loads(head)
             media, width, height = read["media_type"], read["width"], read["height"]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ValueError("These are not the bytes of an image that was written down.") from error
-        if not line or media not in _MEDIA.values() or type(width) is not int or type(height) is not int:
-            raise ValueError("These are not the bytes of an image that was written down.")
-        return cls(rest, media, width, height)
+            if line and media in _MEDIA.values() and type(width) is type(height) is int:
+                return cls(rest, media, width, height)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            pass
+        raise ValueError("These are not the bytes of an image that was written down.")
 
 
-def _opened(data: bytes) -> Decoded:
-    """The decoded image. Raises `ToolError`, and `UsageError` where Pillow is not installed."""
+def _open_image(data: bytes) -> Decoded:
+    """Decodes an image. Raises `ToolError`, and `UsageError` if Pillow is not installed."""
     try:
         from PIL import Image as pillow
     except ImportError as error:
         raise UsageError("Images need Pillow, which is not installed.", hint="pip install 'plait[images]'") from error
     if len(data) > MAX_BYTES:
-        raise ToolError(
-            f"The image has {_size(len(data))}; {_size(MAX_BYTES)} are the most.", hint="Find a smaller one."
-        )
+        most = _describe_size(MAX_BYTES)
+        raise ToolError(f"The image has {_describe_size(len(data))}; {most} are the most.", hint="Find a smaller one.")
     try:
         decoded = pillow.open(BytesIO(data), formats=tuple(_MEDIA))
     except (pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
         raise ToolError("The image has far too many pixels.", hint="Find a smaller one.") from error
     except Exception as error:  # Pillow's readers raise whatever they meet in a broken file
-        known = ", ".join(_MEDIA)
-        raise ToolError("This is no image that can be read.", hint=f"Formats: {known}.") from error
+        raise ToolError("This is no image that can be read.", hint=f"Formats: {', '.join(_MEDIA)}.") from error
     width, height = decoded.size
     if width * height > MAX_PIXELS:
         decoded.close()
-        raise ToolError(
-            f"The image is {width}x{height}: more than {MAX_PIXELS // 1_000_000} million pixels.",
-            hint="Find a smaller one.",
-        )
+        said = f"The image is {width}x{height}: more than {MAX_PIXELS // 1_000_000} million pixels."
+        raise ToolError(said, hint="Find a smaller one.")
     try:
         decoded.load()
     except Exception as error:
@@ -149,8 +136,40 @@ def _opened(data: bytes) -> Decoded:
     return decoded
 
 
-def _size(count: int) -> str:
-    """Bytes in words: `84 kB`, `1.2 MB`."""
+def _describe_size(count: int) -> str:
+    """Says a number of bytes in words: `84 kB`, `1.2 MB`."""
     if count < 1000:
         return f"{count} bytes"
     return f"{count / 1000:.0f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"
+
+
+def images(*, private: bool = False, timeout: float = SECONDS) -> tuple[Tool, ...]:
+    """Makes the tools `download_image` and `shrink_image`.
+
+    `private` allows addresses of this machine and of private networks as well: an address that a model gives may come
+    from a page that means harm. `timeout` in seconds.
+    """
+
+    @tool(read_only=True)
+    async def download_image(url: str) -> Image:
+        """Downloads an image from the web.
+
+        Args:
+            url: The image's own address, beginning with http:// or https://.
+        """
+        from plait.toolkits.download import download
+
+        data = await download(url.strip(), MAX_BYTES, seconds=timeout, private=private)
+        return await asyncio.to_thread(Image.from_bytes, data)
+
+    @tool(read_only=True)
+    def shrink_image(image: Image, ratio: float) -> Image:
+        """Makes an image smaller: width and height are both multiplied by the ratio.
+
+        Args:
+            image: The image; it stays as it is, a new one is given.
+            ratio: Above 0 and at most 1: one half gives half the width and half the height.
+        """
+        return image.shrunk(ratio)
+
+    return (download_image, shrink_image)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from plait.toolkits.passages import Passages
-    from plait.toolkits.table import Table
+    from plait.toolkits.table import LookupTable
 
 FEW_KEYS = 40
 FEW_CHARACTERS = 1200
@@ -58,7 +58,7 @@ def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool
     return _over_table(read(_content(path), path.name), name, path.name)
 
 
-def _over_table(table: Table, name: str, where: str) -> Tool:
+def _over_table(table: LookupTable, name: str, where: str) -> Tool:
     description = f"Looks up one entry of {where} by its key, one key a call."
     keys = ", ".join(table.entries)
     if len(table.entries) <= FEW_KEYS and len(keys) <= FEW_CHARACTERS:

@@ -5,36 +5,96 @@ from __future__ import annotations
 from typing import Any
 
 from plait.core.errors import ToolError
-from plait.toolkits.http import SECONDS
-from plait.toolkits.service import Said, Service
-from plait.toolkits.wmo import in_words
+from plait.toolkits.service import SECONDS, Service, Setting
 from plait.tools.tool import Tool, tool
 
+WMO_CODES = {
+    0: "Clear sky",
+    1: "Mainly clear",
+    2: "Partly cloudy",
+    3: "Overcast",
+    45: "Fog",
+    48: "Fog that leaves rime",
+    51: "Drizzle: light",
+    53: "Drizzle: moderate",
+    55: "Drizzle: dense",
+    56: "Freezing drizzle: light",
+    57: "Freezing drizzle: dense",
+    61: "Rain: slight",
+    63: "Rain: moderate",
+    65: "Rain: heavy",
+    66: "Freezing rain: light",
+    67: "Freezing rain: heavy",
+    71: "Snowfall: slight",
+    73: "Snowfall: moderate",
+    75: "Snowfall: heavy",
+    77: "Snow grains",
+    80: "Rain showers: slight",
+    81: "Rain showers: moderate",
+    82: "Rain showers: violent",
+    85: "Snow showers: slight",
+    86: "Snow showers: heavy",
+    95: "Thunderstorm",
+    96: "Thunderstorm with slight hail",
+    99: "Thunderstorm with heavy hail",
+}
+"""The part of WMO table 4677 that open weather services use."""
 _DAILY = "weathercode,temperature_2m_max,temperature_2m_min,precipitation_sum"
 _COUNTRIES = {"UK": "GB", "ENGLAND": "GB", "SCOTLAND": "GB", "WALES": "GB", "USA": "US", "U.S.": "US", "U.S.A.": "US"}
-"""What people call countries, where their codes and names are others."""
+"""What people call countries whose codes and names are others."""
+
+
+def describe_weather(code: object) -> str:
+    """Says a weather code in words; of an unknown one, its number."""
+    if isinstance(code, (int, float)) and int(code) in WMO_CODES:
+        return WMO_CODES[int(code)]
+    return "Unknown" if code is None else f"Weather code {code}"
+
+
+def check_coordinates(latitude: float, longitude: float) -> None:
+    """Raises `ToolError` for coordinates that are not on Earth."""
+    if not (-90 <= latitude <= 90 and -180 <= longitude <= 180):
+        raise ToolError(
+            f"There is no place at latitude {latitude:g}, longitude {longitude:g}.",
+            hint="Latitude is -90 to 90 degrees, longitude -180 to 180.",
+        )
+
+
+def no_such_place(name: str) -> ToolError:
+    """Makes the error for a name that no place has."""
+    head, comma, _ = name.partition(",")
+    hint = f"Try {head.strip()!r} alone." if comma else "Try another spelling, or a larger place nearby."
+    return ToolError(f"No place is found by the name {name!r}.", hint=hint)
 
 
 def weather(
-    *, base_url: Said = None, places_url: Said = None, key: Said = None, timeout: float = SECONDS
+    *, base_url: Setting = None, places_url: Setting = None, key: Setting = None, timeout: float = SECONDS
 ) -> tuple[Tool, ...]:
-    """The tools `get_current_weather`, `get_daily_weather_forecast` and `search_location_geocoordinates`.
+    """Makes the tools `get_current_weather`, `get_daily_weather_forecast` and `search_location_geocoordinates`.
 
     `base_url` (environment: OPEN_METEO_URL) and `places_url` (OPEN_METEO_GEOCODING_URL) are the services' addresses,
     `key` (OPEN_METEO_API_KEY) is for paying customers, `timeout` in seconds. All is read when a tool is called.
     """
-    forecasts = Service(
-        "Open-Meteo", "OPEN_METEO_URL", "https://api.open-meteo.com", "OPEN_METEO_API_KEY", "", base_url, key, timeout
-    )
+    key_env = "OPEN_METEO_API_KEY"
+    base = "https://api.open-meteo.com"
+    forecasts = Service("Open-Meteo", "OPEN_METEO_URL", base, key_env, "", base_url, key, timeout)
+    name, env = "Open-Meteo's list of places", "OPEN_METEO_GEOCODING_URL"
+    base = "https://geocoding-api.open-meteo.com"
+    places = Service(name, env, base, key_env, "", places_url, key, timeout)
 
-    async def ask(latitude: float, longitude: float, **params: Any) -> dict[str, Any]:
-        if not (-90 <= latitude <= 90 and -180 <= longitude <= 180):
-            raise ToolError(
-                f"There is no place at latitude {latitude:g}, longitude {longitude:g}.",
-                hint="Latitude is -90 to 90 degrees, longitude -180 to 180.",
-            )
-        params |= {"latitude": latitude, "longitude": longitude, "apikey": forecasts.key(needed=False) or None}
-        return (await forecasts.ask("/v1/forecast", params=params)).object()
+    async def ask(service: Service, path: str, **params: Any) -> dict[str, Any]:
+        params["apikey"] = service.key(needed=False) or None
+        return (await service.ask(path, params=params)).json_object()
+
+    async def ask_forecast(latitude: float, longitude: float, **params: Any) -> dict[str, Any]:
+        check_coordinates(latitude, longitude)
+        params |= {"timezone": "auto", "latitude": latitude, "longitude": longitude}
+        return await ask(forecasts, "/v1/forecast", **params)
+
+    async def find_places(name: str, count: int) -> list[dict[str, Any]]:
+        read = await ask(places, "/v1/search", name=name, count=count, language="en", format="json")
+        found = read.get("results")
+        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
     @tool(read_only=True)
     async def get_current_weather(latitude: float, longitude: float) -> dict[str, Any]:
@@ -44,17 +104,17 @@ def weather(
             latitude: Degrees north, -90 to 90.
             longitude: Degrees east, -180 to 180.
         """
-        read = await ask(latitude, longitude, current_weather="true", timezone="auto")
+        read = await ask_forecast(latitude, longitude, current_weather="true")
         now = read.get("current_weather")
         if not isinstance(now, dict):
             raise ToolError("Open-Meteo gave no current weather.", hint="Try again later.")
-        kept = {name: now.get(name) for name in ("temperature", "windspeed", "winddirection", "is_day", "time")}
-        kept["description"] = in_words(now.get("weathercode"))
+        current = {name: now.get(name) for name in ("temperature", "windspeed", "winddirection", "is_day", "time")}
+        current["description"] = describe_weather(now.get("weathercode"))
         units = read.get("current_weather_units")
         units = units if isinstance(units, dict) else {}
-        return _place(read) | {
-            "current_weather": kept,
-            "timezone": _zone(read),
+        return _read_place(read) | {
+            "current_weather": current,
+            "timezone": _read_zone(read),
             "temperature_unit": units.get("temperature", "°C"),
             "windspeed_unit": units.get("windspeed", "km/h"),
             "winddirection_unit": units.get("winddirection", "°"),
@@ -72,33 +132,13 @@ def weather(
             latitude: Degrees north, -90 to 90.
             longitude: Degrees east, -180 to 180.
         """
-        read = await ask(latitude, longitude, daily=_DAILY, timezone="auto", forecast_days=7)
+        read = await ask_forecast(latitude, longitude, daily=_DAILY, forecast_days=7)
         daily = read.get("daily")
         if not isinstance(daily, dict) or not isinstance(daily.get("weathercode"), list):
             raise ToolError("Open-Meteo gave no forecast.", hint="Try again later.")
-        daily = daily | {"description": [in_words(code) for code in daily["weathercode"]]}
-        return _place(read) | {"daily_units": read.get("daily_units"), "daily": daily, "timezone": _zone(read)}
-
-    return (get_current_weather, get_daily_weather_forecast, _search(places_url, key, timeout))
-
-
-def _search(places_url: Said, key: Said, timeout: float) -> Tool:
-    places = Service(
-        "Open-Meteo's list of places",
-        "OPEN_METEO_GEOCODING_URL",
-        "https://geocoding-api.open-meteo.com",
-        "OPEN_METEO_API_KEY",
-        "",
-        places_url,
-        key,
-        timeout,
-    )
-
-    async def named(name: str, count: int) -> list[dict[str, Any]]:
-        params = {"name": name, "count": count, "language": "en", "format": "json"}
-        params["apikey"] = places.key(needed=False) or None
-        found = (await places.ask("/v1/search", params=params)).object().get("results")
-        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        daily = daily | {"description": [describe_weather(code) for code in daily["weathercode"]]}
+        more = {"daily_units": read.get("daily_units"), "daily": daily, "timezone": _read_zone(read)}
+        return _read_place(read) | more
 
     @tool(read_only=True)
     async def search_location_geocoordinates(location_name: str) -> list[dict[str, Any]]:
@@ -109,38 +149,37 @@ def _search(places_url: Said, key: Said, timeout: float) -> Tool:
         """
         asked = " ".join(location_name.split())
         head, comma, rest = asked.partition(",")
-        found = await named(asked, 5) if asked else []
+        found = await find_places(asked, 5) if asked else []
         if not found and comma and head:  # the service knows bare names only: the rest chooses among them here
             words = [word.strip() for word in rest.split(",") if word.strip()]
-            found = [one for one in await named(head.strip(), 100) if all(_within(one, word) for word in words)][:5]
+            several = await find_places(head.strip(), 100)
+            found = [one for one in several if all(_is_within(one, word) for word in words)][:5]
         if not found:
-            hint = f"Try {head.strip()!r} alone." if comma else "Try another spelling, or a larger place nearby."
-            raise ToolError(f"No place is found by the name {asked!r}.", hint=hint)
-        return [_described(one) for one in found]
+            raise no_such_place(asked)
+        return [_describe_place(one) for one in found]
 
-    return search_location_geocoordinates
-
-
-def _within(place: dict[str, Any], word: str) -> bool:
-    """Does a country or region of this name, or code, hold the place?"""
-    told = [str(place.get(name) or "").casefold() for name in ("country", "country_code", "admin1", "admin2", "admin3")]
-    return word.casefold() in told or _COUNTRIES.get(word.upper(), "?").casefold() == told[1]
+    return (get_current_weather, get_daily_weather_forecast, search_location_geocoordinates)
 
 
-def _described(place: dict[str, Any]) -> dict[str, Any]:
+def _is_within(place: dict[str, Any], word: str) -> bool:
+    """Tells whether a country or region of this name, or code, holds the place."""
+    fields = ("country", "country_code", "admin1", "admin2", "admin3")
+    names = [str(place.get(name) or "").casefold() for name in fields]
+    return word.casefold() in names or _COUNTRIES.get(word.upper(), "?").casefold() == names[1]
+
+
+def _describe_place(place: dict[str, Any]) -> dict[str, Any]:
     zones = [place[name] for name in ("admin3", "admin2", "admin1") if place.get(name)]
     code = f" ({place['country_code']})" if place.get("country_code") else ""
-    kept = {
-        name: place.get(name)
-        for name in ("name", "latitude", "longitude", "feature_code", "timezone", "population")
-        if place.get(name) is not None
-    }
-    return kept | {"country": f"{place.get('country', '')}{code}".strip(), "administrative_zones": ", ".join(zones)}
+    fields = ("name", "latitude", "longitude", "feature_code", "timezone", "population")
+    described = {name: place.get(name) for name in fields if place.get(name) is not None}
+    country = f"{place.get('country', '')}{code}".strip()
+    return described | {"country": country, "administrative_zones": ", ".join(zones)}
 
 
-def _place(read: dict[str, Any]) -> dict[str, Any]:
+def _read_place(read: dict[str, Any]) -> dict[str, Any]:
     return {name: read.get(name) for name in ("latitude", "longitude", "elevation")}
 
 
-def _zone(read: dict[str, Any]) -> str:
+def _read_zone(read: dict[str, Any]) -> str:
     return f"{read.get('timezone', 'GMT')} [{read.get('timezone_abbreviation', 'GMT')}]"

@@ -1,34 +1,35 @@
-"""A web search whose answer is picked out of the result, by a service in the form of SerpApi."""
+"""A web search by a service with SerpApi's form, and the choice of the answer from its result."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from plait.core.errors import ToolError
-from plait.toolkits.http import SECONDS
-from plait.toolkits.serp_pick import picked
-from plait.toolkits.service import Said, Service
+from plait.toolkits.service import SECONDS, Service, Setting
 from plait.tools.tool import Tool, tool
+
+LONGEST = 2000
+RESULTS = 4
+"""Pages listed if nothing answers directly."""
+
+_ADMIN = re.compile(
+    r"(_link|_links|link|links|image|images|thumbnail|_id|_token|kgmid|serpapi.*|source|displayed_link)$"
+)
+_LABELS = ("title", "type", "date")
+"""Fields of an answer box that name it and answer nothing."""
 
 
 def websearch(
-    *, base_url: Said = None, key: Said = None, engine: str = "google", timeout: float = SECONDS
+    *, base_url: Setting = None, key: Setting = None, engine: str = "google", timeout: float = SECONDS
 ) -> tuple[Tool, ...]:
-    """The tool `web_search`.
+    """Makes the tool `web_search`.
 
     `base_url` (environment: SERPAPI_URL) is the service's address, `key` (SERPAPI_API_KEY) its key, `engine` the search
     engine it asks.
     """
-    service = Service(
-        "The web search",
-        "SERPAPI_URL",
-        "https://serpapi.com",
-        "SERPAPI_API_KEY",
-        "a key of SerpApi",
-        base_url,
-        key,
-        timeout,
-    )
+    names = ("SERPAPI_URL", "https://serpapi.com", "SERPAPI_API_KEY", "a key of SerpApi")
+    service = Service("The web search", *names, base_url, key, timeout)
 
     @tool(read_only=True)
     async def web_search(query: str) -> str:
@@ -41,8 +42,8 @@ def websearch(
         if not asked:
             raise ToolError("There is nothing to search for.", hint="Give a few words.")
         params = {"engine": engine, "q": asked, "api_key": service.key(), "output": "json"}
-        read: dict[str, Any] = (await service.ask("/search", params=params)).object()
-        found = picked(read)
+        read: dict[str, Any] = (await service.ask("/search", params=params)).json_object()
+        found = pick_answer(read)
         if found:
             return found
         said = str(read.get("error") or "").strip()
@@ -51,3 +52,105 @@ def websearch(
         raise ToolError(f"Nothing is found for {asked!r}.", hint="Try fewer or other words.")
 
     return (web_search,)
+
+
+def pick_answer(read: dict[str, Any]) -> str:
+    """Picks the answer, at most 2,000 characters: answer box, sports, knowledge graph, pages; "" if there is none."""
+    for found in (_read_answer_box(read), _read_sports(read), _read_knowledge_graph(read), _list_pages(read)):
+        if found:
+            return found if len(found) <= LONGEST else f"{found[: LONGEST - 1]}…"
+    return ""
+
+
+def _read_answer_box(read: dict[str, Any]) -> str:
+    box = read.get("answer_box") or read.get("answer_box_list")
+    if isinstance(box, list):
+        box = next((one for one in box if isinstance(one, dict)), None)
+    if not isinstance(box, dict):
+        return ""
+    for name in ("answer", "result", "snippet", "definition", "definitions", "list"):
+        if box.get(name):
+            unit = f" ({box['unit']})" if name == "result" and isinstance(box.get("unit"), str) else ""
+            return _flatten(box[name]) + unit
+    words = box.get("snippet_highlighted_words")
+    if words:
+        return _flatten(words)
+    if box.get("temperature"):
+        parts = (box.get("location"), f"{box['temperature']} {box.get('unit', '')}".strip(), box.get("weather"))
+        return ", ".join(str(part) for part in parts if part)
+    answer = {key: value for key, value in box.items() if key not in _LABELS}
+    return _list_fields(box) if _list_fields(answer) else ""  # a title alone answers nothing: the next part may
+
+
+def _read_sports(read: dict[str, Any]) -> str:
+    sports = read.get("sports_results")
+    if not isinstance(sports, dict):
+        return ""
+    game = sports.get("game_spotlight")
+    title = str(sports.get("title", "")).strip()
+    if isinstance(game, dict):
+        return _describe_game(game, ("league", "stage", "status", "date"))
+    if isinstance(game, str) and game.strip():
+        return f"{title}: {_flatten(game)}" if title else _flatten(game)
+    games = _objects_in(sports.get("games"))[:5]
+    lines = [_describe_game(one, ("date", "status")) if one.get("teams") else _list_fields(one) for one in games]
+    return "\n".join(line for line in (title, *lines) if line) if lines else _list_fields(sports)
+
+
+def _describe_game(game: dict[str, Any], fields: tuple[str, ...]) -> str:
+    teams = (f"{team.get('name', '?')} {_read_score(team.get('score'))}" for team in _objects_in(game.get("teams")))
+    score = " - ".join(team.strip() for team in teams)
+    when = ", ".join(str(game[name]) for name in fields if isinstance(game.get(name), (str, int)) and game[name])
+    return f"{score} ({when})" if score and when else score or when
+
+
+def _objects_in(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _read_score(score: Any) -> str:
+    """Reads a score, which some sports give in parts: {"total": "3"}."""
+    if isinstance(score, dict):
+        score = score.get("total") or score.get("R") or next(iter(score.values()), "")
+    return "" if score is None else str(score)
+
+
+def _read_knowledge_graph(read: dict[str, Any]) -> str:
+    graph = read.get("knowledge_graph")
+    if not isinstance(graph, dict):
+        return ""
+    head = ", ".join(str(graph[name]) for name in ("title", "type") if isinstance(graph.get(name), str))
+    told = graph.get("description")
+    rest = _list_fields({key: value for key, value in graph.items() if key not in ("title", "type", "description")})
+    if not told and not rest:
+        return ""
+    return "\n".join(part for part in (head, _flatten(told) if told else "", rest) if part)
+
+
+def _list_pages(read: dict[str, Any]) -> str:
+    found: list[str] = []
+    for one in _objects_in(read.get("organic_results")):
+        about = _flatten(one.get("snippet") or one.get("snippet_highlighted_words") or "")
+        if said := ": ".join(part for part in (_flatten(one.get("title") or ""), about) if part):
+            found.append(f"{len(found) + 1}. {said} ({_flatten(one.get('link') or 'no address')})")
+    return "\n".join(found[:RESULTS])
+
+
+def _list_fields(value: dict[str, Any]) -> str:
+    """Lists an object's plain values, a line each, without addresses and ids."""
+    lines = [
+        f"{key.replace('_', ' ')}: {_flatten(each)}"
+        for key, each in value.items()
+        if isinstance(each, (str, int, float)) and not _ADMIN.search(key) and not str(each).startswith("http")
+    ]
+    return "\n".join(lines[:15])
+
+
+def _flatten(value: Any) -> str:
+    if isinstance(value, list):
+        return "; ".join(_flatten(one) for one in value if one)
+    if isinstance(value, dict):
+        return ", ".join(
+            f"{key}: {_flatten(each)}" for key, each in value.items() if isinstance(each, (str, int, float))
+        )
+    return " ".join(str(value).split())

@@ -1,34 +1,39 @@
-"""The services that toolkits ask: their settings, one request, and errors that say what to do.
+"""The HTTP client of the toolkits: a service's settings, one request to it, and errors that say what to do.
 
-A setting is an argument of the toolkit, else an environment variable, read when a tool is called. A key goes out in
-the request and nowhere else: whatever a service says is cleaned of it before anyone sees it, the record included.
-No request is made twice and a service's redirects are not followed, so that a key goes to nobody else.
+A setting is an argument of the toolkit or an environment variable, read when a tool is called. A key goes out in the
+request and nowhere else: it is removed from whatever a service answers before anyone sees that, the record included.
+Nothing is sent twice, and a service's redirects are not followed, so that a key goes to nobody else.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from plait.core.errors import ToolError
 from plait.core.secrets import Scrubber
-from plait.toolkits import http
-from plait.toolkits.http import SECONDS
 
+if TYPE_CHECKING:
+    import aiohttp
+
+SECONDS = 20.0
+"""A request's time limit, from connecting to the last byte."""
 MAX_ANSWER = 8 << 20
 """A service's answer may have 8 MiB."""
+AGENT = "plait-toolkits/0.1"
 
-Said = str | None
+Setting = str | None
 """A setting given in Python; None: from the environment, or the default."""
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a service answered: `who` it is, the status, the headers and the body, cleaned of the key."""
+class ServiceAnswer:
+    """What a service answered: `who` it is, the status, the headers and the body, without the key."""
 
     who: str
     status: int
@@ -39,28 +44,36 @@ class Answer:
     def text(self) -> str:
         return self.body.decode("utf-8", "replace")
 
-    def json(self) -> Any:
-        """The body as JSON. Raises `ToolError` when it is none."""
+    def json_object(self) -> dict[str, Any]:
+        """Returns the body as a JSON object. Raises `ToolError` if it is none."""
+        what = "an object"
         try:
-            return json.loads(self.body)
-        except (ValueError, RecursionError) as error:
-            start = " ".join(self.text[:80].split())
-            hint = "Is its address right?"
-            raise ToolError(f"{self.who} answered with something else than JSON: {start!r}.", hint=hint) from error
-
-    def object(self) -> dict[str, Any]:
-        """The body as a JSON object."""
-        read = self.json()
+            read = json.loads(self.body)
+        except (ValueError, RecursionError):
+            read, what = None, f"JSON: {' '.join(self.text[:80].split())!r}"
         if not isinstance(read, dict):
-            raise ToolError(f"{self.who} answered with something else than an object.", hint="Is its address right?")
+            raise ToolError(f"{self.who} answered with something else than {what}.", hint="Is its address right?")
         return read
+
+    def message(self) -> str:
+        """Returns what a service says in the body of a refusal, in a line of at most 200 characters."""
+        try:
+            found = json.loads(self.body)
+        except (ValueError, RecursionError):
+            found = None
+        for name in ("error", "message", "reason", "msg", "error_message", "detail", "info"):
+            while isinstance(found, dict) and isinstance(found.get(name), (str, dict)):
+                found = found[name]
+        if not isinstance(found, str):
+            found = self.text if self.headers.get("Content-Type", "").startswith("text/plain") else ""
+        return " ".join(found.split())[:200].rstrip(".")
 
 
 @dataclass(frozen=True)
 class Service:
     """A service: its name for messages, and where its address and its key are set.
 
-    `base` is the default address, "" where there is none; `base_url` and `key` are the settings given in Python.
+    `base` is the default address, "" if there is none; `base_url` and `given_key` are the settings given in Python.
     `key_hint` says where a key comes from.
     """
 
@@ -69,38 +82,32 @@ class Service:
     base: str = ""
     key_env: str = ""
     key_hint: str = ""
-    base_url: Said = field(default=None, repr=False)
-    given_key: Said = field(default=None, repr=False)
+    base_url: Setting = field(default=None, repr=False)
+    given_key: Setting = field(default=None, repr=False)
     seconds: float = SECONDS
 
     def address(self) -> str:
-        """The base address. Raises `ToolError` when there is none, or it is no address."""
-        said = self.base_url or os.environ.get(self.base_env, "").strip() or self.base
-        if not said:
-            raise ToolError(
-                f"{self.name} is not set up: {self.base_env} is not set.",
-                hint=f"Set {self.base_env} in the environment of this program{self._where}.",
-            )
-        parts = urlsplit(said)
+        """Returns the base address. Raises `ToolError` if there is none, or it is not an address."""
+        address = self.base_url or os.environ.get(self.base_env, "").strip() or self.base
+        if not address:
+            raise self._missing(f"{self.name} is not set up: {self.base_env} is not set.", self.base_env)
+        parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ToolError(
                 f"{self.name}: the address in {self.base_env} is none.", hint="It looks like https://host/path."
             )
-        return said.rstrip("/")
+        return address.rstrip("/")
 
     def key(self, needed: bool = True) -> str:
-        """The key, "" where there is none and none is needed. Raises `ToolError` when a needed one is missing."""
-        said = (self.given_key or os.environ.get(self.key_env, "") if self.key_env else "").strip()
-        if needed and not said:
-            raise ToolError(
-                f"{self.name} needs a key, and {self.key_env} is not set.",
-                hint=f"Set {self.key_env} in the environment of this program{self._where}.",
-            )
-        return said
+        """Returns the key, "" if there is none and none is needed. Raises `ToolError` if a needed one is missing."""
+        key = (self.given_key or os.environ.get(self.key_env, "") if self.key_env else "").strip()
+        if needed and not key:
+            raise self._missing(f"{self.name} needs a key, and {self.key_env} is not set.", self.key_env)
+        return key
 
-    @property
-    def _where(self) -> str:
-        return f": {self.key_hint}" if self.key_hint else ""
+    def _missing(self, said: str, variable: str) -> ToolError:
+        where = f": {self.key_hint}" if self.key_hint else ""
+        return ToolError(said, hint=f"Set {variable} in the environment of this program{where}.")
 
     async def ask(
         self,
@@ -108,80 +115,123 @@ class Service:
         *,
         method: str = "GET",
         params: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-        data: Any = None,
-        json: Any = None,
         address: str | None = None,
         refusals: bool = False,
         secrets: tuple[str, ...] = (),
-    ) -> Answer:
-        """One request and its answer. Raises `ToolError`: not reached, refused (unless `refusals`), too long an answer.
+        **options: Any,
+    ) -> ServiceAnswer:
+        """Sends one request and returns the answer.
 
-        `address` stands in for the base address and path; `secrets` are cleaned from what comes, beside the key.
+        Raises `ToolError`: not reached, refused (unless `refusals`), an answer that is too long. `address` replaces the
+        base address and path; `secrets` are removed from what comes, like the key; `options` are those of aiohttp.
         """
         import aiohttp
 
         url = address if address is not None else self.address() + path
         clean = Scrubber((*secrets, self.key(needed=False)))
         named = {key: str(value) for key, value in (params or {}).items() if value is not None}
+        options |= {"params": named, "proxy": find_proxy(url), "allow_redirects": False}
         try:
-            async with http.opened(self.seconds) as session:
-                made = session.request(
-                    method,
-                    url,
-                    params=named,
-                    headers=headers,
-                    data=data,
-                    json=json,
-                    proxy=http.proxy(url),
-                    allow_redirects=False,
-                )
-                async with made as response:
-                    body = await http.read(response, MAX_ANSWER, self.name)
-                    answer = Answer(self.name, response.status, dict(response.headers), clean(body))
+            async with open_session(self.seconds) as session, session.request(method, url, **options) as response:
+                body = await read_body(response, MAX_ANSWER, self.name)
+                answer = ServiceAnswer(self.name, response.status, dict(response.headers), clean(body))
         except (aiohttp.ClientError, OSError, ValueError) as error:
             # "from None": these errors hold the request, and so the key.
-            raise ToolError(clean.text(self._unreached(error)), hint=self._reach_hint()) from None
+            said = f"{self.name} can't be reached: {describe_failure(error, self.seconds)}."
+            hint = f"Is the network there? The address is set by {self.base_env}."
+            raise ToolError(clean.text(said), hint=hint) from None
         if not refusals or answer.status == 429 or answer.status >= 500:
             self.check(answer)
         return answer
 
-    def check(self, answer: Answer, said: str = "") -> None:
-        """Raises `ToolError` for a status that is no success; `said` is what the service says of it."""
+    def check(self, answer: ServiceAnswer) -> None:
+        """Raises `ToolError` for a status that is not a success."""
         status = answer.status
         if 200 <= status < 300:
             return
-        said = said or message(answer)
+        said = answer.message()
         because = f": {said}" if said else ""
         if status == 429:
-            raise http.limited(self.name, answer.headers.get("Retry-After", ""), because)
+            raise too_many_requests(self.name, answer.headers.get("Retry-After", ""), because)
         if 300 <= status < 400:
             raise ToolError(f"{self.name} has moved ({status}).", hint=f"Set {self.base_env} to its new address.")
         if status in (401, 403):
-            keyed = f"Check {self.key_env}." if self.key_env else f"Check {self.base_env}."
-            raise ToolError(f"{self.name} refuses access ({status}){because}.", hint=keyed)
+            hint = f"Check {self.key_env or self.base_env}."
+            raise ToolError(f"{self.name} refuses access ({status}){because}.", hint=hint)
         if status >= 500:
             raise ToolError(f"{self.name} has failed ({status}){because}.", hint="Try again later.")
         raise ToolError(f"{self.name} refuses the request ({status}){because}.")
 
-    def _reach_hint(self) -> str:
-        return f"Is the network there? The address is set by {self.base_env}."
 
-    def _unreached(self, error: Exception) -> str:
-        return f"{self.name} can't be reached: {http.trouble(error, self.seconds)}."
+@asynccontextmanager
+async def open_session(
+    seconds: float, connector: aiohttp.BaseConnector | None = None
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """Opens a session for one call: no cookies, no compression, no .netrc."""
+    import aiohttp
+
+    async with aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"User-Agent": AGENT, "Accept-Encoding": "identity"},
+        timeout=aiohttp.ClientTimeout(total=seconds),
+        auto_decompress=False,
+    ) as session:
+        yield session
 
 
-def message(answer: Answer) -> str:
-    """What a service says in the body of a refusal, in a line of at most 200 characters."""
+def find_proxy(url: str) -> str | None:
+    """Returns the proxy that the environment names for an address (HTTPS_PROXY, NO_PROXY ...), none for this host."""
+    from urllib.request import getproxies, proxy_bypass
+
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if host in ("localhost", "::1") or host.startswith("127."):
+        return None
+    proxies = getproxies()
+    found = proxies.get(parts.scheme) or proxies.get("all")
+    return None if not found or proxy_bypass(host) else found
+
+
+async def read_body(response: aiohttp.ClientResponse, most: int, who: str) -> bytes:
+    """Reads the body. Raises `ToolError` if it has more than `most` bytes, or is compressed."""
+    too_long = ToolError(f"{who} sent more than {most / 1e6:.0f} MB.", hint="Ask for something smaller.")
+    if (response.content_length or 0) > most:
+        raise too_long
+    if response.headers.get("Content-Encoding", "identity").lower() not in ("", "identity"):
+        raise ToolError(f"{who} sent its answer compressed, though not asked to.", hint="Ask its operator.")
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > most:
+            raise too_long
+    return bytes(body)
+
+
+def describe_failure(error: Exception, seconds: float) -> str:
+    """Says in words what kept a request from being answered."""
+    import aiohttp
+
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "its name is not known (DNS), or there is no network"
+    if isinstance(error, aiohttp.ClientSSLError):
+        return "no secure connection"
+    if isinstance(error, TimeoutError):
+        return f"no answer in {seconds:g} s"
+    if isinstance(error, aiohttp.InvalidURL):
+        return "its address is none"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        said = error.os_error.strerror or str(error.os_error)
+        return "connection refused" if "refused" in said.lower() or "connect call" in said.lower() else said
+    if isinstance(error, (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, ConnectionError)):
+        return "the connection broke"
+    return f"{type(error).__name__}: {error}"
+
+
+def too_many_requests(who: str, after: str, because: str = "") -> ToolError:
+    """Makes the error for a service that asks to slow down; `after` is its Retry-After."""
     try:
-        read = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        read = None
-    found: Any = read
-    for name in ("error", "message", "reason", "msg", "error_message", "detail", "info"):
-        while isinstance(found, dict) and isinstance(found.get(name), (str, dict)):
-            found = found[name]
-    if not isinstance(found, str):
-        plain = answer.headers.get("Content-Type", "").startswith("text/plain")
-        found = answer.text if plain else ""
-    return " ".join(found.split())[:200].rstrip(".")
+        wait = f"Wait {float(after):g} s, then call again." if after else "Wait a minute, then call again."
+    except ValueError:
+        wait = f"Call again after {after[:40]}."
+    return ToolError(f"{who} asks to slow down (429){because}.", hint=wait)

@@ -14,14 +14,14 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from plait.core.errors import ToolError
 from plait.toolkits.frame import Column, Table
-from plait.toolkits.sql_functions import FUNCTIONS, compare, functions
 from plait.tools.cancel import cancelled
 
 SECONDS = 5.0
@@ -32,12 +32,30 @@ MAX_RESULT = 32 << 20
 NAMES = 16
 """Different names of the table in one statement."""
 
-_AFFINITY = {"int": "INTEGER", "float": "REAL", "bool": "INTEGER"}
-_PIECE = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/|\w+|.", re.DOTALL)
-_TAKEN = """
+_TYPES = {
+    "int": "INTEGER",
+    "float": "REAL",
+    "bool": "INTEGER",
+    "date": "TEXT COLLATE moment",
+    "datetime": "TEXT COLLATE moment",
+}
+_RESERVED = """
 all as by case check default each end foreign group in index into order primary table to values transaction unique
 update where
 """
+
+_CLOCKS = ("date", "time", "datetime", "julianday", "unixepoch", "strftime")
+_TODAY = {"current_date": "date", "current_time": "time", "current_timestamp": "datetime"}
+_PLAIN = """
+abs acos acosh asin asinh atan atan2 atanh avg ceil ceiling char coalesce concat concat_ws cos cosh count cume_dist
+degrees dense_rank exp first_value floor format group_concat hex ifnull iif instr json json_array json_array_length
+json_extract json_group_array json_group_object json_object json_quote json_type json_valid lag last_value lead length
+like ln log log10 log2 lower ltrim max min mod nth_value ntile nullif percent_rank pi pow power printf quote radians
+random rank replace round row_number rtrim sign sin sinh sqrt string_agg substr substring sum tan tanh timediff total
+trim trunc typeof unhex unicode upper -> ->>
+"""
+FUNCTIONS = frozenset((*_PLAIN.split(), *_CLOCKS, *_TODAY))
+_ISO = re.compile(r"(\d{4})-(\d\d?)-(\d\d?)(?:[T ](\d\d?):(\d\d)(?::(\d\d)(?:\.(\d{1,9})\d*)?)?)?(?:Z|\+00:?00| UTC)?")
 
 
 def query(
@@ -48,10 +66,10 @@ def query(
     seconds: float = SECONDS,
     max_rows: int = MAX_ROWS,
 ) -> Table:
-    """The rows that one SELECT (or WITH, VALUES) gives over `table`, whatever name it gives the table.
+    """Runs one SELECT (or WITH, VALUES) over `table`, whatever name it gives the table, and returns its rows.
 
     `now` is the clock's time for 'now' (UTC; None: this machine's). Raises `ToolError` for a statement that is wrong,
-    would do anything but read, takes longer than `seconds`, or gives more than `max_rows` rows.
+    does anything but read, takes longer than `seconds`, or returns more than `max_rows` rows.
     """
     if len(sql) > MAX_SQL or "\0" in sql:
         raise ToolError(f"The query is longer than {MAX_SQL:,} characters or has a null in it.", hint="Write it anew.")
@@ -59,46 +77,46 @@ def query(
         closing(sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)) as database,
         closing(sqlite3.connect(":memory:")) as plain,
     ):
-        _fill(database, table)
-        functions(database, plain, now or datetime.now(UTC))
-        return _read(database, table, _named(sql.strip()), seconds, max_rows)
+        _create_table(database, table)
+        _register_functions(database, plain, now or datetime.now(UTC))
+        return _run(database, table, _quote_reserved_words(sql.strip()), seconds, max_rows)
 
 
-def _read(database: sqlite3.Connection, table: Table, sql: str, seconds: float, max_rows: int) -> Table:
+def _run(database: sqlite3.Connection, table: Table, sql: str, seconds: float, max_rows: int) -> Table:
     names: list[str] = ["data"]
     # What WITH names is read under that name; what SQLite itself holds is not to be had so.
-    parts = {name for name in _parts(sql) if not name.startswith(("sqlite_", "pragma_"))}
+    parts = {name for name in _find_with_names(sql) if not name.startswith(("sqlite_", "pragma_"))}
     refused: list[str] = []
     end = time.monotonic() + seconds
     database.set_progress_handler(lambda: cancelled() or time.monotonic() > end, 2000)
     while True:
-        database.set_authorizer(_authorizer(names, parts, refused))
+        database.set_authorizer(_make_authorizer(names, parts, refused))
         try:
             cursor = database.execute(sql)
-            return _result(cursor, table, max_rows)
+            return _fetch_rows(cursor, table, max_rows)
         except (sqlite3.Error, sqlite3.Warning, UnicodeEncodeError) as error:
             said = str(error)
         missing = re.fullmatch(r"no such table: (?:main\.|temp\.)?(.+)", said, re.DOTALL)
         if missing is None or len(names) > NAMES or missing[1].lower().startswith("sqlite_"):
-            raise _trouble(said, refused, table, seconds)
+            raise _explain_error(said, refused, table, seconds)
         database.set_authorizer(None)
         try:
-            _call_it(database, names, missing[1])
+            _add_name(database, names, missing[1])
         except sqlite3.Error:
-            raise _trouble(said, refused, table, seconds) from None
+            raise _explain_error(said, refused, table, seconds) from None
 
 
-def _call_it(database: sqlite3.Connection, names: list[str], name: str) -> None:
-    """One more name for the table: its own at first, then views of it."""
+def _add_name(database: sqlite3.Connection, names: list[str], name: str) -> None:
+    """Gives the table one more name: its own at first, then those of views."""
     if len(names) == 1:
-        database.execute(f'ALTER TABLE "data" RENAME TO {_quoted(name)}')
+        database.execute(f'ALTER TABLE "data" RENAME TO {_quote(name)}')
         names.insert(0, name)
     else:
-        database.execute(f"CREATE VIEW {_quoted(name)} AS SELECT * FROM {_quoted(names[0])}")
+        database.execute(f"CREATE VIEW {_quote(name)} AS SELECT * FROM {_quote(names[0])}")
         names.append(name)
 
 
-def _authorizer(names: list[str], parts: set[str], refused: list[str]) -> Callable[..., int]:
+def _make_authorizer(names: list[str], parts: set[str], refused: list[str]) -> Callable[..., int]:
     known = {name.lower() for name in names} | parts
 
     def allow(action: int, first: str | None, second: str | None, *_: Any) -> int:
@@ -115,7 +133,7 @@ def _authorizer(names: list[str], parts: set[str], refused: list[str]) -> Callab
     return allow
 
 
-def _result(cursor: sqlite3.Cursor, table: Table, max_rows: int) -> Table:
+def _fetch_rows(cursor: sqlite3.Cursor, table: Table, max_rows: int) -> Table:
     if cursor.description is None:
         raise ToolError("The query gives no rows: it is no SELECT.", hint="Write a SELECT.")
     rows: list[tuple[Any, ...]] = []
@@ -134,27 +152,26 @@ def _result(cursor: sqlite3.Cursor, table: Table, max_rows: int) -> Table:
         while name.lower() in {other.lower() for other in names}:
             name, number = f"{described[0]}_{number}", number + 1
         names.append(name)
-    return _typed(Table(names, rows), table)
+    return _keep_types(Table(names, rows), table)
 
 
-def _typed(found: Table, table: Table) -> Table:
-    """The result, in which a column of the table's keeps its type where its cells alone don't tell it."""
+def _keep_types(found: Table, table: Table) -> Table:
+    """Gives a column of the result the type that it has in the table, if its cells alone do not tell it."""
     types = {column.name.lower(): column.type for column in table.columns}
     columns = list(found.columns)
-    truths: set[int] = set()
+    cells: list[Sequence[Any]] = []
     for i, column in enumerate(columns):
         known = types.get(column.name.lower())
-        cells = {row[i] for row in found.rows}
-        if known is not None and (cells <= {None} or (known == "bool" and cells <= {0, 1, None})):
+        values = [row[i] for row in found.rows]
+        is_bool = known == "bool" and set(values) <= {0, 1, None}
+        if known and (is_bool or set(values) <= {None}):
             columns[i] = Column(column.name, known)
-            truths |= {i} if known == "bool" else set()
-    if columns == list(found.columns):
-        return found
-    rows = ([bool(c) if i in truths and c is not None else c for i, c in enumerate(row)] for row in found.rows)
-    return Table(columns, rows)
+            values = [bool(value) if is_bool and value is not None else value for value in values]
+        cells.append(values)
+    return Table(columns, zip(*cells, strict=True))
 
 
-def _trouble(said: str, refused: list[str], table: Table, seconds: float) -> ToolError:
+def _explain_error(said: str, refused: list[str], table: Table, seconds: float) -> ToolError:
     columns = ", ".join(f"{column.name}: {column.type}" for column in table.columns[:40])
     hint = f"The table's columns: {columns}. Any name after FROM is this table."
     if said == "interrupted":
@@ -169,10 +186,10 @@ def _trouble(said: str, refused: list[str], table: Table, seconds: float) -> Too
     return ToolError(f"SQLite can't run the query: {said}.", hint=hint)
 
 
-def _fill(database: sqlite3.Connection, table: Table) -> None:
+def _create_table(database: sqlite3.Connection, table: Table) -> None:
     database.text_factory = lambda data: data.decode("utf-8", "replace")
-    database.create_collation("moment", compare)
-    columns = ", ".join(f"{_quoted(column.name)} {_declared(column)}" for column in table.columns)
+    database.create_collation("moment", compare_dates)
+    columns = ", ".join(f"{_quote(column.name)} {_TYPES.get(column.type, 'TEXT')}" for column in table.columns)
     marks = ", ".join("?" * len(table.columns))
     try:
         database.execute(f'CREATE TABLE "data" ({columns})')
@@ -193,39 +210,106 @@ def _fill(database: sqlite3.Connection, table: Table) -> None:
         database.setlimit(limit, most)
 
 
-def _declared(column: Column) -> str:
-    if column.type in ("date", "datetime"):
-        return "TEXT COLLATE moment"
-    return _AFFINITY.get(column.type, "TEXT")
+def _find_with_names(sql: str) -> set[str]:
+    """Finds what may be the names of a WITH: those before `AS (`, perhaps with a list of columns between them."""
+    plain = re.sub(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'", " ", sql, flags=re.DOTALL)
+    names = re.findall(
+        r'([`"\[]?[^\s,()]+)\s*(?:\([^()]*\)\s*)?\bas\b\s*(?:not\s+)?(?:materialized\s*)?\(', plain, re.I
+    )
+    return {name.strip('"`[]').lower() for name in names}
 
 
-def _parts(sql: str) -> set[str]:
-    """What may be the names of a WITH: those before `AS (`, a list of columns between them left out."""
-    words = [piece for piece in _PIECE.findall(sql) if not piece.isspace() and not piece.startswith(("--", "/*"))]
-    found: set[str] = set()
-    for i, word in enumerate(words):
-        if word.lower() == "as" and i > 0 and "(" in [each.lower() for each in words[i + 1 : i + 4]]:
-            at = i - 1
-            if words[at] == ")":
-                while at > 0 and words[at] != "(":
-                    at -= 1
-                at -= 1
-            found.add(words[at].strip('"`[]').lower())
-    return found
+def _quote_reserved_words(sql: str) -> str:
+    """Quotes words that SQLite keeps for itself where they name the table, as in FROM table."""
+    skipped = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/"
+    named = rf"\b((?:from|join)\s+)({'|'.join(_RESERVED.split())})\b"
+    return re.sub(
+        f"{skipped}|{named}", lambda match: f'{match[1]}"{match[2]}"' if match[1] else match[0], sql, flags=re.I | re.S
+    )
 
 
-def _named(sql: str) -> str:
-    """The statement with words that SQLite keeps for itself in quotes where they name the table: FROM table."""
-    pieces = _PIECE.findall(sql)
-    before = ""
-    for i, piece in enumerate(pieces):
-        if piece.isspace() or piece.startswith(("--", "/*")):
-            continue
-        if before in ("from", "join") and piece.lower() in _TAKEN.split():
-            pieces[i] = f'"{piece}"'
-        before = piece.lower()
-    return "".join(pieces)
-
-
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def _register_functions(database: sqlite3.Connection, plain: sqlite3.Connection, now: datetime) -> None:
+    """SQLite's functions of time with 'now' as it is given, and those that could run on for long, bounded."""
+    if now.tzinfo is not None:
+        now = now.astimezone(UTC).replace(tzinfo=None)
+    moment = now.isoformat(" ", "milliseconds")
+
+    def same(name: str, given: list[Any]) -> Any:
+        return plain.execute(f"SELECT {name}({', '.join('?' * len(given))})", given).fetchone()[0]
+
+    def clock(name: str) -> Callable[..., Any]:
+        at = 1 if name == "strftime" else 0
+
+        def call(*values: Any) -> Any:
+            given = list(values)
+            if len(given) <= at:
+                given.append(moment)
+            elif isinstance(given[at], str) and given[at].strip().lower() == "now":
+                given[at] = moment
+            return same(name, given)
+
+        return call
+
+    def printf(*values: Any) -> Any:
+        if values and isinstance(values[0], str) and re.search(r"\*|\d{5}", values[0]):
+            raise ValueError("a width is too large")
+        return same("printf", list(values))
+
+    for name in _CLOCKS:
+        database.create_function(name, -1, clock(name), deterministic=True)
+    for name, of in _TODAY.items():
+        database.create_function(name, 0, clock(of), deterministic=True)
+    for name in ("printf", "format"):
+        database.create_function(name, -1, printf, deterministic=True)
+    for count in (2, 3):
+        database.create_function("like", count, _like, deterministic=True)
+
+
+def _like(pattern: Any, text: Any, escape: str | None = None) -> bool | None:
+    """LIKE without its exponential time: between two % stands a part of fixed length, and the first place is best."""
+    if pattern is None or text is None:
+        return None
+    text = str(text)
+    parts: list[str] = [""]
+    characters = iter(str(pattern))
+    for character in characters:
+        if escape and character == escape:
+            parts[-1] += re.escape(next(characters, ""))
+        elif character == "%":
+            parts.append("")
+        else:
+            parts[-1] += "." if character == "_" else re.escape(character)
+    compiled = [re.compile(part, re.IGNORECASE | re.DOTALL) for part in parts]
+    if len(parts) == 1:
+        return compiled[0].fullmatch(text) is not None
+    at = 0
+    for i, part in enumerate(compiled[:-1]):
+        found = part.match(text) if i == 0 else part.search(text, at)
+        if found is None:
+            return False
+        at = found.end()
+    ending = re.compile(f"(?:{parts[-1]})\\Z", re.IGNORECASE | re.DOTALL)
+    last = ending.search(text, at)
+    return last is not None
+
+
+def compare_dates(left: str, right: str) -> int:
+    """Compares two dates or times: -1, 0 or 1. Other texts compare as texts."""
+    if len(left) == len(right) == 10:  # two dates in their usual form
+        return (left > right) - (left < right)
+    a, b = _normalise_date(left), _normalise_date(right)
+    return (a > b) - (a < b)
+
+
+@lru_cache(maxsize=4096)
+def _normalise_date(text: str) -> str:
+    """Returns a date or time in one form that sorts as text, and any other text as it is."""
+    read = _ISO.fullmatch(text)
+    if read is None:
+        return text
+    year, month, day, hour, minute, second, part = read.groups(default="0")
+    return f"{year}-{month:0>2}-{day:0>2} {hour:0>2}:{minute}:{second:0>2}.{part:0<9}".replace(":0:", ":00:")

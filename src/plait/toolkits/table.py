@@ -1,4 +1,4 @@
-"""A table to look things up in: reads JSON and CSV, and resolves what a model asks for to one entry.
+"""The table behind `lookup`: it reads JSON and CSV, and finds the entry that a model asks for.
 
 An entry is found by its exact key, then by its words; words beside the key lead on into it, so that
 "population of Lyon" finds `population` in the entry `Lyon`, or `Lyon` in the entry `population`. Fewer words than the
@@ -23,14 +23,14 @@ from plait.core.errors import ToolError, UsageError
 from plait.toolkits.words import SMALL, stem, telling, words
 
 NEAR = 500
-"""A miss is compared with at most this many keys."""
+"""Keys that a question without an exact key is compared with at most."""
 MOST_WORDS = 40
-"""A question's words beyond this many are not looked at."""
+"""Words of a question that are read at most."""
 MOST_AT_ONCE = 5
-"""As many entries may be given for one question."""
+"""Entries that one question may return at most."""
 
 
-class Table(Struct, frozen=True, dict=True):
+class LookupTable(Struct, frozen=True, dict=True):
     """Entries by key. `columns` are the names in its records, empty where an entry is one value."""
 
     entries: dict[str, Any]
@@ -42,48 +42,42 @@ class Table(Struct, frozen=True, dict=True):
 
     @cached_property
     def _by_set(self) -> dict[tuple[str, ...], list[str]]:
-        return _index(self.entries, _set)
+        return _index(self.entries, _word_set)
 
     def find(self, key: str, column: str = "") -> Any:
-        """The entry, or its part, that `key` (and `column`) name.
+        """Returns the entry, or its part, that `key` (and `column`) name.
 
-        Raises `ToolError` when nothing or more than one thing is meant; it names what is near.
+        Raises `ToolError` if nothing or more than one thing is meant; it suggests similar keys.
         """
+        same = [key] if key in self.entries else self._keys_with_words(key)
+        if same:
+            entry = self.entries[_single_key(same, key)]
+            return _pick_column(entry, column, key) if column.strip() else entry
         if column.strip():
-            entry = self._entry(key)
-            return _part(entry, column, key)
-        if key in self.entries:
-            return self.entries[key]
-        if same := self._same(key):
-            return self.entries[_only(same, key)]
-        return self._listed(key) or self._led(key)
+            raise self._no_entry(key)
+        return self._find_several(key) or self._find_by_words(key)
 
-    def _listed(self, question: str) -> dict[str, Any]:
-        """Entries that are asked for together, "population of Lyon, area of Lyon" or "population of Lyon and Nice".
-        Empty unless each part is a key."""
+    def _find_several(self, question: str) -> dict[str, Any]:
+        """Returns entries asked for together: "population of Lyon, area of Lyon" or "population of Lyon and Nice".
+
+        It is empty unless each part is a key.
+        """
         parts = [part for each in re.split(r"[,;\n]", question) for part in re.split(r"\band\b", each) if part.strip()]
         if not 1 < len(parts) <= MOST_AT_ONCE:
             return {}
         first = words(parts[0])[:MOST_WORDS]
         heads = [" ".join(first[:length]) for length in range(len(first) - 1, 0, -1)]
-        keys = [self._same(parts[0])]
+        keys = [self._keys_with_words(parts[0])]
         for part in parts[1:]:
-            keys.append(next(filter(None, (self._same(f"{head} {part}") for head in ("", *heads))), []))
+            keys.append(next(filter(None, (self._keys_with_words(f"{head} {part}") for head in ("", *heads))), []))
         return {names[0]: self.entries[names[0]] for names in keys} if all(len(names) == 1 for names in keys) else {}
 
-    def _same(self, key: str) -> list[str]:
-        """The keys of those very words."""
-        return self._by_words.get(words(key)) or self._by_set.get(_set(key)) or []
+    def _keys_with_words(self, key: str) -> list[str]:
+        """Returns the keys with exactly these words."""
+        return self._by_words.get(words(key)) or self._by_set.get(_word_set(key)) or []
 
-    def _entry(self, key: str) -> Any:
-        if key in self.entries:
-            return self.entries[key]
-        if not (same := self._same(key)):
-            raise self._missing(key)
-        return self.entries[_only(same, key)]
-
-    def _led(self, question: str) -> Any:
-        """The part that a question's words lead to: an entry's key, and the rest of the words inside it."""
+    def _find_by_words(self, question: str) -> Any:
+        """Returns the part that a question's words lead to: an entry's key, and the rest of the words inside it."""
         asked = words(question)[:MOST_WORDS]
         named: list[tuple[str, tuple[str, ...]]] = []
         for length in range(len(asked), 0, -1):
@@ -96,7 +90,7 @@ class Table(Struct, frozen=True, dict=True):
             if named:
                 break  # "New York" is meant where "York" is a key as well
         if not named:
-            return self._held(question)
+            return self._find_by_some_words(question)
         found: list[tuple[str, Any]] = []
         for key, rest in named:
             left = tuple(word for word in rest if word not in SMALL)
@@ -104,41 +98,36 @@ class Table(Struct, frozen=True, dict=True):
             if not left:
                 found.append((key, entry))
             elif isinstance(entry, dict):
-                found += [(f"{key}: {name}", entry[name]) for name in _names(entry, left)]
-        if len(found) == 1:
-            return found[0][1]
+                found += [(f"{key}: {name}", entry[name]) for name in _names_with_words(entry, left)]
         if found:
-            return _all(found, question)
+            return _join_entries(found, question)
         key, rest = named[0]
         more = " ".join(word for word in rest if word not in SMALL)
-        raise ToolError(f"The entry {key!r} has nothing on {more!r}.", hint=_has(self.entries[key]))
+        raise ToolError(f"The entry {key!r} has nothing on {more!r}.", hint=_describe_entry(self.entries[key]))
 
-    def _held(self, question: str) -> Any:
-        """The entry whose key alone has all of a question's words."""
-        asked = set(_set(question))
+    def _find_by_some_words(self, question: str) -> Any:
+        """Returns the entry whose key alone has all of a question's words."""
+        asked = set(_word_set(question))
         among = self._candidates(words(question)) if asked else {}
-        holding = [names for key, names in among.items() if asked <= set(_set(" ".join(key)))]
-        keys = [name for names in holding for name in names]
-        if len(keys) == 1:
-            return self.entries[keys[0]]
-        if keys:
-            return _all([(key, self.entries[key]) for key in keys], question)
-        raise self._missing(question)
+        holding = [keys for key, keys in among.items() if asked <= set(_word_set(" ".join(key)))]
+        found = [(key, self.entries[key]) for keys in holding for key in keys]
+        if not found:
+            raise self._no_entry(question)
+        return _join_entries(found, question)
 
-    def _missing(self, key: str) -> ToolError:
-        shown = key if len(key) <= 80 else key[:77] + "..."
-        near = self._near(key)
+    def _no_entry(self, key: str) -> ToolError:
+        near = self._suggest_keys(key)
         hint = f"Did you mean {', '.join(near)}?" if near else ""
         if not near and len(self.entries) <= 20:
             hint = f"The keys are: {', '.join(self.entries)}."
-        return ToolError(f"There is no entry {shown!r}.", hint=hint)
+        return ToolError(f"There is no entry {key if len(key) <= 80 else key[:77] + '...'!r}.", hint=hint)
 
-    def _near(self, key: str) -> list[str]:
+    def _suggest_keys(self, key: str) -> list[str]:
         asked = words(key)[:MOST_WORDS]
         folded = {" ".join(k): names[0] for k, names in self._candidates(asked).items()}
         close = difflib.get_close_matches(" ".join(asked)[:200], folded, 3, 0.6)
-        wanted = set(_set(" ".join(asked)))
-        shared = {k: len(wanted & set(_set(k))) for k in folded}
+        wanted = set(_word_set(" ".join(asked)))
+        shared = {k: len(wanted & set(_word_set(k))) for k in folded}
         most = max(shared.values(), default=0)
         # What shares most of the words comes first, unless it is one word of several: then spelling tells more.
         sharing = sorted((k for k in folded if shared[k]), key=lambda k: -shared[k])
@@ -146,7 +135,7 @@ class Table(Struct, frozen=True, dict=True):
         return [folded[k] for k in dict.fromkeys([*first, *close, *sharing])][:3]
 
     def _candidates(self, asked: tuple[str, ...]) -> dict[tuple[str, ...], list[str]]:
-        """The keys worth comparing: in a large table those that begin alike, so that it stays quick."""
+        """Returns the keys worth comparing: in a large table those that begin alike, so that it stays quick."""
         if len(self._by_words) <= NEAR:
             return self._by_words
         begins = {word[:3] for word in telling(asked)}
@@ -154,7 +143,7 @@ class Table(Struct, frozen=True, dict=True):
         return dict(item for item, _ in zip(like, range(NEAR), strict=False))
 
 
-def _set(text: str) -> tuple[str, ...]:
+def _word_set(text: str) -> tuple[str, ...]:
     return tuple(sorted(map(stem, telling(words(text)))))
 
 
@@ -167,8 +156,10 @@ def _index(keys: Iterable[str], by: Any) -> dict[tuple[str, ...], list[str]]:
     return index
 
 
-def _all(found: list[tuple[str, Any]], question: str) -> dict[str, Any]:
-    """What a question may mean, each with its name. Raises `ToolError` when it is much."""
+def _join_entries(found: list[tuple[str, Any]], question: str) -> Any:
+    """Returns the one that is found, or each of a few with its name. Raises `ToolError` if there are many."""
+    if len(found) == 1:
+        return found[0][1]
     if len(found) <= MOST_AT_ONCE:
         return dict(found)
     meant = ", ".join(name for name, _ in found[:MOST_AT_ONCE])
@@ -178,37 +169,37 @@ def _all(found: list[tuple[str, Any]], question: str) -> dict[str, Any]:
     )
 
 
-def _only(keys: list[str], asked: str) -> str:
+def _single_key(keys: list[str], asked: str) -> str:
     if len(keys) > 1:
         raise ToolError(f"{asked!r} may mean {' or '.join(map(repr, keys[:6]))}.", hint="Write the key exactly.")
     return keys[0]
 
 
-def _names(entry: Mapping[str, Any], asked: tuple[str, ...]) -> list[str]:
-    """The names in an entry that a few words mean: all words alike, or else a name that holds them all."""
+def _names_with_words(entry: Mapping[str, Any], asked: tuple[str, ...]) -> list[str]:
+    """Returns the names in an entry that a few words mean: all words alike, or else a name that holds them all."""
     wanted = set(map(stem, asked))
-    same = [name for name in entry if set(_set(name)) == wanted]
-    return same or [name for name in entry if wanted <= set(_set(name))]
+    same = [name for name in entry if set(_word_set(name)) == wanted]
+    return same or [name for name in entry if wanted <= set(_word_set(name))]
 
 
-def _part(entry: Any, column: str, key: str) -> Any:
+def _pick_column(entry: Any, column: str, key: str) -> Any:
     if not isinstance(entry, dict):
         raise ToolError(f"The entry {key!r} has no columns.", hint="Ask for the key alone.")
-    names = [column] if column in entry else _names(entry, telling(words(column)))
+    names = [column] if column in entry else _names_with_words(entry, telling(words(column)))
     if len(names) != 1:
         said = "no column" if not names else "more than one column like"
-        raise ToolError(f"The entry {key!r} has {said} {column!r}.", hint=_has(entry))
+        raise ToolError(f"The entry {key!r} has {said} {column!r}.", hint=_describe_entry(entry))
     return entry[names[0]]
 
 
-def _has(entry: Any) -> str:
+def _describe_entry(entry: Any) -> str:
     if isinstance(entry, dict):
         return f"It has: {', '.join(list(entry)[:20])}."
     return f"All there is: {str(entry)[:200]}."
 
 
-def table_of(mapping: Mapping[Any, Any], where: str) -> Table:
-    """A table of a mapping. Raises `UsageError` when it is empty or two of its keys are one text."""
+def table_of(mapping: Mapping[Any, Any], where: str) -> LookupTable:
+    """Makes a table of a mapping. Raises `UsageError` when it is empty or two of its keys are one text."""
     if not mapping:
         raise UsageError(f"{where} has no entries.", hint="A lookup needs at least one.")
     entries: dict[str, Any] = {}
@@ -220,13 +211,13 @@ def table_of(mapping: Mapping[Any, Any], where: str) -> Table:
     for value in entries.values():
         if isinstance(value, dict):
             columns |= dict.fromkeys(map(str, value))
-    return Table(entries, tuple(columns))
+    return LookupTable(entries, tuple(columns))
 
 
-def read_json(text: str, where: str) -> Table:
-    """A table of a JSON object, or of a list of records, by the first field of the first record."""
+def read_json(text: str, where: str) -> LookupTable:
+    """Reads a table from a JSON object, or of a list of records, by the first field of the first record."""
     try:
-        value = json.loads(text, object_pairs_hook=lambda pairs: _unrepeated(pairs, where))
+        value = json.loads(text, object_pairs_hook=lambda pairs: _check_unique(pairs, where))
     except json.JSONDecodeError as error:
         raise UsageError(
             f"{where} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}.",
@@ -238,10 +229,10 @@ def read_json(text: str, where: str) -> Table:
         return table_of(value, where)
     if not isinstance(value, list) or not all(isinstance(row, dict) and row for row in value):
         raise UsageError(f"{where} is neither an object nor a list of objects.", hint="Give keys with their values.")
-    return _records(((f"record {i}", row) for i, row in enumerate(value, 1)), where)
+    return _read_records(((f"record {i}", row) for i, row in enumerate(value, 1)), where)
 
 
-def _unrepeated(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
+def _check_unique(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -250,7 +241,7 @@ def _unrepeated(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
     return found
 
 
-def _records(rows: Iterator[tuple[str, dict[str, Any]]], where: str) -> Table:
+def _read_records(rows: Iterator[tuple[str, dict[str, Any]]], where: str) -> LookupTable:
     entries: dict[Any, Any] = {}
     places: dict[str, str] = {}
     first = ""
@@ -267,8 +258,8 @@ def _records(rows: Iterator[tuple[str, dict[str, Any]]], where: str) -> Table:
     return table_of(entries, where)
 
 
-def read_csv(text: str, where: str) -> Table:
-    """A table of a CSV file with a header row, by its first column; parted by commas, semicolons or tabs."""
+def read_csv(text: str, where: str) -> LookupTable:
+    """Reads a table from a CSV file with a header row, by its first column; separated by commas, semicolons or tabs."""
     header_line = text.partition("\n")[0]
     delimiter = max(",;\t", key=header_line.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
@@ -292,4 +283,4 @@ def read_csv(text: str, where: str) -> Table:
             cells = [cell.strip() for cell in row] + [""] * (len(header) - len(row))
             yield f"line {line}", dict(zip(header, cells, strict=True))
 
-    return _records(records(), where)
+    return _read_records(records(), where)

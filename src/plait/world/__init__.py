@@ -1,21 +1,32 @@
-"""A world to act in, offline: stand-ins of the services that the toolkits reach, tasks in it, and their grades."""
+"""A world to act in, offline: stand-ins for the services that the toolkits reach, tasks in it, and their grades."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plait.world.grades import Grade, Told
-from plait.world.state import Did, Sent, World, world_of
+from plait.world.grades import RunEvidence, WorldGrade
+from plait.world.state import SentMessage, World, WorldCall, world_of
 from plait.world.tasks import TASKS, WorldTask, task_of
 
 if TYPE_CHECKING:
     from plait.tools import Tool
 
-__all__ = ["TASKS", "Did", "Grade", "Sent", "Told", "World", "WorldTask", "task_of", "world", "world_of"]
+__all__ = [
+    "TASKS",
+    "RunEvidence",
+    "SentMessage",
+    "World",
+    "WorldCall",
+    "WorldGrade",
+    "WorldTask",
+    "task_of",
+    "world",
+    "world_of",
+]
 
 
 def world(settings: str = "") -> tuple[Tool, ...]:
-    """The tools of a fresh offline world: weather, messages, pictures, prices; `world:7,now=2024-02-29,here=Lyon`.
+    """Makes the tools of a fresh offline world: weather, messages, prices; `world:7,now=2024-02-29,here=Lyon`.
 
     Use them for one run: what is sent through them is sent in one world.
     """

@@ -1,4 +1,4 @@
-"""The state of a recorded run: its calls made once more, in a fresh world, in the order in which they ended."""
+"""Rebuilds the state of a recorded run by making its calls once more, in the order in which they ended."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from plait.core import Call, Event, Observation
 from plait.core.errors import BadInput, ToolError
 from plait.core.events import Executed, Noted, Observed
 from plait.core.things import Handle
-from plait.world.grades import Told
+from plait.world.grades import RunEvidence
 from plait.world.state import World
 
 
 def replay(world: World, calls: Iterable[tuple[Call, Observation]]) -> World:
-    """Make the recorded calls in `world`, which should be fresh, and give it back.
+    """Makes the recorded calls in `world`, which should be fresh, and returns it.
 
-    Calls of other tools are passed over, and so are calls that had no result: nothing came of them. A thing that a call
-    gave is found again by the id it had in the run.
+    Calls of other tools and calls without a result are skipped. A thing that a call returned is found again by the id
+    that it had in the run.
     """
     tools = {tool.name: tool for tool in world.tools}
     things: dict[str, Any] = {}
@@ -27,7 +27,7 @@ def replay(world: World, calls: Iterable[tuple[Call, Observation]]) -> World:
         if tool is None or not observation.ok:
             continue
         try:
-            args, kwargs = tool.bind(_given(call.input, things, tool.signature.takes_things))
+            args, kwargs = tool.bind(_insert_things(call.input, things, tool.signature.takes_things))
             result = tool.function(*args, **kwargs)
         except (BadInput, ToolError):
             # What the run was given came from elsewhere, such as an image of another tool's.
@@ -39,14 +39,16 @@ def replay(world: World, calls: Iterable[tuple[Call, Observation]]) -> World:
 
 
 def replayed(world: World, events: Iterable[Event]) -> World:
-    """The same from a run's events."""
+    """Makes the calls among a run's events, like `replay`."""
     return replay(world, [(event.call, event.observation) for event in events if isinstance(event, Observed)])
 
 
-def told_of(answer: Any, events: Iterable[Event], clock: float | None = None) -> Told:
-    """What a grader is told of a run: its answer, all that its code printed, values that the check of arguments noted
-    as made up (where the call was made all the same), its code's clock (seconds since 1970, read in this machine's
-    zone as code reads it)."""
+def told_of(answer: Any, events: Iterable[Event], clock: float | None = None) -> RunEvidence:
+    """Collects what a grader needs to know of a run.
+
+    That is its answer, all that its code printed, values that the check of arguments noted as made up (if the call was
+    made all the same), and its code's clock (seconds since 1970, read in this machine's zone as code reads it).
+    """
     printed: list[str] = []
     invented: list[tuple[int, str, str]] = []
     refused: set[tuple[int, str]] = set()
@@ -61,16 +63,16 @@ def told_of(answer: Any, events: Iterable[Event], clock: float | None = None) ->
                 refused.add((step, call.tool))
     flagged = tuple(said for step, tool, said in invented if (step, tool) not in refused)
     day = datetime.fromtimestamp(clock).date() if clock is not None else None
-    return Told(answer, "".join(printed), flagged, day)
+    return RunEvidence(answer, "".join(printed), flagged, day)
 
 
-def _given(value: Any, things: dict[str, Any], by_name: bool) -> Any:
-    """An input with the things themselves in place of their handles; `by_name`, also in place of their ids."""
+def _insert_things(value: Any, things: dict[str, Any], by_name: bool) -> Any:
+    """Replaces handles in an input by the things themselves; with `by_name`, ids as well."""
     if isinstance(value, str):
         return things.get(value.strip(), value) if by_name else value
     handle = Handle.read(value)
     if handle is not None:
         return things.get(handle.id, value)
     if isinstance(value, dict):
-        return {key: _given(each, things, by_name) for key, each in value.items()}
-    return [_given(each, things, by_name) for each in value] if isinstance(value, list) else value
+        return {key: _insert_things(each, things, by_name) for key, each in value.items()}
+    return [_insert_things(each, things, by_name) for each in value] if isinstance(value, list) else value

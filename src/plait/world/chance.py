@@ -1,4 +1,4 @@
-"""Chance that is the same every time: a generator of random numbers for a seed and what it is for."""
+"""Random numbers that are the same every time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ import random
 
 
 def chance(*of: object) -> random.Random:
-    """Random numbers that depend on nothing but what is named."""
-    told = "\x1f".join(map(str, of)).encode()
-    return random.Random(int.from_bytes(hashlib.blake2b(told, digest_size=8).digest(), "big"))
+    """Makes a random generator that depends on nothing but the arguments."""
+    seed = "\x1f".join(map(str, of)).encode()
+    return random.Random(int.from_bytes(hashlib.blake2b(seed, digest_size=8).digest(), "big"))

@@ -1,4 +1,4 @@
-"""Pictures of the day: what is said of each is true and in our own words; they are drawn, the same each time."""
+"""Pictures of the day: their explanations are true and our own words; the pictures are drawn, the same each time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCALE = 2.375
 """How much wider and higher the large version is: not twice, so that half of it is not the small one."""
 
 
-class Picture(Struct, frozen=True):
+class DailyPicture(Struct, frozen=True):
     """A picture: the name in its address, title, explanation, who made it ("" where nobody owns it), size in pixels."""
 
     name: str
@@ -28,7 +28,7 @@ class Picture(Struct, frozen=True):
 
 
 PICTURES = (
-    Picture(
+    DailyPicture(
         "owl_nebula",
         "The Owl in the Great Bear",
         "About six thousand years ago a star like the Sun threw off its outer layers, and this round shell of "
@@ -40,7 +40,7 @@ PICTURES = (
         1200,
         801,
     ),
-    Picture(
+    DailyPicture(
         "olympus_rim",
         "Morning on Olympus Mons",
         "The largest volcano known in the Solar System rises 22 kilometres above the plains of Mars, more than "
@@ -51,7 +51,7 @@ PICTURES = (
         1024,
         683,
     ),
-    Picture(
+    DailyPicture(
         "pleiades_dust",
         "Dust Among the Seven Sisters",
         "The blue haze around the brightest stars of the Pleiades is not left over from their birth. The cluster, "
@@ -62,7 +62,7 @@ PICTURES = (
         1280,
         853,
     ),
-    Picture(
+    DailyPicture(
         "enceladus_jets",
         "Fountains of Enceladus",
         "From four long cracks near its south pole, Saturn's moon Enceladus sprays grains of ice and vapour "
@@ -74,7 +74,7 @@ PICTURES = (
         1100,
         734,
     ),
-    Picture(
+    DailyPicture(
         "eclipse_corona",
         "Two Minutes of Corona",
         "When the Moon covers the Sun whole, the faint outer atmosphere that is always there comes into sight. This "
@@ -85,7 +85,7 @@ PICTURES = (
         1350,
         901,
     ),
-    Picture(
+    DailyPicture(
         "antennae_pair",
         "A Slow Collision of Galaxies",
         "Two spiral galaxies in the constellation Corvus began to fall through each other some 600 million years "
@@ -97,7 +97,7 @@ PICTURES = (
         1250,
         1001,
     ),
-    Picture(
+    DailyPicture(
         "noctilucent_night",
         "Clouds That Shine at Night",
         "An hour after sunset in June the sky over the Baltic Sea filled with electric blue ripples. Noctilucent "
@@ -111,15 +111,15 @@ PICTURES = (
 )
 
 
-def of_the_day(seed: int, on: date) -> Picture:
-    """The picture of one day."""
+def picture_of(seed: int, on: date) -> DailyPicture:
+    """Chooses the picture of one day."""
     return chance(seed, "picture", on.isoformat()).choice(PICTURES)
 
 
-def told(picture: Picture, on: date) -> dict[str, str]:
-    """As the service tells of it."""
+def answer(picture: DailyPicture, on: date) -> dict[str, str]:
+    """Returns what the service says of a picture."""
     folder = f"{BASE}/{on:%y%m}"
-    told = {
+    fields = {
         "date": on.isoformat(),
         "title": picture.title,
         "explanation": picture.explanation,
@@ -127,17 +127,17 @@ def told(picture: Picture, on: date) -> dict[str, str]:
         "url": f"{folder}/{picture.name}.jpg",
         "hdurl": f"{folder}/{picture.name}_large.jpg",
     }
-    return told | ({"copyright": picture.copyright} if picture.copyright else {})
+    return fields | ({"copyright": picture.copyright} if picture.copyright else {})
 
 
-def size(picture: Picture, large: bool) -> tuple[int, int]:
-    """Width and height in pixels of a picture, or of its large version."""
+def size(picture: DailyPicture, large: bool) -> tuple[int, int]:
+    """Returns width and height in pixels of a picture, or of its large version."""
     scale = SCALE if large else 1
     return round(picture.width * scale), round(picture.height * scale)
 
 
-def at(url: str) -> tuple[Picture, bool] | None:
-    """The picture at an address, and whether it is the large version; None where there is nothing."""
+def find_picture(url: str) -> tuple[DailyPicture, bool] | None:
+    """Finds the picture at an address, and whether it is the large version; None if there is nothing."""
     if not url.startswith(f"{BASE}/") or not url.endswith(".jpg"):
         return None
     name = url.rpartition("/")[2].removesuffix(".jpg")
@@ -147,8 +147,8 @@ def at(url: str) -> tuple[Picture, bool] | None:
 
 
 @lru_cache(maxsize=8)
-def draw(picture: Picture, large: bool = False) -> bytes:
-    """The picture as a JPEG: stars before glowing clouds, the same for the same picture. Needs Pillow."""
+def draw(picture: DailyPicture, large: bool = False) -> bytes:
+    """Draws the picture as a JPEG: stars before glowing clouds, the same for the same picture. Needs Pillow."""
     try:
         from PIL import Image, ImageDraw, ImageFilter
     except ImportError as error:
@@ -169,3 +169,15 @@ def draw(picture: Picture, large: bool = False) -> bytes:
     out = BytesIO()
     whole.save(out, "JPEG", quality=80)
     return out.getvalue()
+
+
+def shows(picture: DailyPicture, data: bytes) -> bool:
+    """Tells whether an image shows that picture, whatever its size."""
+    from PIL import Image, ImageChops, ImageStat
+
+    def shrink(each: bytes) -> Image.Image:
+        with Image.open(BytesIO(each)) as opened:
+            return opened.convert("RGB").resize((24, 16), Image.Resampling.BOX)
+
+    apart = ImageChops.difference(shrink(draw(picture)), shrink(data))
+    return sum(ImageStat.Stat(apart).mean) / 3 < 8

@@ -1,4 +1,4 @@
-"""Where things are in the world: some dozens of towns as a gazetteer knows them, several of the same name.
+"""The gazetteer of the world: some dozens of towns, several of the same name.
 
 Coordinates are WGS84 degrees, elevations metres. The facts are those of public gazetteers, rounded.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Place(Struct, frozen=True):
-    """A town: its name, country and zones, coordinates, and what a geocoding service says beside."""
+class Town(Struct, frozen=True):
+    """A town: its name, country and zones, coordinates, and what else a geocoding service says of it."""
 
     name: str
     latitude: float
@@ -24,16 +24,16 @@ class Place(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """The town as no other is called: `London, Ontario, Canada`."""
+        """The name that no other town has: `London, Ontario, Canada`."""
         return ", ".join(dict.fromkeys((self.name, self.zones.rpartition(", ")[2], self.country)))
 
     @property
     def address(self) -> str:
-        """As a service that knows where the user is writes it: `Ghent, Flanders, BE`."""
+        """The address as a location service writes it: `Ghent, Flanders, BE`."""
         return f"{self.name}, {self.zones.rpartition(', ')[2]}, {self.code}"
 
-    def found(self) -> dict[str, object]:
-        """As a geocoding service lists it."""
+    def answer(self) -> dict[str, object]:
+        """Returns what a geocoding service lists of it."""
         return {
             "name": self.name,
             "latitude": self.latitude,
@@ -110,40 +110,33 @@ Sydney|-33.86785|151.20732|Australia|AU|New South Wales|Australia/Sydney|5557233
 """
 
 
-def _read() -> tuple[Place, ...]:
-    found = []
-    for line in _TABLE.strip().splitlines():
-        name, lat, lon, country, code, zones, timezone, people, height, feature = line.split("|")
-        found.append(
-            Place(name, float(lat), float(lon), country, code, zones, timezone, int(people), float(height), feature)
-        )
-    return tuple(found)
+def _read_town(line: str) -> Town:
+    name, lat, lon, country, code, zones, timezone, people, height, feature = line.split("|")
+    return Town(name, float(lat), float(lon), country, code, zones, timezone, int(people), float(height), feature)
 
 
-PLACES = _read()
+TOWNS = tuple(map(_read_town, _TABLE.strip().splitlines()))
 HOME = "Ghent"
-"""Where the user is when nothing else is said."""
+"""Where the user is by default."""
 
 
-def place_of(label: str) -> Place | None:
-    """A town by its name or label, the first of that name when it is the name alone."""
+def find_town(label: str) -> Town | None:
+    """Finds a town by its name, label or address; the first of that name if it is the name alone."""
     wanted = label.casefold().strip()
-    for place in PLACES:
-        if wanted in (place.label.casefold(), place.address.casefold()):
-            return place
-    return next((place for place in PLACES if place.name.casefold() == wanted), None)
+    exact = (town for town in TOWNS if wanted in (town.label.casefold(), town.address.casefold()))
+    return next(exact, next((town for town in TOWNS if town.name.casefold() == wanted), None))
 
 
-_CALLED = {"uk": "gb", "usa": "us", "u.s.": "us", "u.k.": "gb", "great britain": "gb"}
+_COUNTRIES = {"uk": "gb", "usa": "us", "u.s.": "us", "u.k.": "gb", "great britain": "gb"}
 
 
-def search(asked: str) -> tuple[Place, ...]:
-    """The towns of a name, the largest first, five at most; what follows a comma chooses among them."""
+def search(asked: str) -> tuple[Town, ...]:
+    """Finds the towns of a name, the largest first, at most five; what follows a comma chooses among them."""
     name, *within = (part.strip().casefold() for part in asked.split(","))
-    same = [place for place in PLACES if place.name.casefold() == name and all(_within(place, word) for word in within)]
-    return tuple(sorted(same, key=lambda place: -place.population))[:5]
+    same = [town for town in TOWNS if town.name.casefold() == name and all(_is_within(town, word) for word in within)]
+    return tuple(sorted(same, key=lambda town: -town.population))[:5]
 
 
-def _within(place: Place, word: str) -> bool:
-    zones = [zone.strip() for zone in place.zones.casefold().split(",")]
-    return not word or _CALLED.get(word, word) in (place.country.casefold(), place.code.casefold(), *zones)
+def _is_within(town: Town, word: str) -> bool:
+    zones = [zone.strip() for zone in town.zones.casefold().split(",")]
+    return not word or _COUNTRIES.get(word, word) in (town.country.casefold(), town.code.casefold(), *zones)

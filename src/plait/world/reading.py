@@ -1,4 +1,4 @@
-"""What stands in a message, read as leniently as a person would: dates in any form, numbers in any unit, emoji."""
+"""Reads a message as leniently as a person would: dates in any form, numbers with units, words and emoji of the sky."""
 
 from __future__ import annotations
 
@@ -27,12 +27,22 @@ _FORMS = (
 """2023-04-07 (and a time), 07/04/2023, 7 April 2023, April 7, 2023, 4/7."""
 _DATES = [re.compile(form, re.I) for form in _FORMS]
 _TIME = re.compile(r"\b\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?\s*(?:[ap]\.?m\b\.?)?|\b\d{1,2}\s?(?:am|pm)\b", re.I)
+_ADDRESS = re.compile(r"https?://\S+")
+_LIST_NUMBER = re.compile(r"(?m)^\s*\(?\d{1,2}[.):](?=\s)")
 _NUMBER = re.compile(r"(?<![\w.])[-−+]?\d+(?:,\d{3})+(?:\.\d+)?|(?<![\w.])[-−+]?\d+(?:\.\d+)?")
+_UNITS = re.compile(
+    r"""\s*(?:(?P<F>°?\s?F\b|degrees\s+F|℉|fahrenheit)|(?P<C>°\s?C\b|C\b|℃|degrees?\s+C|celsius)
+    |(?P<speed>km/h|kmh|kph|mph|m/s|knots?|kn\b|kilomet)|(?P<share>%)|(?P<mm>mm\b|millimet|cm\b|in(ch(es)?)?\b)
+    |(?P<deg>°|degrees?))""",
+    re.I | re.X,
+)
 
 
-class Found(NamedTuple):
-    """A date that was found: from where to where in the text, the days it may mean, whether its year is said, and
-    whether it may as well be no date: 14/7 is a high and a low, too."""
+class FoundDate(NamedTuple):
+    """A date in a text: where it begins and ends, the days it may mean, whether its year is given.
+
+    `weak` says that it may as well not be a date: 14/7 is a high and a low, too.
+    """
 
     start: int
     end: int
@@ -41,13 +51,29 @@ class Found(NamedTuple):
     weak: bool
 
 
-def dates(text: str, year: int) -> list[Found]:
-    """The dates in a text, in any usual form; `year` is taken where none is said. 4/7 may be April or July."""
-    found: list[Found] = []
-    taken = bytearray(len(text))
+class FoundNumber(NamedTuple):
+    """A number in a text: as written, its value and decimals, where it begins, and the unit that follows.
+
+    The unit is F, C, speed, share, mm, deg (of either kind), or "" for none.
+    """
+
+    text: str
+    value: float
+    decimals: int
+    start: int
+    unit: str
+
+    def is_one_of(self, known: Iterable[float], slack: float = 0.0) -> bool:
+        """Tells whether it is a known value, as rounded, or within `slack` of one, for values that were converted."""
+        return any(is_rounded(self.value, self.decimals, each) or abs(self.value - each) <= slack for each in known)
+
+
+def find_dates(text: str, year: int) -> list[FoundDate]:
+    """Finds the dates in a text, in any usual form; `year` is used for those without one. 4/7 may be April or July."""
+    found: list[FoundDate] = []
     for form in _DATES:
         for match in form.finditer(text):
-            if any(taken[match.start() : match.end()]):
+            if any(match.start() < other.end and other.start < match.end() for other in found):
                 continue
             part = match.groupdict()
             said = part.get("y")
@@ -58,59 +84,58 @@ def dates(text: str, year: int) -> list[Found]:
                 pairs = [(_SHORT.index(part["n"][:3].capitalize()) + 1, int(part["d"]))]
             else:
                 pairs = [(int(part["m"]), int(part["d"]))]
-            days = tuple(dict.fromkeys(day for day in (_day(full, *each) for each in pairs) if day is not None))
+            days = tuple(dict.fromkeys(day for pair in pairs if (day := _make_date(full, *pair)) is not None))
             if days:
-                found.append(Found(match.start(), match.end(), days, bool(said), "a" in part and not said))
-                taken[match.start() : match.end()] = b"\1" * (match.end() - match.start())
+                found.append(FoundDate(*match.span(), days, bool(said), "a" in part and not said))
     return sorted(found)
 
 
-def _day(year: int, month: int, day: int) -> date | None:
+def _make_date(year: int, month: int, day: int) -> date | None:
     try:
         return date(year, month, day)
     except ValueError:
         return None
 
 
-def weekdays(text: str) -> list[int]:
-    """The weekdays that a text names, Monday is 0: by their whole names, or short right before a date."""
+def find_weekdays(text: str) -> list[int]:
+    """Finds the weekdays that a text names (Monday is 0): by their whole names, or short right before a date."""
     named = re.findall(r"\b(mon|tues|wednes|thurs|fri|satur|sun)day\b", text, re.I)
     named += re.findall(rf"\b(Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)[.,]?\s+(?=\d|(?:{'|'.join(_SHORT)}))", text)
     return [i for name in named for i, day in enumerate(DAYS) if day.startswith(name.lower()[:3])]
 
 
-def numbers(text: str, days: Iterable[date] = ()) -> list[tuple[float, int, int, int]]:
-    """The numbers in a text but for those of dates and times: value, decimals, from where to where.
+def find_numbers(text: str, days: Iterable[date] = ()) -> list[FoundNumber]:
+    """Finds the numbers in a text, except those of dates, times, addresses and lists.
 
-    4/7 is a date when it may mean one of `days`, else it is two numbers.
+    4/7 is a date if it may mean one of `days`, otherwise it is two numbers.
     """
     known = set(days)
-    kept, at = [], 0
-    for found in dates(text, min(known).year if known else 2000):
+    rest = text
+    for found in find_dates(text, min(known).year if known else 2000):
         if not found.weak or known.intersection(found.days):
-            kept += [text[at : found.start], " " * (found.end - found.start)]
-            at = found.end
-    text = "".join(kept) + text[at:]
-    text = _TIME.sub(lambda match: " " * len(match[0]), text)
-    text = re.sub(r"https?://\S+", lambda match: " " * len(match[0]), text)
-    text = re.sub(r"(?m)^\s*\(?\d{1,2}[.):](?=\s)", lambda match: " " * len(match[0]), text)  # the numbers of a list
-    read = []
-    for match in _NUMBER.finditer(text):
+            rest = rest[: found.start] + " " * (found.end - found.start) + rest[found.end :]
+    for pattern in (_TIME, _ADDRESS, _LIST_NUMBER):
+        rest = pattern.sub(lambda match: " " * len(match[0]), rest)
+    numbers = []
+    for match in _NUMBER.finditer(rest):
         written = match[0].replace(",", "").replace("−", "-")
         # 3-4 and 10-12: a hyphen between two numbers is no minus
-        if written[0] == "-" and text[: match.start()].rstrip()[-1:].isdigit():
+        if written[0] == "-" and rest[: match.start()].rstrip()[-1:].isdigit():
             written = written[1:]
-        read.append((float(written), len(written.partition(".")[2]), match.start(), match.end()))
-    return read
+        unit = _UNITS.match(text, match.end())
+        decimals = len(written.partition(".")[2])
+        name = (unit.lastgroup or "") if unit else ""
+        numbers.append(FoundNumber(match[0], float(written), decimals, match.start(), name))
+    return numbers
 
 
-def agrees(said: float, decimals: int, known: float) -> bool:
-    """A number is the known one, rounded as it was said (half up or half down, both are right)."""
-    return abs(said - known) <= 0.5 * 0.1**decimals + 1e-9
+def is_rounded(value: float, decimals: int, known: float) -> bool:
+    """Tells whether a number is the known one, rounded to so many decimals (half up or half down, both are right)."""
+    return abs(value - known) <= 0.5 * 0.1**decimals + 1e-9
 
 
-def words(text: str) -> set[str]:
-    """The words of a text that carry meaning, folded: four letters and more, without the commonest."""
+def find_words(text: str) -> set[str]:
+    """Finds the words of a text that carry meaning, folded: four letters and more, without the commonest."""
     return {word for word in re.findall(r"[^\W\d_]{4,}", text.casefold()) if not _COMMON.fullmatch(word)}
 
 
@@ -119,3 +144,83 @@ _COMMON = re.compile(
     "into|than|then|them|some|more|most|such|only|also|over|under|after|before|your|here|image|picture|photo|astronomy|"
     "nasa|today|hello|space|shows|show|view|seen|very|just|like|other|each|both|between"
 )
+
+
+_EMOJI: dict[str, str] = {
+    "sun": "☀🌞🔆😎🌅🌄",
+    "bright": "🌤",
+    "part": "⛅🌥",
+    "cloud": "☁",
+    "fog": "🌫🌁",
+    "rain": "🌧☔🌂☂💧💦",
+    "shower": "🌦",
+    "snow": "❄🌨☃⛄🧊",
+    "storm": "⛈🌩⚡",
+    "rainbow": "🌈",
+    "wind": "💨🌬",
+    "twister": "🌪",
+}
+"""Emoji of the weather, by what they show."""
+_SKY: tuple[tuple[Iterable[int], str, str], ...] = (
+    ((0,), "sun bright", "sun"),
+    ((1,), "sun bright part", "sun"),
+    ((2,), "part bright cloud", "cloud"),
+    ((3,), "cloud part", "cloud"),
+    ((45, 48), "fog", "fog"),
+    (range(51, 56), "rain shower", "drizzle rain"),
+    ((56, 57), "rain shower snow", "drizzle rain"),
+    ((61, 80), "rain shower", "rain drizzle"),
+    ((62, 63, 64, 65, 81, 82), "rain shower", "rain"),
+    ((66, 67), "rain shower snow", "rain"),
+    ((*range(71, 78), 85, 86), "snow", "snow"),
+    (range(95, 100), "storm", "storm"),
+)
+"""WMO weather codes, what an emoji may show that fits them, and which words fit them."""
+_SKY_WORDS: dict[str, str] = {
+    "sun": r"\b(clear|sunny|sunshine)\b",
+    "cloud": r"cloud(y|s)?\b|overcast|gr[ea]y",
+    "fog": r"fog|mist|rime|haz[ey]",
+    "drizzle": r"drizzl",
+    "rain": r"\brain(y|s|ing|fall)?\b|shower",
+    "snow": r"snow|sleet|flurr",
+    "storm": r"thunder|\bstorm|lightning",
+}
+_MILLIMETRES = r"(no|without|chance of) rain(fall)?|rain(fall)?\s*[:=]?\s*\d|\d\s*mm of rain"
+"""How much rain there is, which is not a word about the sky."""
+
+
+def find_emoji(text: str) -> list[str]:
+    """Finds what the weather emoji in a text show, in order."""
+    return [kind for character in text for kind, several in _EMOJI.items() if character in several]
+
+
+def fitting_emoji(code: int) -> set[str]:
+    """Returns what an emoji may show that fits a weather code."""
+    return next(set(emoji.split()) for codes, emoji, _ in _SKY if code in codes)
+
+
+def bearable_emoji(code: int) -> set[str]:
+    """Returns what an emoji may show beside a fitting one without saying something wrong."""
+    beside = fitting_emoji(code) | {"rainbow", "wind"}
+    if code not in (0, 1):
+        beside |= {"cloud"}
+    if code >= 95:
+        beside |= {"rain", "shower"}
+    if code in (1, 2):
+        beside |= {"sun"}
+    return beside
+
+
+def says_sky(text: str, code: int, described: str = "") -> bool | None:
+    """Tells whether a text's words fit a weather code; None if it has no words about the sky.
+
+    `described` are the service's words for the code, which fit whatever else is said.
+    """
+    if described and described.casefold() in text.casefold():
+        return True
+    rest = re.sub(_MILLIMETRES, " ", text, flags=re.I)
+    said = {kind for kind, pattern in _SKY_WORDS.items() if re.search(pattern, rest, re.I)}
+    if (code == 3 and re.search(r"part(ly|ially)", rest, re.I)) or (code == 2 and re.search(r"overcast", rest, re.I)):
+        return False
+    right = next(set(words.split()) for codes, _, words in _SKY if code in codes)
+    return bool(said & right) if said else None

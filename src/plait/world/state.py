@@ -1,8 +1,8 @@
-"""The world: offline stand-ins for services, with what was sent kept for inspection.
+"""The world: its settings, its answers, and what was sent.
 
-Theory of operation. Whatever the world answers depends on its settings (seed, clock, where the user is) and on what is
-asked, never on what was sent before. So a world is the same for every run, a resumed run needs none of the old one's
-memory, and the state of a recorded run is had again by making its calls once more, in their order.
+What the world answers depends on its settings (seed, clock, where the user is) and on the question, never on what was
+sent before. So a world is the same for every run, a resumed run needs nothing of the old one's memory, and the state
+of a recorded run can be rebuilt by making its calls once more, in their order.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from plait.core.errors import ToolError, UsageError
-from plait.toolkits.wmo import in_words
+from plait.core.errors import UsageError
+from plait.toolkits.alpha_vantage import no_such_symbol
 from plait.world import pictures, places, stocks, weather
 from plait.world.chance import chance
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from plait.tools import Tool
 
 NOW = datetime(2023, 4, 7, 12, 25, tzinfo=UTC)
-"""What the world's clock says when nothing else is set."""
+"""The default of the world's clock."""
 
 CHANNELS = (
     "general",
@@ -41,7 +41,7 @@ CHANNELS = (
 """The Slack channels, by name."""
 
 
-class Sent(Struct, frozen=True):
+class SentMessage(Struct, frozen=True):
     """A message that was sent: to which service and channel, what it said, and the image that went with it.
 
     `number` counts what was sent from 1. `channel` is the Slack channel's id, "" on Discord. `called` is the channel
@@ -56,22 +56,22 @@ class Sent(Struct, frozen=True):
     image: Image | None = None
 
     def json(self) -> dict[str, Any]:
-        """What was sent, in plain values; of the image its size and type."""
-        told: dict[str, Any] = {"number": self.number, "service": self.service}
+        """Returns the message in plain values, the image as its size and type."""
+        plain: dict[str, Any] = {"number": self.number, "service": self.service}
         if self.service == "slack":
-            told |= {"channel": self.channel, "called": self.called}
-        told["text"] = self.text
+            plain |= {"channel": self.channel, "called": self.called}
+        plain["text"] = self.text
         if self.image is not None:
-            told["image"] = {
+            plain["image"] = {
                 "width": self.image.width,
                 "height": self.image.height,
                 "media_type": self.image.media_type,
                 "bytes": len(self.image.data),
             }
-        return told
+        return plain
 
 
-class Did(Struct, frozen=True):
+class WorldCall(Struct, frozen=True):
     """A call that the world answered: the tool, its arguments in plain values, and what was wrong ("" when nothing)."""
 
     tool: str
@@ -88,15 +88,15 @@ class World:
     """
 
     def __init__(self, seed: int = 0, *, now: datetime | None = None, here: str = "") -> None:
-        place = places.place_of(here or places.HOME)
+        place = places.find_town(here or places.HOME)
         if place is None:
-            known = ", ".join(sorted({each.name for each in places.PLACES}))
+            known = ", ".join(sorted({each.name for each in places.TOWNS}))
             raise UsageError(f"The world has no town {here!r}.", hint=f"It has: {known}.")
         self.seed = seed
         self.now = NOW if now is None else now.astimezone(UTC) if now.tzinfo else now.replace(tzinfo=UTC)
         self.home = place
-        self.sent: list[Sent] = []
-        self.did: list[Did] = []
+        self.sent: list[SentMessage] = []
+        self.did: list[WorldCall] = []
         self._lock = threading.Lock()
 
     @property
@@ -117,30 +117,30 @@ class World:
 
     @cached_property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools of this world: named and described as the toolkits that ship, which reach the real services."""
+        """The tools of this world, named and described like those that reach the real services."""
         from plait.world.offline import tools_of
 
         return tools_of(self)
 
     def call(self, tool: str, **given: Any) -> Any:
-        """Call a tool of this world by its name; arguments as a Python call has them. Raises what the tool raises."""
+        """Calls a tool of this world by its name, with arguments as in a Python call. Raises what the tool raises."""
         return next(each for each in self.tools if each.name == tool).function(**given)
 
     def perform(self, tool: str, function: Callable[..., Any], given: dict[str, Any]) -> Any:
-        """Make a call, and remember that it was made. Raises what the function raises."""
+        """Makes a call and notes that it was made. Raises what the function raises."""
         plain = {name: value.about() if hasattr(value, "about") else value for name, value in given.items()}
         try:
             result = function(**given)
         except Exception as error:
-            self.did.append(Did(tool, plain, str(error) or type(error).__name__))
+            self.did.append(WorldCall(tool, plain, str(error) or type(error).__name__))
             raise
-        self.did.append(Did(tool, plain))
+        self.did.append(WorldCall(tool, plain))
         return result
 
     def send(self, service: str, channel: str, called: str, text: str, image: Image | None) -> None:
-        """Keep a message."""
+        """Stores a message."""
         with self._lock:
-            self.sent.append(Sent(len(self.sent) + 1, service, channel, called, text, image))
+            self.sent.append(SentMessage(len(self.sent) + 1, service, channel, called, text, image))
 
     @cached_property
     def channels(self) -> dict[str, str]:
@@ -149,41 +149,36 @@ class World:
         return {name: "C0" + "".join(chance(self.seed, "channel", name).choices(letters, k=9)) for name in CHANNELS}
 
     @property
-    def picture(self) -> pictures.Picture:
+    def picture(self) -> pictures.DailyPicture:
         """The picture of the world's day."""
-        return pictures.of_the_day(self.seed, self.today)
+        return pictures.picture_of(self.seed, self.today)
 
     def current(self, latitude: float, longitude: float) -> weather.Now:
-        """The weather now."""
+        """Returns the weather now."""
         return weather.now(self.seed, latitude, longitude, self.now)
 
     def forecast(self, latitude: float, longitude: float, days: int = 7) -> list[weather.Day]:
-        """The days of a forecast, today first."""
+        """Returns the days of a forecast, today first."""
         return [weather.day(self.seed, latitude, longitude, self.today + timedelta(n)) for n in range(days)]
 
     def height(self, latitude: float, longitude: float) -> float:
-        """Metres above the sea."""
+        """Returns metres above the sea."""
         cell = weather.cell(latitude, longitude)
-        near = next((place for place in places.PLACES if weather.cell(place.latitude, place.longitude) == cell), None)
+        near = next((place for place in places.TOWNS if weather.cell(place.latitude, place.longitude) == cell), None)
         return near.elevation if near is not None else weather.elevation(self.seed, latitude, longitude)
 
-    @staticmethod
-    def described(code: int) -> str:
-        """A weather code in the words of the toolkit."""
-        return in_words(code)
-
     def weeks(self, symbol: str) -> list[stocks.Week]:
-        """The weeks of a share's trade, newest first. Raises `ToolError` for a symbol that has none."""
+        """Returns the weeks of a share's trade, newest first. Raises `ToolError` for a symbol that has none."""
         known = symbol.strip().upper()
         if known not in stocks.SYMBOLS:
-            raise ToolError(f"Alpha Vantage has no prices for {known!r}.", hint="Check the ticker symbol.")
+            raise no_such_symbol(known)
         return stocks.weeks(self.seed, known, self.today)
 
 
 def world_of(word: str) -> World:
-    """The world that a word makes, with or without the `world:` before it. Raises `UsageError`.
+    """Makes the world of a word, with or without the `world:` before it. Raises `UsageError`.
 
-    A seed, then settings, parted by commas: `7`, `7,now=2024-02-29`, `now=2024-02-29T08:00,here=Lyon`.
+    A seed, then settings, separated by commas: `7`, `7,now=2024-02-29`, `now=2024-02-29T08:00,here=Lyon`.
     """
     settings: dict[str, str] = {}
     last = ""

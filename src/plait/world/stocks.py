@@ -44,7 +44,7 @@ class Week(NamedTuple):
 
 
 def weeks(seed: int, symbol: str, today: date) -> list[Week]:
-    """All weeks to `today`, newest first as the service gives them; the last is as yet unfinished."""
+    """Makes all weeks to `today`, newest first as the service gives them; the last is as yet unfinished."""
     walk = chance(seed, "stock", symbol)
     close = SYMBOLS[symbol][1]
     made: list[Week] = []
@@ -54,7 +54,7 @@ def weeks(seed: int, symbol: str, today: date) -> list[Week]:
         high = max(start, close) * (1 + abs(walk.gauss(0, 0.012)))
         low = min(start, close) * (1 - abs(walk.gauss(0, 0.012)))
         made.append(_week(on, start, high, low, close, walk.randrange(40_000_000, 260_000_000)))
-    _shape(made, chance(seed, "dip", symbol, today.isoformat()).randrange(3, 10))
+    _shape_last_months(made, chance(seed, "dip", symbol, today.isoformat()).randrange(3, 10))
     return made[::-1]
 
 
@@ -64,21 +64,21 @@ def _fridays(today: date) -> list[date]:
     return ends if ends[-1] >= last else [*ends, last]
 
 
-def _shape(made: list[Week], back: int) -> None:
-    """Give the last months the one lowest close, `back` weeks ago, in a history long enough for it."""
+def _shape_last_months(made: list[Week], back: int) -> None:
+    """Gives the last months the one lowest close, `back` weeks ago, in a history long enough for it."""
     if len(made) < 40:
         return
     others = [week.close for i, week in enumerate(made[-16:], -16) if i != -1 - back]
     lowest = round(min(others) * 0.962, 2)
-    made[-1 - back] = _at(made[-1 - back], lowest)
+    made[-1 - back] = _with_close(made[-1 - back], lowest)
     for i in range(-26, -22):  # before the three months it was lower still, and for a while
-        made[i] = _at(made[i], round(lowest * (0.88 + 0.01 * (26 + i)), 2))
+        made[i] = _with_close(made[i], round(lowest * (0.88 + 0.01 * (26 + i)), 2))
     i = -1 - (back - 2)  # a bad day in a week that ended well
     made[i] = made[i]._replace(low=round(min(made[-1 - back].low, lowest) * 0.985, 2))
 
 
-def _at(week: Week, close: float) -> Week:
-    """The week with another close, its high and low around it."""
+def _with_close(week: Week, close: float) -> Week:
+    """Returns the week with another close, its high and low around it."""
     return week._replace(
         close=close, high=round(max(week.high, close * 1.011), 2), low=round(min(week.low, close * 0.991), 2)
     )
@@ -89,6 +89,6 @@ def _week(on: date, start: float, high: float, low: float, close: float, volume:
 
 
 def lowest(rows: list[Week], today: date, months: int = 3) -> Week:
-    """The week with the lowest close of the last months, three when nothing is said."""
+    """Returns the week with the lowest close of the last months."""
     since = today - timedelta(days=round(months * 30.44))
     return min((week for week in rows if week.timestamp >= since), key=lambda week: week.close)

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from plait.core.errors import UsageError
-from plait.world.grades import Grade, Told
+from plait.world.grades import RunEvidence, WorldGrade
 from plait.world.state import World
 
 Kind: TypeAlias = Literal["date", "weather", "forecast", "picture", "stock"]
@@ -30,11 +30,11 @@ class WorldTask(Struct, frozen=True, omit_defaults=True):
     months: int = 3
     world: str = "world"
 
-    def grade(self, world: World, told: Told | None = None) -> Grade:
-        """How well it was done, by what was sent (and for the date by what was answered or printed)."""
-        from plait.world.graders import graded
+    def grade(self, world: World, evidence: RunEvidence | None = None) -> WorldGrade:
+        """Grades a run by what was sent (and for the date by what was answered or printed)."""
+        from plait.world.graders import grade_run
 
-        return graded(self, world, told or Told())
+        return grade_run(self, world, evidence or RunEvidence())
 
 
 _CHANNEL = "#experimenting-with-simple-ai-agents"
@@ -75,7 +75,7 @@ TASKS: tuple[WorldTask, ...] = (
 
 
 def task_of(name: str) -> WorldTask:
-    """The task of that name, of the six or of their variations. Raises `UsageError`."""
+    """Finds a task by its name, among the six and their variations. Raises `UsageError`."""
     from plait.world.variations import VARIATIONS
 
     for task in (*TASKS, *VARIATIONS):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 
 from plait.world.chance import chance
-from plait.world.places import PLACES, Place
+from plait.world.places import TOWNS, Town
 from plait.world.state import CHANNELS
 from plait.world.stocks import SYMBOLS
 from plait.world.tasks import WorldTask
@@ -18,18 +18,14 @@ _EACH = 5
 
 
 def variations(seed: int, each: int = _EACH) -> tuple[WorldTask, ...]:
-    """`each` tasks of every kind, named like C3: kind C, third variation. The same for the same seed."""
-    made: list[WorldTask] = []
-    for number in range(1, each + 1):
-        for letter in "ABCDEF":
-            made.append(_made(letter, seed, number))
-    return tuple(sorted(made, key=lambda task: (task.name[0], int(task.name[1:]))))
+    """Makes `each` tasks of every kind, named like C3: kind C, third variation. The same for the same seed."""
+    return tuple(_make_task(letter, seed, number) for letter in "ABCDEF" for number in range(1, each + 1))
 
 
-def _made(letter: str, seed: int, number: int) -> WorldTask:
+def _make_task(letter: str, seed: int, number: int) -> WorldTask:
     dice = chance(seed, "variation", letter, number)
     channel = "#" + dice.choice(CHANNELS)
-    home = dice.choice([place for place in PLACES if _alone(place)])
+    home = dice.choice([place for place in TOWNS if _has_unique_name(place)])
     now = date(2022, 6, 1) + timedelta(days=dice.randrange(0, 1100))
     world = f"world:{dice.randrange(1, 10_000)},now={now},here={home.label}"
     name = f"{letter}{number}"
@@ -50,13 +46,13 @@ def _made(letter: str, seed: int, number: int) -> WorldTask:
             )
             return WorldTask(name, "weather", question, to, world=world)
         case "C":
-            place = dice.choice(PLACES)
+            place = dice.choice(TOWNS)
             return WorldTask(
                 name, "weather", f"Send the current weather of {place.label} {where}.", to, place.label, world=world
             )
         case "D":
             days = dice.choice((3, 4, 5, 6))
-            where_it_is = dice.choice(("", dice.choice(PLACES).label))
+            where_it_is = dice.choice(("", dice.choice(TOWNS).label))
             of = where_it_is or "my location"
             question = (
                 f"Send the weather forecast of {of} for the next {days} days {where}, with the date of each day and an "
@@ -79,9 +75,8 @@ def _made(letter: str, seed: int, number: int) -> WorldTask:
     return WorldTask(name, "stock", question, to, symbol=symbol, world=world)
 
 
-def _alone(place: Place) -> bool:
-    """No other town has its name."""
-    return sum(each.name == place.name for each in PLACES) == 1
+def _has_unique_name(town: Town) -> bool:
+    return sum(each.name == town.name for each in TOWNS) == 1
 
 
 VARIATIONS = variations(1)

@@ -1,4 +1,4 @@
-"""The weather of the world: made from seed, place and date, so that it is the same whenever it is asked for.
+"""The weather of the world: made from seed, place and date, so that it is always the same.
 
 A place is a cell of a tenth of a degree, as a weather service has one. Codes are WMO 4677, as open services use them.
 """
@@ -39,12 +39,12 @@ class Now(Struct, frozen=True):
 
 
 def cell(latitude: float, longitude: float) -> tuple[float, float]:
-    """The point for which a service answers when it is asked for another nearby."""
+    """Returns the point that a service answers for, if it is asked for another nearby."""
     return round(round(latitude, 1), 2), round(round(longitude, 1), 2)
 
 
 def day(seed: int, latitude: float, longitude: float, on: date) -> Day:
-    """The weather of one day."""
+    """Makes the weather of one day."""
     lat, lon = cell(latitude, longitude)
     here = chance(seed, "climate", lat, lon)
     today = chance(seed, "weather", lat, lon, on.isoformat())
@@ -63,7 +63,7 @@ def day(seed: int, latitude: float, longitude: float, on: date) -> Day:
 
 
 def now(seed: int, latitude: float, longitude: float, at: datetime) -> Now:
-    """The weather at a moment, `at` in UTC: within the day's range, by the hour of the sun."""
+    """Makes the weather at a moment, `at` in UTC: within the day's range, by the hour of the sun."""
     lat, lon = cell(latitude, longitude)
     whole = day(seed, lat, lon, at.date())
     moment = chance(seed, "now", lat, lon, at.strftime("%Y-%m-%dT%H"))
@@ -80,5 +80,5 @@ def now(seed: int, latitude: float, longitude: float, at: datetime) -> Now:
 
 
 def elevation(seed: int, latitude: float, longitude: float) -> float:
-    """Metres above the sea, in a cell that no gazetteer says it of."""
+    """Returns metres above the sea, for a cell that no gazetteer knows."""
     return float(chance(seed, "elevation", *cell(latitude, longitude)).randrange(2, 400))

@@ -1,20 +1,32 @@
-"""Where the user is: as the user says it in a setting, else as the network address tells (ipinfo)."""
+"""Where and when the user is: today's date, and the place that a setting or the network address (ipinfo) tells."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from plait.core.errors import ToolError
-from plait.toolkits.http import SECONDS
-from plait.toolkits.service import Said, Service
+from plait.toolkits.service import SECONDS, Service, Setting
 from plait.tools.tool import Tool, tool
 
 
+def date(*, now: Callable[[], datetime] | None = None) -> tuple[Tool, ...]:
+    """Makes the tool `get_current_date`. `now` is the clock; this machine's, in its time zone, where none is given."""
+
+    @tool(read_only=True)
+    def get_current_date() -> str:
+        """Today's date: year, month, day, and the weekday."""
+        return (now or datetime.now)().strftime("%Y-%m-%d (%A)")
+
+    return (get_current_date,)
+
+
 def location(
-    *, place: Said = None, base_url: Said = None, key: Said = None, timeout: float = SECONDS
+    *, place: Setting = None, base_url: Setting = None, key: Setting = None, timeout: float = SECONDS
 ) -> tuple[Tool, ...]:
-    """The tool `get_user_location`.
+    """Makes the tool `get_user_location`.
 
     `place` (environment: PLAIT_LOCATION) says it outright, as in "Lyon, FR; 45.76; 4.84", and nobody is asked. Else
     the service at `base_url` (IPINFO_URL) tells it from the network address, with `key` (IPINFO_TOKEN) if there is one.
@@ -26,10 +38,10 @@ def location(
         """Where the user is now: the address in words, latitude and longitude in degrees."""
         said = place or os.environ.get("PLAIT_LOCATION", "").strip()
         if said:
-            return _said(said)
+            return _read_setting(said)
         token = service.key(needed=False)
         headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
-        read = (await service.ask("/json", headers=headers)).object()
+        read = (await service.ask("/json", headers=headers)).json_object()
         try:
             latitude, longitude = (float(part) for part in str(read.get("loc", "")).split(","))
         except ValueError:
@@ -43,7 +55,7 @@ def location(
     return (get_user_location,)
 
 
-def _said(said: str) -> dict[str, Any]:
+def _read_setting(said: str) -> dict[str, Any]:
     try:
         address, latitude, longitude = said.split(";")
         north, east = float(latitude), float(longitude)
