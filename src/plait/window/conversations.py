@@ -62,6 +62,11 @@ def conversation_key(messages: Sequence[ChatMessage]) -> str:
     return hashlib.sha256(text).hexdigest()[:32]
 
 
+def new_conversation(caller: Caller) -> ConversationState:
+    """Return the state of a conversation that begins, with a new name."""
+    return ConversationState(caller.session(f"chat-{new_run_id()}"))
+
+
 def find_conversation(
     journal: Journal, caller: Caller, agent: str, messages: Sequence[ChatMessage], session: str | None
 ) -> ConversationState:
@@ -71,8 +76,7 @@ def find_conversation(
     """
     if session is not None:
         return find_session(journal, session)
-    found = _find_by_messages(journal, caller, agent, messages) if len(messages) > 2 else None
-    return found or ConversationState(caller.session(f"chat-{new_run_id()}"))
+    return _find_by_messages(journal, caller, agent, messages) or new_conversation(caller)
 
 
 def find_session(journal: Journal, session: str) -> ConversationState:

@@ -49,7 +49,7 @@ class ActiveRun:
         self.started = time.monotonic()
         self.task: asyncio.Task[Run]
         self._on_event = on_event
-        self._began = asyncio.Event()
+        self._began: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def perform(self, work: Callable[..., Coroutine[Any, Any, Run]]) -> None:
         """Start the run as a task, which continues whoever waits for it."""
@@ -57,12 +57,8 @@ class ActiveRun:
 
     async def begun(self) -> None:
         """Wait until the journal has the run. Raises what prevented that."""
-        began = asyncio.ensure_future(self._began.wait())
-        try:
-            await asyncio.wait((began, self.task), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            began.cancel()
-        if not self._began.is_set():
+        await asyncio.wait((self._began, self.task), return_when=asyncio.FIRST_COMPLETED)
+        if not self._began.done():
             self.task.result()
 
     async def done(self) -> Run:
@@ -87,7 +83,8 @@ class ActiveRun:
             self._on_event(event)
         if isinstance(event, Began):
             self.run = event.run
-            self._began.set()
+            if not self._began.done():
+                self._began.set_result(None)
 
 
 class TurnLock:
