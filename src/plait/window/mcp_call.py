@@ -82,14 +82,14 @@ class AgentCall:
             asked = f"{error}\n\n{question_text(error.waits)}"
             if self._can_ask and self._is_modern:
                 return _ask_again(error.run, error.waits.question, asked)
-            return _as_error(self._waiting(error.run, error.waits.question, asked))
+            return self._waiting(error.run, error.waits.question, asked, is_error=True)
         except StaleAnswer as error:
             if not error.waits:
-                return _error(str(rejection_for(error)))
+                return _result(str(rejection_for(error)), None, is_error=True)
             now = error.waits[0]
-            return _as_error(self._waiting(error.run, now.question, question_text(now), error.message))
+            return self._waiting(error.run, now.question, question_text(now), error.message, is_error=True)
         except (PlaitError, OSError) as error:
-            return _error(str(rejection_for(error)))
+            return _result(str(rejection_for(error)), None, is_error=True)
 
     async def _result(self) -> CallResult:
         given = _read_arguments(self.params.arguments or {})
@@ -209,17 +209,24 @@ class AgentCall:
             text, _ = content_of(run)
         except RequestRejected as error:
             words = str(error) if run.run in str(error) else f"{error} (run {run.run})"
-            return _error(words, {"status": run.status, "run": run.run, "cost_usd": run.cost_usd})
+            return _result(words, {"status": run.status, "run": run.run, "cost_usd": run.cost_usd}, is_error=True)
         early = f"\n\n(Stopped early: {run.reason})" if run.status == "stopped" else ""
-        return _success(text + early, _structure(run, session, without_halves(run.answer)[0]))
+        return _result(text + early, _structure(run, session, without_halves(run.answer)[0]))
 
     def _waiting(
-        self, run: str, id: str, asked: str, problem: str = "", known: dict[str, Any] | None = None
+        self,
+        run: str,
+        id: str,
+        asked: str,
+        problem: str = "",
+        *,
+        known: dict[str, Any] | None = None,
+        is_error: bool = False,
     ) -> types.CallToolResult:
         how = f'run="{run}", reply_to="{id}" and the answer as the question'
         text = f"The run waits for an answer:\n\n{asked}\n\nTo answer, call this tool again with {how}."
         base = {"status": "waiting", "answer": None, "run": run, "steps": 0, "cost_usd": None, "seconds": 0.0}
-        return _success(f"{problem} {text}".strip(), {**(known or base), "asks": asked, "reply_to": id})
+        return _result(f"{problem} {text}".strip(), {**(known or base), "asks": asked, "reply_to": id}, is_error)
 
 
 def _structure(run: Run, session: str, answer: Any = None) -> dict[str, Any]:
@@ -234,16 +241,9 @@ def _structure(run: Run, session: str, answer: Any = None) -> dict[str, Any]:
     }
 
 
-def _success(text: str, structured: dict[str, Any]) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=structured)
-
-
-def _error(text: str, structured: dict[str, Any] | None = None) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=structured, is_error=True)
-
-
-def _as_error(result: types.CallToolResult) -> types.CallToolResult:
-    return result.model_copy(update={"is_error": True})
+def _result(text: str, structured: dict[str, Any] | None, is_error: bool = False) -> types.CallToolResult:
+    content = [types.TextContent(text=text)]
+    return types.CallToolResult(content=content, structured_content=structured, is_error=is_error)
 
 
 def _ask_again(run: str, id: str, question: str) -> types.InputRequiredResult:

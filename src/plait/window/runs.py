@@ -169,11 +169,19 @@ class RunManager:
         active = ActiveRun(_agent_name(head), head.session, on_event)
         return await self._perform(active, partial(self.agent_for(head).aresume, head.run, answer, question=question))
 
-    async def resume_in_turn(self, run: str, answer: str | None = None, **how: Any) -> ActiveRun:
+    async def resume_in_turn(
+        self,
+        run: str,
+        answer: str | None = None,
+        *,
+        question: str | None = None,
+        caller: Caller = ANYONE,
+        on_event: OnEvent | None = None,
+    ) -> ActiveRun:
         """Resume a run as a turn of its conversation, after the turn under way. A fork is not a turn."""
-        head = self._find_resumable(run, how.get("caller", ANYONE)).head
+        head = self._find_resumable(run, caller).head
         async with self.take_turn(None if head.parent else head.session or None) as turn:
-            active = await self.resume(run, answer, **how)
+            active = await self.resume(run, answer, question=question, caller=caller, on_event=on_event)
             turn.release_after(active)
         return active
 
