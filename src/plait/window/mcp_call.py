@@ -242,8 +242,9 @@ def _structure(run: Run, session: str, answer: Any = None) -> dict[str, Any]:
 
 
 def _result(text: str, structured: dict[str, Any] | None, is_error: bool = False) -> types.CallToolResult:
-    content = [types.TextContent(text=text)]
-    return types.CallToolResult(content=content, structured_content=structured, is_error=is_error)
+    return types.CallToolResult(
+        content=[types.TextContent(text=text)], structured_content=structured, is_error=is_error
+    )
 
 
 def _ask_again(run: str, id: str, question: str) -> types.InputRequiredResult:
