@@ -39,10 +39,9 @@ def serve(folder: Path, concurrent: int, resume: bool) -> None:
     import plait
     from plait.config import ServeTable
     from plait.core import Think
-    from plait.window.desk import Desk
-    from plait.window.serving import listen
-    from plait.window.serving import serve as listening
-    from plait.window.settings import served
+    from plait.window.agents import serve_agent
+    from plait.window.listening import listen, serve_until_signal
+    from plait.window.runs import RunManager
 
     @plait.tool(read_only=True)
     async def add(a: int, b: int) -> int:
@@ -59,8 +58,8 @@ def serve(folder: Path, concurrent: int, resume: bool) -> None:
     agent = plait.Agent("react", model=model, tools=[add], journal=folder / "journal.db")
     table = ServeTable(concurrent=concurrent, queued=10 * concurrent, connections=4096)
     sock = listen("127.0.0.1", 0)
-    desk = Desk([served("plait", agent, table, thoughts=True)], table)
-    listening(desk, sock, lambda: print(sock.getsockname()[1], flush=True), resume=resume)
+    manager = RunManager([serve_agent("plait", agent, table, thoughts=True)], table)
+    serve_until_signal(manager, sock, lambda: print(sock.getsockname()[1], flush=True), resume=resume)
 
 
 class Served:

@@ -25,7 +25,7 @@ from plait.core.errors import JournalError, StaleAnswer
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import Told, Waits
 from plait.journal.store import Journal
-from plait.window.settings import ServedAgent, served
+from plait.window.agents import ServedAgent, serve_agent
 from test_mcp_server import client, text
 from window_server import Here, serving
 
@@ -205,7 +205,7 @@ def test_what_was_typed_before_the_question_was_shown_approves_nothing(tmp_path:
 def test_the_same_post_twice_or_from_another_tab_approves_one_call(journal: Path) -> None:
     with serving(sending(journal, "one", "two")) as here:
         run = here.ask("POST", "/api/runs", {"agent": "plait", "question": "?"})[2]["run"]
-        until(lambda: here.desk.journal.run(run).status == "waiting")
+        until(lambda: here.manager.journal.run(run).status == "waiting")
         first = here.ask("GET", f"/api/runs/{run}")[2]["waiting"][0]["question"]
         status, headers, told = here.ask("POST", f"/api/runs/{run}/resume", {"answer": "yes"})
         assert (status, told["error"]["code"], headers["x-should-retry"]) == (409, "stale_answer", "false")
@@ -220,14 +220,14 @@ def test_the_same_post_twice_or_from_another_tab_approves_one_call(journal: Path
             tab.start()
         for tab in tabs:
             tab.join(60)
-        until(lambda: here.desk.journal.run(run).status == "waiting")
+        until(lambda: here.manager.journal.run(run).status == "waiting")
         assert sorted(found) == [202, 409, 409, 409] and SENT == ["one"]
         for late in ("yes", "no", 'edit {"text": "x"}'):
             status, _, told = here.ask("POST", f"/api/runs/{run}/resume", {**post, "answer": late})
             assert status == 409 and [each["question"] for each in told["waits"]] == [asked_in(journal)]
         assert SENT == ["one"] and answers(journal) == ["True"]
         assert here.ask("POST", f"/api/runs/{run}/resume", {**post, "question": asked_in(journal)})[0] == 202
-        until(lambda: here.desk.journal.run(run).status == "answered")
+        until(lambda: here.manager.journal.run(run).status == "answered")
         assert SENT == ["one", "two"]
 
 
@@ -255,10 +255,10 @@ def test_a_chat_message_that_is_sent_again_approves_nothing(journal: Path, texts
         for again in (yes, [*yes[:2], {"role": "user", "content": "no"}]):
             status, why = say(here, again)
             assert (status, why["code"], SENT) == (409, "stale_answer", ["one"]), why
-        assert len(here.desk.journal.runs()) == 1
+        assert len(here.manager.journal.runs()) == 1
         more = [*yes[:2], *both("yes", second), {"role": "user", "content": "Yes"}]
         assert say(here, more) == (200, "Over.") and list(texts) == SENT
-        assert say(here, more)[0] == 409 and len(here.desk.journal.runs()) == 1
+        assert say(here, more)[0] == 409 and len(here.manager.journal.runs()) == 1
 
 
 def test_in_a_named_session_an_approval_names_its_question(journal: Path) -> None:
@@ -280,7 +280,7 @@ def test_in_a_named_session_an_approval_names_its_question(journal: Path) -> Non
         assert say(here, [*both("Send.", second), *both("yes", "")[:1]], session="s") == (200, "Over.")
         status, why = say(here, both(f"yes {first}", "")[:1], session="s")
         assert status == 409 and "answered before" in why["message"] and SENT == ["one", "two"]
-        assert len(here.desk.journal.runs()) == 1
+        assert len(here.manager.journal.runs()) == 1
 
 
 def test_a_question_of_the_models_in_a_named_session_is_answered_by_words_alone(journal: Path) -> None:
@@ -300,7 +300,7 @@ def test_a_question_of_the_models_in_a_named_session_is_answered_by_words_alone(
 
 
 def named(journal: Path, name: str, *texts: str) -> ServedAgent:
-    return served(name, sending(journal, *texts), ServeTable())
+    return serve_agent(name, sending(journal, *texts), ServeTable())
 
 
 async def test_over_mcp_a_yes_to_one_agent_approves_no_call_of_another(journal: Path) -> None:
@@ -312,7 +312,7 @@ async def test_over_mcp_a_yes_to_one_agent_approves_no_call_of_another(journal: 
                 assert wrong.is_error and f"'notes' waits for an answer with question {first['reply_to']}" in text(
                     wrong
                 )
-            assert SENT == [] and [row.status for row in here.desk.journal.runs()] == ["waiting"]
+            assert SENT == [] and [row.status for row in here.manager.journal.runs()] == ["waiting"]
             right = {"session": "s", "reply_to": first["reply_to"]}
             assert text(await one.call_tool("notes", {"question": "yes", **right})) == "Over." and SENT == ["one"]
 

@@ -23,9 +23,9 @@ from mcp_talker import act, agent, done
 from plait.config import ServeTable
 from plait.core.errors import BadRequest, JournalError
 from plait.journal.store import Journal
-from plait.window.desk import Desk
-from plait.window.mcp_transport import Endpoint
-from plait.window.settings import served
+from plait.window.agents import serve_agent
+from plait.window.mcp_http import McpEndpoint
+from plait.window.runs import RunManager
 from window_server import FULL, ONE, TWO, script, serving
 
 mcp, mcp_types = Lazy("mcp"), Lazy("mcp_types")
@@ -122,7 +122,7 @@ async def test_more_runs_than_there_is_room_for_are_told_to_come_again(journal: 
     with serving(agent(journal, act("wait", seconds=60), done()), concurrent=1, queued=0) as here:
         async with client(here.url) as one:
             first = asyncio.create_task(one.call_tool("plait", {"question": "?"}))
-            await asyncio.to_thread(until, lambda: here.desk.performing)
+            await asyncio.to_thread(until, lambda: here.manager.active)
             second = await one.call_tool("plait", {"question": "?"})
             assert second.is_error and "Ask again in a while" in text(second)
             first.cancel()
@@ -136,9 +136,9 @@ async def test_a_cancelled_call_cancels_its_run(mode: str, journal: Path) -> Non
     with serving(agent(journal, act("wait", seconds=60), done())) as here:
         async with client(here.url, mode=mode) as one:
             call = asyncio.create_task(one.call_tool("plait", {"question": "?"}))
-            await asyncio.to_thread(until, lambda: here.desk.performing)
+            await asyncio.to_thread(until, lambda: here.manager.active)
             call.cancel()
-            await asyncio.to_thread(until, lambda: not here.desk.performing)
+            await asyncio.to_thread(until, lambda: not here.manager.active)
         row = Journal.at(journal).run("last")
         assert row.status == "cancelled" and (row.outcome or {})["reason"] == "the client cancelled the call"
 
@@ -426,11 +426,11 @@ async def test_half_a_character_in_an_error_is_told_all_the_same(journal: Path) 
 
 
 async def test_requests_that_come_at_once_meet_one_transport(journal: Path) -> None:
-    desk = Desk([served("plait", agent(journal, done()), ServeTable())])
-    endpoint = Endpoint(desk)
-    managers = await asyncio.gather(*(endpoint._ready() for _ in range(5)))
+    manager = RunManager([serve_agent("plait", agent(journal, done()), ServeTable())])
+    endpoint = McpEndpoint(manager)
+    managers = await asyncio.gather(*(endpoint._start() for _ in range(5)))
     assert len({id(each) for each in managers}) == 1
-    await desk.stop(0)
+    await manager.stop(0)
     assert endpoint._holder is not None
     await endpoint._holder
 
@@ -438,14 +438,14 @@ async def test_requests_that_come_at_once_meet_one_transport(journal: Path) -> N
 async def test_a_transport_that_cant_be_begun_is_told_and_not_waited_for(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(desk: Desk) -> Any:
+    def broken(manager: RunManager) -> Any:
         raise OSError("no room")
 
-    monkeypatch.setattr("plait.window.mcp_server.server", broken)
-    endpoint = Endpoint(Desk([served("plait", agent(journal, done()), ServeTable())]))
+    monkeypatch.setattr("plait.window.mcp_server.make_server", broken)
+    endpoint = McpEndpoint(RunManager([serve_agent("plait", agent(journal, done()), ServeTable())]))
     async with asyncio.timeout(30):
         with pytest.raises(OSError, match="no room"):
-            await endpoint._ready()
+            await endpoint._start()
 
 
 @pytest.mark.parametrize(

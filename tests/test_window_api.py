@@ -16,7 +16,7 @@ skip_without("window", "starlette", "uvicorn", "prometheus_client")
 from mcp_support import until  # noqa: E402
 from plait.core.errors import UsageError  # noqa: E402
 from plait.journal.store import Journal  # noqa: E402
-from plait.window.finding import Wanted, find  # noqa: E402
+from plait.window.run_search import RunFilter, find_runs  # noqa: E402
 from window_server import FULL, ONE, serving  # noqa: E402
 from window_support import HIDDEN, HOSTILE, action, answer, begin, react, rewoo, written  # noqa: E402
 
@@ -116,9 +116,9 @@ def test_each_filter_keeps_what_it_says(journal: Path) -> None:
 
 
 def test_a_journal_that_is_not_there_yet_has_no_runs(journal: Path) -> None:
-    assert find(Journal(journal), Wanted()) == ([], False)
+    assert find_runs(Journal(journal), RunFilter()) == ([], False)
     with pytest.raises(UsageError):
-        Wanted(status="odd")
+        RunFilter(status="odd")
     with serving(react(journal)) as server:
         assert server.ask("GET", "/api/runs")[2] == {"live": [], "runs": [], "more": False}
         assert server.ask("GET", "/api/runs/none")[0] == 404
@@ -180,7 +180,7 @@ def test_an_edit_that_does_not_fit_is_refused_and_the_run_waits_on(journal: Path
     agent = react(journal, [action("send", {"text": "hello"}), answer("Sent.")], approve="effects")
     with serving(agent) as server:
         run = server.ask("POST", "/api/runs", {"agent": "plait", "question": "Say hello."})[2]["run"]
-        until(lambda: server.desk.journal.run(run).status == "waiting")
+        until(lambda: server.manager.journal.run(run).status == "waiting")
         before = server.ask("GET", f"/api/runs/{run}")[2]
         named = {"question": before["waiting"][0]["question"]}
         status, headers, told = server.ask(
@@ -190,7 +190,7 @@ def test_an_edit_that_does_not_fit_is_refused_and_the_run_waits_on(journal: Path
         assert "no parameter 'txt'" in told["error"]["message"] and run in told["error"]["message"]
         assert server.ask("GET", f"/api/runs/{run}")[2] == before and before["run"]["status"] == "waiting"
         assert server.ask("POST", f"/api/runs/{run}/resume", {"answer": 'edit {"text": "ho"}', **named})[0] == 202
-        until(lambda: server.desk.journal.run(run).status == "answered")
+        until(lambda: server.manager.journal.run(run).status == "answered")
 
 
 def test_hostile_texts_come_through_as_they_are(journal: Path) -> None:

@@ -17,9 +17,9 @@ import pytest
 
 import plait
 from plait.core.errors import UnknownRun, UsageError
-from plait.window import callers
-from plait.window.callers import LOGGED_IN, Caller, Door, door_from
-from plait.window.desk import Desk
+from plait.window import auth
+from plait.window.auth import LOGGED_IN, AccessTokens, Caller, load_tokens
+from plait.window.runs import RunManager
 from window_server import FULL, ONE, TWO, Here, asked, serving
 
 CHAT = "/v1/chat/completions"
@@ -63,7 +63,7 @@ def test_without_a_token_nothing_is_had(locked: Here, path: str) -> None:
     status, headers, body = locked.ask(method, path, asked("?") if method == "POST" else None)
     assert (status, body["error"]["code"]) == (401, "invalid_api_key")
     assert headers["www-authenticate"].startswith("Bearer")
-    assert not locked.desk.journal.path.exists()
+    assert not locked.manager.journal.path.exists()
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_clients_token_opens_the_endpoint_alone(locked: Here) -> None:
 
 
 def test_tokens_are_compared_in_constant_time_and_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    door = Door((FULL,), (ONE, TWO))
+    tokens = AccessTokens((FULL,), (ONE, TWO))
     compared: list[tuple[bytes, bytes]] = []
 
     def compare(one: bytes, other: bytes) -> bool:
@@ -105,10 +105,10 @@ def test_tokens_are_compared_in_constant_time_and_all_of_them(monkeypatch: pytes
         compare_digest = staticmethod(compare)
         digest = staticmethod(hmac.digest)
 
-    monkeypatch.setattr(callers, "hmac", Counting)
+    monkeypatch.setattr(auth, "hmac", Counting)
     for token in ("x", "y" * 4000, FULL, ONE):
         compared.clear()
-        door.by_token(token)
+        tokens.find_caller(token)
         assert len(compared) == 3
         assert {len(each) for pair in compared for each in pair} == {32}
 
@@ -116,42 +116,42 @@ def test_tokens_are_compared_in_constant_time_and_all_of_them(monkeypatch: pytes
 @pytest.mark.parametrize("token", ["short", "fifteen-letters", "with spaces in the token", "mit-Umläuten-im-Token"])
 def test_a_token_that_can_be_guessed_is_not_taken(token: str) -> None:
     with pytest.raises(UsageError, match="can't be used"):
-        door_from({"PLAIT_SERVE_TOKEN": token})
+        load_tokens({"PLAIT_SERVE_TOKEN": token})
 
 
 def test_a_clients_token_that_opens_everything_is_not_taken() -> None:
-    with pytest.raises(UsageError, match="stands in PLAIT_SERVE_TOKEN and in PLAIT_SERVE_CLIENT_TOKENS"):
-        door_from({"PLAIT_SERVE_TOKEN": f"{FULL},{TWO}", "PLAIT_SERVE_CLIENT_TOKENS": f"{ONE},{TWO}"})
+    with pytest.raises(UsageError, match="PLAIT_SERVE_TOKEN and PLAIT_SERVE_CLIENT_TOKENS contain the same"):
+        load_tokens({"PLAIT_SERVE_TOKEN": f"{FULL},{TWO}", "PLAIT_SERVE_CLIENT_TOKENS": f"{ONE},{TWO}"})
 
 
 def test_a_login_is_no_token_and_a_clients_token_gets_none() -> None:
-    door = Door((FULL,), (ONE,))
-    login = door.login(FULL)
+    tokens = AccessTokens((FULL,), (ONE,))
+    login = tokens.login(FULL)
     assert login is not None and FULL not in login.cookie + login.page
-    assert door.by_login(login.cookie, login.page) == door.by_token(FULL)
-    assert door.by_token(login.cookie) is None and door.by_login(FULL, login.page) is None
-    assert door.login(ONE) is None
+    assert tokens.find_login(login.cookie, login.page) == tokens.find_caller(FULL)
+    assert tokens.find_caller(login.cookie) is None and tokens.find_login(FULL, login.page) is None
+    assert tokens.login(ONE) is None
 
 
 def test_a_cookie_that_another_port_saw_opens_nothing() -> None:
-    door = Door((FULL,))
-    first, second = door.login(FULL), door.login(FULL)
+    tokens = AccessTokens((FULL,))
+    first, second = tokens.login(FULL), tokens.login(FULL)
     assert first is not None and second is not None
     for page in ("", first.cookie, second.page, "ä"):
-        assert door.by_login(first.cookie, page) is None
+        assert tokens.find_login(first.cookie, page) is None
 
 
 def test_a_login_expires_and_its_time_cannot_be_changed() -> None:
-    door = Door((FULL,))
-    login = door.login(FULL, now=1000.0)
+    tokens = AccessTokens((FULL,))
+    login = tokens.login(FULL, now=1000.0)
     assert login is not None
-    assert door.by_login(login.cookie, login.page, now=1000.0 + LOGGED_IN) is not None
-    assert door.by_login(login.cookie, login.page, now=1001.0 + LOGGED_IN) is None
+    assert tokens.find_login(login.cookie, login.page, now=1000.0 + LOGGED_IN) is not None
+    assert tokens.find_login(login.cookie, login.page, now=1001.0 + LOGGED_IN) is None
     expires, _, rest = login.cookie.partition(".")
     later = f"{int(expires) + 9999}.{rest}"
-    assert door.by_login(later, login.page, now=1000.0) is None
+    assert tokens.find_login(later, login.page, now=1000.0) is None
     for odd in ("", "..", "x.y.z", "9" * 5000 + ".a.b", "٣.a.b"):
-        assert door.by_login(odd, login.page, now=1000.0) is None
+        assert tokens.find_login(odd, login.page, now=1000.0) is None
 
 
 def test_tokens_cannot_be_tried_out_by_the_thousand(locked: Here) -> None:
@@ -191,11 +191,11 @@ def test_a_slow_body_is_given_up(locked: Here) -> None:
     began = time.monotonic()
     got = raw(locked, f"{head}Content-Length: 5000\r\n\r\n{{".encode())
     assert got.startswith(b"HTTP/1.1 408") and time.monotonic() - began >= 1
-    assert not locked.desk.journal.path.exists()
+    assert not locked.manager.journal.path.exists()
 
 
 def test_headers_that_never_end_are_given_up(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plait.window.serving.HEADER_SECONDS", 0.5)
+    monkeypatch.setattr("plait.window.listening.HEADER_SECONDS", 0.5)
     with serving(agent(journal)) as here:
         for sent in (b"", b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Slow: "):
             with socket.create_connection(("127.0.0.1", here.port), timeout=60) as connection:
@@ -234,9 +234,9 @@ def test_a_body_that_is_no_request_is_refused(open_here: Here, body: bytes) -> N
         "/page/../api/runs",
         "/page/..%2fapi%2fruns",
         "/page/%2e%2e%2f%2e%2e%2fdesk.py",
-        "/page/..\\..\\desk.py",
+        "/page/..\\..\\manager.py",
         "//metrics",
-        "/page//../../desk.py",
+        "/page//../../manager.py",
         "/v1//../metrics",
         "/page/a%00.js",
         "/v1/%252e%252e/metrics",
@@ -267,7 +267,7 @@ def test_a_page_of_another_site_is_refused(open_here: Here, headers: dict[str, s
     for method, path in (("POST", CHAT), ("GET", "/api/runs"), ("GET", "/v1/models")):
         status, told, _ = open_here.ask(method, path, asked("?") if method == "POST" else None, headers)
         assert status == 403 and "access-control-allow-origin" not in told
-    assert not open_here.desk.journal.path.exists()
+    assert not open_here.manager.journal.path.exists()
 
 
 def test_a_page_of_another_site_may_not_ask_beforehand_either(open_here: Here) -> None:
@@ -285,7 +285,7 @@ def test_the_servers_own_page_may_ask(open_here: Here) -> None:
 def test_what_a_form_can_send_is_refused(open_here: Here, kind: str) -> None:
     # No Origin: as an old browser, or a form in a frame, sends it.
     assert open_here.ask("POST", CHAT, asked("?"), {"Content-Type": kind})[0] == 415
-    assert not open_here.desk.journal.path.exists()
+    assert not open_here.manager.journal.path.exists()
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.0.0.1", "[::2]"])
@@ -316,27 +316,27 @@ def test_further_names_can_be_allowed(journal: Path) -> None:
 def test_a_run_of_another_token_is_as_if_it_were_not(journal: Path) -> None:
     with serving(agent(journal), tokens=(FULL,), clients=(ONE, TWO)) as here:
         run = here.ask("POST", CHAT, asked("?"), token=ONE)[1]["x-plait-run"]
-        one, two = (here.desk.door.by_token(each) or Caller() for each in (ONE, TWO))
-        assert here.desk.row(run, one).head.run == run
+        one, two = (here.manager.tokens.find_caller(each) or Caller() for each in (ONE, TWO))
+        assert here.manager.find_run(run, one).head.run == run
         with pytest.raises(UnknownRun) as theirs:
-            here.desk.row(run, two)
+            here.manager.find_run(run, two)
         with pytest.raises(UnknownRun) as none:
-            here.desk.row("20200101-000000-aaaaaa", two)
+            here.manager.find_run("20200101-000000-aaaaaa", two)
         assert str(theirs.value).replace(run, "X") == str(none.value).replace("20200101-000000-aaaaaa", "X")
         for part in ("last", run[:10], ""):
             with pytest.raises(UnknownRun):
-                here.desk.row(part, two)
+                here.manager.find_run(part, two)
 
 
 def test_a_run_that_no_server_began_is_for_full_tokens_alone(journal: Path) -> None:
     run = agent(journal).run("?").run
     from plait.config import ServeTable
-    from plait.window.settings import served
+    from plait.window.agents import serve_agent
 
-    desk = Desk([served("plait", agent(journal), ServeTable())], door=Door((FULL,), (ONE,)))
-    assert desk.row(run, desk.door.by_token(FULL) or Caller("", False)).head.run == run
+    manager = RunManager([serve_agent("plait", agent(journal), ServeTable())], tokens=AccessTokens((FULL,), (ONE,)))
+    assert manager.find_run(run, manager.tokens.find_caller(FULL) or Caller("", False)).head.run == run
     with pytest.raises(UnknownRun):
-        desk.row(run, desk.door.by_token(ONE) or Caller("", False))
+        manager.find_run(run, manager.tokens.find_caller(ONE) or Caller("", False))
 
 
 # -- too much
@@ -353,7 +353,7 @@ def test_too_many_requests_are_told_to_come_again(journal: Path) -> None:
         for thread in threads:
             thread.start()
         end = time.monotonic() + 60
-        while not (here.desk.running == 2 and here.desk.waiting == 1):
+        while not (here.manager.running == 2 and here.manager.waiting == 1):
             assert time.monotonic() < end
             time.sleep(0.02)
         status, headers, told = here.ask("POST", CHAT, asked("?"))
@@ -363,12 +363,12 @@ def test_too_many_requests_are_told_to_come_again(journal: Path) -> None:
         metrics = here.ask("GET", "/metrics")[2]
         assert "plait_runs_running 2.0" in metrics and "plait_runs_queued 1.0" in metrics
         assert 'plait_refused_total{reason="full"} 1.0' in metrics
-        here.loop.call_soon_threadsafe(lambda: [each.cancel("test") for each in list(here.desk.performing.values())])
+        here.loop.call_soon_threadsafe(lambda: [each.cancel("test") for each in list(here.manager.active.values())])
         end = time.monotonic() + 60
-        while here.desk.waiting:
+        while here.manager.waiting:
             assert time.monotonic() < end
             time.sleep(0.02)
-        here.loop.call_soon_threadsafe(lambda: [each.cancel("test") for each in list(here.desk.performing.values())])
+        here.loop.call_soon_threadsafe(lambda: [each.cancel("test") for each in list(here.manager.active.values())])
         for thread in threads:
             thread.join(60)
 
@@ -425,7 +425,7 @@ def test_answers_say_how_browsers_must_take_them(open_here: Here) -> None:
 
 @pytest.mark.parametrize("other", ['state={"a": [1, "b"]}', "an odd name=1", '"', 'x="not closed', "=; =;"])
 def test_a_login_holds_beside_the_cookies_of_other_servers(locked: Here, other: str) -> None:
-    login = locked.desk.door.login(FULL)
+    login = locked.manager.tokens.login(FULL)
     assert login is not None
     cookie = f"plait_window_{locked.port}={login.cookie}"
     for both in (f"{other}; {cookie}", f"{cookie}; {other}"):

@@ -16,7 +16,7 @@ from plait.config import ServeTable
 from plait.core import Think
 from plait.core.errors import BadRequest
 from plait.journal.store import Journal
-from plait.window.settings import served
+from plait.window.agents import serve_agent
 from window_server import FULL, ONE, Here, asked, serving
 
 openai = Lazy("openai")
@@ -55,7 +55,7 @@ def test_an_agent_answers_as_a_model(here: Here) -> None:
     assert (choice.message.content, choice.finish_reason) == ("It is 5.", "stop")
     assert got.id.startswith("chatcmpl-") and got.model == "plait" and abs(got.created - time.time()) < 300
     assert got.usage is not None and got.usage.total_tokens == got.usage.prompt_tokens + got.usage.completion_tokens > 0
-    (run,) = here.desk.journal.runs()
+    (run,) = here.manager.journal.runs()
     assert got.id == f"chatcmpl-{run.head.run}" and run.status == "answered"
 
 
@@ -70,7 +70,7 @@ def test_thoughts_and_actions_go_into_the_reasoning_and_never_into_the_answer(he
 
 
 def test_an_agent_whose_thoughts_are_not_told_tells_none_whatever_is_asked(agent: plait.Agent) -> None:
-    with serving(served("plait", agent, ServeTable())) as here, client(here) as api:
+    with serving(serve_agent("plait", agent, ServeTable())) as here, client(here) as api:
         got = api.chat.completions.create(model="plait", messages=MESSAGES, extra_body={"thoughts": True})
         assert "reasoning_content" not in (got.choices[0].message.model_extra or {})
 
@@ -123,8 +123,8 @@ async def test_the_clients_helper_for_streams_takes_it(here: Here) -> None:
 def test_agents_are_listed_as_models(agent: plait.Agent, journal: Path) -> None:
     other = agent.using(strategy="json")
     table = ServeTable()
-    adder = served("adder", agent, table, description="Adds.")
-    with serving(adder, served("other", other, table)) as here, client(here) as api:
+    adder = serve_agent("adder", agent, table, description="Adds.")
+    with serving(adder, serve_agent("other", other, table)) as here, client(here) as api:
         assert [model.id for model in api.models.list()] == ["adder", "other"]
         assert api.models.retrieve("adder").owned_by == "plait"
         with pytest.raises(openai.NotFoundError) as wrong:
@@ -138,7 +138,7 @@ def test_a_method_that_is_not_taken_is_said_with_those_that_are(
 ) -> None:
     status, headers, told = here.ask(method, path)
     assert (status, told["error"]["code"]) == (405, "method_not_allowed")
-    assert allowed in headers["allow"] and f"{method} can't be done here. Use " in told["error"]["message"]
+    assert allowed in headers["allow"] and f"{method} can't be used here. Use " in told["error"]["message"]
     assert here.ask("GET", "/v1/nothing")[2]["error"]["code"] == "not_found"
 
 
@@ -150,7 +150,7 @@ def test_a_wrong_model_is_told_as_clients_expect(here: Here) -> None:
         "model",
         "invalid_request_error",
     )
-    assert not here.desk.journal.path.exists()
+    assert not here.manager.journal.path.exists()
 
 
 def test_a_bad_key_is_told_as_clients_expect(agent: plait.Agent) -> None:
@@ -182,7 +182,7 @@ def test_a_bad_key_is_told_as_clients_expect(agent: plait.Agent) -> None:
 def test_what_cant_be_done_is_refused_by_name(here: Here, field: dict[str, Any], said: str) -> None:
     status, _, body = here.ask("POST", "/v1/chat/completions", {**asked("Hi."), **field})
     assert (status, body["error"]["param"]) == (400, said)
-    assert not here.desk.journal.path.exists()
+    assert not here.manager.journal.path.exists()
 
 
 def test_what_the_agent_decides_itself_is_passed_over(here: Here) -> None:
@@ -196,14 +196,14 @@ def test_text_in_parts_is_text(here: Here) -> None:
     parts = [{"type": "text", "text": "What is"}, {"type": "text", "text": "2 + 3?"}]
     status, _, _ = here.ask("POST", "/v1/chat/completions", asked("", messages=[{"role": "user", "content": parts}]))
     assert status == 200
-    assert here.desk.journal.runs()[0].head.question == "What is\n2 + 3?"
+    assert here.manager.journal.runs()[0].head.question == "What is\n2 + 3?"
 
 
 def test_the_clients_instructions_stand_before_the_question(here: Here) -> None:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "developer", "content": "In French."}, *MESSAGES]
     with client(here) as api:
         api.chat.completions.create(model="plait", messages=messages)
-    assert here.desk.journal.runs()[0].head.question == "Be brief.\n\nIn French.\n\nWhat is 2 + 3?"
+    assert here.manager.journal.runs()[0].head.question == "Be brief.\n\nIn French.\n\nWhat is 2 + 3?"
 
 
 def test_an_answer_that_is_json_becomes_text(journal: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_run_that_gives_no_answer_is_an_error_and_is_not_asked_again(journal: 
                 api.chat.completions.create(model="plait", messages=MESSAGES)
             with pytest.raises(openai.APIError, match="wants money") as streamed:
                 list(api.chat.completions.create(model="plait", messages=MESSAGES, stream=True))
-        runs = here.desk.journal.runs()
+        runs = here.manager.journal.runs()
     assert len(runs) == len(asked_for) == 2  # a client that retries would begin more runs
     assert {run.status for run in runs} == {"crashed"}
     assert whole.value.code == streamed.value.code == "run_crashed"
@@ -256,11 +256,11 @@ def test_a_stream_that_is_left_cancels_its_run(journal: Path) -> None:
         with client(here) as api:
             stream = api.chat.completions.create(model="plait", messages=MESSAGES, stream=True)
             assert next(iter(stream)).choices[0].delta.role == "assistant"
-            assert [run.status for run in here.desk.journal.runs()] == ["running"]
+            assert [run.status for run in here.manager.journal.runs()] == ["running"]
             stream.close()
-        _wait_for(here.desk.journal, "cancelled")
-        assert here.desk.journal.runs()[0].outcome["reason"] == "the client went away"  # type: ignore[index]
-        assert here.desk.running == 0
+        _wait_for(here.manager.journal, "cancelled")
+        assert here.manager.journal.runs()[0].outcome["reason"] == "the client went away"  # type: ignore[index]
+        assert here.manager.running == 0
 
 
 async def test_a_client_that_gives_up_waiting_cancels_its_run(journal: Path) -> None:
@@ -268,11 +268,11 @@ async def test_a_client_that_gives_up_waiting_cancels_its_run(journal: Path) -> 
     with serving(plait.Agent("react", model=model, journal=journal)) as here:
         async with openai.AsyncOpenAI(base_url=f"{here.url}/v1", api_key="none", max_retries=0) as api:
             task = asyncio.ensure_future(api.chat.completions.create(model="plait", messages=MESSAGES))
-            while not (here.desk.journal.path.exists() and here.desk.performing):
+            while not (here.manager.journal.path.exists() and here.manager.active):
                 await asyncio.sleep(0.02)
             task.cancel()
             await asyncio.wait([task])
-        await asyncio.to_thread(_wait_for, here.desk.journal, "cancelled")
+        await asyncio.to_thread(_wait_for, here.manager.journal, "cancelled")
 
 
 def test_the_run_stands_on_record_before_the_first_byte(journal: Path) -> None:
@@ -288,7 +288,7 @@ def test_the_run_stands_on_record_before_the_first_byte(journal: Path) -> None:
 def test_a_long_silence_is_broken_by_comments_that_clients_pass_over(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plait.window.streams.SILENCE", 0.1)
+    monkeypatch.setattr("plait.window.completions.SILENCE", 0.1)
     model = plait.Scripted(["Final Answer: At last."], delay=1.0)
     with serving(plait.Agent("react", model=model, journal=journal)) as here:
         _, _, text = here.ask("POST", "/v1/chat/completions", asked("?", stream=True))
@@ -305,7 +305,7 @@ def test_the_server_says_what_it_did(here: Here) -> None:
     assert status == 200 and headers["content-type"].startswith("text/plain")
     assert 'plait_runs_total{agent="plait",status="answered"} 1.0' in text
     assert 'plait_run_seconds_count{agent="plait"} 1.0' in text
-    (run,) = here.desk.journal.runs()
+    (run,) = here.manager.journal.runs()
     assert f'plait_tokens_total{{agent="plait",kind="input"}} {float(run.totals["input_tokens"])}' in text
     assert "plait_runs_running 0.0" in text and "plait_runs_queued 0.0" in text
 
@@ -323,7 +323,7 @@ def test_a_client_that_is_told_to_come_again_does_so_by_itself(journal: Path) ->
             got = second.chat.completions.create(model="plait", messages=MESSAGES)
             stream.close()
         assert got.choices[0].message.content == "42"
-        assert len(here.desk.journal.runs()) == 2
+        assert len(here.manager.journal.runs()) == 2
 
 
 def test_half_a_character_in_an_error_is_told_all_the_same(journal: Path) -> None:

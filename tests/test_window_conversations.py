@@ -14,7 +14,7 @@ from plait.config import ServeTable
 from plait.core import Think
 from plait.core.errors import BadRequest
 from plait.journal.store import Journal
-from plait.window.settings import ServedAgent, served
+from plait.window.agents import ServedAgent, serve_agent
 from window_server import FULL, ONE, TWO, Here, asked, serving
 
 SEEN: list[str] = []
@@ -69,7 +69,7 @@ def talk(here: Here, *questions: str, before: list[dict[str, Any]] | None = None
 def test_a_conversation_is_recognised_by_its_messages(here: Here) -> None:
     _, sessions = talk(here, "One?", "Two?", "Three?")
     assert len(set(sessions)) == 1
-    turns = here.desk.journal.turns(sessions[0])
+    turns = here.manager.journal.turns(sessions[0])
     assert [turn.question for turn in turns] == ["One?", "Two?", "Three?"]
     assert "One?" in SEEN[2] and "Two?" in SEEN[2]
 
@@ -97,7 +97,7 @@ def test_a_conversation_begun_elsewhere_is_what_was_said_before_and_is_on_record
     assert session == later
     assert "My name is Ada." in SEEN[1] and "Who am I?" in SEEN[1]
     for row in Journal(journal).runs():
-        replayed = here.desk.agent_of(row.head).replay(row.head.run)  # the history comes from the record
+        replayed = here.manager.agent_for(row.head).replay(row.head.run)  # the history comes from the record
         assert replayed.whole and replayed.requests == 1
 
 
@@ -114,7 +114,7 @@ def test_what_is_more_than_the_window_shows_can_be_searched(agent: plait.Agent) 
     ]
     with serving(agent.using(model=model, embedder="local")) as here:
         say(here, [*before, {"role": "user", "content": "Which cat?"}])
-        (row,) = here.desk.journal.runs()
+        (row,) = here.manager.journal.runs()
         assert "Fact 3" not in SEEN[0] and "Fact 19" in SEEN[0]
         assert "the cat has 3 spots" in SEEN[1]
         assert [tool["name"] for tool in row.head.tools] == ["chat_history"]
@@ -122,7 +122,7 @@ def test_what_is_more_than_the_window_shows_can_be_searched(agent: plait.Agent) 
 
 def test_a_conversation_that_is_shown_whole_brings_no_tool_to_search_it(here: Here) -> None:
     _, sessions = talk(here, "One?", "Two?")
-    assert [row.head.tools for row in here.desk.journal.runs(session=sessions[0])] == [(), ()]
+    assert [row.head.tools for row in here.manager.journal.runs(session=sessions[0])] == [(), ()]
 
 
 def test_a_named_session_needs_no_messages_before(here: Here) -> None:
@@ -131,15 +131,15 @@ def test_a_named_session_needs_no_messages_before(here: Here) -> None:
     assert session == "trip" and "I am Ada." in SEEN[-1]
     status, headers, _ = here.ask("POST", "/v1/chat/completions", asked("Again?"), {"X-Plait-Session": "trip"})
     assert (status, headers["x-plait-session"]) == (200, "trip")
-    assert [turn.question for turn in here.desk.journal.turns("trip")] == ["I am Ada.", "Who?", "Again?"]
-    assert [turn.number for turn in here.desk.journal.turns("trip")] == [1, 2, 3]
+    assert [turn.question for turn in here.manager.journal.turns("trip")] == ["I am Ada.", "Who?", "Again?"]
+    assert [turn.number for turn in here.manager.journal.turns("trip")] == [1, 2, 3]
 
 
 def test_a_session_may_be_named_in_any_script(here: Here) -> None:
     _, session = say(here, [{"role": "user", "content": "?"}], session="Reise nach Köln 100%")
     assert session == "Reise nach K%C3%B6ln 100%25"
     _, again = say(here, [{"role": "user", "content": "?"}], session="Reise nach Köln 100%")
-    assert session == again and len(here.desk.journal.turns("Reise nach Köln 100%")) == 2
+    assert session == again and len(here.manager.journal.turns("Reise nach Köln 100%")) == 2
 
 
 def test_two_turns_of_one_session_do_not_run_side_by_side(journal: Path) -> None:
@@ -174,7 +174,7 @@ def test_two_turns_of_one_session_do_not_run_side_by_side(journal: Path) -> None
         for thread in threads:
             thread.join(60)
         assert most == 1
-        assert len(here.desk.journal.turns("s")) == 4
+        assert len(here.manager.journal.turns("s")) == 4
 
 
 @pytest.mark.parametrize("named", [None, "trip"])
@@ -219,7 +219,7 @@ def test_of_many_that_go_on_with_a_conversation_at_once_one_does_and_the_others_
     for thread in threads:
         thread.join(60)
     assert len(found) == len(set(found)) == 8 and session in found
-    assert [turn.question for turn in here.desk.journal.turns(session)] == ["One?", "Two?"]
+    assert [turn.question for turn in here.manager.journal.turns(session)] == ["One?", "Two?"]
 
 
 def test_turns_of_a_named_session_that_come_at_once_each_know_the_ones_before(here: Here) -> None:
@@ -231,10 +231,10 @@ def test_turns_of_a_named_session_that_come_at_once_each_know_the_ones_before(he
         thread.start()
     for thread in threads:
         thread.join(60)
-    turns = here.desk.journal.turns("s")
+    turns = here.manager.journal.turns("s")
     assert len(turns) == 8 and all(turn.answer for turn in turns)
     for i, turn in enumerate(turns):
-        before = [each.question for each in here.desk.journal.run(turn.run).head.history]
+        before = [each.question for each in here.manager.journal.run(turn.run).head.history]
         assert before == [each.question for each in turns[:i]][-len(before) or i :], (i, before)
         assert len(before) >= min(i, 4)
 
@@ -272,18 +272,18 @@ def test_what_a_run_waits_for_is_the_answer_and_the_next_message_answers_it(
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": reply}]
         said, same = say(here, messages, **more)
         assert (said, same) == ("Done.", session)
-        (row,) = here.desk.journal.runs()
+        (row,) = here.manager.journal.runs()
         assert row.status == "answered"
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": "And?"}]
         _, same = say(here, messages, **more)
-        assert same == session and len(here.desk.journal.turns(session)) == 2
+        assert same == session and len(here.manager.journal.turns(session)) == 2
 
 
 def test_a_message_for_one_agent_does_not_answer_another_that_waits_in_the_session(journal: Path) -> None:
     def agent(name: str) -> ServedAgent:
         model = plait.Scripted([SEND, "Final Answer: Sent."], by_turn=False)
         made = plait.Agent("react", model=model, tools=[send], approve="effects", journal=journal)
-        return served(name, made, ServeTable())
+        return serve_agent(name, made, ServeTable())
 
     with serving(agent("notes"), agent("cities")) as here:
         body: dict[str, Any] = {"messages": [{"role": "user", "content": "Send it."}], "session": "trip"}
@@ -294,7 +294,7 @@ def test_a_message_for_one_agent_does_not_answer_another_that_waits_in_the_sessi
         assert (status, told["error"]["code"]) == (409, "other_agent_waits")
         assert f"'notes' waits for an answer with question {asked}" in told["error"]["message"]
         assert headers["x-should-retry"] == "false"
-        assert [row.status for row in here.desk.journal.runs()] == ["waiting"]
+        assert [row.status for row in here.manager.journal.runs()] == ["waiting"]
         status, _, told = here.ask("POST", "/v1/chat/completions", {**yes, "model": "notes"})
         assert told["choices"][0]["message"]["content"] == "Sent."
 
@@ -317,7 +317,7 @@ def test_an_edit_that_does_not_fit_is_an_error_and_the_conversation_goes_on_with
             assert (status, told["error"]["code"]) == (400, "bad_answer") and "'too'" in told["error"]["message"]
         messages.append({"role": "user", "content": 'edit {"to": "Eve"}'})
         assert say(here, messages)[0] == "Done."
-        assert [row.status for row in here.desk.journal.runs()] == ["answered"]
+        assert [row.status for row in here.manager.journal.runs()] == ["answered"]
 
 
 def test_a_question_of_the_models_is_answered_by_the_next_message(journal: Path) -> None:
@@ -329,7 +329,7 @@ def test_a_question_of_the_models_is_answered_by_the_next_message(journal: Path)
         assert said == "Which town?"
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": "Lyon"}]
         assert say(here, messages)[0] == "Lyon it is."
-        assert len(here.desk.journal.runs()) == 1
+        assert len(here.manager.journal.runs()) == 1
 
 
 # -- whose it is
@@ -343,10 +343,10 @@ def test_each_client_token_has_sessions_of_its_own(agent: plait.Agent) -> None:
         _, session = say(here, [{"role": "user", "content": "What is my secret?"}], ONE, session="trip")
         assert session == "trip" and "42" in SEEN[-1]
         # Nor by the name that it has on record, nor by knowing what was said.
-        (of_one,) = {row.head.session for row in here.desk.journal.runs() if "secret is" in row.head.question}
+        (of_one,) = {row.head.session for row in here.manager.journal.runs() if "secret is" in row.head.question}
         say(here, [{"role": "user", "content": "And here?"}], TWO, session=of_one)
         assert "42" not in SEEN[-1]
-        sessions = {row.head.session for row in here.desk.journal.runs()}
+        sessions = {row.head.session for row in here.manager.journal.runs()}
         assert len(sessions) == 3
 
 
@@ -373,7 +373,7 @@ def test_a_run_that_waits_is_not_answered_by_another_token(journal: Path) -> Non
             {"role": "user", "content": "yes"},
         ]
         say(here, messages, TWO)
-        assert [row.status for row in here.desk.journal.runs()] == ["waiting", "waiting"]
+        assert [row.status for row in here.manager.journal.runs()] == ["waiting", "waiting"]
 
 
 def test_the_journal_holds_no_token(agent: plait.Agent, journal: Path) -> None:
@@ -393,7 +393,7 @@ def test_a_turn_that_came_to_nothing_is_asked_again_in_the_same_session(journal:
         assert same == session
         messages.append({"role": "assistant", "content": said})
         assert talk(here, "Three?", before=messages)[1] == [session]
-        assert [turn.answer is None for turn in here.desk.journal.turns(session)] == [False, True, False, False]
+        assert [turn.answer is None for turn in here.manager.journal.turns(session)] == [False, True, False, False]
 
 
 def test_an_agent_may_speak_first(here: Here) -> None:

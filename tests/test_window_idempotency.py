@@ -23,7 +23,7 @@ def runs(journal: Path) -> int:
 def test_a_request_that_is_sent_again_starts_no_second_run(tmp_path: Path) -> None:
     journal = tmp_path / "j.db"
     with serving(react(journal, [answer("x")])) as server:
-        name = next(iter(server.desk.agents))
+        name = next(iter(server.manager.agents))
         start, chat = {"agent": name, "question": "q"}, {**CHAT, "model": name}
         for path, body, key in (("/api/runs", start, "a"), ("/v1/chat/completions", chat, "b")):
             before = runs(journal)
@@ -36,7 +36,7 @@ def test_a_request_that_is_sent_again_starts_no_second_run(tmp_path: Path) -> No
 def test_requests_with_one_key_at_the_same_time_start_one_run(tmp_path: Path) -> None:
     journal = tmp_path / "j.db"
     with serving(react(journal, [answer("x")])) as server, ThreadPoolExecutor(8) as pool:
-        body = {"agent": next(iter(server.desk.agents)), "question": "q"}
+        body = {"agent": next(iter(server.manager.agents)), "question": "q"}
         headers = {"idempotency-key": "same"}
         told = list(pool.map(lambda _: server.ask("POST", "/api/runs", body, headers=headers), range(8)))
         assert {status for status, *_ in told} == {201} and len({said["run"] for *_, said in told}) == 1
@@ -45,7 +45,7 @@ def test_requests_with_one_key_at_the_same_time_start_one_run(tmp_path: Path) ->
 
 def test_a_key_is_for_one_request(tmp_path: Path) -> None:
     with serving(react(tmp_path / "j.db", [answer("x")])) as server:
-        body = {"agent": next(iter(server.desk.agents)), "question": "q"}
+        body = {"agent": next(iter(server.manager.agents)), "question": "q"}
         assert server.ask("POST", "/api/runs", body, headers={"idempotency-key": "k"})[0] == 201
         status, _, said = server.ask("POST", "/api/runs", {**body, "question": "?"}, headers={"idempotency-key": "k"})
         assert status == 422 and said["error"]["code"] == "idempotency_key_reused"

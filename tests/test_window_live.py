@@ -15,8 +15,8 @@ from plait.journal.log import RunLog
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import NoteRecord, RunHead
 from plait.journal.store import Journal
-from plait.window import finding
-from plait.window.live import Follower, after_of, document, events, events_of
+from plait.window import run_search
+from plait.window.live import RunFollower, follow_list, follow_run, last_seen_row, run_document
 from window_support import action, answer, react
 
 
@@ -56,14 +56,14 @@ def items(document: dict[str, Any]) -> dict[int, dict[str, Any]]:
 async def test_events_from_any_row_on_lead_to_the_same_page(journal: Path) -> None:
     run = await react(journal).arun("?")
     store = Journal.at(journal)
-    whole = json.loads(json.dumps(items(document(store, run.run))))
-    for after in (None, -1, 0, 3, 7, document(store, run.run)["seq"]):
+    whole = json.loads(json.dumps(items(run_document(store, run.run))))
+    for after in (None, -1, 0, 3, 7, run_document(store, run.run)["seq"]):
         steps: dict[int, dict[str, Any]] = {}
         if after is not None and after >= 0:  # what the page had when the connection broke
-            follower = Follower(store, run.run)
+            follower = RunFollower(store, run.run)
             follower._read(until=after)
-            steps = items({"steps": follower.teller.changes()})
-        await gathered(events_of(store, run.run, after), steps)
+            steps = items({"steps": follower.timeline.changes()})
+        await gathered(follow_run(store, run.run, after), steps)
         assert json.loads(json.dumps({str(n): each for n, each in steps.items()})) == whole
 
 
@@ -72,7 +72,7 @@ async def test_a_run_that_goes_on_is_followed_to_its_end(journal: Path) -> None:
     store = Journal.at(journal)
     head = RunHead("20260101-000000-growth", "?", {"name": "react", "options": {}}, {"": {"spec": "x"}})
     log: RunLog = await store.begin(head, owner_of_this_process())
-    stream = events_of(store, head.run, None)
+    stream = follow_run(store, head.run, None)
     told: list[str] = []
 
     async def follow() -> list[int]:
@@ -99,7 +99,7 @@ async def test_a_run_that_goes_on_is_followed_to_its_end(journal: Path) -> None:
 async def test_a_run_that_waits_is_followed_until_it_is_answered(journal: Path) -> None:
     agent = react(journal, [action("send", {"text": "x"}), answer("sent")], approve="effects")
     run = await agent.arun("?")
-    stream = events_of(Journal.at(journal), run.run, None)
+    stream = follow_run(Journal.at(journal), run.run, None)
     await anext(stream)
     _, first = read(await anext(stream))
     assert first is not None and first["run"]["status"] == "waiting" and first["waiting"][0]["item"] == "w1.0"
@@ -114,7 +114,7 @@ async def test_a_run_that_waits_is_followed_until_it_is_answered(journal: Path) 
 async def test_the_list_is_told_of_runs_that_begin_and_end(journal: Path) -> None:
     store = Journal.at(journal)
     await react(journal, [answer("x")]).arun("earlier")
-    stream = events(store)
+    stream = follow_list(store)
     await anext(stream)
     _, first = read(await anext(stream))
     assert first is not None and [run["question"] for run in first["runs"]] == ["earlier"]  # none is missed between
@@ -145,20 +145,20 @@ async def test_the_list_is_told_of_runs_that_begin_and_end(journal: Path) -> Non
 
 
 def test_where_to_begin_is_told_by_the_header_first() -> None:
-    assert after_of("12", "3") == 12
-    assert after_of(None, "3") == 3
-    assert after_of("x", None) is None
-    assert after_of("9" * 5000, "-1") == -1  # no row has that number
-    assert after_of("\u00b2", "--5") is None
+    assert last_seen_row("12", "3") == 12
+    assert last_seen_row(None, "3") == 3
+    assert last_seen_row("x", None) is None
+    assert last_seen_row("9" * 5000, "-1") == -1  # no row has that number
+    assert last_seen_row("\u00b2", "--5") is None
 
 
 def test_what_the_list_remembers_does_not_grow_with_the_journal(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "RECENT", 2)
+    monkeypatch.setattr(run_search, "RECENT", 2)
     known: dict[int, tuple[str, float]] = {}
     newest, told = 0, []
     for number in range(6):
         react(journal, [answer("x")]).run(f"question {number}")
-        found, newest = finding.changed(Journal.at(journal), known, newest)
+        found, newest = run_search.find_changed(Journal.at(journal), known, newest)
         told += [each.row.head.question for each in found]
     assert told == [f"question {number}" for number in range(6)]
     assert set(known) == {newest - 1, newest}

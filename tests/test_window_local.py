@@ -41,9 +41,9 @@ def test_an_answer_of_the_embedded_model_whole_and_streamed(here: Here) -> None:
     assert ("".join(each.delta.content or "" for each in told), told[-1].finish_reason) == (content, finish)
     thoughts = [part for each in told if (part := (each.delta.model_extra or {}).get("reasoning_content"))]
     assert len(thoughts) > 3, "it is told as it is written"
-    assert [run.outcome["answer"] for run in here.desk.journal.runs()] == [content, content]  # type: ignore[index]
-    for run in here.desk.journal.runs():
-        assert here.desk.agent_of(run.head).replay(run.head.run).whole
+    assert [run.outcome["answer"] for run in here.manager.journal.runs()] == [content, content]  # type: ignore[index]
+    for run in here.manager.journal.runs():
+        assert here.manager.agent_for(run.head).replay(run.head.run).whole
 
 
 def test_a_stream_that_is_left_frees_the_embedded_model(here: Here) -> None:

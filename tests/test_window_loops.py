@@ -74,7 +74,7 @@ def test_the_stream_is_the_answer_for_every_loop(loop: str, journal: Path) -> No
     with serving(plait.Agent(loop, model=scripted(loop), tools=[add], journal=journal)) as here:
         _, _, text = here.ask("POST", "/v1/chat/completions", asked("What is 2 + 3?", stream=True))
         assert streamed(text)[:2] == (content, "stop")
-        one, two = here.desk.journal.runs()
+        one, two = here.manager.journal.runs()
         assert content == one.outcome["answer"] == two.outcome["answer"]  # type: ignore[index]
 
 
@@ -116,7 +116,7 @@ def test_an_answer_that_is_refused_is_not_told(loop: str, policy: str, journal: 
     with serving(refusing(loop, policy, journal)) as here:
         _, _, text = here.ask("POST", "/v1/chat/completions", asked(ASKED, stream=True))
         assert streamed(text)[:2] == (RIGHT, "stop")
-        record = list(here.desk.journal.iter_rows("last"))
+        record = list(here.manager.journal.iter_rows("last"))
     assert any(isinstance(row.record, NoteRecord) and row.record.kind == "unfounded" for row in record)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from plait.core.errors import RateLimited
 from plait.journal.store import Journal
 from plait.runtime.retell import recorded_loop
-from plait.window.finding import choices
-from plait.window.telling import told
+from plait.window.run_search import list_choices
+from plait.window.timeline import build_timeline
 from window_support import answer, begin, react
 
 
@@ -17,7 +17,7 @@ def test_a_retry_stands_with_the_attempt_that_failed_and_not_behind_the_reply(tm
     agent = react(tmp_path / "j.db", [RateLimited("busy", after=0.01), answer("done")])
     run = begin(agent, "What?")
     head = Journal.at(tmp_path / "j.db").head(run.run)
-    items = [item for step in told(run.record, recorded_loop(head)).changes() for item in step["items"]]
+    items = [item for step in build_timeline(run.record, recorded_loop(head)).changes() for item in step["items"]]
     (asked,) = [item for item in items if item["kind"] == "model"]
     assert [wrong["attempt"] for wrong in asked["errors"]] == [1] and asked["errors"][0]["then"]
     assert not [item for item in items if item.get("word") == "retry"]
@@ -34,5 +34,5 @@ def test_filters_offer_what_only_runs_before_the_newest_thousand_have(tmp_path: 
         chosen = ", ".join(values.get(name, name) for name in names)
         connection.execute("UPDATE runs SET session = 'early'")
         connection.execute(f"INSERT INTO runs ({', '.join(names)}) {count} SELECT {chosen} FROM runs, c")
-    found = choices(Journal(place))
+    found = list_choices(Journal(place))
     assert found["loops"] == ["react", "rewoo"] and found["sessions"] == ["early"] and len(found["models"]) == 1

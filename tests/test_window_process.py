@@ -244,8 +244,8 @@ def test_what_cannot_be_gone_on_with_is_said_run_by_run_and_the_others_go_on(tmp
         wait_for(journal, {"answered": 1, "cancelled": 1})
         said = _more(server)
         server.stop()
-    assert re.search(rf"Run {ids[1]} is not gone on with: .*gone\.py", said) and "Traceback" not in said, said
-    assert said.count("is not gone on with") == 1 and journal.run(ids[0]).status == "answered"
+    assert re.search(rf"Run {ids[1]} is not resumed: .*gone\.py", said) and "Traceback" not in said, said
+    assert said.count("is not resumed") == 1 and journal.run(ids[0]).status == "answered"
 
 
 def _more(server: Process) -> str:

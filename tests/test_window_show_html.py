@@ -17,7 +17,7 @@ from browser import Browser, Page
 from cli_support import PLAIT
 from fork_server import run_forked
 from plait.journal.store import Journal
-from plait.window.file import bundled, page
+from plait.window.html_file import bundle_script, render_html
 from window_support import HIDDEN, HOSTILE, action, answer, codeact, react, rewoo, written
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -80,7 +80,7 @@ async def test_hostile_texts_in_the_file_run_nothing(browser: Browser, tmp_path:
     script = [action("population", {"town": f"{HOSTILE}{hidden}"}, HOSTILE), answer(f"{HOSTILE}{hidden}]]>--><!--")]
     run = await react(journal, script).arun(f"{HOSTILE}</script></style></title>{hidden}")
     row = Journal.at(journal).run(run.run)
-    file.write_text(page(row, run.record), encoding="utf-8")
+    file.write_text(render_html(row, run.record), encoding="utf-8")
     shown = await opened(browser, file)
     assert await shown.count(".step") == 2
     await to(shown, f"#/runs/{run.run}/wire/2")
@@ -100,7 +100,7 @@ async def test_plans_and_code_are_drawn_in_the_file(browser: Browser, tmp_path: 
     for make, selector in ((rewoo, ".plan svg rect"), (codeact, ".part.action .code")):
         run = await make(journal).arun("How many?")
         file = tmp_path / f"{run.strategy}.html"
-        file.write_text(page(Journal.at(journal).run(run.run), run.record), encoding="utf-8")
+        file.write_text(render_html(Journal.at(journal).run(run.run), run.record), encoding="utf-8")
         shown = await opened(browser, file)
         assert await shown.count(selector) >= 2
         assert shown.problems == []
@@ -110,9 +110,9 @@ async def test_plans_and_code_are_drawn_in_the_file(browser: Browser, tmp_path: 
 async def test_a_text_that_is_too_long_is_cut_and_says_where_it_stands_whole(browser: Browser, tmp_path: Path) -> None:
     journal, file = tmp_path / "j.db", tmp_path / "run.html"
     run = await written(journal, 1, observation="x" * 1_000_000)
-    text = page(Journal.at(journal).run(run), Journal.at(journal).rows(run))
+    text = render_html(Journal.at(journal).run(run), Journal.at(journal).rows(run))
     assert 200_000 < len(text) < 500_000
-    assert len(page(Journal.at(journal).run(run), Journal.at(journal).rows(run), most=None)) > 1_000_000
+    assert len(render_html(Journal.at(journal).run(run), Journal.at(journal).rows(run), max_text=None)) > 1_000_000
     file.write_text(text, encoding="utf-8")
     shown = await opened(browser, file)
     await shown.evaluate("[...document.querySelectorAll('.observation .more button')].at(-1).click()")
@@ -126,12 +126,12 @@ async def test_a_file_of_a_long_run_does_not_grow_with_its_square(tmp_path: Path
     for steps, name in ((100, "20260101-000000-short1"), (200, "20260101-000001-longr1")):
         await written(tmp_path / "j.db", steps, run=name)
         row = Journal.at(tmp_path / "j.db").run(name)
-        sizes.append(len(page(row, Journal.at(tmp_path / "j.db").rows(name))) - len(bundled("main.js")))
+        sizes.append(len(render_html(row, Journal.at(tmp_path / "j.db").rows(name))) - len(bundle_script("main.js")))
     assert sizes[1] < 2.2 * sizes[0]
 
 
 async def test_the_bundle_has_each_module_once_and_no_import(tmp_path: Path) -> None:
-    text = bundled("main.js")
+    text = bundle_script("main.js")
     assert re.findall(r"^(?:import|export) ", text, re.MULTILINE) == []
     modules = re.findall(r"^const (module_\w+) = ", text, re.MULTILINE)
     assert len(modules) == len(set(modules)) > 8 and modules[-1] == "module_main"

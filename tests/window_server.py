@@ -17,10 +17,10 @@ from typing import Any
 import plait
 from fork_server import start_forked
 from plait.config import ServeTable
-from plait.window.callers import Door
-from plait.window.desk import Desk
-from plait.window.serving import listen, server_for
-from plait.window.settings import ServedAgent, served
+from plait.window.agents import ServedAgent, serve_agent
+from plait.window.auth import AccessTokens
+from plait.window.listening import listen, make_http_server
+from plait.window.runs import RunManager
 
 FULL = "full-token-of-the-tests"
 ONE = "first-client-token-1"
@@ -30,13 +30,13 @@ TWO = "second-client-token-2"
 class Here:
     """A server in a thread. `url` is where it listens."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, manager: RunManager) -> None:
+        self.manager = manager
         self.sock = listen("127.0.0.1", 0)
         self.port = self.sock.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.loop = asyncio.new_event_loop()
-        self.server = server_for(desk)
+        self.server = make_http_server(manager)
         self._up = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -47,7 +47,7 @@ class Here:
     def end(self) -> None:
         def stop() -> None:
             self.server.should_exit = True
-            self.desk._places.closed = True
+            self.manager.stopping = True
 
         self.loop.call_soon_threadsafe(stop)
         self._thread.join(60)
@@ -73,7 +73,7 @@ class Here:
                 await asyncio.sleep(0.01)
             self._up.set()
             await task
-            await self.desk.stop(0.0)
+            await self.manager.stop(0.0)
 
         try:
             self.loop.run_until_complete(serve())
@@ -81,7 +81,7 @@ class Here:
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
         finally:
             self.loop.close()
-            self.desk.journal.close()
+            self.manager.journal.close()
 
 
 @contextmanager
@@ -91,9 +91,10 @@ def serving(
     """Serve agents until the block ends. A plain agent is served as `plait`, its thoughts told."""
     settings = ServeTable(**{"grace": 1.0, **table})
     ready = [
-        each if isinstance(each, ServedAgent) else served("plait", each, settings, thoughts=True) for each in agents
+        each if isinstance(each, ServedAgent) else serve_agent("plait", each, settings, thoughts=True)
+        for each in agents
     ]
-    here = Here(Desk(ready, settings, Door(tokens, clients)))
+    here = Here(RunManager(ready, settings, AccessTokens(tokens, clients)))
     here.begin()
     try:
         yield here

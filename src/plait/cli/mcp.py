@@ -41,15 +41,15 @@ def mcp(name: str | None, **flags: Any) -> None:
     from plait.cli.aside import stdin_aside, stdout_aside
     from plait.cli.serve import agents_of
     from plait.config import load
-    from plait.window.desk import Desk
-    from plait.window.mcp_transport import serve_stdio
-    from plait.window.settings import bounded
+    from plait.window.mcp_server import serve_stdio
+    from plait.window.runs import RunManager
+    from plait.window.settings import check_limits
 
     # What is wrong is told before the client's words are waited for. What a tool's file does when it is loaded must
     # neither read them nor write among the answers.
     with stdin_aside(), stdout_aside():
         config = load()
-        desk = Desk(agents_of(config, name, False, flags), bounded(config.serve, config.path))
-        desk.left_behind()  # a journal that can't be read is told of before a client trusts its runs to it
-    click.echo(f"MCP on stdin and stdout: {', '.join(desk.agents)}. Journal: {desk.journal.path}.", err=True)
-    serve_stdio(desk)
+        manager = RunManager(agents_of(config, name, False, flags), check_limits(config.serve, config.path))
+        manager.unfinished_runs()  # a journal that can't be read is told of before a client trusts its runs to it
+    click.echo(f"MCP on stdin and stdout: {', '.join(manager.agents)}. Journal: {manager.journal.path}.", err=True)
+    serve_stdio(manager)

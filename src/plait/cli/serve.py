@@ -11,8 +11,8 @@ from plait.cli import options
 
 if TYPE_CHECKING:
     from plait.config import Config
-    from plait.window.desk import Desk
-    from plait.window.settings import ServedAgent
+    from plait.window.agents import ServedAgent
+    from plait.window.runs import RunManager
 
 EPILOG = """\
 \b
@@ -44,20 +44,21 @@ def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, 
     """Serve agents: those of plait.toml, `[agents.NAME]`, or else one made from the flags."""
     _installed()
     from plait.config import load
-    from plait.window.callers import door_from
-    from plait.window.desk import Desk
-    from plait.window.serving import listen
-    from plait.window.serving import serve as listening
-    from plait.window.settings import checked, with_flags
+    from plait.window.auth import load_tokens
+    from plait.window.listening import listen, serve_until_signal
+    from plait.window.runs import RunManager
+    from plait.window.settings import check_settings, override_address
 
     config = load()
-    door = door_from()
-    table = checked(with_flags(config.serve, host, port), door, config.path)
-    desk = Desk(agents_of(config, name, thoughts, flags), table, door)
-    left = len(desk.left_behind())  # a journal that can't be read is told of before anybody is served
+    tokens = load_tokens()
+    table = check_settings(override_address(config.serve, host, port), tokens, config.path)
+    manager = RunManager(agents_of(config, name, thoughts, flags), table, tokens)
+    left = len(manager.unfinished_runs())  # a journal that can't be read is told of before anybody is served
     sock = listen(table.host, table.port)
     with sock:
-        listening(desk, sock, lambda: begun(desk, sock.getsockname(), left, resume, flags["journal"]), resume=resume)
+        serve_until_signal(
+            manager, sock, lambda: begun(manager, sock.getsockname(), left, resume, flags["journal"]), resume=resume
+        )
 
 
 def _installed() -> None:
@@ -77,11 +78,11 @@ def agents_of(config: Config, name: str | None, thoughts: bool, flags: dict[str,
     from plait.cli.settings import agent_for
     from plait.cli.tabled import tabled
     from plait.core.errors import UsageError
-    from plait.window.settings import served
+    from plait.window.agents import serve_agent
 
     if name is not None or not config.agents:
         agent = agent_for(no_journal=False, **flags)
-        return [served(name or "plait", agent, config.serve, description=_described(agent), thoughts=thoughts)]
+        return [serve_agent(name or "plait", agent, config.serve, description=_described(agent), thoughts=thoughts)]
     given = [flag for flag, value in flags.items() if flag != "journal" and value not in (None, (), False)]
     if given or thoughts:
         raise UsageError(
@@ -103,7 +104,7 @@ def _described(agent: Any) -> str:
     return f"The loop {agent.strategy.name}" + (f" with {tools}." if tools else ".")
 
 
-def begun(desk: Desk, address: tuple[Any, ...], left: int, resume: bool, journal: str | None) -> None:
+def begun(manager: RunManager, address: tuple[Any, ...], left: int, resume: bool, journal: str | None) -> None:
     """Say where the server is, and how many runs an earlier one left."""
     import shlex
 
@@ -112,11 +113,11 @@ def begun(desk: Desk, address: tuple[Any, ...], left: int, resume: bool, journal
     host, port = str(address[0]), address[1]
     place = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     click.echo(f"Listening on {place} (process {os.getpid()}). Ctrl-C stops.", err=True)
-    click.echo(f"Models for {place}/v1: {', '.join(desk.agents)}.", err=True)
-    click.echo(f"Journal: {desk.journal.path}.", err=True)
-    if not desk.door.locked:
+    click.echo(f"Models for {place}/v1: {', '.join(manager.agents)}.", err=True)
+    click.echo(f"Journal: {manager.journal.path}.", err=True)
+    if not manager.tokens.required:
         click.echo("No token is set: this machine alone is served.", err=True)
-    elif not desk.door.windowed:
+    elif not manager.tokens.has_full:
         click.echo("PLAIT_SERVE_TOKEN is not set: clients are served, and nobody can open the window.", err=True)
     if left:
         again = f" --journal {shlex.quote(journal)}" if journal else ""

@@ -50,14 +50,14 @@ def _html(row: Any, rows: Any, name: str, *, full: bool) -> None:
     from pathlib import Path
 
     from plait.core.errors import UsageError
-    from plait.window.file import LONGEST, page
+    from plait.window.html_file import LONGEST, render_html
 
     place = Path(name).expanduser()
     if place.is_dir():
         raise UsageError(f"{name} is a folder.", hint="Name a file in it.")
     if not place.absolute().parent.is_dir():
         raise UsageError(f"{name} can't be written.", hint="Name a file in a folder that is there.")
-    text = page(row, rows, most=None if full else LONGEST)
+    text = render_html(row, rows, max_text=None if full else LONGEST)
     try:
         place.write_text(text, encoding="utf-8")
     except OSError as why:

@@ -14,7 +14,7 @@ from plait.core.errors import UsageError
 if TYPE_CHECKING:
     from plait.agent import Agent
     from plait.config import AgentTable, Config
-    from plait.window.settings import ServedAgent
+    from plait.window.agents import ServedAgent
 
 LAST = ("set", "models", "strategy")
 """The keys that are looked at last for what is wrong: without a loop its options are another's."""
@@ -22,7 +22,7 @@ LAST = ("set", "models", "strategy")
 
 def tabled(config: Config, name: str, flags: dict[str, Any], described: Callable[[Agent], str]) -> ServedAgent:
     """The agent of `[agents.NAME]` as it is served, its tools and models looked at. Raises `UsageError`."""
-    from plait.window.settings import served
+    from plait.window.agents import serve_agent
 
     said = config.agents[name]
     try:
@@ -30,7 +30,7 @@ def tabled(config: Config, name: str, flags: dict[str, Any], described: Callable
     except UsageError as why:
         raise _at(config.place(name, _blamed(said, flags, why)), why) from why
     with _blaming(config, name, ""):
-        made = served(name, agent, config.serve, thoughts=said.thoughts)
+        made = serve_agent(name, agent, config.serve, thoughts=said.thoughts)
     with _blaming(config, name, "tools"):
         _ = made.agent.specs
     _models(config, name, made.agent)

@@ -1,66 +1,102 @@
-"""The agents behind runs: a served one looked at before it is asked, the one that made a run, and a changed one."""
+"""The agents that a server offers, and the agents that resume and fork recorded runs."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import structs, to_builtins
 
 from plait import strategies
 from plait.agent import Agent
+from plait.config import ServeTable
+from plait.core.errors import UsageError
 from plait.journal.records import RunHead
 from plait.runtime.described import settings_of
 from plait.runtime.sessions import SESSION
 from plait.runtime.showing import SEARCH
 from plait.tools.load import at_server
-from plait.window.errors import Rejected
-from plait.window.settings import ServedAgent
+from plait.window.errors import RequestRejected
 
-FORKED = ("strategy", "options", "model", "models", "approve", "provenance")
-"""What a fork may change from afar: nothing that names a file or loads code."""
+FORKABLE = ("strategy", "options", "model", "models", "approve", "provenance")
+"""The fields that a fork may change over HTTP: none names a file or loads code."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def ready(served: ServedAgent, journal: str | Path | None) -> ServedAgent:
-    """The agent with the server's journal, its tools and models looked at: what is wrong is told before it is asked."""
+@dataclass(frozen=True)
+class ServedAgent:
+    """An agent and the name that clients use for it. `thoughts`: whether clients get its thoughts."""
+
+    name: str
+    agent: Agent
+    description: str = ""
+    thoughts: bool = False
+    created: int = field(default_factory=lambda: int(time.time()))
+
+
+def serve_agent(
+    name: str, agent: Agent, table: ServeTable, *, description: str = "", thoughts: bool = False
+) -> ServedAgent:
+    """Offer an agent, with at most the server's time for a run. Raises `UsageError` for a bad name."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} can't be an agent's name.", hint="Use letters, digits, '.', '_' and '-', 64 at most."
+        )
+    own = agent.limits.seconds
+    limits = structs.replace(agent.limits, seconds=table.seconds if own is None else min(own, table.seconds))
+    return ServedAgent(name, agent.using(limits=limits), description, thoughts)
+
+
+def prepare_agents(agents: Iterable[ServedAgent]) -> dict[str, ServedAgent]:
+    """Return the agents by name, all with the first one's journal. Their tools and models are loaded, so that errors
+    show before a client asks. Raises `UsageError`."""
+    by_name = {each.name: each for each in agents}
+    if not by_name:
+        raise UsageError("There is no agent to serve.", hint="Name one in plait.toml: [agents.NAME].")
+    journal = next(iter(by_name.values())).agent.journal
+    if journal is False:
+        raise UsageError("A server needs a journal for its runs.", hint="Leave out journal=False.")
+    return {name: _prepare(each, journal) for name, each in by_name.items()}
+
+
+def _prepare(served: ServedAgent, journal: str | Path | None) -> ServedAgent:
     agent = served.agent if served.agent.journal == journal else served.agent.using(journal=journal)
     _ = agent.specs, agent._resolved
     return replace(served, agent=agent)
 
 
-def same(agent: Agent, head: RunHead) -> bool:
-    """The agent makes the requests that a recorded run made, as far as its description says."""
+def makes_same_requests(agent: Agent, head: RunHead) -> bool:
+    """Whether an agent would make the requests of a recorded run, as far as its settings say."""
     settings = to_builtins(settings_of(agent))
     loop = {"name": agent._loop.name, "options": strategies.options_of(agent._loop)}
     if settings.get("sandbox") == "auto":
-        del settings["sandbox"]  # a run goes on in the sandbox that is on its record
-    said = all(head.settings.get(name) == value for name, value in settings.items())
-    return said and loop == head.strategy and _tools(agent) == _recorded_tools(head)
+        del settings["sandbox"]  # a resumed run uses the sandbox of its journal
+    if loop != head.strategy or any(head.settings.get(name) != value for name, value in settings.items()):
+        return False
+    # Tools that Plait adds, and those of an MCP server, which may change, are left out.
+    recorded = {
+        spec["name"]
+        for spec, source in zip(head.tools, head.sources, strict=False)
+        if source not in (SESSION, SEARCH) and not at_server(source)
+    }
+    return recorded == {tool.name for tool in agent._toolset if not at_server(tool.source)}
 
 
-def _tools(agent: Agent) -> set[str]:
-    return {tool.name for tool in agent._toolset if not at_server(tool.source)}
-
-
-def _recorded_tools(head: RunHead) -> set[str]:
-    """The names of a run's tools: not of those that come by themselves, nor of a server's, which may change."""
-    named = zip(head.tools, head.sources, strict=False)
-    return {spec["name"] for spec, source in named if source not in (SESSION, SEARCH) and not at_server(source)}
-
-
-def changed(agent: Agent, changes: dict[str, Any]) -> Agent:
-    """The agent with fields changed, as `FORKED` allows. Raises `Rejected`."""
+def change_agent(agent: Agent, changes: dict[str, Any]) -> Agent:
+    """Return the agent with other fields, as far as `FORKABLE` allows. Raises `RequestRejected`."""
     for name in changes:
-        if name not in FORKED:
-            raise Rejected(
-                400, f"A fork can't change '{name}'.", hint=f"It may change: {', '.join(FORKED)}.", param=name
-            )
+        if name not in FORKABLE:
+            hint = f"It may change: {', '.join(FORKABLE)}."
+            raise RequestRejected(400, f"A fork can't change '{name}'.", hint=hint, param=name)
     loop, options = changes.pop("strategy", None), changes.pop("options", None)
     if loop is not None or options:
         kept = strategies.options_of(agent._loop) if loop in (None, agent._loop.name) else {}
         changes["strategy"] = strategies.make(loop or agent._loop.name, {**kept, **(options or {})})
-    # A model for all phases is that: what single ones had is gone. Another loop may have other phases.
+    # A new model for all phases replaces those of single phases. Another loop may have other phases.
     phases = changes["strategy"].phases if "strategy" in changes else agent._loop.phases
     before = {} if "model" in changes else {phase: each for phase, each in agent.models.items() if phase in phases}
     changes["models"] = {**before, **changes.get("models", {})}

@@ -1,41 +1,74 @@
-"""Puts the routes together: `build(desk)` is the whole server as an ASGI application."""
+"""The server as one ASGI application: all routes behind the guard, the health, and the metrics."""
 
 from __future__ import annotations
 
+import asyncio
+
+from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.routing import Route
 
-from plait.window import api, completions, health, mcp_server
-from plait.window.answers import json_answer
-from plait.window.desk import Desk
-from plait.window.errors import error_body
+from plait.core.errors import JournalError
+from plait.journal.reader import NoJournal
+from plait.window.completions import completion_routes
+from plait.window.errors import error_body, json_response
 from plait.window.guard import Guard
+from plait.window.mcp_http import mcp_routes
+from plait.window.runs import RunManager
+from plait.window.runs_api import viewer_routes
 
 
-def build(desk: Desk) -> Starlette:
-    """The server. Routes find the desk in `request.app.state.desk` and who asks in `request.state.caller`."""
-    rooms = (completions, health, api, mcp_server)
-    routes: list[BaseRoute] = [route for room in rooms for route in room.routes(desk)]
-    app = Starlette(
-        routes=routes,
-        middleware=[Middleware(Guard, desk=desk)],
-        exception_handlers={404: _absent, 405: _absent},
+def build_app(manager: RunManager) -> Starlette:
+    """Build the application. Routes find the caller in `request.state.caller`."""
+    return Starlette(
+        routes=[
+            *completion_routes(manager),
+            *health_routes(manager),
+            *viewer_routes(manager),
+            *mcp_routes(manager),
+        ],
+        middleware=[Middleware(Guard, manager=manager)],
+        exception_handlers={404: _answer_http_error, 405: _answer_http_error},
     )
-    app.state.desk = desk
-    return app
 
 
-async def _absent(request: Request, why: Exception) -> Response:
-    status = getattr(why, "status_code", 404)
-    headers = getattr(why, "headers", None) or {}
-    said, code = f"There is nothing at {request.url.path}.", "not_found"
+def health_routes(manager: RunManager) -> list[Route]:
+    """Return /health (it lives), /health/ready (it takes runs) and /metrics."""
+
+    async def live(request: Request) -> Response:
+        return json_response({"status": "ok"})
+
+    async def ready(request: Request) -> Response:
+        problem = "stopping" if manager.stopping else await asyncio.to_thread(_check_journal, manager)
+        return json_response({"status": problem or "ok"}, 503 if problem else 200)
+
+    async def metrics(request: Request) -> Response:
+        manager.metrics.running.set(manager.running)
+        manager.metrics.queued.set(manager.waiting)
+        encode, kind = choose_encoder(request.headers.get("accept", ""))
+        return Response(encode(manager.metrics.registry), headers={"content-type": kind})
+
+    return [Route("/health", live), Route("/health/ready", ready), Route("/metrics", metrics)]
+
+
+def _check_journal(manager: RunManager) -> str:
+    """Return what is wrong with the journal, "" for nothing. The first run makes a missing one."""
+    try:
+        manager.journal.runs(1)
+    except NoJournal:
+        pass
+    except JournalError:
+        return "the journal can't be read"
+    return ""
+
+
+async def _answer_http_error(request: Request, error: Exception) -> Response:
+    status, headers = getattr(error, "status_code", 404), getattr(error, "headers", None) or {}
+    text, code = f"There is nothing at {request.url.path}.", "not_found"
     if status == 405:
-        allowed = headers.get("Allow", "")
-        said, code = (
-            f"{request.method} can't be done here. {f'Use {allowed}.' if allowed else ''}",
-            "method_not_allowed",
-        )
-    return json_answer(error_body(said.strip(), "invalid_request_error", code), status, headers)
+        allowed = f" Use {headers['Allow']}." if "Allow" in headers else ""
+        text, code = f"{request.method} can't be used here.{allowed}", "method_not_allowed"
+    return json_response(error_body(text, "invalid_request_error", code), status, headers)

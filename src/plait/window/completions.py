@@ -1,47 +1,54 @@
-"""/v1/chat/completions and /v1/models: each served agent is a model, each request a run."""
+"""The chat-completions endpoint: each served agent is a model, each request is a run."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive
+from starlette.types import Receive, Scope, Send
 
-from plait.core import Event
-from plait.window import conversations, shapes
-from plait.window.answers import json_answer
-from plait.window.callers import Caller
-from plait.window.conversations import Place
-from plait.window.desk import GONE, Desk
-from plait.window.errors import Gone
-from plait.window.performing import Emit, Performing
-from plait.window.settings import ServedAgent
-from plait.window.shapes import Wanted
-from plait.window.speaking import Speaking
-from plait.window.streams import Chunks, Streamed
+from plait.agent import Agent
+from plait.core import Event, OneKind
+from plait.core import events as ev
+from plait.journal.codec import encode
+from plait.runtime.run import Run
+from plait.strategies import OURS, splitter_of
+from plait.tools.render import sound
+from plait.window import conversations
+from plait.window.agents import ServedAgent
+from plait.window.auth import Caller
+from plait.window.chat_format import ChatRequest, content_of, parse_request, usage_of
+from plait.window.conversations import ConversationState
+from plait.window.errors import ClientGone, RequestRejected, json_response, rejection_for
+from plait.window.runs import GONE, ActiveRun, OnEvent, RunManager
+
+SILENCE = 15.0
+"""Seconds after which a comment is sent, so that no proxy takes the connection for dead."""
+ALIVE = b": still at work\n\n"
+DONE = b"data: [DONE]\n\n"
 
 T = TypeVar("T")
 
 
-def routes(desk: Desk) -> list[Route]:
-    """The endpoint's routes."""
+def completion_routes(manager: RunManager) -> list[Route]:
+    """Return the routes under /v1."""
 
     async def complete(request: Request) -> Response:
-        wanted = shapes.read(await request.body(), request.headers)
-        served = desk.agent(wanted.model)
-        return await Completion(desk, served, wanted, request.state.caller).answer(request)
+        asked = parse_request(await request.body(), request.headers)
+        served = manager.find_agent(asked.model)
+        return await ChatCompletion(manager, served, asked, request.state.caller).answer(request)
 
     async def models(request: Request) -> Response:
-        return json_answer({"object": "list", "data": [_model(each) for each in desk.agents.values()]})
+        return json_response({"object": "list", "data": [_describe_model(each) for each in manager.agents.values()]})
 
     async def model(request: Request) -> Response:
-        return json_answer(_model(desk.agent(request.path_params["name"])))
+        return json_response(_describe_model(manager.find_agent(request.path_params["name"])))
 
     return [
         Route("/v1/chat/completions", complete, methods=["POST"]),
@@ -50,119 +57,248 @@ def routes(desk: Desk) -> list[Route]:
     ]
 
 
-class Completion:
-    """One request being answered."""
+class ChatCompletion:
+    """One request and its answer."""
 
-    def __init__(self, desk: Desk, served: ServedAgent, wanted: Wanted, caller: Caller) -> None:
-        self._desk, self._served, self._wanted, self._caller = desk, served, wanted, caller
-        self._speaking = Speaking(served.agent, thoughts=served.thoughts and wanted.thoughts)
+    def __init__(self, manager: RunManager, served: ServedAgent, asked: ChatRequest, caller: Caller) -> None:
+        self._manager, self._served, self._asked, self._caller = manager, served, asked, caller
+        self._pieces = ReplyPieces(served.agent, thoughts=served.thoughts and asked.thoughts)
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._base: dict[str, Any] = {}
 
     async def answer(self, request: Request) -> Response:
-        """The answer, or its beginning: the run stands on record by then. Whoever goes away cancels it."""
-        events: asyncio.Queue[Event | None] = asyncio.Queue()
-        gone = asyncio.ensure_future(_gone(request.receive))
+        """Return the answer, or its beginning when the journal has the run. A client that goes away cancels the run."""
+        gone = asyncio.ensure_future(_wait_for_disconnect(request.receive))
+        active: ActiveRun | None = None
         try:
-            performing = await _unless(gone, self._begin(events.put_nowait))
+            active = await _unless_gone(gone, self._begin(self._events.put_nowait))
+            self._base = {
+                "id": f"chatcmpl-{active.run}",
+                "object": "chat.completion.chunk" if self._asked.stream else "chat.completion",
+                "created": int(time.time()),
+                "model": self._served.name,
+            }
+            session = quote(self._caller.named(active.session), safe=" !#$&'()*+,/:;=?@[]~")
+            headers = {"x-plait-run": active.run, "x-plait-session": session, "x-request-id": active.run}
+            if self._asked.stream:
+                return CompletionStream(active, self._stream(active), headers)
+            run = await _unless_gone(gone, active.done())
         except BaseException:
-            gone.cancel()
+            if active is not None:
+                active.cancel(GONE)
             raise
-        head = self._head(performing)
-        if self._wanted.stream:
-            chunks = Chunks(self._base(performing), self._speaking, include_usage=self._wanted.include_usage)
-            return Streamed(performing, events, chunks, gone, head)
-        try:
-            run = await _unless(gone, performing.done())
         finally:
             gone.cancel()
-            performing.cancel(GONE)  # of a run that is over this is nothing
-        content, finish = shapes.content_of(run)
-        reasoning = []
-        while not events.empty():
-            event = events.get_nowait()
-            if event is not None:
-                reasoning.append(self._speaking.heard(event)[0])
+        content, finish = content_of(run)
         message: dict[str, Any] = {"role": "assistant", "content": content}
-        if thought := "".join(reasoning):
-            message["reasoning_content"] = thought
+        events = [self._events.get_nowait() for _ in range(self._events.qsize())]
+        if reasoning := "".join(self._pieces.add(event)[0] for event in events):
+            message["reasoning_content"] = reasoning
         choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
-        base = {**self._base(performing), "object": "chat.completion"}
-        return json_answer({**base, "choices": [choice], "usage": shapes.usage_of(run)}, headers=head)
+        return json_response({**self._base, "choices": [choice], "usage": usage_of(run)}, headers=headers)
 
-    async def _begin(self, emit: Emit) -> Performing:
-        """Begin the run, or go on with the one that waits for this message. One turn of a session at a time."""
-        session = self._wanted.session
-        named = self._caller.session(session) if session is not None else None
-        place = await self._place(None) if named is None else Place(named, known=True)
+    # -- the run
+
+    async def _begin(self, on_event: OnEvent) -> ActiveRun:
+        """Start the run, or resume the one that waits for this message. A session has one turn at a time."""
+        named = self._caller.session(self._asked.session) if self._asked.session is not None else None
+        state = await self._find_state(None) if named is None else ConversationState(named, is_known=True)
         while True:
-            async with self._desk.turn(place.session if place.known else None) as turn:
-                if place.known:
-                    before, place = place, await self._place(named)  # what was said meanwhile counts
-                    if place.session != before.session and place.known:
-                        continue  # it is another session's turn that has to be waited for
-                    if place.session != before.session:
+            async with self._manager.take_turn(state.session if state.is_known else None) as turn:
+                if state.is_known:
+                    # From here on nobody else adds to the session: what was said meanwhile counts.
+                    before, state = state.session, await self._find_state(named)
+                    if state.session != before and state.is_known:
+                        continue  # wait for the turn of that session instead
+                    if state.session != before:
                         turn.release()
-                performing = await self._go(place, named, emit)
-                turn.lasts(performing)
-                return performing
+                active = await self._start_or_resume(state, named, on_event)
+                turn.release_after(active)
+                return active
 
-    async def _go(self, place: Place, named: str | None, emit: Emit) -> Performing:
-        wanted, caller = self._wanted, self._caller
-        conversations.check_agent(place, wanted.model)
-        question = await asyncio.to_thread(conversations.answered, self._desk.journal, place, wanted.said)
-        if place.waiting:
-            return await self._desk.resume(
-                place.waiting, wanted.said[-1].text, question=question, caller=caller, emit=emit
-            )
-        return await self._desk.start(
-            wanted.model,
-            wanted.question,
-            caller=caller,
-            session=place.session,
-            history=None if named is not None and place.known else wanted.history,
-            key=conversations.key_of(wanted.said),
-            emit=emit,
+    async def _find_state(self, named: str | None) -> ConversationState:
+        asked = self._asked
+        if named is None and len(asked.messages) == 1:
+            return conversations.new_conversation(self._caller)
+        # In a thread, because a long journal must not hold up other requests.
+        return await asyncio.to_thread(
+            conversations.find_conversation, self._manager.journal, self._caller, asked.model, asked.messages, named
         )
 
-    async def _place(self, named: str | None) -> Place:
-        """Where the request belongs. The journal is read in a thread: a long one must not hold up other requests.
+    async def _start_or_resume(self, state: ConversationState, named: str | None, on_event: OnEvent) -> ActiveRun:
+        asked, manager, caller = self._asked, self._manager, self._caller
+        conversations.check_agent(state, asked.model)
+        question = await asyncio.to_thread(conversations.find_answered_question, manager.journal, state, asked.messages)
+        if state.waiting_run:
+            answer = asked.messages[-1].text
+            return await manager.resume(state.waiting_run, answer, question=question, caller=caller, on_event=on_event)
+        return await manager.start(
+            asked.model,
+            asked.question,
+            caller=caller,
+            session=state.session,
+            history=None if named is not None and state.is_known else asked.history,
+            key=conversations.conversation_key(asked.messages),
+            on_event=on_event,
+        )
 
-        What is found may be old by the time it is here. So whoever goes on with a session looks once more when it has
-        the session's turn: from then on nobody else adds to it.
-        """
-        journal, wanted = self._desk.journal, self._wanted
-        if named is not None:
-            return await asyncio.to_thread(conversations.by_name, journal, named)
-        found = None
-        if conversations.is_later(wanted.said):
-            found = await asyncio.to_thread(conversations.by_messages, journal, self._caller, wanted.model, wanted.said)
-        return found or Place(conversations.fresh(self._caller))
+    # -- the stream
 
-    def _base(self, performing: Performing) -> dict[str, Any]:
-        return {
-            "id": f"chatcmpl-{performing.run}",
-            "object": "chat.completion.chunk",
-            "created": int(time.time()),
-            "model": self._served.name,
-        }
+    async def _stream(self, active: ActiveRun) -> AsyncIterator[tuple[bytes, bool]]:
+        """Yield each part of the body, and whether more follow."""
+        active.task.add_done_callback(lambda _: self._events.put_nowait(None))
+        if self._asked.include_usage:
+            self._base["usage"] = None
+        yield self._chunk({"role": "assistant", "content": ""}), True
+        over = False
+        while not over:
+            try:
+                async with asyncio.timeout(SILENCE):
+                    event = await self._events.get()
+            except TimeoutError:
+                yield ALIVE, True
+                continue
+            chunks = b""
+            while not (over := event is None or isinstance(event, ev.Ended)):
+                chunks += self._chunks_for(event)
+                if self._events.empty():
+                    break
+                event = self._events.get_nowait()
+            if chunks:
+                yield chunks, True
+        try:
+            last = self._last_chunks(await active.done())
+        except Exception as error:
+            last = _event(rejection_for(error).body())  # clients raise it
+        yield last, False
 
-    def _head(self, performing: Performing) -> dict[str, str]:
-        session = quote(self._caller.named(performing.session), safe=" !#$&'()*+,/:;=?@[]~")
-        return {"x-plait-run": performing.run, "x-plait-session": session, "x-request-id": performing.run}
+    def _chunks_for(self, event: Event | None) -> bytes:
+        reasoning, content = self._pieces.add(event)
+        chunks = self._chunk({"reasoning_content": reasoning}) if reasoning else b""
+        return chunks + self._chunk({"content": content}) if content else chunks
+
+    def _last_chunks(self, run: Run) -> bytes:
+        content, finish = content_of(run)
+        rest = self._pieces.rest(content)
+        chunks = (self._chunk({"content": rest}) if rest else b"") + self._chunk({}, finish)
+        if self._asked.include_usage:
+            chunks += _event({**self._base, "choices": [], "usage": usage_of(run)})
+        return chunks + DONE
+
+    def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+        return _event({**self._base, "choices": [choice]})
 
 
-def _model(served: ServedAgent) -> dict[str, Any]:
-    found = {"id": served.name, "object": "model", "created": served.created, "owned_by": "plait"}
-    return {**found, "description": served.description} if served.description else found
+class CompletionStream(Response):
+    """The response of a stream. A client that goes away cancels the run.
+
+    Starlette's `StreamingResponse` takes a tenth more processor time for a run: it has a task group for each response,
+    and ends it with an empty message.
+    """
+
+    def __init__(self, active: ActiveRun, parts: AsyncIterator[tuple[bytes, bool]], headers: Mapping[str, str]) -> None:
+        super().__init__(headers={**headers, "content-type": "text/event-stream", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._active, self._parts = active, parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gone = asyncio.ensure_future(_wait_for_disconnect(receive))
+        gone.add_done_callback(lambda _: self._active.cancel(GONE))  # this does nothing to a run that is over
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            async for body, more in self._parts:
+                await send({"type": "http.response.body", "body": body, "more_body": more})
+        finally:
+            gone.cancel()
 
 
-async def _gone(receive: Receive) -> None:
-    """Comes back when the client went away."""
+class ReplyPieces:
+    """Turns the events of a run into pieces of reasoning and of content. `thoughts` False: no reasoning.
+
+    Reasoning is sent as it comes. Content can't be taken back, so an answer is sent while it is written only if it is
+    sure to be the answer: in a phase whose reply is only the answer, if nothing checks answers afterwards (`provenance`
+    off), and at the first attempt. Otherwise it is sent at the end of the run; `rest` returns what is missing.
+    """
+
+    def __init__(self, agent: Agent, *, thoughts: bool) -> None:
+        self._thoughts = thoughts
+        self._loop = agent._loop
+        # A loop of another package may say anything after what looked like its answer.
+        self._is_sure = agent.provenance == "off" and self._loop.name in OURS
+        self._phase = ""
+        self._live_step = 0
+        """The step whose reply is sent as content; 0: none yet, -1: none any more."""
+        self._sent = self._held = ""
+        self._last = ("", 0)
+
+    def add(self, event: Event | None) -> tuple[str, str]:
+        """Return what an event adds: (reasoning, content), each "" for nothing."""
+        match event:
+            case ev.Asked(phase=phase):
+                self._phase = phase
+            case ev.Thought(step=step, text=text) if self._thoughts:
+                return self._separate("thought", step, sound(text)), ""
+            case ev.Action(step=step, text=text) if self._thoughts:
+                return self._separate("action", step, sound(text)), ""
+            case ev.Answer(step=step, text=text) if self._is_sure:
+                return "", self._add_answer(step, sound(text))
+            case ev.Noted(kind="retry") if self._live_step > 0:
+                self._live_step = -1  # the reply begins anew
+        return "", ""
+
+    def rest(self, content: str) -> str:
+        """Return what is missing of the content. Raises `RequestRejected` if other content was sent."""
+        if not content.startswith(self._sent):
+            raise RequestRejected(
+                500,
+                "The run replaced the answer that was sent in part.",
+                hint="The run's record has it whole.",
+                kind="run_error",
+                code="answer_changed",
+                may_retry=False,
+            )
+        return content[len(self._sent) :]
+
+    def _separate(self, kind: str, step: int, text: str) -> str:
+        """Begin a new line for text of another kind or step, without the blanks after its label."""
+        if self._last == (kind, step):
+            return text
+        if not (text := text.lstrip(" \t")):
+            return ""
+        before, self._last = self._last, (kind, step)
+        return text if before == ("", 0) else f"\n{text}"
+
+    def _add_answer(self, step: int, text: str) -> str:
+        if self._live_step == 0 and isinstance(splitter_of(self._loop, self._phase), OneKind):
+            self._live_step = step
+        if self._live_step != step:
+            self._live_step = -1 if self._live_step else 0
+            return ""
+        # An answer has no spaces around it.
+        text = self._held + text if self._sent else (self._held + text).lstrip()
+        ready = text.rstrip()
+        self._held = text[len(ready) :]
+        self._sent += ready
+        return ready
+
+
+def _describe_model(served: ServedAgent) -> dict[str, Any]:
+    model = {"id": served.name, "object": "model", "created": served.created, "owned_by": "plait"}
+    return {**model, "description": served.description} if served.description else model
+
+
+def _event(value: Any) -> bytes:
+    return b"data: " + encode(value) + b"\n\n"
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _unless(gone: asyncio.Future[None], work: Awaitable[T]) -> T:
-    """What `work` gives; it is cancelled, and `Gone` raised, when the client goes away before."""
+async def _unless_gone(gone: asyncio.Future[None], work: Awaitable[T]) -> T:
+    """Return the result of `work`. If the client goes away first, cancel it and raise `ClientGone`."""
     task: asyncio.Future[T] = asyncio.ensure_future(work)
     try:
         await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -172,5 +308,5 @@ async def _unless(gone: asyncio.Future[None], work: Awaitable[T]) -> T:
     if not task.done():
         await asyncio.wait([task])
     if gone.done() and task.cancelled():
-        raise Gone
+        raise ClientGone
     return task.result()

@@ -1,15 +1,14 @@
-"""Which conversation a request is a turn of.
+"""Which conversation a request continues, and which question its last message answers.
 
-Theory of operation. A client of chat completions sends the whole conversation each time and no name for it. Each run
-that such a request begins bears in its label a key made of all messages up to its question. So the run of an earlier
-turn is found by the key of the messages up to that turn; where what the run said since is what the client has as the
-answer, and nothing was said in its session after it, the request goes on with that session. A run that asked the person
-something takes several messages: those are compared with its record. All else begins a session, and what the client
-sent is what was said before.
+A client of chat completions sends the whole conversation each time, without a name. The label of each run has a key
+made of all messages up to its question. So the run of an earlier turn is found by the key of the messages up to that
+turn. The request continues its session if the client has exactly what the run said since, and nothing was said in the
+session after it. A run that asked the user something covers several messages, which are compared with its rows. Any
+other request starts a session, and its earlier messages are the history.
 
-A message answers the question that it names by its id, or that the message before it asks. So one that is sent twice,
-or late, never answers a later question: such a message is refused. In a session that the client named, a message may
-come without the ones before it: an approval then needs the id.
+A message answers the question whose id it names, or that the message before it asks. So a message that is sent twice or
+late never answers a later question: it is refused. In a session that the client named, a message may come without the
+ones before it; an approval then needs the id.
 """
 
 from __future__ import annotations
@@ -30,140 +29,195 @@ from plait.journal.results import Results
 from plait.journal.store import Journal
 from plait.runtime.past import Past
 from plait.runtime.questions import LENGTH, waiting_with, without_id
-from plait.window.callers import Caller
-from plait.window.errors import Rejected
-from plait.window.marks import Mark, mark_of
-from plait.window.shapes import Said, asks, text_of
+from plait.window.auth import Caller, RunLabel
+from plait.window.chat_format import ChatMessage, answer_text, question_text
+from plait.window.errors import RequestRejected
 
-BACK = 12
-"""How many turns back the run of a long exchange of questions and answers is looked for."""
+TURNS_BACK = 12
+"""How many turns back the run of a long exchange of questions and answers is searched."""
+QUESTION_ID = re.compile(rf"(?<!\w)[a-z2-7]{{{LENGTH}}}(?!\w)", re.IGNORECASE)
+UNNAMED = re.compile(r"(^|/)chat-[0-9]{8}-[0-9]{6}-[a-z0-9]{6}$")
+"""The names, in the journal, of sessions that no client named."""
 
 
-class Place(Struct, frozen=True):
-    """A request's place: its session's name on record, and the run that waits for what it says ("": none)."""
+class ConversationState(Struct, frozen=True):
+    """The session that a request continues, by its name in the journal, and the run that waits for its message.
+
+    `is_known`: the session exists. `waiting_run` is "" if none waits, `waiting_agent` is the served agent of that run,
+    `waiting_question` is what it asks. `answered` is the question that the conversation's messages show as the last
+    one.
+    """
 
     session: str
-    waiting: str = ""
-    known: bool = False
-    """The session was there before."""
-    agent: str = ""
-    """The served agent whose run waits; "" where none does, or none of this server's."""
-    question: str = ""
-    """The question that the conversation's last message asks, where the conversation was recognised."""
-    asked: str = ""
-    """The question that the run waits with."""
+    waiting_run: str = ""
+    is_known: bool = False
+    waiting_agent: str = ""
+    answered: str = ""
+    waiting_question: str = ""
 
 
-def key_of(said: Sequence[Said]) -> str:
-    """What stands for a conversation up to here. Spaces around a message do not count: clients trim them."""
-    text = msgspec.json.encode([(each.role, each.text.strip()) for each in said])
+def conversation_key(messages: Sequence[ChatMessage]) -> str:
+    """Return a key for a conversation up to here. Spaces around a message do not count: clients trim them."""
+    text = msgspec.json.encode([(each.role, each.text.strip()) for each in messages])
     return hashlib.sha256(text).hexdigest()[:32]
 
 
-ID = re.compile(rf"(?<!\w)[a-z2-7]{{{LENGTH}}}(?!\w)", re.IGNORECASE)
-"""What may be the id of a question."""
-
-UNNAMED = re.compile(r"(^|/)chat-[0-9]{8}-[0-9]{6}-[a-z0-9]{6}$")
-"""What a session is called on record that was given no name."""
+def new_conversation(caller: Caller) -> ConversationState:
+    """Return the state of a conversation that begins, with a new name."""
+    return ConversationState(caller.session(f"chat-{new_run_id()}"))
 
 
-def fresh(caller: Caller) -> str:
-    """A name on record for a session that was given none."""
-    return caller.session(f"chat-{new_run_id()}")
+def find_conversation(
+    journal: Journal, caller: Caller, agent: str, messages: Sequence[ChatMessage], session: str | None
+) -> ConversationState:
+    """Find the conversation by its name, or else by its messages; a new one if there is none. Blocking.
+
+    Raises `StaleAnswer` if the last message answers what was answered before.
+    """
+    if session is not None:
+        return find_session(journal, session)
+    return _find_by_messages(journal, caller, agent, messages) or new_conversation(caller)
 
 
-def is_later(said: Sequence[Said]) -> bool:
-    """More was said than a question: there may be a conversation that it goes on with."""
-    return len(said) > 2
+def find_session(journal: Journal, session: str) -> ConversationState:
+    """Return the state of a named session. If its last turn waits for the user, the message is for it."""
+    run = _last_run(journal, session)
+    if not run:
+        return ConversationState(session)
+    row = journal.run(run)
+    return state_of(row) if row.status == "waiting" else ConversationState(session, is_known=True)
 
 
-def by_name(journal: Journal, session: str) -> Place:
-    """The place in a session that was named: where its last turn waits for the person, that is what is answered."""
-    turns = journal.turns(session, limit=1)
-    if not turns:
-        return Place(session)
-    row = journal.run(turns[-1].run)
-    return of_run(row) if row.status == "waiting" else Place(session, known=True)
+def state_of(row: RunRow) -> ConversationState:
+    """Return the state in which a message answers this run."""
+    label = RunLabel.parse(row.head.label)
+    return ConversationState(
+        row.head.session,
+        row.head.run,
+        is_known=True,
+        waiting_agent=label.agent if label is not None else "",
+        waiting_question=str((row.outcome or {}).get("question", "")),
+    )
 
 
-def of_run(row: RunRow) -> Place:
-    """The place of an answer to a run."""
-    mark, asked = mark_of(row.head.label), str((row.outcome or {}).get("question", ""))
-    return Place(row.head.session, row.head.run, known=True, agent=mark.agent if mark is not None else "", asked=asked)
-
-
-def check_agent(place: Place, agent: str) -> None:
-    """Words that are for one agent must not approve a call of another. Raises `Rejected`."""
-    if place.waiting and place.agent not in ("", agent):
-        asks_with = f" with question {place.asked}" if place.asked else ""
-        raise Rejected(
+def check_agent(state: ConversationState, agent: str) -> None:
+    """Raise `RequestRejected` if another agent waits: words for one agent must not approve a call of another."""
+    if state.waiting_run and state.waiting_agent not in ("", agent):
+        question = f" with question {state.waiting_question}" if state.waiting_question else ""
+        raise RequestRejected(
             409,
-            f"In this session '{place.agent}' waits for an answer{asks_with}, and this is for '{agent}'.",
-            hint=f"Answer with '{place.agent}', or name another session.",
+            f"In this session '{state.waiting_agent}' waits for an answer{question}, and this is for '{agent}'.",
+            hint=f"Answer with '{state.waiting_agent}', or name another session.",
             code="other_agent_waits",
             param="model",
-            again=False,
+            may_retry=False,
         )
 
 
-def by_messages(journal: Journal, caller: Caller, agent: str, said: Sequence[Said]) -> Place | None:
-    """The place in the conversation whose turns are these messages; None where there is none on record."""
-    ends = range(len(said) - 2, max(0, len(said) - 2 * BACK), -2)  # after each question before the last, newest first
-    labels = {str(Mark(caller.owner, agent, key_of(said[:end]))): end for end in ends}
-    if not labels:
+def find_answered_question(journal: Journal, state: ConversationState, messages: Sequence[ChatMessage]) -> str | None:
+    """Return the id of the question that the last message answers; None if no run waits. Blocking.
+
+    Raises `StaleAnswer` for a message that names, or follows, a question that is not open any more, and for one that
+    names none while an approval is asked.
+    """
+    text = messages[-1].text
+    # A short message, as an approval is, may name a question of a run that does not wait any more.
+    may_name = state.is_known and len(text.split()) <= 12 and QUESTION_ID.search(text) is not None
+    run = state.waiting_run or (_last_run(journal, state.session) if may_name else "")
+    if not run or state.answered:
+        return state.answered or None
+    past = Past(_question_rows(journal, run))
+    still_open = past.waiting() if state.waiting_run else []
+    asked = [each for effect in past.effects.values() for each in effect.waits.values()]
+    found = [each for each in asked if without_id(text, each.question) is not None]
+    if not state.waiting_run and not found:
         return None
+    if not found and len(messages) > 1:
+        found = [each for each in asked if _is_asked_in(each, messages[-2].text)]
+    if not found and [each.kind for each in still_open] == ["question"]:
+        found = still_open  # a reply for the model approves no call, so it need not name the question
+    if found and found[-1] in still_open:
+        return found[-1].question
+    raise StaleAnswer(
+        f"Question {found[-1].question} was answered before." if found else "The message names no question.",
+        run=run,
+        waits=[waiting_with(each) for each in still_open],
+    )
+
+
+def _find_by_messages(
+    journal: Journal, caller: Caller, agent: str, messages: Sequence[ChatMessage]
+) -> ConversationState | None:
+    # The end of each question before the last one, the newest first.
+    ends = range(len(messages) - 2, max(0, len(messages) - 2 * TURNS_BACK), -2)
+    labels = {str(RunLabel(caller.owner, agent, conversation_key(messages[:end]))): end for end in ends}
     try:
         found = Results(journal).runs(labels)
     except (NoJournal, UnknownRun):
         return None
     for label, end in labels.items():
-        since = [each.text.strip() for each in said[end:-1]]
+        since = [each.text.strip() for each in messages[end:-1]]
         for row in found.get(label, ()):
-            if _same(journal, row, since) and _last(journal, row):
+            if _was_said(journal, row, since) and _is_last_turn(journal, row):
                 question = (row.outcome or {}).get("question", "")
-                return Place(
-                    row.head.session, row.head.run if question else "", known=True, agent=agent, question=question
+                waiting = row.head.run if question else ""
+                return ConversationState(
+                    row.head.session, waiting, is_known=True, waiting_agent=agent, answered=question
                 )
     return None
 
 
-def answered(journal: Journal, place: Place, said: Sequence[Said]) -> str | None:
-    """The question that the last message answers; None where no run waits. Blocking.
+def _was_said(journal: Journal, row: RunRow, since: Sequence[str]) -> bool:
+    """Whether `since`, in turn of the agent and the user, is all that was said in a run after its question.
 
-    Raises `StaleAnswer` for a message that names, or comes after, a question that is not open any more, and for one
-    that names none while an approval is asked.
+    Raises `StaleAnswer` if it is only the beginning of that: what the last message answers was answered before.
     """
-    words = said[-1].text
-    run = place.waiting or (_last_run(journal, place.session) if place.known and _may_name(words) else "")
-    if not run or place.question:
-        return place.question or None
-    past = Past(_questions(journal, run))
-    still = past.waiting() if place.waiting else []
-    asked = [each for effect in past.effects.values() for each in effect.waits.values()]
-    found = [each for each in asked if without_id(words, each.question) is not None]
-    if not place.waiting and not found:
-        return None
-    if not found and len(said) > 1:
-        found = [each for each in asked if _asks(each, said[-2].text)]
-    if not found and [each.kind for each in still] == ["question"]:
-        found = still  # words for the model approve no call: they need not name it
-    if found and found[-1] in still:
-        return found[-1].question
-    raise StaleAnswer(
-        f"Question {found[-1].question} was answered before." if found else "The message names no question.",
-        run=run,
-        waits=[waiting_with(each) for each in still],
-    )
+    outcome = row.outcome or {}
+    if row.head.parent or not row.head.session:
+        return False
+    answer = [] if outcome.get("answer") is None else [answer_text(outcome["answer"]).strip()]
+    if answer and list(since) == answer:
+        return True  # it asked nothing: its rows need not be read
+    asked: dict[tuple[int, int], Waits] = {}
+    shown: list[str] = []
+    replies = list(since[1::2])
+    for each in _question_rows(journal, row.head.run):
+        record = each.record
+        if isinstance(record, Waits):
+            asked[record.n, record.i] = record
+        elif isinstance(record, Told):
+            question = asked[record.n, record.i]
+            shown.append(question_text(question).strip())
+            if replies and not _is_reply(replies.pop(0), question, record):
+                return False
+    still_open = [convert(outcome, Waiting)] if row.status == "waiting" else []
+    shown += [*(question_text(each).strip() for each in still_open), *answer]
+    count = len(since[::2])
+    if not count or count > len(shown) or since[::2] != shown[:count]:
+        return False
+    if count == len(shown) and (still_open or answer):
+        return True
+    raise StaleAnswer("What this message answers was answered before.", run=row.head.run, waits=still_open)
 
 
-def _may_name(words: str) -> bool:
-    """The message is short, as an approval is, and may name a question."""
-    return len(words.split()) <= 12 and ID.search(words) is not None
+def _is_reply(text: str, question: Waits, told: Told) -> bool:
+    """Whether the client's text is the recorded reply. An approval is known by its question, which was shown with its
+    id."""
+    return told.approved is not None or told.text.strip() in (text, without_id(text, question.question))
 
 
-def _asks(waits: Waits, before: str) -> bool:
-    """The message before asks that question."""
-    return (bool(waits.question) and waits.question in before) or asks(waits).strip() == before.strip()
+def _is_last_turn(journal: Journal, row: RunRow) -> bool:
+    """Whether nothing was said in the session after the run. Turns without a result do not count."""
+    for turn in reversed(journal.turns(row.head.session, limit=TURNS_BACK)):
+        if turn.run == row.head.run:
+            return True
+        if turn.answer is not None or journal.run(turn.run).status in ("waiting", "running"):
+            return False
+    return False
+
+
+def _is_asked_in(question: Waits, text: str) -> bool:
+    return (bool(question.question) and question.question in text) or question_text(question).strip() == text.strip()
 
 
 def _last_run(journal: Journal, session: str) -> str:
@@ -171,54 +225,6 @@ def _last_run(journal: Journal, session: str) -> str:
     return turns[-1].run if turns else ""
 
 
-def _questions(journal: Journal, run: str) -> list[Row]:
-    """What a run asked, and what was said to it, in order."""
+def _question_rows(journal: Journal, run: str) -> list[Row]:
+    """Read what a run asked, and what was replied, in order."""
     return [row for row in journal.iter_rows(run) if isinstance(row.record, Waits | Told)]
-
-
-def _same(journal: Journal, row: RunRow, since: Sequence[str]) -> bool:
-    """What was said since a run's question is all that was said in it, in turn by the agent and the person.
-
-    Raises `StaleAnswer` where it is the beginning of that: what the last message answers was answered before.
-    """
-    outcome = row.outcome or {}
-    if row.head.parent or not row.head.session:
-        return False
-    if outcome.get("answer") is not None and list(since) == [text_of(outcome["answer"]).strip()]:
-        return True  # it asked nothing: its rows need not be read
-    open_: dict[tuple[int, int], Waits] = {}
-    shown: list[str] = []
-    words = list(since[1::2])
-    for each in _questions(journal, row.head.run):
-        if isinstance(each.record, Waits):
-            open_[each.record.n, each.record.i] = each.record
-        elif isinstance(each.record, Told):
-            asked = open_[each.record.n, each.record.i]
-            shown.append(asks(asked).strip())
-            if words and not _means(words.pop(0), asked, each.record):
-                return False
-    still = [convert(outcome, Waiting)] if row.status == "waiting" else []
-    shown += [asks(each).strip() for each in still]
-    if outcome.get("answer") is not None:
-        shown.append(text_of(outcome["answer"]).strip())
-    many = len(since[::2])
-    if many == 0 or many > len(shown) or since[::2] != shown[:many]:
-        return False
-    if many == len(shown) and (still or outcome.get("answer") is not None):
-        return True
-    raise StaleAnswer("What this message answers was answered before.", run=row.head.run, waits=still)
-
-
-def _means(words: str, asked: Waits, told: Told) -> bool:
-    """The client's words are what stands on record. An approval is told by its question, shown with its id."""
-    return told.approved is not None or told.text.strip() in (words, without_id(words, asked.question))
-
-
-def _last(journal: Journal, row: RunRow) -> bool:
-    """Nothing was said in the session after the run: turns that came to nothing do not count."""
-    for turn in reversed(journal.turns(row.head.session, limit=BACK)):
-        if turn.run == row.head.run:
-            return True
-        if turn.answer is not None or journal.run(turn.run).status in ("waiting", "running"):
-            return False
-    return False

@@ -1,25 +1,29 @@
-"""What the server refuses, with the status and the shape that chat-completions clients know."""
+"""The errors of a request, as HTTP statuses and as the JSON that chat-completions clients know."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from starlette.responses import Response
 
 from plait.core import Waiting
 from plait.core.errors import BadAnswer, PlaitError, StaleAnswer, UnknownRun, UsageError
+from plait.journal.codec import encode
 
 
-class Gone(Exception):
-    """The client went away before it was answered: there is nobody to tell anything."""
+class ClientGone(Exception):
+    """The client closed the connection before the answer."""
 
 
-class Rejected(PlaitError):
-    """A request that is not carried out.
+class RequestRejected(PlaitError):
+    """A request that the server does not carry out.
 
-    `status` is HTTP's, `kind` and `code` what clients tell errors apart by, `param` the field that is wrong.
-    `after`: seconds after which it may be asked again, None where that is no question; `again` False: clients must not
-    ask again by themselves. `waits` are the questions that an answer might have been for.
+    `status` is HTTP's. Clients tell errors apart by `kind` and `code`; `param` is the wrong field. `retry_after`:
+    seconds until a client may ask again. `may_retry` False: the client must not ask again by itself. `waits` are the
+    open questions of the run. `metric` is the reason under which the guard counts it, "" if it is counted elsewhere or
+    not.
     """
 
     def __init__(
@@ -31,60 +35,60 @@ class Rejected(PlaitError):
         kind: str = "invalid_request_error",
         code: str | None = None,
         param: str | None = None,
-        after: float | None = None,
-        again: bool = True,
+        retry_after: float | None = None,
+        may_retry: bool = True,
         waits: Sequence[Waiting] = (),
+        metric: str = "",
     ) -> None:
         super().__init__(message, hint=hint)
-        self.status = status
-        self.kind = kind
-        self.code = code
-        self.param = param
-        self.after = after
-        self.again = again
-        self.waits = tuple(waits)
+        self.status, self.kind, self.code, self.param = status, kind, code, param
+        self.retry_after, self.may_retry, self.waits, self.metric = retry_after, may_retry, tuple(waits), metric
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that go with it."""
-        found: dict[str, str] = {}
-        if self.after is not None:
-            found["Retry-After"] = str(max(1, math.ceil(self.after)))
-        if not self.again:
-            found["x-should-retry"] = "false"
+        """The headers of the answer."""
+        headers: dict[str, str] = {}
+        if self.retry_after is not None:
+            headers["Retry-After"] = str(max(1, math.ceil(self.retry_after)))
+        if not self.may_retry:
+            headers["x-should-retry"] = "false"
         if self.status == 401:
-            found["WWW-Authenticate"] = 'Bearer realm="plait"'
-        return found
+            headers["WWW-Authenticate"] = 'Bearer realm="plait"'
+        return headers
 
     def body(self) -> dict[str, Any]:
-        """The error as an object."""
+        """The JSON of the answer."""
         waits = [{"question": each.question, "ask": each.kind, "text": each.reason} for each in self.waits]
         return {**error_body(str(self), self.kind, self.code, self.param), **({"waits": waits} if waits else {})}
 
 
 def error_body(message: str, kind: str, code: str | None = None, param: str | None = None) -> dict[str, Any]:
-    """An error in the shape that clients of chat completions know."""
+    """Return an error in the shape that chat-completions clients know."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-def rejected(why: Exception) -> Rejected:
-    """Any error as one that can be told over HTTP. What is no error of Plait's own is told without its words."""
-    match why:
-        case Rejected():
-            return why
+def rejection_for(error: Exception) -> RequestRejected:
+    """Return any error as one for HTTP. The text of an error that is not Plait's own stays in the log."""
+    match error:
+        case RequestRejected():
+            return error
         case UnknownRun():
-            return Rejected(404, why.message, hint=why.hint, code="run_not_found")
-        case StaleAnswer():
-            return Rejected(
-                409, why.message, hint=why.hint, code="stale_answer", param="question", again=False, waits=why.waits
+            return RequestRejected(404, error.message, hint=error.hint, code="run_not_found")
+        case StaleAnswer(message=message, hint=hint, waits=waits):
+            return RequestRejected(
+                409, message, hint=hint, code="stale_answer", param="question", may_retry=False, waits=waits
             )
         case BadAnswer():
-            return Rejected(400, why.message, hint=why.hint, code="bad_answer", again=False)
+            return RequestRejected(400, error.message, hint=error.hint, code="bad_answer", may_retry=False)
         case UsageError():
-            return Rejected(400, why.message, hint=why.hint)
-        case PlaitError():
-            return Rejected(503, why.message, hint=why.hint, kind="server_error", code=type(why).__name__)
+            return RequestRejected(400, error.message, hint=error.hint)
+        case PlaitError(message=message, hint=hint):
+            return RequestRejected(503, message, hint=hint, kind="server_error", code=type(error).__name__)
         case _:
-            return Rejected(
-                500, f"A defect of Plait: {type(why).__name__}.", hint="The server's log has more.", kind="server_error"
-            )
+            text = f"Plait has a defect: {type(error).__name__}."
+            return RequestRejected(500, text, hint="The server's log has more.", kind="server_error")
+
+
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return any value as a JSON response. Half a surrogate pair, which UTF-8 cannot hold, is escaped."""
+    return Response(encode(value), status, headers, media_type="application/json")

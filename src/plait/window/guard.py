@@ -1,9 +1,7 @@
-"""What stands before every route: who asks, from where, and how much.
+"""The checks before every route: the path, the Host and Origin, the token, the content type and the body.
 
-Theory of operation. A request passes these in turn, and the first that speaks against it ends it: its path (nothing
-that another server might read otherwise), its Host and Origin (no page of another site, no name that was made to point
-here), its token, its content type, its body. The body is read here, whole, within a size and a time, and handed on; so
-no route has to think of it. What each path needs stands in `NEEDS`.
+The first check that fails answers the request. The guard reads the whole body within a size and a time, so no route has
+to limit it. `NEEDS` says which token each path needs.
 """
 
 from __future__ import annotations
@@ -16,28 +14,27 @@ from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plait.core.errors import PlaitError
-from plait.journal.codec import encode
-from plait.window.callers import ANYONE, Caller, Door, cookie_name
-from plait.window.desk import Desk
-from plait.window.errors import Gone, Rejected, rejected
+from plait.window.auth import ANYONE, Caller, cookie_name
+from plait.window.errors import ClientGone, RequestRejected, json_response, rejection_for
 from plait.window.idempotency import Idempotency
+from plait.window.runs import RunManager
 from plait.window.settings import LOCAL_NAMES
 
 logger = logging.getLogger("plait.window")
 
 OPEN, CLIENTS, FULL = "open", "clients", "full"
-NEEDS = (
-    ("/", OPEN),
-    ("/login", OPEN),
-    ("/favicon.ico", OPEN),
-    ("/page/", OPEN),
-    ("/health", OPEN),
-    ("/health/", OPEN),
-    ("/v1/", CLIENTS),
-    ("/mcp", CLIENTS),
-    ("/mcp/", CLIENTS),
-)
-"""Who may ask for a path: one that ends in / stands for all below it. What is not listed is for full tokens."""
+NEEDS = {
+    "/": OPEN,
+    "/login": OPEN,
+    "/favicon.ico": OPEN,
+    "/page/": OPEN,
+    "/health": OPEN,
+    "/health/": OPEN,
+    "/v1/": CLIENTS,
+    "/mcp": CLIENTS,
+    "/mcp/": CLIENTS,
+}
+"""Who may ask for a path. One that ends in / stands for all below it. Every other path needs a full token."""
 
 USUAL = {
     "X-Content-Type-Options": "nosniff",
@@ -48,16 +45,19 @@ USUAL = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
 """Headers of every answer that does not set them itself."""
+TRICKS = (b"//", b"\\", b"%2f", b"%5c", b"%2e", b"%00", b"%25")
+"""Parts of a path that another server might read in another way."""
+CLOSING = (400, 401, 403, 408, 413, 415, 421)
+"""The connection is closed after these statuses: the request may not have been read to its end."""
 
 
 class Guard:
-    """Middleware. It puts the `Caller` into the scope's state under "caller"."""
+    """ASGI middleware. It puts the `Caller` into the scope's state under "caller"."""
 
-    def __init__(self, app: ASGIApp, desk: Desk) -> None:
+    def __init__(self, app: ASGIApp, manager: RunManager) -> None:
         self._app = app
         self._idempotency = Idempotency(app)
-        self._desk = desk
-        self._door: Door = desk.door
+        self._manager, self._tokens, self._table = manager, manager.tokens, manager.table
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -66,7 +66,7 @@ class Guard:
             return
         begun = False
 
-        async def guarded(message: Message) -> None:
+        async def send_guarded(message: Message) -> None:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
@@ -77,132 +77,116 @@ class Guard:
 
         try:
             headers = Headers(scope=scope)
-            self._path(scope)
-            self._from_here(headers)
-            caller = scope.setdefault("state", {})["caller"] = self._caller(scope, headers)
-            body = await self._body(scope, headers, receive)
-            await self._idempotency.answer(scope, body, receive, guarded, caller.owner if caller is not None else "")
-        except Gone:
+            _check_path(scope)
+            self._check_site(headers)
+            caller = scope.setdefault("state", {})["caller"] = self._authenticate(scope, headers)
+            body = await self._read_body(scope, headers, receive)
+            await self._idempotency.answer(scope, body, receive, send_guarded, caller.owner if caller else "")
+        except ClientGone:
             return
-        except Exception as why:
-            found = rejected(why)
-            if not isinstance(why, PlaitError):
-                logger.error("%s %r broke", scope["method"], scope["path"], exc_info=why)
+        except Exception as error:
+            rejection = rejection_for(error)
+            if not isinstance(error, PlaitError):
+                logger.error("%s %r broke", scope["method"], scope["path"], exc_info=error)
+            if rejection.metric:
+                self._manager.metrics.add_refusal(rejection.metric)
             if begun:
                 raise
-            await answer(found, guarded)
+            closing = {"connection": "close"} if rejection.status in CLOSING else {}
+            answer = json_response(rejection.body(), rejection.status, {**rejection.headers, **closing})
+            await answer(scope, receive, send_guarded)
 
-    def _path(self, scope: Scope) -> None:
-        raw = bytes(scope.get("raw_path") or scope["path"].encode())
-        low = raw.lower()
-        tricks = (b"//", b"\\", b"%2f", b"%5c", b"%2e", b"%00", b"%25")
-        if any(trick in low for trick in tricks) or any(part in (b".", b"..") for part in low.split(b"/")):
-            self._desk.counts.refused("path")
-            raise Rejected(400, "The path can't be that of a page here.", code="bad_path")
-
-    def _from_here(self, headers: Headers) -> None:
-        """No page of another site may use the server, and no name that was made to point to it."""
+    def _check_site(self, headers: Headers) -> None:
+        """Refuse pages of other sites, and names that were made to point to this server."""
         hosts = headers.getlist("host")
         host = hosts[0] if len(hosts) == 1 else ""
         name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
-        if not host or not (self._door.locked or name.lower() in (*LOCAL_NAMES, *self._desk.table.hosts)):
-            self._desk.counts.refused("host")
-            raise Rejected(
-                421, f"The server is not asked for as {host!r}.", hint="Ask 127.0.0.1 or localhost.", code="wrong_host"
-            )
+        if not host or not (self._tokens.required or name.lower() in (*LOCAL_NAMES, *self._table.hosts)):
+            text = f"This server does not answer for the host {host!r}."
+            raise RequestRejected(421, text, hint="Ask 127.0.0.1 or localhost.", code="wrong_host", metric="host")
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         foreign = origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}")
         # A link from elsewhere may be followed to a page; that asks for nothing to be done.
         followed = headers.get("sec-fetch-mode") == "navigate" and origin is None
         if foreign or (site in ("cross-site", "same-site") and not followed):
-            self._desk.counts.refused("origin")
-            raise Rejected(403, "Pages of other sites can't use this server.", code="cross_site")
+            raise RequestRejected(
+                403, "Pages of other sites can't use this server.", code="cross_site", metric="origin"
+            )
 
-    def _caller(self, scope: Scope, headers: Headers) -> Caller | None:
-        needs = _needs(scope["path"])
-        if not self._door.locked:
+    def _authenticate(self, scope: Scope, headers: Headers) -> Caller | None:
+        if not self._tokens.required:
             return ANYONE
-        caller, given = self._known(scope, headers, needs)
+        needs = _find_needs(scope["path"])
+        caller, given = self._identify(scope, headers, needs)
         if needs == OPEN and (caller is not None or not given):
             return caller
         if caller is None:
-            self._desk.counts.refused("token")
-            told = "The token is not known." if given else "A token is needed."
-            raise Rejected(
-                401, told, hint="Send it as Authorization: Bearer TOKEN.", kind="authentication_error",
+            raise RequestRejected(
+                401,
+                "The token is not known." if given else "A token is needed.",
+                hint="Send it as Authorization: Bearer TOKEN.",
+                kind="authentication_error",
                 code="invalid_api_key",
-            )  # fmt: skip
+                metric="token",
+            )
         if needs == FULL and not caller.full:
-            self._desk.counts.refused("token")
-            raise Rejected(403, "The token is for the endpoint only.", kind="permission_error", code="forbidden")
+            text = "This token opens the endpoints only."
+            raise RequestRejected(403, text, kind="permission_error", code="forbidden", metric="token")
         return caller
 
-    def _known(self, scope: Scope, headers: Headers, needs: str) -> tuple[Caller | None, bool]:
-        """Who asks, and whether they gave anything to be known by. A token wins over a cookie."""
-        said = headers.get("authorization")
-        if said is not None:
-            kind, _, token = said.partition(" ")
-            return (self._door.by_token(token.strip()) if kind.lower() == "bearer" else None), True
-        # Other servers of this machine put cookies of theirs beside ours, of any form: each is read by itself.
+    def _identify(self, scope: Scope, headers: Headers, needs: str) -> tuple[Caller | None, bool]:
+        """Return the caller, and whether the request has a token. A token wins over a cookie."""
+        authorization = headers.get("authorization")
+        if authorization is not None:
+            kind, _, token = authorization.partition(" ")
+            return (self._tokens.find_caller(token.strip()) if kind.lower() == "bearer" else None), True
+        # Other servers of this machine put cookies of any form beside ours: each is read by itself.
         cookie = cookie_parser(headers.get("cookie", "")).get(cookie_name(headers.get("host", "")))
         if cookie is None:
             return None, False
-        # What opens a stream of events, or a link, can send no headers.
+        # An event stream and a link can send no headers.
         page = headers.get("x-plait-page") or QueryParams(scope.get("query_string", b"")).get("page", "")
-        # A cookie that is not known any more is as none: the page asks for the token again.
-        return self._door.by_login(cookie, None if needs == OPEN else page), False
+        # An expired cookie counts as none: the page asks for the token again.
+        return self._tokens.find_login(cookie, None if needs == OPEN else page), False
 
-    async def _body(self, scope: Scope, headers: Headers, receive: Receive) -> bytes:
+    async def _read_body(self, scope: Scope, headers: Headers, receive: Receive) -> bytes:
         bodiless = scope["method"] in ("GET", "HEAD", "OPTIONS", "DELETE")
         if bodiless and "content-length" not in headers and "transfer-encoding" not in headers:
             return b""
-        most = int(self._desk.table.body_mb * 1_000_000)
+        limit = int(self._table.body_mb * 1_000_000)
+        too_large = RequestRejected(
+            413, f"The body has more than {limit:,} bytes.", code="body_too_large", metric="size"
+        )
         length = headers.get("content-length", "")
-        if length.isdigit() and int(length) > most:
-            raise self._too_large(most)
+        if length.isdigit() and int(length) > limit:
+            raise too_large
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if length != "0" and kind != "application/json":
-            self._desk.counts.refused("type")
-            raise Rejected(415, f"The body is {kind or 'of no type'}.", hint="Send JSON, as application/json.")
-        parts: list[bytes] = []
-        size = 0
+            text = f"The body's content type is {kind or 'missing'}."
+            raise RequestRejected(415, text, hint="Send JSON, as application/json.", metric="type")
+        body, more = bytearray(), True
         try:
-            async with asyncio.timeout(self._desk.table.body_seconds):
-                more = True
+            async with asyncio.timeout(self._table.body_seconds):
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Rejected(400, "The body ends too early.")
-                    parts.append(message.get("body", b""))
-                    size += len(parts[-1])
+                        raise RequestRejected(400, "The body ends too early.")
+                    body += message.get("body", b"")
                     more = message.get("more_body", False)
-                    if size > most:
-                        raise self._too_large(most)
+                    if len(body) > limit:
+                        raise too_large
         except TimeoutError:
-            self._desk.counts.refused("slow")
-            raise Rejected(
-                408, f"The body was not there within {self._desk.table.body_seconds:g} seconds.", code="slow_body"
-            ) from None
-        return b"".join(parts)
-
-    def _too_large(self, most: int) -> Rejected:
-        self._desk.counts.refused("size")
-        return Rejected(413, f"The body has more than {most:,} bytes.", code="body_too_large")
+            text = f"The body did not arrive within {self._table.body_seconds:g} seconds."
+            raise RequestRejected(408, text, code="slow_body", metric="slow") from None
+        return bytes(body)
 
 
-async def answer(why: Rejected, send: Send) -> None:
-    """Answer with an error. The connection is closed where its request may not have been read to the end."""
-    body = encode(why.body())
-    headers = {**why.headers, "content-type": "application/json", "content-length": str(len(body))}
-    if why.status in (400, 401, 403, 408, 413, 415, 421):
-        headers["connection"] = "close"
-    raw = [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": why.status, "headers": raw})
-    await send({"type": "http.response.body", "body": body})
+def _check_path(scope: Scope) -> None:
+    path = bytes(scope.get("raw_path") or scope["path"].encode()).lower()
+    if any(trick in path for trick in TRICKS) or {b".", b".."} & set(path.split(b"/")):
+        raise RequestRejected(400, "This path is not one of this server's.", code="bad_path", metric="path")
 
 
-def _needs(path: str) -> str:
-    for known, needs in NEEDS:
-        if path == known or (known.endswith("/") and known != "/" and path.startswith(known)):
-            return needs
-    return FULL
+def _find_needs(path: str) -> str:
+    below = (needs for known, needs in NEEDS.items() if known[1:].endswith("/") and path.startswith(known))
+    return NEEDS.get(path) or next(below, FULL)

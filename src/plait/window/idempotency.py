@@ -1,8 +1,7 @@
-"""`Idempotency-Key`: a request that is sent again with the same key gets the answer of the first, and starts nothing.
+"""`Idempotency-Key`: a repeated POST with the same key gets the answer of the first one and starts nothing.
 
-Theory of operation. A POST with the header is answered as any other, but its answer is kept, and its run continues when
-the client goes away, because the client will ask again. Whoever asks again with the same key waits for that answer.
-Answers are kept in memory for `KEPT` seconds, so a server that was restarted does not know the key any more.
+The first POST continues even if its client goes away, because the client will ask again. Later ones wait for its
+answer. Answers stay in memory for `LIFETIME` seconds, so a restarted server does not know the keys.
 """
 
 from __future__ import annotations
@@ -15,93 +14,87 @@ from dataclasses import dataclass, field
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from plait.window.errors import Rejected
+from plait.window.errors import RequestRejected
 
-KEPT = 24 * 3600.0
-"""Seconds that an answer is kept after it was begun."""
-MOST = 1_000
-"""Answers that are kept at most; the oldest that are whole are forgotten first."""
+LIFETIME = 24 * 3600.0
+"""Seconds that an answer is stored after its request began."""
+MAX_ANSWERS = 1_000
+"""Maximum number of stored answers. The oldest complete ones are removed first."""
 LONGEST = 255
 """Characters of a key."""
 
 
 @dataclass
-class Kept:
-    """An answer: of which request, its messages so far, and whether it is whole."""
+class StoredAnswer:
+    """The answer to one request: a digest of the request, the task that makes it, and its ASGI messages so far."""
 
-    request: bytes
+    digest: bytes
     began: float = field(default_factory=time.monotonic)
     messages: list[Message] = field(default_factory=list)
-    whole: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
 
 class Idempotency:
-    """Answers by caller and key. `answer` takes the place of the application for a request with a key."""
+    """Wraps an application: answers requests by caller and key."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._kept: dict[tuple[str, str], Kept] = {}
+        self._stored: dict[tuple[str, str], StoredAnswer] = {}
 
     async def answer(self, scope: Scope, body: bytes, receive: Receive, send: Send, owner: str) -> None:
-        """Answer a request, from the first one with its key where there is one. Raises `Rejected`."""
+        """Answer a request whose body was read already. Raises `RequestRejected` for a key that cannot be used."""
         key = Headers(scope=scope).get("idempotency-key", "")
         if scope["method"] != "POST" or not key:
-            await self._app(scope, _reading(body, receive), send)
+            await self._app(scope, _replay(body, receive), send)
             return
         if len(key) > LONGEST:
-            raise Rejected(400, f"The Idempotency-Key has more than {LONGEST} characters.", code="bad_idempotency_key")
-        request = hashlib.sha256(scope["path"].encode() + b"\0" + body).digest()
-        self._forget()
-        kept = self._kept.get((owner, key))
-        if kept is not None and kept.request != request:
-            raise Rejected(
+            text = f"The Idempotency-Key has more than {LONGEST} characters."
+            raise RequestRejected(400, text, code="bad_idempotency_key")
+        self._remove_old()
+        digest = hashlib.sha256(scope["path"].encode() + b"\0" + body).digest()
+        stored = self._stored.get((owner, key))
+        if stored is None:
+            stored = self._stored[owner, key] = StoredAnswer(digest)
+            stored.task = asyncio.ensure_future(self._perform(scope, body, stored))
+        elif stored.digest != digest:
+            raise RequestRejected(
                 422,
                 "The Idempotency-Key was used for another request.",
                 hint="Send a new key with each new request.",
                 code="idempotency_key_reused",
-                again=False,
+                may_retry=False,
             )
-        if kept is None:
-            kept = self._kept[owner, key] = Kept(request)
-            kept.task = asyncio.ensure_future(self._perform(scope, body, kept))
-        await kept.whole.wait()
-        if not kept.messages:  # it broke before it said anything: the next one with the key tries anew
-            self._kept.pop((owner, key), None)
-            assert kept.task is not None
-            kept.task.result()
-        for message in kept.messages:
+        assert stored.task is not None
+        await asyncio.wait([stored.task])  # not the task itself: a client that goes away must not cancel it
+        if stored.task.cancelled() or stored.task.exception() is not None:
+            self._stored.pop((owner, key), None)  # there is no answer: the next request with the key starts anew
+            stored.task.result()
+        for message in stored.messages:
             await send(message)
 
-    async def _perform(self, scope: Scope, body: bytes, kept: Kept) -> None:
-        async def keep(message: Message) -> None:
-            kept.messages.append(message)
+    async def _perform(self, scope: Scope, body: bytes, stored: StoredAnswer) -> None:
+        async def store(message: Message) -> None:
+            stored.messages.append(message)
 
-        try:
-            await self._app(scope, _reading(body, None), keep)
-        except BaseException:
-            kept.messages.clear()
-            raise
-        finally:
-            kept.whole.set()
+        await self._app(scope, _replay(body, None), store)
 
-    def _forget(self) -> None:
+    def _remove_old(self) -> None:
         now = time.monotonic()
-        whole = [key for key, kept in self._kept.items() if kept.whole.is_set()]
-        for at, key in enumerate(whole):
-            if now - self._kept[key].began > KEPT or len(whole) - at > MOST:
-                del self._kept[key]
+        complete = [key for key, stored in self._stored.items() if stored.task is not None and stored.task.done()]
+        for at, key in enumerate(complete):
+            if now - self._stored[key].began > LIFETIME or len(complete) - at > MAX_ANSWERS:
+                del self._stored[key]
 
 
-def _reading(body: bytes, receive: Receive | None) -> Receive:
-    """What a route reads: the body that was read already, then that the client went away (None: it never does)."""
-    read = False
+def _replay(body: bytes, receive: Receive | None) -> Receive:
+    """Return what a route receives: the body, then whether the client went away (None: it never does)."""
+    sent = False
 
-    async def reading() -> Message:
-        nonlocal read
-        if not read:
-            read = True
+    async def next_message() -> Message:
+        nonlocal sent
+        if not sent:
+            sent = True
             return {"type": "http.request", "body": body, "more_body": False}
         return await (receive() if receive is not None else asyncio.Future())
 
-    return reading
+    return next_message

@@ -1,7 +1,7 @@
-"""What happens, as it happens: server-sent events read off the journal's file, so runs of other processes are seen too.
+"""Server-sent events for the viewer, read off the journal's file, so it sees the runs of other processes too.
 
-Each event's id is the `seq` of the last row it tells of; a browser that comes back names it (Last-Event-ID) and misses
-nothing. The run's earlier rows are then read again, to tell what of them the new ones change.
+The id of an event is the `seq` of the last row in it. A browser that reconnects sends it (Last-Event-ID) and misses
+nothing: the run's earlier rows are read again, to know which of their items the new rows change.
 """
 
 from __future__ import annotations
@@ -9,182 +9,222 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any
 
+from plait.core import Event
+from plait.core import events as ev
 from plait.core.errors import PlaitError
 from plait.journal import codec, reader
 from plait.journal.records import Row
 from plait.journal.store import Journal
+from plait.models.stages import Stage
 from plait.runtime.retell import recorded_loop
-from plait.window import finding
-from plait.window.document import PLANNERS, facts, listed, plan_of, waiting
-from plait.window.telling import Teller, told
-from plait.window.writing import Writing
+from plait.tools.render import sound
+from plait.window import run_search
+from plait.window.run_view import PLANNERS, list_entry, open_questions, plan_view, run_facts
+from plait.window.timeline import ViewerTimeline, build_timeline
 
 PAUSE = 0.25
 """Seconds between two looks at the file."""
 IDLE = 1.0
-"""The same where nothing has happened for a while."""
+"""The same if nothing has happened for a while."""
 BEAT = 15.0
-"""After so many silent seconds a comment is sent, so that a connection that is gone is noticed."""
+"""After so many silent seconds a comment is sent, so that a broken connection is noticed."""
+LONGEST = 4_000
+"""Characters of one part of an unfinished reply: the last ones."""
 OVER = ("answered", "failed", "stopped", "cancelled", "crashed", "interrupted")
 
 
-class Follower:
-    """A run being read as it grows. `news()` gives what is new, None where nothing is; blocking."""
+class PartialReplies:
+    """The unfinished replies of a run in this process. The journal has a reply only when it is complete."""
 
-    def __init__(self, journal: Journal, run: str) -> None:
+    def __init__(self) -> None:
+        self._stages: dict[int, Stage] = {}
+        self._replies: dict[int, list[tuple[str, str]] | None] = {}
+        """The parts of each step's reply, as (kind, text). None if the step has two replies at once: their parts can't
+        be told apart."""
+
+    def add(self, event: Event) -> None:
+        """Add the next event of the run."""
+        match event:
+            case ev.Asked(step=step, model=model):
+                self._stages[step] = Stage(model)
+                self._replies[step] = None if step in self._replies else []
+            case ev.Thought(step=step, text=text) | ev.Action(step=step, text=text) | ev.Answer(step=step, text=text):
+                parts = self._replies.get(step)
+                if parts is None:
+                    return
+                kind = type(event).__name__.lower()
+                before = parts.pop()[1] if parts and parts[-1][0] == kind else ""
+                parts.append((kind, (before + text)[-LONGEST:]))
+            case ev.Noted(step=step, kind="retry") if self._replies.get(step):
+                self._replies[step] = []  # the reply begins anew
+            case ev.Replied(step=step):
+                self._replies.pop(step, None)
+
+    def steps(self) -> list[dict[str, Any]]:
+        """Return each unfinished reply: its `step`, its `parts` as [kind, text], and before the first part the `stage`
+        of the model and its whole `seconds`."""
+        return [
+            {"step": step, "parts": [[kind, sound(text)] for kind, text in parts], **self._stage(step, parts)}
+            for step, parts in list(self._replies.items())
+            if parts is not None
+        ]
+
+    def _stage(self, step: int, parts: list[tuple[str, str]]) -> dict[str, Any]:
+        if parts:
+            return {}
+        stage, seconds = self._stages[step].now()
+        return {"stage": stage, "seconds": int(seconds)}
+
+
+class RunFollower:
+    """Reads a run as it grows. All methods block."""
+
+    def __init__(self, journal: Journal, run: str, *, after: int | None = None) -> None:
+        """Find the run. `after`: the row up to which the page has it already."""
         self.journal = journal
         with reader.reading(journal.path) as connection:
             self._n, self.row = reader.find(connection, run, journal.path)
-        self.teller = Teller(recorded_loop(self.row.head))
-        self._told = ""
+        self.timeline = ViewerTimeline(recorded_loop(self.row.head))
+        self._state = ""
+        if after is not None:
+            self._read(until=after)
+            self.timeline.changes()
 
-    def catch_up(self, after: int) -> None:
-        """Take the rows up to `after` without telling of them: whoever asks has them."""
-        self._read(until=after)
-        self.teller.changes()
-
-    def news(self) -> dict[str, Any] | None:
-        """What is new since the last time: steps that changed, the run's facts, its plan."""
-        before = self.teller.seq
-        # The row first: what ends a run is written with its last rows, so that an end seen has all rows behind it.
+    def read_news(self) -> dict[str, Any] | None:
+        """Return what is new since the last call: changed steps, the run's facts, its plan. None for nothing."""
+        seq, run = self.timeline.seq, self.row.head.run
+        # The row first: what ends a run is written with its last rows, so a run seen as ended has all its rows.
         with reader.reading(self.journal.path) as connection:
-            self.row = reader.find(connection, self.row.head.run, self.journal.path)[1]
+            self.row = reader.find(connection, run, self.journal.path)[1]
         self._read()
-        moved = self.teller.seq != before
         state = f"{self.row.status} {self.row.owner} {self.row.updated if self.over else ''}"
-        if not moved and state == self._told:
+        changed, self._state = state != self._state, state
+        if not changed and self.timeline.seq == seq:
             return None
-        changed, self._told = state != self._told, state
-        news: dict[str, Any] = {"run": facts(self.row, self.teller), "steps": self.teller.changes()}
-        if changed or self.row.status == "waiting":
-            news["run"]["children"] = finding.children(self.journal, self.row.head.run)
-            news["waiting"] = waiting(self.journal.rows(self.row.head.run)) if self.row.status == "waiting" else []
-        if self.row.head.strategy["name"] in PLANNERS and (changed or _calls(news["steps"])):
-            news["plan"] = plan_of(self.row, self.journal.rows(self.row.head.run))
+        news: dict[str, Any] = {"run": run_facts(self.row, self.timeline), "steps": self.timeline.changes()}
+        waits = self.row.status == "waiting"
+        if changed or waits:
+            news["run"]["children"] = run_search.find_forks(self.journal, run)
+            news["waiting"] = open_questions(self.row, self.journal.rows(run)) if waits else []
+        if self.row.head.strategy["name"] in PLANNERS and (changed or _has_finished_work(news["steps"])):
+            news["plan"] = plan_view(self.row, self.journal.rows(run))
         return news
 
     @property
     def over(self) -> bool:
-        """Nothing more comes, unless somebody goes on with the run."""
+        """Whether nothing more comes, unless somebody resumes the run."""
         return self.row.status in OVER
 
     def _read(self, until: int | None = None) -> None:
-        for row in rows_after(self.journal, self._n, self.teller.seq, until):
-            self.teller.take(row)
+        for row in _rows_after(self.journal, self._n, self.timeline.seq, until):
+            self.timeline.add(row)
 
 
-def rows_after(journal: Journal, n: int, seq: int, until: int | None = None) -> list[Row]:
-    """A run's rows after one, without their bodies: those are told from the ones before, and nobody looks at them."""
-    question = "SELECT seq, at, data FROM events WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
-    with reader.reading(journal.path) as connection:
-        found = connection.execute(question, (n, seq, 1 << 60 if until is None else until)).fetchall()
-    return [Row(seq, at, codec.decode_record(data)) for seq, at, data in found]
-
-
-def whole(journal: Journal, run: str) -> Teller:
-    """A run told with its texts whole; blocking."""
+def full_timeline(journal: Journal, run: str) -> ViewerTimeline:
+    """Read a run with all its texts whole; blocking."""
     with reader.reading(journal.path) as connection:
         n, row = reader.find(connection, run, journal.path)
-    return told(rows_after(journal, n, -1), recorded_loop(row.head), most=None)
+    return build_timeline(_rows_after(journal, n, -1), recorded_loop(row.head), max_text=None)
 
 
-def document(journal: Journal, run: str) -> dict[str, Any]:
-    """A run as its page is first told of it; blocking. `seq` is where `events_of` goes on."""
-    follower = Follower(journal, run)
-    news = follower.news() or {}
-    return {"plan": None, "waiting": [], **news, "seq": follower.teller.seq}
+def run_document(journal: Journal, run: str) -> dict[str, Any]:
+    """Return what a page first gets of a run; blocking. `follow_run` continues after its `seq`."""
+    follower = RunFollower(journal, run)
+    news = follower.read_news() or {}
+    return {"plan": None, "waiting": [], **news, "seq": follower.timeline.seq}
 
 
-async def events_of(
+async def follow_run(
     journal: Journal,
     run: str,
     after: int | None,
-    gone: Callable[[], bool] = lambda: False,
-    writing: Callable[[], Writing | None] = lambda: None,
+    is_over: Callable[[], bool] = lambda: False,
+    partial_replies: Callable[[], PartialReplies | None] = lambda: None,
 ) -> AsyncIterator[bytes]:
-    """A run's events from the row after `after`, as the bytes that are sent; ends when the run is over.
+    """Send a run's events from the row after `after` until the run is over.
 
-    `writing` gives what its models are writing, None while the run is not performed in this process.
+    `partial_replies` returns those of the run, None while this process does not perform it.
     """
-    follower = await asyncio.to_thread(Follower, journal, run)
-    if after is not None:
-        await asyncio.to_thread(follower.catch_up, after)
+    follower = await asyncio.to_thread(RunFollower, journal, run, after=after)
     yield b"retry: 1500\n\n"
     quiet = 0.0
     shown: list[dict[str, Any]] = []
-    while not gone():
-        news = await asyncio.to_thread(follower.news)
+    while not is_over():
+        news = await asyncio.to_thread(follower.read_news)
         if news is not None:
             quiet = 0.0
-            yield event(news, follower.teller.seq)
+            yield format_event(news, follower.timeline.seq)
             if follower.over:
                 yield b"event: over\ndata: {}\n\n"
                 return
         elif quiet and quiet % BEAT < PAUSE:
             yield b": here\n\n"
-        written = writing()
-        steps = [] if written is None else written.told()
+        replies = partial_replies()
+        steps = [] if replies is None else replies.steps()
         if steps != shown:
             quiet, shown = 0.0, steps
-            yield b"event: writing\n" + event({"steps": steps})
+            yield b"event: writing\n" + format_event({"steps": steps})
         pause = PAUSE if quiet < 30 else IDLE
         quiet += pause
         await asyncio.sleep(pause)
 
 
-async def events(journal: Journal, gone: Callable[[], bool] = lambda: False) -> AsyncIterator[bytes]:
-    """The list's events: runs that are new or changed, as the list shows them."""
+async def follow_list(journal: Journal, is_over: Callable[[], bool] = lambda: False) -> AsyncIterator[bytes]:
+    """Send the runs that are new or changed, as the list shows them."""
     known: dict[int, tuple[str, float]] = {}
-    recent, newest = await asyncio.to_thread(finding.changed, journal, known, 0)
+    recent, newest = await asyncio.to_thread(run_search.find_changed, journal, known, 0)
     yield b"retry: 1500\n\n"
-    # What happened between the list and this: the list's first page is told once more as it is now.
-    recent = sorted(recent, key=lambda each: each.n)[-finding.PAGE :]
-    yield event({"runs": [listed(each.row, n=each.n) for each in recent]})
+    # The first page once more, as it is now: runs may have changed since the list was read.
+    yield _list_event(recent[-run_search.PAGE :])
     quiet = 0.0
-    lives: dict[int, str] = {}
-    while not gone():
-        found, newest = await asyncio.to_thread(finding.changed, journal, known, newest)
-        # A process that died has written nothing: its runs are looked at as well.
-        going = await asyncio.to_thread(finding.live, journal)
-        states = {each.n: each.row.status for each in going}
-        died = [n for n in lives if n not in states and n not in {each.n for each in found}]
-        lives = states
-        found += [each for n in died for each in await asyncio.to_thread(_one, journal, n)]
+    unfinished: set[int] = set()
+    while not is_over():
+        found, newest = await asyncio.to_thread(run_search.find_changed, journal, known, newest)
+        # A process that died writes nothing, so runs that are no longer under way are read as well.
+        now = {each.n for each in await asyncio.to_thread(run_search.find_unfinished, journal)}
+        died = unfinished - now - {each.n for each in found}
+        unfinished = now
+        if died:
+            with suppress(PlaitError):
+                found += await asyncio.to_thread(run_search.find_numbered, journal, died)
         if found:
             quiet = 0.0
-            yield event({"runs": [listed(each.row, n=each.n) for each in found]})
+            yield _list_event(found)
         elif quiet and quiet % BEAT < IDLE:
             yield b": here\n\n"
         quiet += IDLE
         await asyncio.sleep(IDLE)
 
 
-def event(data: dict[str, Any], id: int | None = None) -> bytes:
-    """One event. JSON has no line ends of its own, so its data is one line."""
-    named = b"" if id is None else f"id: {id}\n".encode()
-    return named + b"data: " + codec.encode(data) + b"\n\n"
+def format_event(data: dict[str, Any], id: int | None = None) -> bytes:
+    """Return one event. JSON has no line ends of its own, so its data is one line."""
+    head = b"" if id is None else f"id: {id}\n".encode()
+    return head + b"data: " + codec.encode(data) + b"\n\n"
 
 
-def after_of(header: str | None, query: str | None) -> int | None:
-    """The row after which to begin, from Last-Event-ID or the address; None where neither is a number."""
-    for said in (header, query):
-        if said and re.fullmatch(r"-?[0-9]{1,18}", said):
-            return int(said)
+def last_seen_row(header: str | None, query: str | None) -> int | None:
+    """Return the row after which to start, from Last-Event-ID or the address; None if neither is a number."""
+    for given in (header, query):
+        if given and re.fullmatch(r"-?[0-9]{1,18}", given):
+            return int(given)
     return None
 
 
-def _one(journal: Journal, n: int) -> list[finding.Found]:
-    try:
-        with reader.reading(journal.path) as connection:
-            row = connection.execute(f"SELECT {reader.RUN} FROM runs WHERE n = ?", (n,)).fetchone()
-            return [finding.Found(n, reader.run_row(row, journal.path))] if row else []
-    except PlaitError:
-        return []
+def _rows_after(journal: Journal, n: int, seq: int, until: int | None = None) -> list[Row]:
+    """Return a run's rows after one, without their bodies, which the timeline does not show."""
+    query = "SELECT seq, at, data FROM events WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
+    with reader.reading(journal.path) as connection:
+        found = connection.execute(query, (n, seq, 1 << 60 if until is None else until)).fetchall()
+    return [Row(seq, at, codec.decode_record(data)) for seq, at, data in found]
 
 
-def _calls(steps: list[dict[str, Any]]) -> bool:
-    return any(
-        item["kind"] != "note" and item.get("state") in ("done", None) for step in steps for item in step["items"]
-    )
+def _list_event(runs: list[run_search.NumberedRun]) -> bytes:
+    return format_event({"runs": [list_entry(each.row, n=each.n) for each in runs]})
+
+
+def _has_finished_work(steps: list[dict[str, Any]]) -> bool:
+    items = (item for step in steps for item in step["items"])
+    return any(item["kind"] != "note" and item.get("state") in ("done", None) for item in items)

@@ -1,13 +1,13 @@
-"""One call of a served agent over MCP: a run, told as it goes on, asked for answers, and given back.
+"""One MCP call of a served agent: a run, reported while it goes on, with its questions, and its result.
 
-Theory of operation. A call is a run, begun at the desk as any other: it has its place, its owner and its record. What
-happens in it is told as progress where the client asks for that. A call that the client cancels, or goes away from,
-cancels its run. A run that has no answer is a result that says it is an error, with the run's id; never a text that
-could pass for an answer. A run that waits for the person asks by elicitation where the client can do that: in a
-request of our own in the older protocol, and in the newer one as a result that asks to be called again (the run's id is
-and the question's are the state that comes back with the answer; whether the caller may see that run is looked at
-anew). Where it can't, the result says what is asked, and that the tool is called with `run`, `reply_to` and the answer
-as the question. An answer is for one question of one agent: any other is an error, which names the question.
+A call is a run like any other: it has its place, its owner and its rows in the journal. Its events are reported as
+progress if the client asks for that. If the client cancels the call or goes away, its run is cancelled. A run without
+an answer is an error result with the run's id, never a text that could pass for an answer.
+
+A run that waits asks by elicitation if the client supports it: by a request of ours in the older protocol, in the
+newer one by a result that asks to be called again. That result's state is the run's id and the question's; the
+answer's caller is checked anew. Without elicitation, the result tells the question and how to answer it with `run` and
+`reply_to`. An answer is for one question of one agent. Any other is an error that names the question.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from plait.core import Event, Waiting
 from plait.core import events as ev
@@ -23,20 +28,15 @@ from plait.core.errors import BadAnswer, PlaitError, StaleAnswer, UsageError
 from plait.core.loose_json import without_halves
 from plait.runtime.run import Run
 from plait.runtime.sessions import named
-from plait.window import conversations
-from plait.window.callers import ANYONE, Caller
-from plait.window.desk import Desk
-from plait.window.errors import Rejected, rejected
-from plait.window.performing import Performing
-from plait.window.shapes import asks, content_of
+from plait.window.auth import ANYONE, Caller
+from plait.window.chat_format import content_of, question_text
+from plait.window.conversations import check_agent, find_session, state_of
+from plait.window.errors import RequestRejected, rejection_for
+from plait.window.runs import ActiveRun, OnEvent, RunManager
 
-if TYPE_CHECKING:
-    import mcp_types as types
-    from mcp.server.context import ServerRequestContext
-
-GONE = "the client cancelled the call"
+CANCELLED = "the client cancelled the call"
 TRIES = 5
-"""As often the client's person is asked who gives an edit that can't be taken; then the result says what is asked."""
+"""How often the user may correct an answer that does not fit. After that the result tells the question."""
 
 INPUT: dict[str, Any] = {
     "type": "object",
@@ -58,208 +58,178 @@ INPUT: dict[str, Any] = {
     "required": ["question"],
     "additionalProperties": False,
 }
-
 ANSWER = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
+
+CallResult = types.CallToolResult | types.InputRequiredResult
 
 
 @dataclass
-class Asked:
+class AgentCall:
     """One call of an agent."""
 
-    desk: Desk
+    manager: RunManager
     ctx: ServerRequestContext[Any]
     params: types.CallToolRequestParams
 
-    async def result(self) -> types.CallToolResult | types.InputRequiredResult:
-        """What the client gets. Only the cancellation of the call is raised, and a tool that is not there."""
+    async def result(self) -> CallResult:
+        """Perform the call. It raises only its cancellation, and `MCPError` for an unknown agent."""
+        if self.params.name not in self.manager.agents:
+            text = f"There is no agent {self.params.name!r}. These exist: {self.manager.agent_names}."
+            raise MCPError(types.INVALID_PARAMS, text)
         try:
             return await self._result()
-        except BadAnswer as why:
-            return self._asks_still(why)
-        except StaleAnswer as why:
-            return self._stale(why)
-        except (PlaitError, OSError) as why:
-            return _error(str(rejected(why)))
+        except BadAnswer as error:
+            asked = f"{error}\n\n{question_text(error.waits)}"
+            if self._can_ask and self._is_modern:
+                return _ask_again(error.run, error.waits.question, asked)
+            return self._waiting(error.run, error.waits.question, asked, is_error=True)
+        except StaleAnswer as error:
+            if not error.waits:
+                return _result(str(rejection_for(error)), None, is_error=True)
+            now = error.waits[0]
+            return self._waiting(error.run, now.question, question_text(now), error.message, is_error=True)
+        except (PlaitError, OSError) as error:
+            return _result(str(rejection_for(error)), None, is_error=True)
 
-    async def _result(self) -> types.CallToolResult | types.InputRequiredResult:
-        if self.params.name not in self.desk.agents:
-            from mcp.shared.exceptions import MCPError
-            from mcp_types import INVALID_PARAMS
-
-            raise MCPError(INVALID_PARAMS, f"There is no agent {self.params.name!r}. There are: {_names(self.desk)}.")
-        given = _read(self.params.arguments or {})
-        said = self._said()
-        if said is not None and said[1] is None:  # the person was asked and gave no answer
-            return self._waits(*said[0], "The person gave no answer.")
-        if said is not None:
-            run = await self._perform(said[0][0], str(said[1]), None, said[0][1])
+    async def _result(self) -> CallResult:
+        given = _read_arguments(self.params.arguments or {})
+        if self.params.request_state and self.params.input_responses:  # the reply to an earlier result of this call
+            run_id, _, question = self.params.request_state.partition(" ")
+            answer = _answer_in(self.params.input_responses.get("answer"))
+            if answer is None:
+                return self._waiting(run_id, question, "The person gave no answer.")
+            run = await self._perform(answer, run_id, reply_to=question)
         else:
             run = await self._perform(
-                given.get("run", ""), given["question"], given.get("session"), given.get("reply_to")
+                given["question"], given.get("run", ""), given.get("session"), given.get("reply_to")
             )
-        tries, wrong = TRIES, ""
+        tries, problem = TRIES, ""
         while isinstance(run.outcome, Waiting) and tries and self._can_ask and self.ctx.session.can_send_request:
-            answer = await self._ask(wrong + asks(run.outcome))
+            answer = await self._ask(problem + question_text(run.outcome))
             if answer is None:
                 break
             try:
-                run = await self._perform(run.run, answer, None, run.outcome.question)
-                tries, wrong = TRIES, ""
-            except BadAnswer as why:
-                tries, wrong = tries - 1, f"{why}\n\n"
-        if isinstance(run.outcome, Waiting) and self._can_ask and self._newer:
-            return self._asks_again(run.run, run.outcome.question, asks(run.outcome))
-        return self._told(run)
+                run = await self._perform(answer, run.run, reply_to=run.outcome.question)
+                tries, problem = TRIES, ""
+            except BadAnswer as error:
+                tries, problem = tries - 1, f"{error}\n\n"
+        if isinstance(run.outcome, Waiting) and self._can_ask and self._is_modern:
+            return _ask_again(run.run, run.outcome.question, question_text(run.outcome))
+        return self._finish(run)
 
     # -- the run
 
     @property
     def _caller(self) -> Caller:
         request = self.ctx.request
-        found = request.scope.get("state", {}).get("caller") if request is not None else ANYONE
-        if found is None:
-            raise Rejected(401, "A token is needed.", hint="Send it as Authorization: Bearer TOKEN.")
-        assert isinstance(found, Caller)
-        return found
+        caller = request.scope.get("state", {}).get("caller") if request is not None else ANYONE
+        if caller is None:
+            raise RequestRejected(401, "A token is needed.", hint="Send it as Authorization: Bearer TOKEN.")
+        assert isinstance(caller, Caller)
+        return caller
 
-    async def _perform(self, waiting: str, question: str, session: str | None, reply_to: str | None) -> Run:
-        """The run of a call, at its end or where it waits. A cancelled call cancels it."""
+    async def _perform(self, text: str, run: str, session: str | None = None, reply_to: str | None = None) -> Run:
+        """Return the run of the call, at its end or where it waits. If the call is cancelled, so is the run."""
         events: asyncio.Queue[Event | None] = asyncio.Queue()
-        telling = asyncio.ensure_future(self._tell(events))
-        performing: Performing | None = None
+        reporting = asyncio.ensure_future(self._report_progress(events))
+        active: ActiveRun | None = None
         try:
-            performing = await self._begin(waiting, question, session, reply_to, events)
-            run = await performing.done()
+            active = await self._begin(text, run, session, reply_to, events.put_nowait)
+            result = await active.done()
             events.put_nowait(None)
-            await asyncio.wait([telling], timeout=5)  # a client that reads slowly hears the answer all the same
-            return run
+            await asyncio.wait([reporting], timeout=5)  # a client that reads slowly still gets the answer
+            return result
         except asyncio.CancelledError:
-            if performing is not None:
-                performing.cancel(GONE)
+            if active is not None:
+                active.cancel(CANCELLED)
             raise
         finally:
-            telling.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody else asks for it
-            telling.cancel()
+            reporting.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody else retrieves it
+            reporting.cancel()
 
     async def _begin(
-        self,
-        waiting: str,
-        question: str,
-        session: str | None,
-        reply_to: str | None,
-        events: asyncio.Queue[Event | None],
-    ) -> Performing:
-        caller, name = self._caller, self.params.name
-        if waiting:
-            conversations.check_agent(conversations.of_run(self.desk.row(waiting, caller)), name)
-        if waiting and session is None:
-            return await self.desk.go_on(waiting, question, question=reply_to, caller=caller, emit=events.put_nowait)
-        on_record = caller.session(session) if session is not None else None
-        async with self.desk.turn(on_record) as turn:
-            if on_record is not None and not waiting:
-                found = await asyncio.to_thread(conversations.by_name, self.desk.journal, on_record)
-                conversations.check_agent(found, name)
-                waiting = found.waiting
-            if waiting:
-                performing = await self.desk.resume(
-                    waiting, question, question=reply_to, caller=caller, emit=events.put_nowait
-                )
+        self, text: str, run: str, session: str | None, reply_to: str | None, on_event: OnEvent
+    ) -> ActiveRun:
+        manager, caller, name = self.manager, self._caller, self.params.name
+        if run:
+            check_agent(state_of(manager.find_run(run, caller)), name)
+        if run and session is None:
+            return await manager.resume_in_turn(run, text, question=reply_to, caller=caller, on_event=on_event)
+        session = caller.session(session) if session is not None else None
+        async with manager.take_turn(session) as turn:
+            if session is not None and not run:
+                state = await asyncio.to_thread(find_session, manager.journal, session)
+                check_agent(state, name)
+                run = state.waiting_run
+            if run:
+                active = await manager.resume(run, text, question=reply_to, caller=caller, on_event=on_event)
             elif reply_to:
                 raise UsageError(f"No run waits with question {reply_to!r} here.", hint="It was answered before.")
             else:
-                performing = await self.desk.start(
-                    name, question, caller=caller, session=on_record, emit=events.put_nowait
-                )
-            turn.lasts(performing)
-            return performing
+                active = await manager.start(name, text, caller=caller, session=session, on_event=on_event)
+            turn.release_after(active)
+            return active
 
-    async def _tell(self, events: asyncio.Queue[Event | None]) -> None:
-        """What happens, as progress: a step or a call each, in words and without what was thought or found."""
+    async def _report_progress(self, events: asyncio.Queue[Event | None]) -> None:
+        """Report each step and call, without what was thought or found."""
         number = 0
         while (event := await events.get()) is not None:
-            if words := _words(event):
+            if text := _describe_event(event):
                 number += 1
-                await self.ctx.session.report_progress(number, None, words)
+                await self.ctx.session.report_progress(number, None, text)
 
-    # -- what it asks
+    # -- its questions
 
     @property
     def _can_ask(self) -> bool:
         able = self.ctx.session.client_capabilities
-        asked = able.elicitation if able is not None else None
-        # A client that says nothing of the ways can show a form.
-        return asked is not None and (asked.form is not None or asked.url is None)
+        elicitation = able.elicitation if able is not None else None
+        # A client that names no way can show a form.
+        return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
     @property
-    def _newer(self) -> bool:
-        from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-
+    def _is_modern(self) -> bool:
         return self.ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def _ask(self, question: str) -> str | None:
-        from mcp.shared.exceptions import MCPError
-
         try:
-            reply = await self.ctx.session.elicit_form(question, ANSWER, self.ctx.request_id)
-        except MCPError:  # it can't after all
+            return _answer_in(await self.ctx.session.elicit_form(question, ANSWER, self.ctx.request_id))
+        except MCPError:  # the client can't ask after all
             return None
-        return _answer_in(reply)
 
-    def _asks_again(self, run: str, id: str, question: str) -> types.InputRequiredResult:
-        from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
+    # -- its result
 
-        form = ElicitRequestFormParams(message=question, requested_schema=ANSWER)
-        return InputRequiredResult(input_requests={"answer": ElicitRequest(params=form)}, request_state=f"{run} {id}")
-
-    def _asks_still(self, why: BadAnswer) -> types.CallToolResult | types.InputRequiredResult:
-        """An answer that can't be taken: what is wrong with it, and what the run still asks."""
-        asked = f"{why}\n\n{asks(why.waits)}"
-        if self._can_ask and self._newer:
-            return self._asks_again(why.run, why.waits.question, asked)
-        return self._waits(why.run, why.waits.question, asked).model_copy(update={"is_error": True})
-
-    def _stale(self, why: StaleAnswer) -> types.CallToolResult:
-        """An answer to no open question: what the run asks now, if it asks anything."""
-        if not why.waits:
-            return _error(str(rejected(why)))
-        now = why.waits[0]
-        return self._waits(why.run, now.question, asks(now), why.message).model_copy(update={"is_error": True})
-
-    def _said(self) -> tuple[tuple[str, str], str | None] | None:
-        """The run and the question that a result before asked, and what the person says to it: None for nothing."""
-        state, replies = self.params.request_state, self.params.input_responses
-        if not state or not replies:
-            return None
-        run, _, id = state.partition(" ")
-        return (run, id), _answer_in(replies.get("answer"))
-
-    # -- what is told
-
-    def _told(self, run: Run) -> types.CallToolResult:
-        row = self.desk.row(run.run, self._caller)
+    def _finish(self, run: Run) -> types.CallToolResult:
+        row = self.manager.find_run(run.run, self._caller)
         session = self._caller.named(row.head.session) if row.head.session else ""
         if isinstance(run.outcome, Waiting):
-            return self._waits(run.run, run.outcome.question, asks(run.outcome), "", session, run)
+            asked = question_text(run.outcome)
+            return self._waiting(run.run, run.outcome.question, asked, known=_structure(run, session))
         try:
             text, _ = content_of(run)
-        except Rejected as why:
-            words = str(why) if run.run in str(why) else f"{why} (run {run.run})"
-            return _error(words, {"status": run.status, "run": run.run, "cost_usd": run.cost_usd})
+        except RequestRejected as error:
+            words = str(error) if run.run in str(error) else f"{error} (run {run.run})"
+            return _result(words, {"status": run.status, "run": run.run, "cost_usd": run.cost_usd}, is_error=True)
         early = f"\n\n(Stopped early: {run.reason})" if run.status == "stopped" else ""
-        return _result(text + early, _structured(run, session, answer=without_halves(run.answer)[0]))
+        return _result(text + early, _structure(run, session, without_halves(run.answer)[0]))
 
-    def _waits(
-        self, run: str, id: str, asked: str, wrong: str = "", session: str = "", held: Run | None = None
+    def _waiting(
+        self,
+        run: str,
+        id: str,
+        asked: str,
+        problem: str = "",
+        *,
+        known: dict[str, Any] | None = None,
+        is_error: bool = False,
     ) -> types.CallToolResult:
         how = f'run="{run}", reply_to="{id}" and the answer as the question'
-        words = f"The run waits for an answer:\n\n{asked}\n\nTo answer, call this tool again with {how}."
-        words = f"{wrong} {words}".strip()
+        text = f"The run waits for an answer:\n\n{asked}\n\nTo answer, call this tool again with {how}."
         base = {"status": "waiting", "answer": None, "run": run, "steps": 0, "cost_usd": None, "seconds": 0.0}
-        known = _structured(held, session) if held is not None else base
-        return _result(words, {**known, "asks": asked, "reply_to": id})
+        return _result(f"{problem} {text}".strip(), {**(known or base), "asks": asked, "reply_to": id}, is_error)
 
 
-def _structured(run: Run, session: str, answer: Any = None) -> dict[str, Any]:
+def _structure(run: Run, session: str, answer: Any = None) -> dict[str, Any]:
     return {
         "status": run.status,
         "answer": answer,
@@ -271,24 +241,25 @@ def _structured(run: Run, session: str, answer: Any = None) -> dict[str, Any]:
     }
 
 
-def _result(text: str, structured: dict[str, Any]) -> types.CallToolResult:
-    from mcp_types import CallToolResult, TextContent
-
-    return CallToolResult(content=[TextContent(text=text)], structured_content=structured)
-
-
-def _error(text: str, structured: dict[str, Any] | None = None) -> types.CallToolResult:
-    from mcp_types import CallToolResult, TextContent
-
-    return CallToolResult(content=[TextContent(text=text)], structured_content=structured, is_error=True)
+def _result(text: str, structured: dict[str, Any] | None, is_error: bool = False) -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(text=text)], structured_content=structured, is_error=is_error
+    )
 
 
-def _read(given: Mapping[str, Any]) -> dict[str, str]:
+def _ask_again(run: str, id: str, question: str) -> types.InputRequiredResult:
+    form = types.ElicitRequestFormParams(message=question, requested_schema=ANSWER)
+    asked: types.InputRequests = {"answer": types.ElicitRequest(params=form)}
+    return types.InputRequiredResult(input_requests=asked, request_state=f"{run} {id}")
+
+
+def _read_arguments(given: Mapping[str, Any]) -> dict[str, str]:
+    known = INPUT["properties"]
     for name, value in given.items():
-        if name not in INPUT["properties"]:
-            raise UsageError(f"There is no argument {name!r}.", hint=f"There are: {', '.join(INPUT['properties'])}.")
+        if name not in known:
+            raise UsageError(f"There is no argument {name!r}.", hint=f"These exist: {', '.join(known)}.")
         if value is not None and not isinstance(value, str):
-            raise UsageError(f"'{name}' is no text.", hint="Give a string.")
+            raise UsageError(f"'{name}' is not text.", hint="Give a string.")
     found = {name: value for name, value in given.items() if value is not None}
     if not found.get("question", "").strip():
         raise UsageError("'question' is missing, or empty.", hint="Say what is to be done.")
@@ -304,11 +275,7 @@ def _answer_in(reply: Any) -> str | None:
     return str(answer) if answer is not None else None
 
 
-def _names(desk: Desk) -> str:
-    return ", ".join(list(desk.agents)[:20])
-
-
-def _words(event: Event) -> str:
+def _describe_event(event: Event) -> str:
     match event:
         case ev.Began(run=run, resumed=resumed):
             return f"run {run} {'goes on' if resumed else 'began'}"

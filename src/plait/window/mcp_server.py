@@ -1,20 +1,22 @@
-"""Each served agent as a tool of an MCP server: `tools/list` and `tools/call`, over any transport."""
+"""The MCP server, in which each served agent is a tool, and its stdio transport. Needs the extra `mcp`."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import os
+import signal
+import sys
+from typing import Any
+
+import mcp_types as types
+from mcp.server import Server
+from mcp.server.context import ServerRequestContext
+from mcp.server.stdio import stdio_server
 
 from plait import __version__
-from plait.window.desk import Desk
-from plait.window.mcp_call import INPUT, Asked
-from plait.window.settings import ServedAgent
-
-if TYPE_CHECKING:
-    import mcp_types as types
-    from mcp.server import Server
-    from mcp.server.context import ServerRequestContext
-    from starlette.routing import BaseRoute
+from plait.window.agents import ServedAgent
+from plait.window.mcp_call import INPUT, AgentCall, CallResult
+from plait.window.runs import RunManager
 
 OUTPUT: dict[str, Any] = {
     "type": "object",
@@ -33,42 +35,30 @@ OUTPUT: dict[str, Any] = {
 }
 
 
-def server(desk: Desk) -> Server[Any]:
-    """The MCP server of a desk's agents."""
-    from mcp.server import Server
-    from mcp_types import ListToolsResult
+def make_server(manager: RunManager) -> Server[Any]:
+    """Return the MCP server of the agents, for any transport."""
 
-    async def listed(ctx: ServerRequestContext[Any], params: Any) -> types.ListToolsResult:
-        # An agent's tools may have to be listed first, by a server of their own.
-        return ListToolsResult(tools=[await asyncio.to_thread(_tool, each) for each in desk.agents.values()])
+    async def list_tools(ctx: ServerRequestContext[Any], params: Any) -> types.ListToolsResult:
+        # In a thread: an agent's own MCP server may have to list its tools first.
+        tools = [await asyncio.to_thread(_describe_tool, each) for each in manager.agents.values()]
+        return types.ListToolsResult(tools=tools)
 
-    async def called(
-        ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        return await Asked(desk, ctx, params).result()
+    async def call_tool(ctx: ServerRequestContext[Any], params: types.CallToolRequestParams) -> CallResult:
+        return await AgentCall(manager, ctx, params).result()
 
     return Server(
         "plait",
         version=__version__,
         instructions="Each tool is an agent: it answers a question, in several steps and with tools of its own.",
-        on_list_tools=listed,
-        on_call_tool=called,
-        get_tool_input_schema=lambda name: INPUT if name in desk.agents else None,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        get_tool_input_schema=lambda name: INPUT if name in manager.agents else None,
     )
 
 
-def routes(desk: Desk) -> list[BaseRoute]:
-    """The route /mcp."""
-    from plait.window import mcp_transport
-
-    return mcp_transport.routes(desk)
-
-
-def _tool(served: ServedAgent) -> types.Tool:
-    from mcp_types import Tool, ToolAnnotations
-
+def _describe_tool(served: ServedAgent) -> types.Tool:
     specs = served.agent.specs
-    marks = ToolAnnotations(
+    annotations = types.ToolAnnotations(
         title=served.name,
         read_only_hint=not any(spec.has_effects for spec in specs),
         destructive_hint=any(spec.destructive for spec in specs),
@@ -77,4 +67,37 @@ def _tool(served: ServedAgent) -> types.Tool:
     )
     tools = ", ".join(spec.name for spec in specs[:20])
     about = served.description or f"An agent of the loop {served.agent._loop.name}{f' with {tools}' if tools else ''}."
-    return Tool(name=served.name, description=about, input_schema=INPUT, output_schema=OUTPUT, annotations=marks)
+    return types.Tool(
+        name=served.name, description=about, input_schema=INPUT, output_schema=OUTPUT, annotations=annotations
+    )
+
+
+def serve_stdio(manager: RunManager) -> None:
+    """Serve over this process's stdin and stdout until stdin ends, or Ctrl-C or SIGTERM.
+
+    Only the protocol is written to stdout; other output goes to stderr. After a signal, runs under way have `grace`
+    seconds to end. Then they are cancelled and can be resumed.
+    """
+    asyncio.run(_serve_stdio(manager))
+
+
+async def _serve_stdio(manager: RunManager) -> None:
+    loop, signalled = asyncio.get_running_loop(), asyncio.Event()
+    # A signal that is ignored stays so, as a script does it for its background jobs.
+    for number in (each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) != signal.SIG_IGN):
+        loop.add_signal_handler(number, signalled.set)
+    async with stdio_server() as (read, write):
+        server = make_server(manager)
+        serving = asyncio.ensure_future(server.run(read, write, server.create_initialization_options()))
+        stopping = asyncio.ensure_future(signalled.wait())
+        await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+        # A client that closed stdin reads no answer any more; one that asked us to end may.
+        await manager.stop(0 if serving.done() else None)
+        for task in (serving, stopping):
+            task.cancel()
+        await asyncio.wait([serving, stopping], timeout=5)
+        if not serving.done() or signalled.is_set():
+            # A thread still waits for a line on stdin, and nothing can interrupt it.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)

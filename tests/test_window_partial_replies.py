@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,8 @@ from plait.core import Usage
 from plait.core import events as ev
 from plait.journal.store import Journal
 from plait.models import embedded
-from plait.window.live import events_of
-from plait.window.performing import Performing
-from plait.window.writing import MOST, Writing
+from plait.window.live import LONGEST, PartialReplies, follow_run
+from plait.window.runs import ActiveRun
 from window_support import Held, action, answer, react
 
 
@@ -23,52 +23,52 @@ def replied(step: int) -> ev.Replied:
 
 
 def test_pieces_of_one_kind_are_one_text_and_a_whole_reply_is_told_no_more() -> None:
-    writing = Writing()
+    replies = PartialReplies()
     for event in (ev.Asked(1, "act", "m"), ev.Thought(1, "I "), ev.Thought(1, "look."), ev.Action(1, "look(")):
-        writing.heard(event)
-    assert writing.told() == [{"step": 1, "parts": [["thought", "I look."], ["action", "look("]]}]
-    writing.heard(replied(1))
-    assert writing.told() == []
+        replies.add(event)
+    assert replies.steps() == [{"step": 1, "parts": [["thought", "I look."], ["action", "look("]]}]
+    replies.add(replied(1))
+    assert replies.steps() == []
 
 
 def test_before_the_first_word_the_stage_of_the_model_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     loading = [True]
     monkeypatch.setattr(embedded, "is_loading", lambda: loading[0])
-    writing = Writing()
-    writing.heard(ev.Asked(1, "act", "local:m"))
-    writing.heard(ev.Asked(2, "act", "openai:m"))
-    assert [(each["stage"], each["seconds"]) for each in writing.told()] == [("loading model", 0), ("", 0)]
+    replies = PartialReplies()
+    replies.add(ev.Asked(1, "act", "local:m"))
+    replies.add(ev.Asked(2, "act", "openai:m"))
+    assert [(each["stage"], each["seconds"]) for each in replies.steps()] == [("loading model", 0), ("", 0)]
     loading[0] = False
-    assert writing.told()[0]["stage"] == "reading prompt"
-    writing.heard(ev.Thought(1, "I"))
-    assert writing.told()[0] == {"step": 1, "parts": [["thought", "I"]]}
+    assert replies.steps()[0]["stage"] == "reading prompt"
+    replies.add(ev.Thought(1, "I"))
+    assert replies.steps()[0] == {"step": 1, "parts": [["thought", "I"]]}
 
 
 def test_replies_written_at_once_are_told_by_their_steps_and_not_at_all_in_one_step() -> None:
-    writing = Writing()
+    replies = PartialReplies()
     for event in (ev.Asked(1, "work", "m"), ev.Asked(2, "work", "m"), ev.Thought(2, "b"), ev.Thought(1, "a")):
-        writing.heard(event)
-    assert {each["step"]: each["parts"] for each in writing.told()} == {1: [["thought", "a"]], 2: [["thought", "b"]]}
+        replies.add(event)
+    assert {each["step"]: each["parts"] for each in replies.steps()} == {1: [["thought", "a"]], 2: [["thought", "b"]]}
     for event in (ev.Asked(1, "work", "m"), ev.Thought(1, "c"), replied(1), ev.Thought(1, "d")):
-        writing.heard(event)
-    assert [each["step"] for each in writing.told()] == [2]
+        replies.add(event)
+    assert [each["step"] for each in replies.steps()] == [2]
 
 
 def test_a_reply_that_begins_anew_leaves_nothing_of_the_first_try() -> None:
-    writing = Writing()
+    replies = PartialReplies()
     for event in (ev.Asked(1, "act", "m"), ev.Thought(1, "I was"), ev.Noted(1, "retry", "again"), ev.Thought(1, "Now")):
-        writing.heard(event)
-    assert writing.told() == [{"step": 1, "parts": [["thought", "Now"]]}]
+        replies.add(event)
+    assert replies.steps() == [{"step": 1, "parts": [["thought", "Now"]]}]
 
 
 def test_of_a_long_text_the_end_is_told_and_half_a_character_is_sent() -> None:
-    writing = Writing()
-    writing.heard(ev.Asked(1, "act", "m"))
+    replies = PartialReplies()
+    replies.add(ev.Asked(1, "act", "m"))
     for _ in range(1000):
-        writing.heard(ev.Answer(1, "0123456789"))
-    writing.heard(ev.Answer(1, "end\ud83d"))
-    [[kind, text]] = writing.told()[0]["parts"]
-    assert (kind, len(text)) == ("answer", MOST)
+        replies.add(ev.Answer(1, "0123456789"))
+    replies.add(ev.Answer(1, "end\ud83d"))
+    [[kind, text]] = replies.steps()[0]["parts"]
+    assert (kind, len(text)) == ("answer", LONGEST)
     assert text.endswith("789end?")
 
 
@@ -76,11 +76,11 @@ def test_of_a_long_text_the_end_is_told_and_half_a_character_is_sent() -> None:
 async def test_a_run_of_this_process_is_told_while_it_is_written(tmp_path: Path, here: bool) -> None:
     model = Held([action("population", {"town": "Lyon"}, "I look at Lyon, then at the rest."), answer("522250")])
     agent = react(tmp_path / "journal.db", model=model)
-    performing = Performing("plait", None)  # type: ignore[arg-type]
-    performing.go(lambda say: agent.arun("?", emit=say))
-    await performing.begun()
-    writing = performing.writing if here else None
-    stream = events_of(Journal.at(tmp_path / "journal.db"), performing.run, None, writing=lambda: writing)
+    active = ActiveRun("plait")
+    active.perform(partial(agent.arun, "?"))
+    await active.begun()
+    replies = active.partial_replies if here else None
+    stream = follow_run(Journal.at(tmp_path / "journal.db"), active.run, None, partial_replies=lambda: replies)
     told: list[Any] = []
     async for each in stream:
         text = each.decode()
@@ -91,7 +91,7 @@ async def test_a_run_of_this_process_is_told_while_it_is_written(tmp_path: Path,
                 model.go.set()
         elif not here:
             model.go.set()
-    run = await performing.done()
+    run = await active.done()
     assert run.answer == "522250"
     if not here:
         assert told == []

@@ -16,8 +16,8 @@ from plait.journal.codec import encode
 from plait.journal.records import Row, RunHead
 from plait.journal.store import Journal
 from plait.runtime.retell import recorded_loop
-from plait.window.document import plan_of, waiting
-from plait.window.telling import SORTS, Teller, told
+from plait.window.run_view import open_questions, plan_view
+from plait.window.timeline import SORTS, ViewerTimeline, build_timeline
 from window_support import HIDDEN, HOSTILE, action, answer, begin, codeact, react, rewoo, written
 
 
@@ -42,12 +42,12 @@ def merged(changes: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("make", [react, rewoo, codeact])
 def test_a_run_told_row_by_row_is_the_run_told_at_once(tmp_path: Path, make: Callable[[Path], plait.Agent]) -> None:
     run, head = read(make(tmp_path / "j.db"))
-    teller = Teller(recorded_loop(head))
+    timeline = ViewerTimeline(recorded_loop(head))
     changes = []
     for row in run.record:
-        teller.take(row)
-        changes.append(teller.changes())
-    at_once = told(run.record, recorded_loop(head)).changes()
+        timeline.add(row)
+        changes.append(timeline.changes())
+    at_once = build_timeline(run.record, recorded_loop(head)).changes()
     assert merged(changes) == json.loads(encode(at_once))
     assert len(changes) > 5
 
@@ -55,19 +55,19 @@ def test_a_run_told_row_by_row_is_the_run_told_at_once(tmp_path: Path, make: Cal
 @pytest.mark.parametrize("make", [react, rewoo, codeact])
 def test_the_sums_are_those_of_the_run(tmp_path: Path, make: Callable[[Path], plait.Agent]) -> None:
     run, head = read(make(tmp_path / "j.db"))
-    teller = told(run.record, recorded_loop(head))
-    sums = teller.sums()
-    assert teller.phases == run.phases
+    timeline = build_timeline(run.record, recorded_loop(head))
+    sums = timeline.totals()
+    assert timeline.phases == run.phases
     assert (sums["steps"], sums["calls"]) == (run.steps, run.calls)
     assert (sums["in"], sums["out"]) == (run.usage.input_tokens, run.usage.output_tokens)
-    steps = teller.changes()
+    steps = timeline.changes()
     assert sum(step["in"] for step in steps) == sums["in"]
     assert sum(step["seconds"] for step in steps) == pytest.approx(sums["work"], abs=1e-4)
 
 
 def test_a_step_has_thought_call_and_observation_in_order(tmp_path: Path) -> None:
     run, head = read(react(tmp_path / "j.db"))
-    first = told(run.record, recorded_loop(head)).changes()[0]
+    first = build_timeline(run.record, recorded_loop(head)).changes()[0]
     model, call = first["items"]
     assert (first["phases"], first["models"]) == (["act"], ["scripted:scripted"])
     assert model[model["parts"][0]][0] == "I need both towns."
@@ -76,7 +76,7 @@ def test_a_step_has_thought_call_and_observation_in_order(tmp_path: Path) -> Non
 
 def test_code_its_calls_and_its_output_stand_where_they_happened(tmp_path: Path) -> None:
     run, head = read(codeact(tmp_path / "j.db"))
-    steps = told(run.record, recorded_loop(head)).changes()
+    steps = build_timeline(run.record, recorded_loop(head)).changes()
     kinds = [item["kind"] for item in steps[0]["items"] if item["kind"] != "note"]
     assert kinds == ["model", "code", "call", "output"]
     assert steps[0]["items"][-1]["output"][0] == "a 522250\n"
@@ -86,7 +86,7 @@ def test_code_its_calls_and_its_output_stand_where_they_happened(tmp_path: Path)
 def test_failed_attempts_repairs_and_limits_are_told(tmp_path: Path) -> None:
     script = [RateLimited("busy", after=0.01), "nonsense", action("population", {"town": "Lyon"}), answer("522250")]
     run, head = read(react(tmp_path / "j.db", script))
-    items = told(run.record, recorded_loop(head)).items.values()
+    items = build_timeline(run.record, recorded_loop(head)).items.values()
     errors = [wrong for item in items if item["kind"] == "model" for wrong in item["errors"]]
     assert [wrong["attempt"] for wrong in errors] == [1]
     assert {item["sort"] for item in items if item["kind"] == "note"} >= {"repair"}
@@ -97,12 +97,15 @@ def test_a_run_that_waits_says_for_what_and_what_was_said(tmp_path: Path) -> Non
     script = [action("send", {"text": "hello"}), answer("sent")]
     agent = react(tmp_path / "j.db", script, approve="effects")
     run, head = read(agent)
+    journal = Journal.at(tmp_path / "j.db")
+    row = journal.run(run.run)
     asked = run.outcome.question  # type: ignore[union-attr]
-    assert waiting(run.record) == [{"item": "w1.0", "ask": "approval", "question": asked}]
-    assert told(run.record, recorded_loop(head)).items["w1.0"]["told"] is None
+    assert open_questions(row, run.record) == [{"item": "w1.0", "ask": "approval", "question": asked}]
+    assert build_timeline(run.record, recorded_loop(head)).items["w1.0"]["told"] is None
     done = agent.resume(run, "yes")
-    item = told(done.record, recorded_loop(head)).items["w1.0"]
-    assert (item["approved"], waiting(done.record)) == (True, [])
+    after = journal.run(run.run)
+    item = build_timeline(done.record, recorded_loop(head)).items["w1.0"]
+    assert (item["approved"], open_questions(after, done.record)) == (True, [])
     assert done.status == "answered"
 
 
@@ -110,30 +113,30 @@ def test_a_loop_that_is_not_known_here_is_told_as_thought(tmp_path: Path) -> Non
     run, head = read(react(tmp_path / "j.db"))
     stranger = RunHead(head.run, head.question, {"name": "of another package", "options": {}}, head.models)
     assert recorded_loop(stranger) is None
-    assert told(run.record, None).items["m0"]["parts"] == ["thought1"]
+    assert build_timeline(run.record, None).items["m0"]["parts"] == ["thought1"]
 
 
 def test_long_texts_are_cut_and_can_be_read_on(tmp_path: Path) -> None:
     run = asyncio.run(written(tmp_path / "j.db", 1, observation="x" * 10_000_000))
     rows = Journal.at(tmp_path / "j.db").rows(run)
-    cut = told(rows, None)
+    cut = build_timeline(rows, None)
     assert cut.items["c1.0"]["text"] == ["x" * 4_000, 9_996_000]
     assert len(encode(cut.changes())) < 10_000
-    assert told(rows, None, most=None).text("c1.0", "text") == "x" * 10_000_000
+    assert build_timeline(rows, None, max_text=None).text("c1.0", "text") == "x" * 10_000_000
     assert cut.text("c1.0", "no such field") is None and cut.text("c9.9", "text") is None
 
 
 def test_what_is_hostile_stays_as_it_is_and_is_json_all_the_same(tmp_path: Path) -> None:
     run = asyncio.run(written(tmp_path / "j.db", 1, observation=HOSTILE + HIDDEN, question=HOSTILE))
-    teller = told(Journal.at(tmp_path / "j.db").rows(run), None)
-    items = json.loads(encode(teller.changes()))[0]["items"]
+    timeline = build_timeline(Journal.at(tmp_path / "j.db").rows(run), None)
+    items = json.loads(encode(timeline.changes()))[0]["items"]
     assert items[-1]["text"][0] == HOSTILE + HIDDEN
 
 
 def test_the_plan_is_drawn_without_a_style_of_its_own(tmp_path: Path) -> None:
     run, _ = read(rewoo(tmp_path / "j.db"))
     row = Journal.at(tmp_path / "j.db").run(run.run)
-    plan = plan_of(row, run.record)
+    plan = plan_view(row, run.record)
     assert plan is not None
     assert (plan["steps"], plan["found"]) == (2, 2)
     assert "<style" not in plan["svg"] and "<rect" in plan["svg"]
@@ -146,7 +149,7 @@ def test_no_row_of_any_kind_breaks_the_telling(tmp_path: Path) -> None:
         run, _ = read(make(tmp_path / "j.db"))
         rows += run.record
     for start in range(len(rows)):
-        teller = Teller()
+        timeline = ViewerTimeline()
         for row in rows[start : start + 4]:
-            teller.take(row)
-        json.loads(encode(teller.changes()))
+            timeline.add(row)
+        json.loads(encode(timeline.changes()))

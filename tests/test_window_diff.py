@@ -9,20 +9,20 @@ from plait import Scripted
 from plait.core import Reply, Usage
 from plait.core.errors import RateLimited
 from plait.journal.store import Journal
-from plait.window.sides import Difference, Side, first_difference, same_steps, side
+from plait.window.run_diff import ComparedRun, RunDifference, equal_steps, first_difference, load_compared
 from window_support import action, answer, begin, react
 
 FIRST = action("population", {"town": "Lyon"}, "I need both towns.")
 SECOND = action("population", {"town": "Nice"}, "Now the other.")
 
 
-def made(tmp_path: Path, replies: list[Any] | None = None, question: str = "How many?", **fields: Any) -> Side:
+def made(tmp_path: Path, replies: list[Any] | None = None, question: str = "How many?", **fields: Any) -> ComparedRun:
     journal = tmp_path / "j.db"
     run = begin(react(journal, replies, **fields), question)
-    return side(Journal.at(journal).run(run.run), run.record)
+    return load_compared(Journal.at(journal).run(run.run), run.record)
 
 
-def compared(a: Side, b: Side) -> tuple[str, int] | None:
+def compared(a: ComparedRun, b: ComparedRun) -> tuple[str, int] | None:
     found = first_difference(a, b)
     return None if found is None else (found.what, found.step)
 
@@ -31,7 +31,7 @@ def test_the_same_decisions_are_the_same_whatever_they_took(tmp_path: Path) -> N
     slow = [Reply(text, usage=Usage(9, 9), cost=1.0) for text in (FIRST, SECOND, answer("870335"))]
     a, b = made(tmp_path), made(tmp_path, slow)
     assert first_difference(a, b) is None
-    assert same_steps(a, b) == [1, 2, 3]
+    assert equal_steps(a, b) == [1, 2, 3]
 
 
 def test_another_thought_another_call_another_end(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_another_thought_another_call_another_end(tmp_path: Path) -> None:
     found = first_difference(a, thought)
     assert found is not None and (found.what, found.step) == ("what the model said", 2)
     assert found.a[found.at :].startswith("Now") and found.b[found.at :].startswith("Then")
-    assert same_steps(a, thought) == [1]
+    assert equal_steps(a, thought) == [1]
     assert compared(a, made(tmp_path, [FIRST, SECOND, answer("0")])) == ("what the model said", 3)
     shorter = first_difference(a, made(tmp_path, [FIRST, answer("870335")]))
     assert shorter is not None and shorter.step == 2
@@ -71,7 +71,7 @@ def test_a_request_that_differs_is_found_where_all_replies_are_alike(tmp_path: P
 def test_a_step_that_only_one_has_names_the_item_of_that_one(tmp_path: Path) -> None:
     a, b = made(tmp_path, [FIRST, SECOND, answer("1")]), made(tmp_path, [FIRST, "nonsense", SECOND, answer("1")])
     found = first_difference(a, b)
-    assert isinstance(found, Difference) and found.step == 2 and found.items[0] == found.items[1] == "m2"
+    assert isinstance(found, RunDifference) and found.step == 2 and found.items[0] == found.items[1] == "m2"
 
 
 def test_an_attempt_that_failed_is_no_decision(tmp_path: Path) -> None:
@@ -79,6 +79,6 @@ def test_an_attempt_that_failed_is_no_decision(tmp_path: Path) -> None:
     a = made(tmp_path)
     for script in ([busy, FIRST, SECOND, answer("870335")], [FIRST, SECOND, busy, answer("870335")]):
         again = made(tmp_path, script)
-        assert any(len(item.get("wire", ())) == 2 for item in again.teller.items.values())
+        assert any(len(item.get("wire", ())) == 2 for item in again.timeline.items.values())
         assert first_difference(a, again) is None and first_difference(again, a) is None
-        assert same_steps(a, again) == [1, 2, 3]
+        assert equal_steps(a, again) == [1, 2, 3]

@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.core import Waiting
-from plait.window import shapes
-from plait.window.callers import Caller
-from plait.window.conversations import key_of
-from plait.window.errors import Rejected
-from plait.window.marks import Mark, mark_of
-from plait.window.shapes import Said
+from plait.window import chat_format
+from plait.window.auth import Caller, RunLabel
+from plait.window.chat_format import ChatMessage
+from plait.window.conversations import conversation_key
+from plait.window.errors import RequestRejected
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -40,45 +39,49 @@ requests = st.fixed_dictionaries(
 @given(requests)
 def test_a_request_is_understood_or_refused_by_name(asked: dict[str, Any]) -> None:
     try:
-        wanted = shapes.read(json.dumps(asked).encode(), {})
-    except Rejected as why:
+        wanted = chat_format.parse_request(json.dumps(asked).encode(), {})
+    except RequestRejected as why:
         assert why.status == 400 and str(why) and json.dumps(why.body())
         return
-    assert wanted.said[-1].role == "user" and wanted.question.strip()
-    assert [each.role for each in wanted.said] == ["user", "assistant"] * (len(wanted.said) // 2) + ["user"]
-    assert len(wanted.history) == len(wanted.said) // 2
+    assert wanted.messages[-1].role == "user" and wanted.question.strip()
+    assert [each.role for each in wanted.messages] == ["user", "assistant"] * (len(wanted.messages) // 2) + ["user"]
+    assert len(wanted.history) == len(wanted.messages) // 2
 
 
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_request_are_refused(body: bytes) -> None:
-    with pytest.raises(Rejected):
-        shapes.read(body, {})
+    with pytest.raises(RequestRejected):
+        chat_format.parse_request(body, {})
 
 
 def test_half_a_surrogate_pair_is_refused() -> None:
     body = b'{"model": "m", "messages": [{"role": "user", "content": "\\ud800"}]}'
-    with pytest.raises(Rejected) as why:
-        shapes.read(body, {})
+    with pytest.raises(RequestRejected) as why:
+        chat_format.parse_request(body, {})
     assert why.value.status == 400
 
 
 def test_half_a_surrogate_pair_in_an_answer_is_told_as_text() -> None:
-    assert shapes.text_of("It is \ud800 5.") == "It is ? 5."
-    assert json.loads(shapes.text_of({"is": "\ud800"})) == {"is": "\ud800"}
-    assert shapes.asks(Waiting("question", "Which \udc00?")) == "Which ??"
+    assert chat_format.answer_text("It is \ud800 5.") == "It is ? 5."
+    assert json.loads(chat_format.answer_text({"is": "\ud800"})) == {"is": "\ud800"}
+    assert chat_format.question_text(Waiting("question", "Which \udc00?")) == "Which ??"
 
 
 def test_a_conversations_key_tells_who_said_what() -> None:
-    one = (Said("user", "a"), Said("assistant", "b"), Said("user", "c"))
-    assert key_of(one) == key_of((Said("user", " a\n"), *one[1:]))
-    others = [one[:2], (Said("user", "ab"), *one[1:]), (Said("user", "a"), Said("user", "b"), Said("user", "c"))]
-    assert len({key_of(each) for each in (one, *others)}) == 4
+    one = (ChatMessage("user", "a"), ChatMessage("assistant", "b"), ChatMessage("user", "c"))
+    assert conversation_key(one) == conversation_key((ChatMessage("user", " a\n"), *one[1:]))
+    others = [
+        one[:2],
+        (ChatMessage("user", "ab"), *one[1:]),
+        (ChatMessage("user", "a"), ChatMessage("user", "b"), ChatMessage("user", "c")),
+    ]
+    assert len({conversation_key(each) for each in (one, *others)}) == 4
 
 
 @pytest.mark.parametrize("label", ["", "a1b2c3", "serve:", "serve:a:b", "serve:a:b:c:d", "x:a:b:c"])
 def test_a_label_of_anything_else_is_no_mark(label: str) -> None:
-    assert mark_of(label) is None
-    assert mark_of(str(Mark("o", "a", "k"))) == Mark("o", "a", "k")
+    assert RunLabel.parse(label) is None
+    assert RunLabel.parse(str(RunLabel("o", "a", "k"))) == RunLabel("o", "a", "k")
 
 
 def test_a_client_can_name_no_session_of_another() -> None:

@@ -1,4 +1,4 @@
-"""What the pages are told of a run beside its steps: its facts, what it waits for, its plan."""
+"""The JSON of a run for the viewer: its line in the list, its facts, its open questions and its plan."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ from plait.core.errors import PlaitError
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import Row, RunRow
 from plait.runtime.past import Past
-from plait.window.marks import mark_of
-from plait.window.telling import Teller
+from plait.window.auth import RunLabel
+from plait.window.timeline import ViewerTimeline
 
 PLANNERS = ("rewoo", "compiler")
-SHOWN = 400
-"""Characters of a question and an answer in a list."""
+"""The loops whose runs have a plan."""
+SHORT = 400
+"""Characters of a question and an answer in the list."""
 ANSWER = 100_000
 """Characters of the answer on a run's page."""
 
 
-def listed(row: RunRow, *, n: int = 0) -> dict[str, Any]:
-    """A run as a list shows it: texts shortened."""
+def list_entry(row: RunRow, *, n: int = 0) -> dict[str, Any]:
+    """Return a run as the list shows it, with shortened texts. `n` is its number in the journal."""
     outcome, totals, head = row.outcome or {}, row.totals, row.head
-    mark = mark_of(head.label)
+    label = RunLabel.parse(head.label)
     return {
         "n": n,
         "run": head.run,
         "status": row.status,
-        "question": _short(head.question),
-        "answer": _short(said(outcome.get("answer"))),
-        "reason": _short(outcome.get("reason") or ""),
+        "question": _shorten(head.question),
+        "answer": _shorten(format_answer(outcome.get("answer"))),
+        "reason": _shorten(outcome.get("reason") or ""),
         "loop": head.strategy["name"],
-        "agent": mark.agent if mark is not None else "",
+        "agent": label.agent if label is not None else "",
         "models": list(dict.fromkeys(str(model["spec"]) for model in head.models.values())),
         "session": head.session,
         "parent": head.parent,
@@ -50,14 +51,14 @@ def listed(row: RunRow, *, n: int = 0) -> dict[str, Any]:
     }
 
 
-def facts(row: RunRow, teller: Teller) -> dict[str, Any]:
-    """Everything of a run but its steps and its forks; what it took is summed from the record while it goes on."""
+def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
+    """Return everything about a run except its steps and forks. While it runs, the rows so far give the totals."""
     outcome, head = row.outcome or {}, row.head
     return {
-        **listed(row),
-        **teller.sums(),
+        **list_entry(row),
+        **timeline.totals(),
         "question": head.question,
-        "answer": said(outcome.get("answer"))[:ANSWER] if outcome.get("answer") is not None else None,
+        "answer": format_answer(outcome.get("answer"))[:ANSWER] if outcome.get("answer") is not None else None,
         "reason": outcome.get("reason"),
         "hint": outcome.get("hint", ""),
         "error": outcome.get("error", ""),
@@ -65,26 +66,28 @@ def facts(row: RunRow, teller: Teller) -> dict[str, Any]:
         "waits": outcome.get("kind", "") if row.status == "waiting" else "",
         "options": head.strategy["options"],
         "phase_models": {phase: str(model["spec"]) for phase, model in head.models.items()},
-        "tools": [{"name": each["name"], "what": _short(each.get("description", ""))} for each in head.tools],
+        "tools": [{"name": each["name"], "what": _shorten(each.get("description", ""))} for each in head.tools],
         "settings": {name: value for name, value in head.settings.items() if value not in (None, {}, [])},
         "history": len(head.history),
         "plait": head.plait,
         "label": head.label,
-        "phases": [each.json() for each in teller.phases],
+        "phases": [each.json() for each in timeline.phases],
         "children": [],
-        "owner": _owner(row),
+        "owner": _locate_owner(row),
     }
 
 
-def waiting(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """What a run waits for: the items to answer, the first first, with the id of the question that an answer names."""
+def open_questions(row: RunRow, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return what a run waits for, in order: the item, the kind, and the id that an answer names."""
+    if row.status != "waiting":
+        return []
     return [
         {"item": f"w{each.n}.{each.i}", "ask": each.kind, "question": each.question} for each in Past(rows).waiting()
     ]
 
 
-def plan_of(row: RunRow, rows: Sequence[Row]) -> dict[str, Any] | None:
-    """The plan of a run that has one: its picture (SVG), and its text as it can be edited."""
+def plan_view(row: RunRow, rows: Sequence[Row]) -> dict[str, Any] | None:
+    """Return the plan of a run as a picture (SVG) and as text that can be edited; None without a plan."""
     if row.head.strategy["name"] not in PLANNERS:
         return None
     from plait.formats.graph_svg import STYLE, as_svg
@@ -92,27 +95,27 @@ def plan_of(row: RunRow, rows: Sequence[Row]) -> dict[str, Any] | None:
 
     try:
         plan = recorded_plan(row.head, rows)
-        # The page draws it with a style of its own: it lets no other in.
+        # The page has the style: its policy lets in no other.
         svg = as_svg(plan).replace(f"<style>\n{STYLE}\n</style>\n", "")
         return {"svg": svg, "text": written(plan), "steps": len(plan.calls), "found": len(plan.evidence)}
     except (PlaitError, LookupError):
         return None
 
 
-def said(answer: Any) -> str:
-    """An answer as text."""
-    if answer is None:
-        return ""
-    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, indent=1, default=str)
+def format_answer(answer: Any) -> str:
+    """Return an answer as text, "" for none."""
+    if answer is None or isinstance(answer, str):
+        return answer or ""
+    return json.dumps(answer, ensure_ascii=False, indent=1, default=str)
 
 
-def _owner(row: RunRow) -> str:
-    """Where a run is being performed: "here", "elsewhere" (another process or machine), "" nowhere."""
+def _locate_owner(row: RunRow) -> str:
+    """Return where a run is performed: "here", "elsewhere" (another process or machine), "" nowhere."""
     if row.status != "running" or not row.owner:
         return ""
     return "here" if row.owner == owner_of_this_process() else "elsewhere"
 
 
-def _short(text: Any) -> str:
-    words = text if isinstance(text, str) else str(text)
-    return words if len(words) <= SHOWN else f"{words[:SHOWN]}…"
+def _shorten(value: Any) -> str:
+    text = value if isinstance(value, str) else str(value)
+    return text if len(text) <= SHORT else f"{text[:SHORT]}…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from hypothesis import given
@@ -9,31 +10,44 @@ from hypothesis import strategies as st
 
 from plait.journal.records import Got, Row, RunHead, Thinking
 from plait.journal.store import Journal
-from plait.window.wire import difference, exact, exchanges, restored, text_of, units
+from plait.window.http_exchanges import ChangeMark, body_text, exact_body, mark_changes, read_exchanges, utf16_length
 from window_support import begin, codeact, react
+
+
+def restored(before: str, marks: Sequence[ChangeMark]) -> str:
+    """What the marks make of a text, as the page does it."""
+    coded, at, parts = before.encode("utf-16-le", "surrogatepass"), 0, []
+    for sign, what in marks:
+        if isinstance(what, str):
+            parts.append(what)
+            continue
+        if sign == "=":
+            parts.append(coded[2 * at : 2 * (at + what)].decode("utf-16-le", "surrogatepass"))
+        at += what
+    return "".join(parts)
 
 
 @given(st.text(max_size=60), st.text(max_size=60), st.text(max_size=60), st.text(max_size=60))
 def test_the_marks_make_the_later_text_of_the_earlier(a: str, b: str, c: str, d: str) -> None:
     for before, after in ((a + b + c, a + d + c), (a, b), (a + b, b + a), (a * 3, a * 4)):
-        marks = difference(before, after)
+        marks = mark_changes(before, after)
         assert restored(before, marks) == after
-        assert sum(n for sign, n in marks if isinstance(n, int) and sign in "=-") == units(before)
+        assert sum(n for sign, n in marks if isinstance(n, int) and sign in "=-") == utf16_length(before)
 
 
 def test_what_is_added_is_all_that_is_marked() -> None:
-    assert difference('[{"a":1}]', '[{"a":1},{"b":2}]') == (("=", 8), ("+", ',{"b":2}'), ("=", 1))
-    assert difference("same", "same") == (("=", 4),)
-    assert difference("", "new") == (("+", "new"),)
+    assert mark_changes('[{"a":1}]', '[{"a":1},{"b":2}]') == (("=", 8), ("+", ',{"b":2}'), ("=", 1))
+    assert mark_changes("same", "same") == (("=", 4),)
+    assert mark_changes("", "new") == (("+", "new"),)
 
 
 def test_whole_words_stand_for_a_word_that_changed() -> None:
-    assert ("+", "biking") in difference("the dog is baking now", "the dog is biking now")
+    assert ("+", "biking") in mark_changes("the dog is baking now", "the dog is biking now")
 
 
 def test_a_long_change_is_told_whole() -> None:
     before, after = " ".join(map(str, range(9_000))), " ".join(map(str, range(9_000, 0, -1)))
-    assert restored(before, difference(before, after)) == after
+    assert restored(before, mark_changes(before, after)) == after
 
 
 def test_every_request_can_be_made_again_from_the_one_before(tmp_path: Path) -> None:
@@ -42,7 +56,7 @@ def test_every_request_can_be_made_again_from_the_one_before(tmp_path: Path) -> 
         head = Journal.at(tmp_path / "j.db").head(run.run)
         sent = {row.seq: row.body for row in run.record if isinstance(row.record, Thinking)}
         made: dict[int, str] = {}
-        found = list(exchanges(head, run.record))
+        found = list(read_exchanges(head, run.record))
         for each in found:
             made[each.seq] = restored(made[each.before], each.marks) if each.before is not None else each.request
             assert made[each.seq].encode() == sent[each.seq]
@@ -53,14 +67,14 @@ def test_every_request_can_be_made_again_from_the_one_before(tmp_path: Path) -> 
 def test_the_bodies_are_byte_for_byte_and_of_one_step_where_one_is_asked_for(tmp_path: Path) -> None:
     run = begin(react(tmp_path / "j.db"))
     head = Journal.at(tmp_path / "j.db").head(run.run)
-    (second,) = exchanges(head, run.record, steps=frozenset({2}))
+    (second,) = read_exchanges(head, run.record, steps=frozenset({2}))
     assert second.step == 2 and second.before == 0 and second.marks
     bodies = {row.seq: row.body for row in run.record}
-    assert exact(run.record, second.seq) == bodies[second.seq]
-    assert second.answered is not None and exact(run.record, second.answered) == bodies[second.answered]
-    assert exact(run.record, 10_000) is None
+    assert exact_body(run.record, second.seq) == bodies[second.seq]
+    assert second.answered is not None and exact_body(run.record, second.answered) == bodies[second.answered]
+    assert exact_body(run.record, 10_000) is None
     observed = next(row.seq for row in run.record if not isinstance(row.record, Thinking | Got))
-    assert exact(run.record, observed) is None
+    assert exact_body(run.record, observed) is None
 
 
 def test_attempts_without_a_response_and_bytes_that_are_no_text() -> None:
@@ -72,7 +86,7 @@ def test_attempts_without_a_response_and_bytes_that_are_no_text() -> None:
         Row(1, 2.0, Got(0, 0, 0, 0.5, error="nobody answered")),
         Row(2, 3.0, Thinking(0, 1, "act", "x", "chat/completions", attempt=1), b'{"a": 1}'),
     ]
-    first, second = exchanges(head, rows)
+    first, second = read_exchanges(head, rows)
     assert first.odd and first.request == '{"a": "\\xff"}' and first.response is None
     assert (first.path, first.error, first.status) == (
         "http://localhost:1/v1/chat/completions",
@@ -80,4 +94,4 @@ def test_attempts_without_a_response_and_bytes_that_are_no_text() -> None:
         None,
     )
     assert (second.attempt, second.before, second.answered) == (2, 0, None)
-    assert text_of(None) == ("", False)
+    assert body_text(None) == ("", False)

@@ -1,0 +1,195 @@
+"""Access tokens, the callers that they identify, browser logins, and the label that names the owner of a run.
+
+Tokens stay in memory. The journal names an owner by a value that a slow function derives from the token, so nobody who
+reads the journal can try out tokens by the million.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from plait.core.errors import UsageError
+
+FULL, CLIENT = "PLAIT_SERVE_TOKEN", "PLAIT_SERVE_CLIENT_TOKENS"
+"""The variables that hold the tokens, separated by commas."""
+SHORTEST = 16
+"""Characters of a token. A shorter one can be guessed."""
+LOGGED_IN = 12 * 3600
+"""Seconds that a browser stays logged in."""
+FAILURES, PERIOD = 5, 60.0
+"""After so many wrong tokens in so many seconds, `/login` refuses all for a while."""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who sends a request. `owner` names its token in the journal, "" for none; `full`: may see and do everything."""
+
+    owner: str = ""
+    full: bool = True
+
+    def session(self, name: str) -> str:
+        """Return the session's name in the journal. Each client token has its own names."""
+        return name if self.full else f"@{self.owner}/{name}"
+
+    def named(self, session: str) -> str:
+        """Return the name by which the caller knows a session of the journal."""
+        return session if self.full else session.removeprefix(f"@{self.owner}/")
+
+
+ANYONE = Caller()
+"""The caller of a server without tokens. Only this machine can reach it."""
+
+
+@dataclass(frozen=True)
+class RunLabel:
+    """The label of a run that a server started: its owner, the served agent, and the key of its conversation."""
+
+    owner: str
+    agent: str
+    key: str = ""
+
+    def __str__(self) -> str:
+        return f"serve:{self.owner}:{self.agent}:{self.key}"
+
+    @classmethod
+    def parse(cls, label: str) -> RunLabel | None:
+        """Read a label; None for a run that no server started."""
+        parts = label.split(":")
+        return cls(*parts[1:]) if parts[0] == "serve" and len(parts) == 4 else None
+
+
+@dataclass(frozen=True)
+class BrowserLogin:
+    """What a browser gets for a token, and sends with each request.
+
+    Browsers send `cookie` to every port of the host, so another server on this machine may see it. The page keeps
+    `page` for its own port. Neither is enough without the other.
+    """
+
+    cookie: str
+    page: str
+
+
+@dataclass(frozen=True)
+class _KnownToken:
+    token: bytes
+    signer: bytes
+    caller: Caller
+
+    def sign(self, text: str) -> str:
+        return hmac.digest(self.signer, text.encode("utf-8", "surrogateescape"), "sha256").hex()
+
+
+class AccessTokens:
+    """The tokens of a server. Without any, everybody who can reach it may do everything."""
+
+    def __init__(self, full: Sequence[str] = (), clients: Sequence[str] = ()) -> None:
+        self._known = tuple(_derive(token, full=token in full) for token in dict.fromkeys((*full, *clients)))
+
+    @property
+    def required(self) -> bool:
+        """Whether requests need a token."""
+        return bool(self._known)
+
+    @property
+    def has_full(self) -> bool:
+        """Whether a token opens the viewer."""
+        return any(known.caller.full for known in self._known)
+
+    def find_caller(self, token: str) -> Caller | None:
+        """Return the caller of a token, None for an unknown one. It takes the same time whatever is wrong with it."""
+        # All tokens are compared by their hashes, so the time shows neither a length nor the first letters.
+        found = None
+        for known in self._known:
+            if _is_equal(known.token, token.encode("utf-8", "surrogateescape")):
+                found = known.caller
+        return found
+
+    def find_login(self, cookie: str, page: str | None, now: float | None = None) -> Caller | None:
+        """Return who logged in, None if nobody did or the login expired. `page` None: the cookie alone is checked,
+        which is enough for pages without data."""
+        signed, _, signature = cookie.rpartition(".")
+        expires = signed.partition(".")[0]
+        now = time.time() if now is None else now
+        if not (expires.isascii() and expires.isdigit() and len(expires) < 20 and int(expires) >= now):
+            return None
+        found = None
+        for known in self._known:
+            valid = _is_same(known.sign(f"cookie {signed}"), signature)
+            if valid and (page is None or _is_same(known.sign(f"page {signed}"), page)):
+                found = known.caller
+        return found
+
+    def login(self, token: str, now: float | None = None) -> BrowserLogin | None:
+        """Log in a browser with a full token; None for any other token."""
+        caller = self.find_caller(token)
+        if caller is None or not caller.full:
+            return None
+        known = next(known for known in self._known if known.caller == caller)
+        signed = f"{int(time.time() if now is None else now) + LOGGED_IN}.{secrets.token_hex(8)}"
+        return BrowserLogin(f"{signed}.{known.sign(f'cookie {signed}')}", known.sign(f"page {signed}"))
+
+
+class LoginLimit:
+    """Limits how fast tokens can be tried at `/login`."""
+
+    def __init__(self) -> None:
+        self._failures: deque[float] = deque(maxlen=FAILURES)
+
+    def wait(self, now: float) -> float:
+        """Return the seconds until a token may be tried, 0 for now."""
+        return max(0.0, self._failures[0] + PERIOD - now) if len(self._failures) == FAILURES else 0.0
+
+    def add_failure(self, now: float) -> None:
+        """Record that a wrong token was tried."""
+        self._failures.append(now)
+
+
+def cookie_name(host: str) -> str:
+    """Return the cookie's name for a Host header. Each port has its own, so one browser can use two servers."""
+    port = host.rpartition(":")[2]
+    return f"plait_window_{port}" if port.isascii() and port.isdigit() else "plait_window"
+
+
+def load_tokens(environ: Mapping[str, str] | None = None) -> AccessTokens:
+    """Read the tokens from the environment. Raises `UsageError` for a token that can be guessed."""
+    env = os.environ if environ is None else environ
+    full, clients = (_split_tokens(name, env.get(name, "")) for name in (FULL, CLIENT))
+    if set(full) & set(clients):
+        raise UsageError(
+            f"{FULL} and {CLIENT} contain the same token: a client that has it could see and do everything.",
+            hint="Give clients a token of their own.",
+        )
+    return AccessTokens(full, clients)
+
+
+def _split_tokens(name: str, value: str) -> list[str]:
+    tokens = [each.strip() for each in value.split(",") if each.strip()]
+    for token in tokens:
+        if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
+            raise UsageError(
+                f"A token in {name} can't be used: it needs {SHORTEST} or more printable ASCII characters, no spaces.",
+                hint='Make one: python -c "import secrets; print(secrets.token_urlsafe(32))".',
+            )
+    return tokens
+
+
+def _derive(token: str, *, full: bool) -> _KnownToken:
+    owner = hashlib.scrypt(token.encode(), salt=b"plait: who began a run", n=2**13, r=8, p=1, dklen=8).hex()
+    signer = hmac.digest(token.encode(), b"plait: a browser that logged in", "sha256")
+    return _KnownToken(token.encode(), signer, Caller(owner, full))
+
+
+def _is_same(one: str, other: str) -> bool:
+    return _is_equal(one.encode(), other.encode("utf-8", "surrogateescape"))
+
+
+def _is_equal(one: bytes, other: bytes) -> bool:
+    return hmac.compare_digest(hashlib.sha256(one).digest(), hashlib.sha256(other).digest())

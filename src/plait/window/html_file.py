@@ -1,0 +1,108 @@
+"""A run as one HTML file: the viewer's page with the run in it, to look at anywhere and to mail.
+
+The file loads nothing and sends nothing. Its policy lets only its own script and style run, by their hashes. The run is
+in an element for data, written so that nothing in it can end that element.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import re
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+from msgspec import structs
+
+from plait.journal.codec import encode
+from plait.journal.records import Row, RunRow
+from plait.runtime.retell import recorded_loop
+from plait.window.http_exchanges import HttpExchange, read_exchanges
+from plait.window.run_view import open_questions, plan_view, run_facts
+from plait.window.timeline import build_timeline
+
+LONGEST = 200_000
+"""Characters of one text in the file. A longer one is cut and says so."""
+BODY = 2_000_000
+"""Characters of one response in the file."""
+
+_IMPORT = re.compile(r"^import\s+(\{[^}]*\})\s+from\s+\"\./([\w-]+)\.js\";\n", re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=const|class|function|async)", re.MULTILINE)
+_EXPORTED = re.compile(r"^export \{[^}]*\};\n", re.MULTILINE)
+_NAMES = re.compile(r"^export (?:const|class|function|async function) (\w+)", re.MULTILINE)
+
+
+def render_html(row: RunRow, rows: Sequence[Row], *, max_text: int | None = LONGEST) -> str:
+    """Render a run as one HTML file. `max_text`: characters of a text, None for all."""
+    style, script = read_asset("page.css"), bundle_script("main.js")
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
+    )
+    before, _, rest = read_asset("index.html").partition("<link rel=")
+    body = rest[rest.index("</head>") :].replace('<nav class="pages"', '<nav class="pages" hidden')
+    head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>\n'
+    data = f'<script type="application/json" id="data">{_escape(_document(row, rows, max_text))}</script>\n'
+    end = f'{data}<script type="module">{script}</script>\n</body>'
+    return before + head + body.replace("</body>", end)
+
+
+def bundle_script(name: str) -> str:
+    """Return a script and all that it imports as one: each module once, after those that it needs."""
+    bundled: dict[str, str] = {}
+
+    def add(module: str) -> None:
+        text = read_asset(f"{module}.js")
+        imports = _IMPORT.findall(text)
+        for _, needed in imports:
+            if needed not in bundled:
+                add(needed)
+        names = [f"const {names} = {_variable(needed)};" for names, needed in imports]
+        inside = _EXPORT.sub("", _EXPORTED.sub("", _IMPORT.sub("", text)))
+        given = f"return {{ {', '.join(_NAMES.findall(text))} }};"
+        # A function of its own keeps the names of a module apart from those of others.
+        bundled[module] = f"const {_variable(module)} = (() => {{\n" + "\n".join((*names, inside, given)) + "\n})();"
+
+    add(name.removesuffix(".js"))
+    return "\n".join(bundled.values())
+
+
+@functools.cache
+def read_asset(name: str) -> str:
+    """Read a file of the page."""
+    return resources.files("plait.window.page").joinpath(name).read_text("utf-8")
+
+
+def _document(row: RunRow, rows: Sequence[Row], max_text: int | None) -> dict[str, Any]:
+    timeline = build_timeline(rows, recorded_loop(row.head), max_text=max_text)
+    return {
+        "run": run_facts(row, timeline),
+        "steps": timeline.changes(),
+        "seq": timeline.seq,
+        "waiting": open_questions(row, rows),
+        "plan": plan_view(row, rows),
+        "wire": [_shrink(each) for each in read_exchanges(row.head, rows)],
+    }
+
+
+def _shrink(each: HttpExchange) -> dict[str, Any]:
+    """Return an exchange whose request is only its changes: the file of a long run must not grow with its square."""
+    response = each.response
+    if response is not None and len(response) > BODY:
+        response = f"{response[:BODY]}\n… {len(response) - BODY:,} more characters"
+    return {**structs.asdict(each), "request": each.request if each.before is None else None, "response": response}
+
+
+def _escape(value: Any) -> str:
+    """Return JSON in which nothing can end a script element, whatever reads it."""
+    text = encode(value).decode().replace("<", "\\u003c").replace("\x00", "\\u0000")
+    return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _variable(module: str) -> str:
+    return f"module_{module.replace('-', '_')}"
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

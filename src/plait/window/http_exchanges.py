@@ -1,0 +1,171 @@
+"""The requests and responses of a run, exactly as sent and received, and what each request changes.
+
+The journal has no headers, so they are missing here. A body that is not UTF-8 is shown with its odd bytes as `\\xNN`
+and marked; `exact_body` returns it byte for byte.
+
+A request is compared with the one before it of the same phase. Marks say how to make it from that one: ["=", n] takes n
+characters, ["-", n] skips n characters, ["+", text] adds text. Characters are counted as JavaScript does, in UTF-16.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from plait.journal.records import Got, Row, RunHead, Thinking
+
+ChangeMark: TypeAlias = tuple[str, int | str]
+
+FINE = 4_000
+"""Words and signs of a changed part that are compared one by one. A longer part is marked as removed and added."""
+_WORDS = re.compile(r"\w+|\s+|[^\w\s]")
+_WORD_BEFORE, _WORD_AFTER = re.compile(r"\w*\Z"), re.compile(r"\w*")
+
+
+class HttpExchange(Struct, frozen=True):
+    """A request and its response, if one came, as the page reads it.
+
+    `seq` and `answered` are their rows. `before` is the row of the request that it is compared with, None for a phase's
+    first. `bytes` are the lengths of both bodies. `odd`: a body is not UTF-8, so its text is not byte for byte.
+    """
+
+    seq: int
+    n: int
+    step: int
+    phase: str
+    model: str
+    attempt: int
+    path: str
+    request: str
+    before: int | None
+    marks: tuple[ChangeMark, ...]
+    response: str | None
+    answered: int | None
+    status: int | None
+    seconds: float | None
+    error: str
+    cut: bool
+    bytes: tuple[int, int]
+    odd: bool
+
+
+def read_exchanges(
+    head: RunHead, rows: Iterable[Row], *, steps: frozenset[int] | None = None
+) -> Iterator[HttpExchange]:
+    """Read the exchanges of a run in the order of their requests; `steps`: only those."""
+    last: dict[str, tuple[int, str]] = {}
+    requests: dict[tuple[int, int], tuple[Row, tuple[int, str] | None]] = {}
+    responses: dict[tuple[int, int], Row] = {}
+    for row in rows:
+        record = row.record
+        if isinstance(record, Thinking):
+            if steps is None or record.step in steps:
+                requests[record.n, record.attempt] = (row, last.get(record.phase))
+            last[record.phase] = (row.seq, body_text(row.body)[0])
+        elif isinstance(record, Got):
+            responses.setdefault((record.n, record.attempt), row)
+    for key, (row, before) in sorted(requests.items(), key=lambda each: each[1][0].seq):
+        yield _make_exchange(head, row, before, responses.get(key))
+
+
+def exact_body(rows: Iterable[Row], seq: int) -> bytes | None:
+    """Return the body of one row byte for byte; None if that row has none."""
+    return next((row.body for row in rows if row.seq == seq and isinstance(row.record, Thinking | Got)), None)
+
+
+def mark_changes(before: str, after: str) -> tuple[ChangeMark, ...]:
+    """Return the marks that make `after` from `before`. Short changed parts are compared word by word."""
+    head, tail = _shared_ends(before, after)
+    old, new = before[head : len(before) - tail], after[head : len(after) - tail]
+    marks: list[ChangeMark] = [("=", utf16_length(before[:head]))] if head else []
+    if old and new:
+        marks += _compare_words(old, new)
+    else:
+        marks += [("-", utf16_length(old))] if old else []
+        marks += [("+", new)] if new else []
+    if tail:
+        marks.append(("=", utf16_length(before[len(before) - tail :])))
+    return tuple(marks)
+
+
+def utf16_length(text: str) -> int:
+    """Return the length of a text in JavaScript."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def body_text(body: bytes | None) -> tuple[str, bool]:
+    """Return a body as text, and whether that is not byte for byte."""
+    try:
+        return (body or b"").decode(), False
+    except UnicodeDecodeError:
+        return (body or b"").decode(errors="backslashreplace"), True
+
+
+def _make_exchange(head: RunHead, asked: Row, before: tuple[int, str] | None, answered: Row | None) -> HttpExchange:
+    thinking = asked.record
+    got = answered.record if answered is not None else None
+    assert isinstance(thinking, Thinking) and isinstance(got, Got | None)
+    answer = answered.body if answered is not None else None
+    request, odd_request = body_text(asked.body)
+    response, odd_response = body_text(answer)
+    return HttpExchange(
+        seq=asked.seq,
+        n=thinking.n,
+        step=thinking.step,
+        phase=thinking.phase,
+        model=thinking.model,
+        attempt=thinking.attempt + 1,
+        path=head.address(thinking),
+        request=request,
+        before=before[0] if before else None,
+        marks=mark_changes(before[1], request) if before else (),
+        response=response if answer is not None else None,
+        answered=answered.seq if answered is not None else None,
+        status=(got.status or None) if got is not None else None,
+        seconds=got.seconds if got is not None else None,
+        error=got.error if got is not None else "",
+        cut=got.cut if got is not None else False,
+        bytes=(len(asked.body or b""), len(answer or b"")),
+        odd=odd_request or odd_response,
+    )
+
+
+def _shared_ends(before: str, after: str) -> tuple[int, int]:
+    """Return how many characters the two share at the start and, of the rest, at the end."""
+    most = min(len(before), len(after))
+    head = _shared_start(before, after, most)
+    tail = _shared_start(before[head:][::-1], after[head:][::-1], most - head)
+    if head + tail < most:  # something was replaced: whole words make a readable mark
+        head -= len(_WORD_BEFORE.search(before[max(0, head - 40) : head])[0])  # type: ignore[index]
+        tail -= len(_WORD_AFTER.match(before[len(before) - tail :][:40])[0])  # type: ignore[index]
+    return head, tail
+
+
+def _shared_start(one: str, two: str, most: int) -> int:
+    """Return how many characters both begin with. It halves, because Python compares slices faster than letters."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == two[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _compare_words(old: str, new: str) -> list[ChangeMark]:
+    old_words, new_words = _WORDS.findall(old), _WORDS.findall(new)
+    if max(len(old_words), len(new_words)) > FINE:
+        return [("-", utf16_length(old)), ("+", new)]
+    marks: list[ChangeMark] = []
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, old_words, new_words, autojunk=False).get_opcodes():
+        if kind == "equal":
+            marks.append(("=", utf16_length("".join(old_words[a:b]))))
+            continue
+        marks += [("-", utf16_length("".join(old_words[a:b])))] if b > a else []
+        marks += [("+", "".join(new_words[c:d]))] if d > c else []
+    return marks

@@ -1,0 +1,84 @@
+"""The MCP server at /mcp, over streamable HTTP.
+
+The guard has checked the token, Host and Origin, and read the body. A session of the transport belongs to the token
+that opened it; with another token it is not found. A task holds the sessions: the first request starts it, and it ends
+when the server stops and its runs are over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from plait.window.auth import Caller
+from plait.window.runs import RunManager
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+SESSIONS = 1_000
+"""Open sessions at once. One that is idle for half an hour is closed."""
+
+
+def mcp_routes(manager: RunManager) -> list[Route]:
+    """Return the route /mcp; none without the extra `mcp`."""
+    return [Route("/mcp", McpEndpoint(manager))] if find_spec("mcp") is not None else []
+
+
+class McpEndpoint:
+    """The ASGI application at /mcp."""
+
+    def __init__(self, manager: RunManager) -> None:
+        self._manager = manager
+        self._ready: asyncio.Future[StreamableHTTPSessionManager] | None = None
+        self._holder: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sessions = await self._start()
+        await sessions.handle_request(_with_owner(scope), receive, send)
+
+    async def _start(self) -> StreamableHTTPSessionManager:
+        loop = asyncio.get_running_loop()
+        if self._ready is None or self._holder is None or self._holder.done() or self._holder.get_loop() is not loop:
+            # Requests that come before it is ready wait for the same one.
+            ready: asyncio.Future[StreamableHTTPSessionManager] = loop.create_future()
+            self._ready, self._holder = ready, loop.create_task(self._hold(ready))
+            self._holder.add_done_callback(lambda task: _report_failure(ready, task))
+        return await asyncio.shield(self._ready)
+
+    async def _hold(self, ready: asyncio.Future[StreamableHTTPSessionManager]) -> None:
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+        from plait.window.mcp_server import make_server
+
+        limit = int(self._manager.table.body_mb * 1_000_000)
+        server = make_server(self._manager)
+        sessions = StreamableHTTPSessionManager(server, max_sessions=SESSIONS, max_request_body_size=limit)
+        async with sessions.run():
+            ready.set_result(sessions)
+            while not (self._manager.stopping and not self._manager.running):
+                await asyncio.sleep(0.2)
+            await asyncio.sleep(0.5)  # the results of the last runs are on their way
+
+
+def _report_failure(ready: asyncio.Future[Any], task: asyncio.Task[None]) -> None:
+    """Raise what prevented the start in every request that waits for it."""
+    error = None if task.cancelled() else task.exception()
+    if not ready.done():
+        ready.set_exception(error or RuntimeError("the transport ended before it began"))
+        ready.exception()  # retrieved: perhaps no request waits
+
+
+def _with_owner(scope: Scope) -> Scope:
+    """Return the scope with its caller as the user that the SDK compares with the owner of a session."""
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+    from mcp.server.auth.provider import AccessToken
+
+    caller = scope.get("state", {}).get("caller")
+    owner = caller.owner if isinstance(caller, Caller) else ""
+    token = AccessToken(token=owner or "none", client_id=owner or "anyone", scopes=[])
+    return {**scope, "user": AuthenticatedUser(token)}

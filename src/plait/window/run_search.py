@@ -1,0 +1,178 @@
+"""The runs of a journal for the viewer's list: searched, under way, changed, and forked.
+
+A search looks at the question and the answer (without one, the reason) in the journal's table of runs. Each word must
+occur in one of them, in capitals or not. Thoughts, observations and requests are not searched.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from plait.core.errors import UsageError
+from plait.journal import reader
+from plait.journal.records import RunRow
+from plait.journal.store import Journal
+from plait.window.conversations import UNNAMED
+
+PAGE = 40
+"""Runs on one page by default."""
+MOST = 200
+RECENT = 200
+"""So many of the newest runs are watched for changes, besides those under way."""
+LATELY = 5_000
+"""So many of the newest runs are searched for what is under way. A filter by status finds older ones."""
+STATES = ("answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted")
+UNFINISHED = ("running", "waiting", "interrupted")
+
+_NAME = re.compile(r"[^A-Za-z0-9._-]")
+_ANSWER = "coalesce(json_extract(outcome, '$.answer'), json_extract(outcome, '$.reason'), '')"
+
+
+class RunFilter(Struct, frozen=True):
+    """Which runs to list; "" matches all. `before` is the number of the last run on the page before, or 0."""
+
+    words: str = ""
+    status: str = ""
+    loop: str = ""
+    agent: str = ""
+    session: str = ""
+    model: str = ""
+    before: int = 0
+    limit: int = PAGE
+
+    def __post_init__(self) -> None:
+        if self.status and self.status not in STATES:
+            raise UsageError(f"There is no status {self.status!r}.", hint=f"Use one of: {', '.join(STATES)}.")
+        if not 1 <= self.limit <= MOST:
+            raise UsageError(f"A page can't have {self.limit} runs.", hint=f"Use 1 to {MOST}.")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether this is the first page of all runs."""
+        return not any((self.words, self.status, self.loop, self.agent, self.session, self.model, self.before))
+
+
+class NumberedRun(Struct, frozen=True):
+    """A run and its number in the journal, by which pages continue."""
+
+    n: int
+    row: RunRow
+
+
+def find_runs(journal: Journal, wanted: RunFilter) -> tuple[list[NumberedRun], bool]:
+    """Return the newest runs that match, and whether there are more."""
+    found: list[NumberedRun] = []
+    try:
+        with reader.reading(journal.path) as connection:
+            where, values = _condition(connection, wanted)
+            for one in _read(connection, journal, f"{where} ORDER BY n DESC", values):
+                if wanted.status in ("running", "interrupted") and one.row.status != wanted.status:
+                    continue
+                if len(found) == wanted.limit:
+                    return found, True
+                found.append(one)
+    except reader.NoJournal:
+        pass
+    return found, False
+
+
+def find_unfinished(journal: Journal) -> list[NumberedRun]:
+    """Return the runs that are under way or wait for the user, the newest first, among the `LATELY` newest ones."""
+    where = f"WHERE n > (SELECT max(n) FROM runs) - {LATELY} AND status IN ('running', 'waiting')"
+    try:
+        with reader.reading(journal.path) as connection:
+            found = list(_read(connection, journal, f"{where} ORDER BY n DESC LIMIT ?", (MOST,)))
+    except reader.NoJournal:
+        return []
+    return [each for each in found if each.row.status in ("running", "waiting")]
+
+
+def list_choices(journal: Journal) -> dict[str, list[str]]:
+    """Return the loops, sessions and models that a filter offers. It omits sessions that no client named: there are too
+    many, and their runs have links to them."""
+    queries = {
+        "loops": "SELECT DISTINCT strategy FROM runs",
+        "sessions": "SELECT DISTINCT session FROM runs",
+        "models": "SELECT DISTINCT json_extract(value, '$.spec') FROM runs, json_each(head, '$.models')",
+    }
+    found: dict[str, list[str]] = {name: [] for name in queries}
+    try:
+        with reader.reading(journal.path) as connection:
+            for name, query in queries.items():
+                values = sorted(str(value) for (value,) in connection.execute(query) if value)
+                found[name] = [value for value in values if name != "sessions" or not UNNAMED.search(value)]
+    except reader.NoJournal:
+        pass
+    return found
+
+
+def find_changed(journal: Journal, known: dict[int, tuple[str, float]], after: int) -> tuple[list[NumberedRun], int]:
+    """Return the runs that are new or changed, and the number of the newest run.
+
+    `known` has each run's status and when it was written last, and is updated. `after` is the number that the last call
+    returned, 0 at first. The search covers the newest runs and those that were unfinished.
+    """
+    watched = [n for n, (status, _) in known.items() if status in UNFINISHED]
+    try:
+        with reader.reading(journal.path) as connection:
+            (newest,) = connection.execute("SELECT coalesce(max(n), 0) FROM runs").fetchone()
+            states = connection.execute(
+                f"SELECT n, status, updated FROM runs WHERE n > ? OR n IN ({_marks(watched)})",
+                (min(after or newest, newest - RECENT), *watched),
+            ).fetchall()
+            moved = [n for n, status, updated in states if known.get(n) != (status, updated)]
+            known.update({n: (status, updated) for n, status, updated in states})
+            for n in [n for n, (status, _) in known.items() if n <= newest - RECENT and status not in UNFINISHED]:
+                del known[n]  # it is not watched any more, and a page may be open for weeks
+            return list(_read(connection, journal, f"WHERE n IN ({_marks(moved)}) ORDER BY n", moved)), newest
+    except reader.NoJournal:
+        return [], after
+
+
+def find_numbered(journal: Journal, numbers: Collection[int]) -> list[NumberedRun]:
+    """Return the runs with these numbers."""
+    with reader.reading(journal.path) as connection:
+        return list(_read(connection, journal, f"WHERE n IN ({_marks(numbers)})", tuple(numbers)))
+
+
+def find_forks(journal: Journal, run: str) -> list[str]:
+    """Return the ids of the runs that were forked from a run, the newest first."""
+    with reader.reading(journal.path) as connection:
+        found = connection.execute("SELECT id FROM runs WHERE parent = ? ORDER BY n DESC LIMIT 50", (run,)).fetchall()
+    return [str(id) for (id,) in found]
+
+
+def _read(
+    connection: sqlite3.Connection, journal: Journal, condition: str, values: Sequence[Any]
+) -> Iterator[NumberedRun]:
+    for row in connection.execute(f"SELECT {reader.RUN} FROM runs {condition}", values):
+        yield NumberedRun(row[0], reader.run_row(row, journal.path))
+
+
+def _marks(values: Collection[Any]) -> str:
+    return ",".join("?" * len(values))
+
+
+def _condition(connection: sqlite3.Connection, wanted: RunFilter) -> tuple[str, list[Any]]:
+    words = wanted.words.casefold().split()
+    if words:
+        connection.create_function("folded", 1, lambda text: str(text or "").casefold(), deterministic=True)
+    has_model = "SELECT 1 FROM json_each(head, '$.models') WHERE json_extract(value, '$.spec') = ?"
+    conditions = [
+        ("n < ?", wanted.before),
+        ("status = ?", "running" if wanted.status == "interrupted" else wanted.status),
+        ("strategy = ?", wanted.loop),
+        ("session <> '' AND session = ?", wanted.session),
+        # The labels of served runs are serve:OWNER:AGENT:KEY, and no agent's name has a sign of GLOB's in it.
+        ("label GLOB ?", wanted.agent and f"serve:*:{_NAME.sub('/', wanted.agent)}:*"),
+        (f"EXISTS ({has_model})", wanted.model),
+        *((f"instr(folded(question || ' ' || {_ANSWER}), ?) > 0", word) for word in words),
+    ]
+    used = [(condition, value) for condition, value in conditions if value]
+    where = "WHERE " + " AND ".join(condition for condition, _ in used) if used else ""
+    return where, [value for _, value in used]

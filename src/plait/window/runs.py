@@ -1,0 +1,368 @@
+"""The runs of this process: started, resumed, forked and cancelled for the callers who may see them.
+
+Each run is a task of its own and is in the journal before its client hears of it. Its label names its owner, so the
+rule who may see it holds after a restart. `concurrent` runs are performed at once and `queued` more requests wait, for
+a place or for the turn before theirs in a conversation; further ones are refused. When the server stops, runs have
+`grace` seconds to end. Then they are cancelled with a reason in the journal, and can be resumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, NoReturn
+from weakref import WeakValueDictionary
+
+from plait.agent import Agent
+from plait.config import ServeTable
+from plait.core import Event, Exchange
+from plait.core.errors import UnknownRun
+from plait.core.events import Began, Ended
+from plait.journal.reader import NoJournal
+from plait.journal.records import RunHead, RunRow
+from plait.journal.store import Journal
+from plait.runtime.run import Run
+from plait.window.agents import ServedAgent, change_agent, makes_same_requests, prepare_agents
+from plait.window.auth import ANYONE, AccessTokens, Caller, RunLabel
+from plait.window.errors import RequestRejected
+from plait.window.live import PartialReplies
+from plait.window.metrics import ServerMetrics
+
+GONE = "the client went away"
+"""Why a run was cancelled whose client closed the connection."""
+STOPPED = "the server stopped"
+"""Why a run was cancelled that the server did not wait for. It can be resumed."""
+
+OnEvent = Callable[[Event], None]
+
+
+class ActiveRun:
+    """A run that this process performs. `run` is its id once `begun` returned; `agent` is the served agent's name."""
+
+    def __init__(self, agent: str = "", session: str = "", on_event: OnEvent | None = None) -> None:
+        self.agent, self.session, self.run = agent, session, ""
+        self.result: Run | None = None
+        self.partial_replies = PartialReplies()
+        self.started = time.monotonic()
+        self.task: asyncio.Task[Run]
+        self._on_event = on_event
+        self._began: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def perform(self, work: Callable[..., Coroutine[Any, Any, Run]]) -> None:
+        """Start the run as a task, which continues whoever waits for it."""
+        self.task = asyncio.ensure_future(self._perform(work))
+
+    async def begun(self) -> None:
+        """Wait until the journal has the run. Raises what prevented that."""
+        await asyncio.wait((self._began, self.task), return_when=asyncio.FIRST_COMPLETED)
+        if not self._began.done():
+            self.task.result()
+
+    async def done(self) -> Run:
+        """Wait for the end, also of a cancelled run. Raises what prevented the run."""
+        await asyncio.wait([self.task])
+        return self.result or self.task.result()
+
+    def cancel(self, reason: str) -> bool:
+        """Cancel it for a reason that the journal stores; False if it is over or cancelled already."""
+        return not self.task.cancelling() and self.task.cancel(reason)
+
+    async def _perform(self, work: Callable[..., Coroutine[Any, Any, Run]]) -> Run:
+        run = await work(emit=self._hear)
+        self.run, self.result = run.run, self.result or run
+        return run
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, Ended):
+            self.result = event.run
+        self.partial_replies.add(event)
+        if self._on_event is not None:
+            self._on_event(event)
+        if isinstance(event, Began):
+            self.run = event.run
+            if not self._began.done():
+                self._began.set_result(None)
+
+
+class TurnLock:
+    """The right to add a turn to a conversation. Nobody else adds one before it is released."""
+
+    def __init__(self, lock: asyncio.Lock | None) -> None:
+        self._lock = lock
+
+    def release(self) -> None:
+        """Let the next turn begin."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+    def release_after(self, active: ActiveRun) -> None:
+        """Let the next turn begin when this run is over."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            active.task.add_done_callback(lambda _: lock.release())
+
+
+class RunManager:
+    """Performs the runs of a server. `agents` are those it serves, by name; `active` are the runs by id."""
+
+    def __init__(
+        self, agents: Iterable[ServedAgent], table: ServeTable | None = None, tokens: AccessTokens | None = None
+    ) -> None:
+        self.table = table or ServeTable()
+        self.tokens = tokens or AccessTokens()
+        self.metrics = ServerMetrics()
+        self.agents = prepare_agents(agents)
+        self.journal = Journal.at(next(iter(self.agents.values())).agent.journal or None)
+        self.active: dict[str, ActiveRun] = {}
+        self.stopping = False
+        """The server stops: event streams without an end of their own end now."""
+        self.waiting = 0
+        """Requests that wait for a place or for their turn."""
+        self._performed: set[ActiveRun] = set()
+        self._places: asyncio.Semaphore | None = None
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._deadline = 0.0
+
+    @property
+    def running(self) -> int:
+        """How many runs have a place."""
+        return len(self._performed)
+
+    async def start(
+        self,
+        agent: str,
+        question: str,
+        *,
+        caller: Caller = ANYONE,
+        session: str | None = None,
+        history: Iterable[Exchange] | None = None,
+        key: str = "",
+        on_event: OnEvent | None = None,
+    ) -> ActiveRun:
+        """Start a run; returns when the journal has it. `session` is the name that `Caller.session` makes.
+
+        Raises `RequestRejected` (unknown agent, too many runs, the server stops) and `PlaitError`.
+        """
+        label = str(RunLabel(caller.owner, agent, key))
+        arun = self.find_agent(agent).agent.arun
+        active = ActiveRun(agent, session or "", on_event)
+        return await self._perform(active, partial(arun, question, session=session, history=history, label=label))
+
+    async def resume(
+        self,
+        run: str,
+        answer: str | None = None,
+        *,
+        question: str | None = None,
+        caller: Caller = ANYONE,
+        on_event: OnEvent | None = None,
+    ) -> ActiveRun:
+        """Resume a run; `answer` is the user's reply to the open question with the id `question`.
+
+        Raises `StaleAnswer` if the question is not open.
+        """
+        head = self._find_resumable(run, caller).head
+        active = ActiveRun(_agent_name(head), head.session, on_event)
+        return await self._perform(active, partial(self.agent_for(head).aresume, head.run, answer, question=question))
+
+    async def resume_in_turn(
+        self,
+        run: str,
+        answer: str | None = None,
+        *,
+        question: str | None = None,
+        caller: Caller = ANYONE,
+        on_event: OnEvent | None = None,
+    ) -> ActiveRun:
+        """Resume a run as a turn of its conversation, after the turn under way. A fork is not a turn."""
+        head = self._find_resumable(run, caller).head
+        async with self.take_turn(None if head.parent else head.session or None) as turn:
+            active = await self.resume(run, answer, question=question, caller=caller, on_event=on_event)
+            turn.release_after(active)
+        return active
+
+    async def fork(
+        self, run: str, at: int, changes: Mapping[str, Any] | None = None, *, caller: Caller = ANYONE
+    ) -> ActiveRun:
+        """Start a run that takes the steps before `at` from another run. `agents.FORKABLE` lists the `changes`."""
+        head = self.find_run(run, caller).head
+        agent = change_agent(self.agent_for(head), dict(changes or {}))
+        name = _agent_name(head)
+        label = str(RunLabel(caller.owner, name))
+        return await self._perform(ActiveRun(name, head.session), partial(agent.afork, head.run, at, label=label))
+
+    def cancel(self, run: str, *, caller: Caller = ANYONE, reason: str = "cancelled from the window") -> bool:
+        """Cancel a run of this process; False if this process does not perform it. Raises for another owner's run."""
+        active = self.active.get(run)
+        if active is None:
+            return False
+        self.find_run(run, caller)
+        return active.cancel(reason)
+
+    # -- who may see what
+
+    def find_agent(self, name: str) -> ServedAgent:
+        """Return the agent of that name. Raises `RequestRejected`, in the words that clients know."""
+        served = self.agents.get(name)
+        if served is None:
+            raise RequestRejected(
+                404,
+                f"The model '{name}' does not exist.",
+                hint=f"These exist: {self.agent_names}.",
+                code="model_not_found",
+                param="model",
+            )
+        return served
+
+    @property
+    def agent_names(self) -> str:
+        """The names of the agents, for an error."""
+        return ", ".join(list(self.agents)[:20])
+
+    def find_run(self, run: str, caller: Caller = ANYONE) -> RunRow:
+        """Return a recorded run. Raises the same `UnknownRun` for a run that does not exist and for one of others.
+
+        A client sees only what the same token started, by its whole id: the nearest ids are those of others.
+        """
+        if caller.full:
+            return self.journal.run(run)
+        unknown = UnknownRun(f"There is no run {run!r} in the journal.")
+        try:
+            row = self.journal.run(run)
+        except UnknownRun:
+            raise unknown from None
+        label = RunLabel.parse(row.head.label)
+        if row.head.run != run or label is None or not label.owner or label.owner != caller.owner:
+            raise unknown
+        return row
+
+    def _find_resumable(self, run: str, caller: Caller) -> RunRow:
+        row = self.find_run(run, caller)
+        if row.status in ("answered", "failed", "stopped"):
+            hint = "Fork it to continue in another way."
+            raise RequestRejected(409, f"Run {row.head.run} is over ({row.status}).", hint=hint)
+        if row.head.run in self.active:
+            text = f"Run {row.head.run} is under way."
+            raise RequestRejected(409, text, hint="Wait for its end.", may_retry=False)
+        return row
+
+    def agent_for(self, head: RunHead) -> Agent:
+        """Return the agent that resumes a run: the served one if its settings are unchanged, else the recorded one."""
+        served = self.agents.get(_agent_name(head))
+        if served is not None and makes_same_requests(served.agent, head):
+            return served.agent
+        return Agent.recorded(head, journal=self.journal.path)
+
+    def unfinished_runs(self) -> list[RunRow]:
+        """Return the runs that a server on this journal started and did not end: its process died or was stopped."""
+        try:
+            rows = [*self.journal.runs(10_000, "interrupted"), *self.journal.runs(10_000, "cancelled")]
+        except NoJournal:
+            return []
+        return [
+            row
+            for row in rows
+            if RunLabel.parse(row.head.label) is not None
+            and (row.status == "interrupted" or (row.outcome or {}).get("reason") == STOPPED)
+        ]
+
+    # -- places and turns
+
+    @asynccontextmanager
+    async def take_turn(self, session: str | None) -> AsyncIterator[TurnLock]:
+        """Wait until the conversation's turn before this one is over. None: a new conversation does not wait."""
+        lock = None
+        if session is not None:
+            lock = self._turns.get(session)
+            if lock is None:
+                lock = self._turns[session] = asyncio.Lock()
+            await self._acquire(lock)
+        turn = TurnLock(lock)
+        try:
+            yield turn
+        finally:
+            turn.release()
+
+    async def _perform(self, active: ActiveRun, work: Callable[..., Coroutine[Any, Any, Run]]) -> ActiveRun:
+        """Wait for a place, start the run, and wait until the journal has it."""
+        if self._places is None:  # made here, in the event loop that uses it
+            self._places = asyncio.Semaphore(self.table.concurrent)
+        await self._acquire(self._places)
+        if self.stopping:
+            self._places.release()
+            self._refuse()
+        self._performed.add(active)
+        active.perform(work)
+        active.task.add_done_callback(lambda _: self._finish(active))
+        try:
+            await active.begun()
+        except asyncio.CancelledError:
+            active.cancel(GONE)
+            raise
+        if not active.task.done():
+            self.active[active.run] = active
+        return active
+
+    def _finish(self, active: ActiveRun) -> None:
+        assert self._places is not None
+        self._performed.discard(active)
+        self.active.pop(active.run, None)
+        self._places.release()
+        _ = active.task.cancelled() or active.task.exception()  # retrieved: nobody else may ask for it
+        if active.result is not None:
+            self.metrics.add_run(active.agent, active.result, time.monotonic() - active.started)
+
+    async def _acquire(self, lock: asyncio.Semaphore | asyncio.Lock) -> None:
+        if self.stopping or (lock.locked() and self.waiting >= self.table.queued):
+            self._refuse()
+        self.waiting += 1
+        try:
+            await lock.acquire()
+        finally:
+            self.waiting -= 1
+
+    def _refuse(self) -> NoReturn:
+        hint = "Ask again in a while."
+        if self.stopping:
+            self.metrics.add_refusal("stopping")
+            raise RequestRejected(
+                503, "The server is stopping.", hint=hint, kind="server_error", code="stopping", retry_after=5
+            )
+        self.metrics.add_refusal("full")
+        raise RequestRejected(
+            429,
+            f"The server performs {self.table.concurrent} runs at once, and {self.waiting} requests wait.",
+            hint=hint,
+            kind="rate_limit_error",
+            code="rate_limit_exceeded",
+            retry_after=self.metrics.estimate_wait(self.waiting, self.table.concurrent),
+        )
+
+    # -- the end
+
+    async def stop(self, grace: float | None = None) -> int:
+        """Take no more runs, wait `grace` seconds for those under way, and cancel the rest. Returns how many."""
+        self.stopping = True
+        clock = asyncio.get_running_loop().time
+        self._deadline = clock() + (self.table.grace if grace is None else grace)
+        while self._performed and clock() < self._deadline:
+            await asyncio.sleep(0.05)
+        rest = tuple(self._performed)
+        for active in rest:
+            active.cancel(STOPPED)
+        for active in rest:
+            await asyncio.wait([active.task], timeout=10)
+        return len(rest)
+
+    def end_grace(self) -> None:
+        """Make `stop` cancel the rest now."""
+        self._deadline = 0.0
+
+
+def _agent_name(head: RunHead) -> str:
+    label = RunLabel.parse(head.label)
+    return label.agent if label is not None else ""

@@ -1,0 +1,355 @@
+"""The viewer: its pages, and the routes under /api/ that they use. Only full tokens get here (`guard.NEEDS`)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from importlib import resources
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from plait import strategies
+from plait.agent import Agent
+from plait.core.errors import UsageError
+from plait.journal.records import Thinking
+from plait.journal.results import Results
+from plait.window import live, run_search
+from plait.window.auth import LOGGED_IN, LoginLimit, cookie_name
+from plait.window.errors import RequestRejected, json_response
+from plait.window.http_exchanges import body_text, exact_body, read_exchanges
+from plait.window.run_diff import equal_steps, first_difference, load_compared
+from plait.window.run_view import list_entry
+from plait.window.runs import RunManager
+
+KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "html": "text/html"}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""What the pages may do: run their own scripts and ask this server, nothing else."""
+PIECE = 400_000
+"""Characters of a text in one answer."""
+
+T = TypeVar("T")
+
+
+class StartBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A run to start."""
+
+    agent: str
+    question: str
+    session: str | None = None
+
+
+class ResumeBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The user's answer to the question of that id; none for a run that was interrupted."""
+
+    answer: str | None = None
+    question: str | None = None
+
+
+class ForkBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The step from which to fork, and what changes."""
+
+    at: int
+    model: str | None = None
+    models: dict[str, str] | None = None
+    strategy: str | None = None
+    options: dict[str, Any] | None = None
+
+
+class LoginBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The token of a browser."""
+
+    token: str
+
+
+def viewer_routes(manager: RunManager) -> list[Route]:
+    """Return the pages, /login, and the routes under /api/."""
+    api = ViewerApi(manager)
+    return [
+        Route("/", api.index),
+        Route("/page/{name}", api.asset),
+        Route("/login", api.login, methods=["POST"]),
+        Route("/api/about", api.about),
+        Route("/api/runs", api.runs, methods=["GET"]),
+        Route("/api/runs", api.start, methods=["POST"]),
+        Route("/api/events", api.events),
+        Route("/api/sides", api.sides),
+        Route("/api/comparisons", api.comparisons),
+        Route("/comparison", api.comparison),
+        Route("/api/runs/{id}", api.run),
+        Route("/api/runs/{id}/events", api.run_events),
+        Route("/api/runs/{id}/text", api.text),
+        Route("/api/runs/{id}/wire", api.wire),
+        Route("/api/runs/{id}/wire/{seq}", api.body),
+        Route("/api/runs/{id}/resume", api.resume, methods=["POST"]),
+        Route("/api/runs/{id}/fork", api.fork, methods=["POST"]),
+        Route("/api/runs/{id}/cancel", api.cancel, methods=["POST"]),
+    ]
+
+
+class ViewerApi:
+    """The routes of the viewer. The journal is read in threads."""
+
+    def __init__(self, manager: RunManager) -> None:
+        self._manager, self._journal = manager, manager.journal
+        self._login_limit = LoginLimit()
+
+    # -- pages
+
+    async def index(self, request: Request) -> Response:
+        """The viewer, or the page that asks for the token."""
+        caller = request.state.caller
+        is_known = caller is not None and caller.full and "login" not in request.query_params
+        return _page("index.html" if is_known else "login.html")
+
+    async def asset(self, request: Request) -> Response:
+        """A script, a style or a picture of the pages."""
+        name = request.path_params["name"]
+        if name.rpartition(".")[2] not in ("js", "css", "svg") or not name.replace(".", "").replace("-", "").isalnum():
+            raise RequestRejected(404, f"There is no page {name!r}.")
+        return _page(name)
+
+    async def login(self, request: Request) -> Response:
+        """Exchange a token for a cookie that scripts cannot read, and a part that the page stores."""
+        token = (await _parse_body(request, LoginBody)).token
+        if wait := self._login_limit.wait(time.monotonic()):
+            raise RequestRejected(
+                429,
+                "Too many wrong tokens were tried.",
+                hint="Try again later.",
+                code="login",
+                retry_after=wait,
+                metric="login",
+            )
+        login = self._manager.tokens.login(token)
+        if login is None:
+            self._login_limit.add_failure(time.monotonic())
+            text = "The token does not open the viewer."
+            raise RequestRejected(401, text, kind="authentication_error", code="bad_token", metric="token")
+        answer = json_response({"page": login.page})
+        name, secure = cookie_name(request.headers.get("host", "")), request.url.scheme == "https"
+        answer.set_cookie(name, login.cookie, max_age=LOGGED_IN, httponly=True, samesite="strict", secure=secure)
+        return answer
+
+    # -- reading
+
+    async def about(self, request: Request) -> Response:
+        """The agents and loops to start with, and what the filters offer."""
+        agents = [
+            {
+                "name": each.name,
+                "description": each.description,
+                "loop": each.agent._loop.name,
+                "model": _describe_models(each.agent),
+            }
+            for each in self._manager.agents.values()
+        ]
+        choices = await asyncio.to_thread(run_search.list_choices, self._journal)
+        return json_response({"agents": agents, "loops": list(strategies.names()), "choices": choices})
+
+    async def runs(self, request: Request) -> Response:
+        """A page of the list; the first one without a filter also has the unfinished runs."""
+        wanted = _parse_filter(request)
+        found, more = await asyncio.to_thread(run_search.find_runs, self._journal, wanted)
+        unfinished = await asyncio.to_thread(run_search.find_unfinished, self._journal) if wanted.is_plain else []
+        lists = {
+            name: [list_entry(each.row, n=each.n) for each in runs]
+            for name, runs in (("live", unfinished), ("runs", found))
+        }
+        return json_response({**lists, "more": more})
+
+    async def run(self, request: Request) -> Response:
+        """One run with its steps."""
+        return json_response(await asyncio.to_thread(live.run_document, self._journal, _run_id(request)))
+
+    async def text(self, request: Request) -> Response:
+        """A piece of a text that the run's document has cut."""
+        query = request.query_params
+        start = _parse_number("from", query.get("from", "0"))
+        timeline = await asyncio.to_thread(live.full_timeline, self._journal, _run_id(request))
+        whole = timeline.text(query.get("item", ""), query.get("field", ""))
+        if whole is None:
+            raise RequestRejected(404, "There is no such text.")
+        end = start + PIECE
+        return json_response({"text": whole[start:end], "more": max(0, len(whole) - end)})
+
+    async def wire(self, request: Request) -> Response:
+        """The requests and responses of one step, and the requests that they are compared with."""
+        step = _parse_number("step", request.query_params.get("step", ""))
+
+        def read() -> dict[str, Any]:
+            row = self._journal.run(_run_id(request))
+            rows = self._journal.rows(row.head.run)
+            found = list(read_exchanges(row.head, rows, steps=frozenset({step})))
+            before = {each.before for each in found}
+            bodies = {each.seq: body_text(each.body)[0] for each in rows if each.seq in before}
+            steps = sorted({each.record.step for each in rows if isinstance(each.record, Thinking)})
+            return {"exchanges": found, "before": bodies, "steps": steps}
+
+        return json_response(await asyncio.to_thread(read))
+
+    async def body(self, request: Request) -> Response:
+        """One request or response, byte for byte."""
+        seq = _parse_number("seq", request.path_params["seq"])
+        found = await asyncio.to_thread(lambda: exact_body(self._journal.iter_rows(_run_id(request)), seq))
+        if found is None:
+            raise RequestRejected(404, "That row has no body.")
+        headers = {"Content-Disposition": f'attachment; filename="{seq}.txt"'}
+        return Response(found, media_type="application/octet-stream", headers=headers)
+
+    async def sides(self, request: Request) -> Response:
+        """Two runs, where they first differ, and which steps are equal."""
+
+        def read() -> dict[str, Any]:
+            rows = [self._journal.run(request.query_params.get(name, "")) for name in ("a", "b")]
+            a, b = (load_compared(row, self._journal.iter_rows(row.head.run)) for row in rows)
+            documents = [live.run_document(self._journal, row.head.run) for row in rows]
+            return {
+                "a": documents[0],
+                "b": documents[1],
+                "first": first_difference(a, b),
+                "same": equal_steps(a, b),
+            }
+
+        return json_response(await asyncio.to_thread(read))
+
+    async def run_events(self, request: Request) -> Response:
+        """The events of one run."""
+        after = live.last_seen_row(request.headers.get("last-event-id"), request.query_params.get("after"))
+        row = await asyncio.to_thread(self._journal.run, _run_id(request))
+        name = row.head.run
+
+        def partial_replies() -> live.PartialReplies | None:
+            active = self._manager.active.get(name)
+            return active.partial_replies if active is not None else None
+
+        return _stream(live.follow_run(self._journal, name, after, self._is_stopping, partial_replies))
+
+    async def events(self, request: Request) -> Response:
+        """The events of the list."""
+        return _stream(live.follow_list(self._journal, self._is_stopping))
+
+    async def comparisons(self, request: Request) -> Response:
+        """The comparisons in the journal, the newest first."""
+
+        def read() -> list[dict[str, Any]]:
+            results = Results(self._journal)
+            return [
+                {
+                    "name": each.name,
+                    "suite": each.head["suite"]["word"],
+                    "started": each.started,
+                    "finished": len(results.results(each.head["cells"])),
+                    "cells": len(each.head["cells"]),
+                    "loops": list(dict.fromkeys(row["strategy"] for row in each.head["contenders"])),
+                }
+                for each in results.comparisons()
+            ]
+
+        return json_response(await asyncio.to_thread(read))
+
+    async def comparison(self, request: Request) -> Response:
+        """The page of a comparison, as `plait compare --html` writes it, with links to its runs."""
+
+        def render() -> str:
+            from plait.lab.comparing import kept  # heavy: statistics and charts
+            from plait.lab.page import served_page
+
+            return served_page(kept(request.query_params.get("name", ""), self._journal.path), "/#/runs/")
+
+        text = await asyncio.to_thread(render)
+        # The page itself says what its scripts may do, by their hashes.
+        return Response(text, media_type="text/html", headers={"Content-Security-Policy": "frame-ancestors 'none'"})
+
+    # -- actions
+
+    async def start(self, request: Request) -> Response:
+        """Start a run."""
+        given = await _parse_body(request, StartBody)
+        caller = request.state.caller
+        session = caller.session(given.session) if given.session else None
+        async with self._manager.take_turn(session) as turn:
+            active = await self._manager.start(given.agent, given.question, caller=caller, session=session)
+            turn.release_after(active)
+        return json_response({"run": active.run}, 201)
+
+    async def resume(self, request: Request) -> Response:
+        """Resume a run, with an answer if it waits for one."""
+        given = await _parse_body(request, ResumeBody)
+        active = await self._manager.resume_in_turn(
+            _run_id(request), given.answer, question=given.question, caller=request.state.caller
+        )
+        return json_response({"run": active.run}, 202)
+
+    async def fork(self, request: Request) -> Response:
+        """Fork a run."""
+        given = msgspec.structs.asdict(await _parse_body(request, ForkBody))
+        at = given.pop("at")
+        changes = {name: value for name, value in given.items() if value not in (None, {}, "")}
+        active = await self._manager.fork(_run_id(request), at, changes, caller=request.state.caller)
+        return json_response({"run": active.run}, 201)
+
+    async def cancel(self, request: Request) -> Response:
+        """Cancel a run of this process."""
+        if not self._manager.cancel(_run_id(request), caller=request.state.caller):
+            hint = "Cancel it where it was started."
+            raise RequestRejected(409, "This server is not performing that run.", hint=hint)
+        return json_response({}, 202)
+
+    def _is_stopping(self) -> bool:
+        return self._manager.stopping
+
+
+def _page(name: str) -> Response:
+    file = resources.files("plait.window.page").joinpath(name)
+    if not file.is_file():
+        raise RequestRejected(404, f"There is no page {name!r}.")
+    headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
+    return Response(file.read_bytes(), media_type=KINDS[name.rpartition(".")[2]], headers=headers)
+
+
+def _stream(events: AsyncIterator[bytes]) -> Response:
+    return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+def _run_id(request: Request) -> str:
+    return str(request.path_params["id"])
+
+
+async def _parse_body(request: Request, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(await request.body(), type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise RequestRejected(400, f"The body can't be used: {error}.") from None
+
+
+def _parse_filter(request: Request) -> run_search.RunFilter:
+    query = request.query_params
+    given: dict[str, Any] = {name: query[name] for name in run_search.RunFilter.__struct_fields__ if name in query}
+    given.update({name: _parse_number(name, given[name]) for name in ("before", "limit") if name in given})
+    try:
+        return run_search.RunFilter(**given)
+    except UsageError as error:
+        raise RequestRejected(400, error.message, hint=error.hint) from None
+
+
+def _parse_number(name: str, text: str) -> int:
+    """Return a number of the address. SQLite holds no longer ones."""
+    if not text.isdecimal() or len(text) > 18:
+        raise RequestRejected(400, f"{name} is a number.", param=name)
+    return int(text)
+
+
+def _describe_models(agent: Agent) -> str:
+    model, *phases = (
+        each if isinstance(each, str) else getattr(each, "spec", "") for each in (agent.model, *agent.models.values())
+    )
+    named = (f"{phase}={each}" for phase, each in zip(agent.models, phases, strict=True))
+    return ", ".join([*((model,) if model else ()), *named])
