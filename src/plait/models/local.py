@@ -23,11 +23,11 @@ from plait.models import embedded
 from plait.models.base import Abilities, OnText, Request, Response
 from plait.models.catalogue import catalogue_model
 from plait.models.chat import ChatModel
+from plait.models.download import Progress
 from plait.models.embedded import ServerSettings
-from plait.models.fetch import checked, model_file
+from plait.models.fetch import model_file, proved_state
 from plait.models.presets import LOCAL_TEMPERATURE
 from plait.models.prices import LOCAL, Rate
-from plait.models.progress import Progress
 from plait.models.special_tokens import tokens_of_file
 
 ABILITIES = Abilities(schema=True, grammar=True, prefill=True, completion=True, tools=False)
@@ -121,7 +121,7 @@ class LocalModel(Struct, frozen=True, kw_only=True):
             "provider": "local",
             "params": msgspec.to_builtins(self.settings),
             "sha256": "" if self.file else catalogue_model(self.name).sha256,
-            "checked": None if self.file else checked(self.name),
+            "checked": None if self.file else proved_state(self.name),
             "abilities": msgspec.to_builtins(structs.asdict(self.abilities)),
             "rate": msgspec.to_builtins(self.rate),
             "special_tokens": list(self.special_tokens),
