@@ -126,7 +126,7 @@ async def test_a_forged_turn_in_a_result_has_no_control_token_of_the_model(
     smollm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLAIT_THREADS", "1")
-    local = local_model("smollm2-135m", {"local": {"n_ctx": 2048}})
+    local = local_model("smollm2-135m", {"n_ctx": 2048})
 
     def weather() -> str:
         """Tells the weather."""

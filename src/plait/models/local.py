@@ -20,13 +20,13 @@ from msgspec import Struct, structs
 from plait.core import Reply, Think
 from plait.core.errors import ModelError, ServerFailed, Unreachable, UsageError
 from plait.models import embedded
+from plait.models.abilities import LOCAL_TEMPERATURE
 from plait.models.base import Abilities, OnText, Request, Response
 from plait.models.catalogue import catalogue_model
 from plait.models.chat import ChatModel
 from plait.models.download import Progress
 from plait.models.embedded import ServerSettings
 from plait.models.fetch import model_file, proved_state
-from plait.models.presets import LOCAL_TEMPERATURE
 from plait.models.prices import LOCAL, Rate
 from plait.models.special_tokens import tokens_of_file
 
@@ -155,24 +155,18 @@ class LocalModel(Struct, frozen=True, kw_only=True):
         )
 
 
-def local_model(name: str = "", config: Mapping[str, Any] | None = None, *, rate: Rate | None = None) -> LocalModel:
-    """The local model of that name: "" is the default, a catalogue name, or the path of a .gguf file.
+def local_model(name: str = "", settings: Mapping[str, Any] | None = None, *, rate: Rate = LOCAL) -> LocalModel:
+    """Return the local model of that name: "" is the default, a catalogue name, or the path of a .gguf file.
 
-    `config` is plait.toml as a mapping. Its table `local` sets n_ctx, n_predict, threads, slots, seed,
-    cache_prompt, cache_mib (see `ServerSettings`); `electricity` has per_1k_tokens, or watts and tariff, and
-    makes the rate unless `rate` is given. `PLAIT_THREADS` in the environment wins over `threads`. Nothing is
-    fetched, opened or started here. Raises `UsageError` for a name that is neither, or a bad setting.
+    `settings` are the fields of `ServerSettings`; `PLAIT_THREADS` in the environment wins over `threads`. Nothing is
+    downloaded, opened or started here. Raises `UsageError` for an unknown name or a wrong setting.
     """
-    config = config or {}
-    settings = _settings(config.get("local", {}))
-    if rate is None:
-        electricity = config.get("electricity")
-        rate = LOCAL if electricity is None else Rate.from_mapping(electricity, "electricity")
+    checked = _settings(settings or {})
     spec = f"local:{name}" if name else "local"
     if name.lower().endswith(".gguf") or "/" in name or os.sep in name:
         path = Path(name).expanduser().absolute()
-        return LocalModel(spec=spec, name=path.name, file=str(path), settings=settings, rate=rate)
-    return LocalModel(spec=spec, name=catalogue_model(name).name, settings=settings, rate=rate)
+        return LocalModel(spec=spec, name=path.name, file=str(path), settings=checked, rate=rate)
+    return LocalModel(spec=spec, name=catalogue_model(name).name, settings=checked, rate=rate)
 
 
 def _settings(table: Any) -> ServerSettings:
