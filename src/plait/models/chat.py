@@ -14,9 +14,9 @@ from plait.core.errors import BadResponse, ModelError
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http, replies, wire
 from plait.models.base import Abilities, OnText, Request, Response
-from plait.models.draft import Draft
 from plait.models.prices import UNKNOWN, Rate
 from plait.models.refusals import Place, bad, failure
+from plait.models.replies import Draft
 from plait.models.stream import Events, is_json
 
 SILENCE = 600.0

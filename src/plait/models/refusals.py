@@ -1,9 +1,8 @@
-"""From an endpoint's refusal to the error it means, in words that say what to do.
+"""From an endpoint's refusal to the error it means, with what to do about it.
 
-One function, `failure`, reads status, headers and body. What it may find out: an ability that the endpoint
-lacks (`Unsupported`), a prompt that is too long (`TooLong`), a key that is not taken (`Refused`), a wait that
-is asked for (`RateLimited`), a server in trouble (`ServerFailed`); everything else is a `BadRequest`.
-No message ever holds a secret.
+`failure` reads status, headers and body. It finds out that the endpoint lacks an ability (`Unsupported`), the prompt is
+too long (`TooLong`), the key was refused (`Refused`), the endpoint asks to wait (`RateLimited`) or the server failed
+(`ServerFailed`). Everything else is a `BadRequest`. No message ever holds a secret.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from plait.core.errors import (
 )
 from plait.core.secrets import Scrubber, scrubber_of
 from plait.models.base import Response
-from plait.models.overflow import overflow
-from plait.models.secret_pieces import scrub_pieces
+from plait.models.stream import scrub_pieces
 
 
 class Place(Struct, frozen=True):
-    """Who was asked, for messages: the endpoint's address, the model, where its key and address are set."""
+    """Who was asked: the endpoint's address, the model, and the variables that set its key and address. For
+    messages."""
 
     endpoint: str
     name: str
@@ -42,16 +41,16 @@ class Place(Struct, frozen=True):
     secrets: tuple[str, ...] = ()
 
     def clean(self, text: str) -> str:
-        """The text without any secret."""
+        """Return the text without any secret."""
         return self.scrubber.text(text)
 
     def clean_bytes(self, body: bytes) -> bytes:
-        """The body without any secret, also where a stream carries one in pieces."""
+        """Return the body without any secret, also if a stream carries one in pieces."""
         return scrub_pieces(self.scrubber(body), self.scrubber)
 
     @property
     def scrubber(self) -> Scrubber:
-        """What removes the endpoint's secrets."""
+        """Return what removes the endpoint's secrets."""
         return scrubber_of(self.secrets)
 
 
@@ -97,34 +96,26 @@ def failure(
     headers: Mapping[str, str] | None = None,
     response: Response | None = None,
 ) -> ModelError:
-    """The error that an answer of `status` with `body` means, with `response` set on it.
+    """Return the error that an answer of `status` with `body` means, with `response` set on it.
 
-    `asked` is the request's body: an ability is only found lacking if the request made use of it.
+    `asked` is the request's body: an ability can only be lacking if the request used it.
     """
     error = _error_of(body)
-    said = _sentence(error, body)
-    shown = place.clean(said)
-    made = _failure(status, error, said, shown, place, asked, path, headers or {})
+    made = _failure(status, error, _sentence(error, body), place, asked, path, headers or {})
     made.response = response
     return made
 
 
 def in_stream(error: Any, place: Place, *, asked: bytes, response: Response | None) -> ModelError:
-    """The error that an error object inside a body of status 200 means."""
+    """Return the error that an error object inside a body of status 200 means."""
     fields = error if isinstance(error, dict) else {"message": str(error)}
-    code = fields.get("code")
+    code = str(fields.get("code"))
     kind = f"{fields.get('type')} {code}".lower()
-    status = 500
-    if isinstance(code, int) and 400 <= code < 600:
-        status = code
-    elif isinstance(code, str) and code.isdigit() and 400 <= int(code) < 600:
+    if code.isdecimal() and 400 <= int(code) < 600:
         status = int(code)
-    elif "rate_limit" in kind:
-        status = 429
-    elif "invalid_request" in kind or "context" in kind:
-        status = 400
-    elif "auth" in kind or "permission" in kind:
-        status = 401
+    else:
+        kinds = {"rate_limit": 429, "invalid_request": 400, "context": 400, "auth": 401, "permission": 401}
+        status = next((status for word, status in kinds.items() if word in kind), 500)
     body = msgspec.json.encode({"error": fields})
     return failure(status, body, place, asked=asked, response=response)
 
@@ -133,13 +124,13 @@ def _failure(
     status: int,
     error: Mapping[str, Any],
     said: str,
-    shown: str,
     place: Place,
     asked: bytes,
     path: str,
     headers: Mapping[str, str],
 ) -> ModelError:
     where = f"{place.endpoint} ({place.name})"
+    shown = place.clean(said)
     end = "" if shown.endswith((".", "!", "?")) else "."
     quoted = f": {shown}{end}" if shown else "."
     code = str(error.get("code") or error.get("type") or "")
@@ -152,15 +143,11 @@ def _failure(
         else:
             hint = f"Check the key in {place.key_env or 'the environment'}."
         return Refused(f"{where} refused the key ({status}){quoted}", hint=hint)
-    if status in (400, 413, 422, 500) and (found := overflow(said, error)):
+    if status in (400, 413, 422, 500) and (found := _overflow(said, error)):
         tokens, room = found
         numbers = f" ({tokens or '?'} tokens, room for {room or '?'})" if tokens or room else ""
-        return TooLong(
-            f"The prompt is too long for {where}{numbers}{quoted}",
-            hint="Show less, or use a model with a longer context.",
-            tokens=tokens,
-            room=room,
-        )
+        hint = "Show less, or use a model with a longer context."
+        return TooLong(f"The prompt is too long for {where}{numbers}{quoted}", hint=hint, tokens=tokens, room=room)
     if status == 429:
         after = retry_after(headers)
         wait = f", asks to wait {after:g} s" if after is not None else ""
@@ -187,7 +174,7 @@ def _failure(
 
 
 def _lacking(status: int, error: Mapping[str, Any], said: str, asked: bytes, path: str) -> str:
-    """The ability that the endpoint turns out not to have, or ""."""
+    """Return the ability that the endpoint turns out to lack, or ""."""
     if status in (404, 405, 501) and path == "completions" and "model" not in said.lower():
         return "completion"
     try:
@@ -214,7 +201,7 @@ def _lacking(status: int, error: Mapping[str, Any], said: str, asked: bytes, pat
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait as the headers ask for: a number of seconds, of milliseconds, or an HTTP date."""
+    """Return the seconds that the headers ask to wait: a number of seconds, of milliseconds, or an HTTP date."""
     try:
         if "retry-after-ms" in headers:
             return max(0.0, float(headers["retry-after-ms"]) / 1000)
@@ -232,7 +219,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def bad(message: str, body: bytes, place: Place, response: Response | None) -> BadResponse:
-    """A `BadResponse` that shows the beginning of what came."""
+    """Return a `BadResponse` that shows the beginning of what came."""
     start = place.clean(" ".join(body[:2000].decode("utf-8", "replace").split()))[:200]
     shown = f" It begins: {start}" if start else " Nothing came."
     hint = ""
@@ -248,7 +235,7 @@ def _set(place: Place) -> str:
 
 
 def _error_of(body: bytes) -> dict[str, Any]:
-    """The error object of a body, in any of the usual shapes; {} where there is none."""
+    """Return the error object of a body in any of the usual shapes, {} if there is none."""
     try:
         value = msgspec.json.decode(body)
     except msgspec.DecodeError:
@@ -287,3 +274,90 @@ def _sentence(error: Mapping[str, Any], body: bytes) -> str:
         message = f"{message} {meta['raw']}"
     text = str(message) if message else body[:2000].decode("utf-8", "replace")
     return " ".join(text.split())[:600]
+
+
+# A prompt that is too long. Every server words it in its own way; these wordings come from the public issue trackers of
+# clients and servers. With an unknown wording the error stays a plain `BadRequest`.
+_CODES = {"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"}
+
+_SAYS = re.compile(
+    r"""
+    maximum\ (?:context|model|prompt|sequence)\ length | max(?:imum)?\ length | model's\ context\ length
+    | context[ _](?:length|window|size|limit)[ _]?(?:\w+\ )?(?:exceed|is\ full|overflow|of\ only)
+    | exceeds?\ (?:the\ )?(?:available\ |model'?s?\ |max\ )?context | exceed(?:ed|s)?\ max\ context
+    | prompt\ (?:is\ )?too\ long | prompt\ contains\ \d+\ tokens | input\ is\ too\ long
+    | input\ token\ count.*exceeds | input\ length\ and\ .max_tokens.\ exceed
+    | greater\ than\ the\ context\ length | longer\ than\ the\ (?:model'?s\ |maximum\ )?(?:context|model)
+    | context\ the\ overflows | reduce\ the\ length\ of\ the\ (?:messages|prompt|input)
+    | exceeded\ model\ token\ limit | tokens?.*\ must\ be\ <= | too\ many\ tokens | token\ limit\ exceeded
+    | exceed\ context\ window
+    """,
+    re.X | re.I | re.S,
+)
+_NOT = re.compile(r"completion tokens|too many tokens per|tokens per (?:minute|day|hour)|per-minute", re.I)
+
+
+def _patterns(*texts: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(text.replace("N#", r"(\d[\d,_]*)"), re.I | re.S) for text in texts)
+
+
+_ROOM = _patterns(
+    r"context length (?:is|of)(?: only)? N#",
+    r"(?:maximum|max) (?:context|model|prompt|sequence) length(?: is|:| of)? ?N#",
+    r"N# maximum",
+    r"tokens > N#",
+    r"exceed context limit: \d+ \+ \d+ > N#",
+    r"maximum number of tokens allowed \(N#",
+    r"available context size \(N#",
+    r"context length \(N#",
+    r"context window (?:of|is) N#",
+    r"context size (?:of|is) N#",
+    r"token limit:? N#",
+    r"must be <= N#",
+    r"\(TPM\): Limit N#",
+    r"at most N# tokens",
+)
+_TOKENS = _patterns(
+    r"resulted in N# tokens",
+    r"has N# input tokens",
+    r"passed N# input tokens",
+    r"\(N# (?:in|of) (?:the |your )?(?:messages|prompt|text)",
+    r"requested (?:a total of |about )?N# tokens",
+    r"requested tokens \(N#",
+    r"too long:? \(?N#",
+    r"exceed context limit: N#",
+    r"token count \(N#",
+    r"request (?:\(N# tokens|contains N#)",
+    r"(?:input|prompt) \(N# tokens",
+    r"prompt \(length N#",
+    r"prompt contains N#",
+    r"given: N#",
+    r"Requested N#",
+)
+
+
+def _overflow(message: str, error: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Return (tokens of the prompt, room of the endpoint) if this error says that the prompt is too long, else None.
+
+    `message` is the error's sentence, `error` its other fields. A number that it does not give is 0.
+    """
+    told = {str(error.get("code")), str(error.get("type"))}
+    if not told & _CODES:
+        # Groq answers 413 when one request alone is above the minute's allowance: waiting won't help.
+        alone = re.search(r"request too large for model", message, re.I)
+        if not alone and (_NOT.search(message) or not _SAYS.search(message)):
+            return None
+    tokens = _int(error.get("n_prompt_tokens")) or _first(_TOKENS, message)
+    room = _int(error.get("n_ctx")) or _first(_ROOM, message)
+    return tokens, room
+
+
+def _first(patterns: tuple[re.Pattern[str], ...], message: str) -> int:
+    for pattern in patterns:
+        if found := pattern.search(message):
+            return int(next(group for group in found.groups() if group).replace(",", "").replace("_", ""))
+    return 0
+
+
+def _int(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
