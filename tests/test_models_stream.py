@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from models_server import Server, completion, delta, event, whole_stream
 from plait.core import Think, user
+from plait.core.secrets import Scrubber
 from plait.models.base import Abilities, Response
-from plait.models.chat import ChatModel, _Watch
+from plait.models.chat import ChatModel, _StreamReader
 from plait.models.stream import Events
 from plait.models.text import TextFilter
 
@@ -228,7 +229,7 @@ def test_any_pieces_of_a_stream_give_the_same_reply_and_show_it(texts, stops, pr
     think = Think("act", (user("q"),), stop=tuple(stops), prefill=prefill)
     reply = MODEL.decode(Response(200, body), think)
     shown: list[str] = []
-    watch = _Watch(think, MODEL._prefill(think), shown.append)
+    watch = _StreamReader(think, MODEL._prefill(think), shown.append, Scrubber())
     came = b""
     for piece in cut(body, places):
         came += piece
