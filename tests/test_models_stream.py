@@ -15,7 +15,7 @@ from models_server import Server, completion, delta, event, whole_stream
 from plait.core import Think, user
 from plait.core.secrets import Scrubber
 from plait.models.base import Abilities, Response
-from plait.models.chat import ChatModel, _StreamReader
+from plait.models.chat import ChatModel, _Watch
 from plait.models.stream import Events
 from plait.models.text import TextFilter
 
@@ -229,14 +229,16 @@ def test_any_pieces_of_a_stream_give_the_same_reply_and_show_it(texts, stops, pr
     think = Think("act", (user("q"),), stop=tuple(stops), prefill=prefill)
     reply = MODEL.decode(Response(200, body), think)
     shown: list[str] = []
-    watch = _StreamReader(think, MODEL._prefill(think), shown.append, Scrubber())
+    watch = _Watch(think, MODEL._prefill(think), shown.append, Scrubber())
     came = b""
     for piece in cut(body, places):
         came += piece
         if watch.take(piece):
             break
-    again = MODEL.decode(Response(200, came, cut=watch.stopped), think)
-    watch.finish(again)
+    response = Response(200, came, cut=watch.reader.draft.stopped)
+    again = MODEL.decode(response, think)
+    assert watch.reader.finish(response, MODEL.place, b"") == again
+    watch.show_rest(again)
     assert again.text == reply.text == "".join(shown)
     assert again.reasoning == reply.reasoning
     assert again.finish == reply.finish

@@ -14,10 +14,10 @@ from plait.core.errors import BadResponse, ModelError
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http, replies, wire
 from plait.models.base import Abilities, OnText, Request, Response
+from plait.models.http import MAX_BODY
 from plait.models.prices import UNKNOWN, Rate
 from plait.models.refusals import Place, bad, failure
-from plait.models.replies import Draft
-from plait.models.stream import Events, is_json
+from plait.models.replies import ReplyReader
 
 SILENCE = 600.0
 EMPTY_STREAM, FRAMES, MAX_STREAM = 2 << 20, 256, 32 << 20
@@ -78,10 +78,11 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         headers = {"Authorization": f"Bearer {self.key}", **self.headers} if self.key else self.headers
         answer = http.Answer()
         scrubber = place.scrubber
-        reader = _StreamReader(think, self._prefill(think), on_text, scrubber)
+        prefill = self._prefill(think)
+        watch = _Watch(think, prefill, on_text, scrubber)
         broken: ModelError | None = None
         try:
-            await http.post(place, request.path, request.body, headers, self.timeout, answer, reader.take)
+            await http.post(place, request.path, request.body, headers, self.timeout, answer, watch.take)
         except asyncio.CancelledError as error:
             # For the usage of the call: what came of it.
             error.response = Response(answer.status, place.clean_bytes(answer.body))  # type: ignore[attr-defined]
@@ -90,7 +91,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             if not answer.status:
                 raise
             broken = error
-        cut = answer.cut and reader.stopped
+        cut = answer.cut and watch.reader.draft.stopped
         # To look for pieces of secrets costs time, and a whole reply shows below whether there are any.
         body = place.clean_bytes(answer.body) if broken or cut else scrubber(answer.body)
         response = Response(answer.status, body, cut)
@@ -104,10 +105,12 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         if answer.status != 200:
             asked, path = request.body, request.path
             raise failure(answer.status, body, place, asked=asked, path=path, headers=answer.headers, response=response)
-        prefill = self._prefill(think)
         try:
             # Decoded here as well, so that half a stream or garbage is a failed attempt, which is retried.
-            reply = replies.decode(response, think, place, prefill=prefill, asked=request.body)
+            if watch.is_broken or body != answer.body:
+                reply = replies.decode(response, think, place, prefill=prefill, asked=request.body)
+            else:
+                reply = watch.reader.finish(response, place, request.body)
         except BadResponse:
             if broken and answer.timed_out:
                 broken.response = response
@@ -116,7 +119,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         if scrubber and scrubber(said := msgspec.json.encode(reply)) != said:
             response = structs.replace(response, body=place.clean_bytes(body))
             reply = replies.decode(response, think, place, prefill=prefill, asked=request.body)
-        reader.finish(reply)
+        watch.show_rest(reply)
         return structs.replace(response, reply=reply)
 
     def decode(self, response: Response, think: Think) -> Reply:
@@ -147,61 +150,36 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         return wire.repeatable_prefill(think, self.abilities, self.provider) if think.prefill else ""
 
 
-class _StreamReader:
-    """Reads a stream as it comes: hands its text on, and says when nothing more is wanted."""
+class _Watch:
+    """Watches a response as it comes: hands its text on, and says when nothing more is wanted."""
 
     def __init__(self, think: Think, prefill: str, on_text: OnText | None, scrubber: Scrubber) -> None:
-        self._think, self._prefill = think, prefill
-        self._draft: Draft | None = None  # made when the body turns out to be a stream
-        self._events = Events()
+        self.reader = ReplyReader(think, prefill)
+        self.is_broken = False
         self._on_text = on_text
         self._scrubber = StreamScrubber(scrubber)
-        self._kind = ""
-        self._shown = 0
-        self._start = b""
-        self._size = 0
-
-    @property
-    def stopped(self) -> bool:
-        return self._draft is not None and self._draft.stopped
+        self._shown = self._size = 0
 
     def take(self, piece: bytes) -> bool:
         """Read a piece. Returns True if nothing more is wanted, or if far too much came."""
+        draft = self.reader.draft
         self._size += len(piece)
-        if self._size > self._most:
+        most = MAX_BODY if self.reader.kind == "json" else min(EMPTY_STREAM + FRAMES * draft.written, MAX_STREAM)
+        if self._size > most:
             return True
-        if not self._kind:
-            self._start += piece
-            if not self._start.strip():
-                return False
-            self._kind = "json" if is_json(self._start) else "events"
-            piece = self._start
-        if self._kind != "events":
+        if self.is_broken:
             return False
-        draft = self._draft = self._draft or Draft(self._think, self._prefill)
         try:
-            for data in self._events.feed(piece):
-                self._show(draft.chunk(data))
-            # If the endpoint has ended the reply too, its usage is still to come.
-            return draft.stopped and not draft.whole
+            for text in self.reader.feed(piece):
+                if self._on_text is not None and (text := self._scrubber.feed(text)):
+                    self._shown += len(text)
+                    self._on_text(text)
         except msgspec.DecodeError:
-            self._kind = "broken"  # the body is read to its end, and `decode` says what is wrong with it
-        return False
+            self.is_broken = True  # the body is read to its end, and `decode` says what is wrong with it
+            return False
+        return draft.stopped and not draft.whole  # if the endpoint has ended the reply too, its usage is still to come
 
-    @property
-    def _most(self) -> int:
-        """Return how many bytes may have come: for a stream some, and as many for each byte of its text."""
-        if self._kind == "json":
-            return http.MAX_BODY
-        written = self._draft.written if self._draft is not None else 0
-        return min(EMPTY_STREAM + FRAMES * written, MAX_STREAM)
-
-    def finish(self, reply: Reply) -> None:
+    def show_rest(self, reply: Reply) -> None:
         """Hand on the rest of the text, when the whole reply is known."""
         if self._on_text is not None and len(reply.text) > self._shown:
             self._on_text(reply.text[self._shown :])
-
-    def _show(self, text: str) -> None:
-        if self._on_text is not None and (text := self._scrubber.feed(text)):
-            self._shown += len(text)
-            self._on_text(text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -279,66 +279,86 @@ def _count(value: Any) -> int:
     return int(value) if isinstance(value, int | float) and value > 0 else 0
 
 
-def decode(response: Response, think: Think, place: Place, *, prefill: str = "", asked: bytes = b"") -> Reply:
-    """Return the reply in a response, without a repeated `prefill`.
+class ReplyReader:
+    """Reads one response in any pieces. `kind` is "json" or "events" as soon as the first byte has come."""
 
-    Raises `BadResponse` if it is not a whole reply, and the error that an error object inside the body means.
-    """
-    body = response.body
+    def __init__(self, think: Think, prefill: str = "") -> None:
+        self.draft = Draft(think, prefill)
+        self.kind = ""
+        self._think = think
+        self._events = Events()
+        self._start = b""
+
+    def feed(self, piece: bytes) -> Iterator[str]:
+        """Read a piece of a stream and yield the text that is now certain. Raises `msgspec.DecodeError`."""
+        if not self.kind:
+            piece = self._start = self._start + piece
+            if not piece.strip():
+                return
+            self.kind = "json" if is_json(piece) else "events"
+        if self.kind == "events":
+            for event in self._events.feed(piece):
+                yield self.draft.chunk(event)
+
+    def read_rest(self, body: bytes) -> None:
+        """Read what `feed` leaves: a JSON body, or a last event without its end. Raises `msgspec.DecodeError`."""
+        if self.kind == "json":
+            self.draft.chunk(body)
+            self.draft.done = True
+        for event in self._events.close():
+            self.draft.chunk(event)
+
+    def finish(self, response: Response, place: Place, asked: bytes) -> Reply:
+        """Return the reply, when all has come.
+
+        Raises `BadResponse` if it is not a whole reply, and the error that an error object inside the body means.
+        """
+        draft, body = self.draft, response.body
+        try:
+            if not response.cut:
+                self.read_rest(body)
+        except msgspec.DecodeError:
+            if self.kind == "json":
+                raise bad("sent something that is not a reply.", body, place, response) from None
+            if not draft.whole:
+                raise bad("broke off in the middle of a reply.", body, place, response) from None
+        draft.close()
+        error = draft.error or (self._events.errors and _error_in(self._events.errors[0]))
+        if error or draft.finish == "error":
+            error = error or "the endpoint ended the reply with an error"
+            raise in_stream(error, place, asked=asked, response=response)
+        if not draft.choices:
+            raise bad("sent something that is not a reply.", body, place, response)
+        if draft.over and self._think.max_tokens is None:
+            made = bad("sent far more than any reply.", body, place, response)
+            made.retry = False
+            raise made
+        if not (draft.whole or response.cut or draft.stopped):
+            raise bad("broke off in the middle of a reply.", body, place, response)
+        return draft.reply(self._think)
+
+
+def decode(response: Response, think: Think, place: Place, *, prefill: str = "", asked: bytes = b"") -> Reply:
+    """Return the reply in a response, without a repeated `prefill`. Raises what `ReplyReader.finish` raises."""
     if response.status != 200:
-        raise failure(response.status, body, place, asked=asked, response=response)
-    draft = Draft(think, prefill)
+        raise failure(response.status, response.body, place, asked=asked, response=response)
+    reader = ReplyReader(think, prefill)
     try:
-        if is_json(body):
-            draft.chunk(body)
-            draft.done = True
-        else:
-            events = Events()
-            for event in events.feed(body):
-                draft.chunk(event)
-            _take_last(draft, events, response, place)
-            if events.errors and not draft.error:
-                draft.error = _error_in(events.errors[0])
+        for _ in reader.feed(response.body):
+            pass
     except msgspec.DecodeError:
-        raise bad("sent something that is not a reply.", body, place, response) from None
-    draft.close()
-    if draft.error or draft.finish == "error":
-        error = draft.error or "the endpoint ended the reply with an error"
-        raise in_stream(error, place, asked=asked, response=response)
-    if not draft.choices:
-        raise bad("sent something that is not a reply.", body, place, response)
-    if draft.over and think.max_tokens is None:
-        made = bad("sent far more than any reply.", body, place, response)
-        made.retry = False
-        raise made
-    if not (draft.whole or response.cut or draft.stopped):
-        raise bad("broke off in the middle of a reply.", body, place, response)
-    return draft.reply(think)
+        raise bad("sent something that is not a reply.", response.body, place, response) from None
+    return reader.finish(response, place, asked)
 
 
 def usage_received(body: bytes, think: Think) -> Usage:
     """Return the tokens of a request and of the part of its reply that came: as reported, or estimated."""
-    draft = Draft(think)
+    reader = ReplyReader(think)
     with contextlib.suppress(msgspec.DecodeError):
-        if is_json(body):
-            draft.chunk(body)
-        else:
-            events = Events()
-            for event in (*events.feed(body), *events.close()):
-                draft.chunk(event)
-    return draft.reply(think).usage
-
-
-def _take_last(draft: Draft, events: Events, response: Response, place: Place) -> None:
-    """Take in an event without its end. There is none if we cut the stream, and maybe half of one if it broke."""
-    if response.cut:
-        return
-    try:
-        for event in events.close():
-            draft.chunk(event)
-    except msgspec.DecodeError:
-        if not draft.whole:
-            raise bad("broke off in the middle of a reply.", response.body, place, response) from None
+        for _ in reader.feed(body):
+            pass
+        reader.read_rest(body)
+    return reader.draft.reply(think).usage
 
 
 def _error_in(data: bytes) -> Any:
