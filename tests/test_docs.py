@@ -18,7 +18,7 @@ from plait.config import RunDefaults, TelemetryTable, load
 from plait.core import events
 from plait.core.hosts import HOSTS
 from plait.models.base import ABILITIES
-from plait.models.config import Endpoint, ModelConfig
+from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.embedded import ServerSettings
 from plait.runtime.limits import Limits
 from plait.runtime.run import Run
@@ -218,7 +218,7 @@ def test_the_example_configuration_has_everything_and_is_taken() -> None:
     assert set(said["run"]) == set(RunDefaults.__struct_fields__)
     assert set(said["telemetry"]) == set(TelemetryTable.__struct_fields__)
     assert set(said) - {"run", "serve", "agents", "telemetry"} == set(ModelConfig.__struct_fields__) - {"source"}
-    assert set(said["endpoints"]["house"]) == set(Endpoint.__struct_fields__)
+    assert set(said["endpoints"]["house"]) == set(EndpointConfig.__struct_fields__)
     assert set(said["local"]) == set(ServerSettings.__struct_fields__)
 
 

@@ -237,7 +237,7 @@ def test_any_pieces_of_a_stream_give_the_same_reply_and_show_it(texts, stops, pr
             break
     response = Response(200, came, cut=watch.reader.draft.stopped)
     again = MODEL.decode(response, think)
-    assert watch.reader.finish(response, MODEL.place, b"") == again
+    assert watch.reader.finish(response, MODEL.target, b"") == again
     watch.show_rest(again)
     assert again.text == reply.text == "".join(shown)
     assert again.reasoning == reply.reasoning

@@ -16,7 +16,7 @@ from plait.models import http, replies, wire
 from plait.models.base import Abilities, OnText, Request, Response
 from plait.models.http import MAX_BODY
 from plait.models.prices import UNKNOWN, Rate
-from plait.models.refusals import Place, bad, failure
+from plait.models.refusals import Target, bad, failure
 from plait.models.replies import ReplyReader
 
 SILENCE = 600.0
@@ -57,9 +57,9 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         return (self.key, *self.hidden) if self.key else self.hidden
 
     @property
-    def place(self) -> Place:
+    def target(self) -> Target:
         """Return who is asked, for messages."""
-        return Place(self.endpoint, self.name, self.key_env, self.base_env, self.secrets)
+        return Target(self.endpoint, self.name, self.key_env, self.base_env, self.secrets)
 
     def __repr__(self) -> str:
         return f"ChatModel({self.spec!r}, endpoint={self.endpoint!r})"
@@ -74,18 +74,18 @@ class ChatModel(Struct, frozen=True, kw_only=True):
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
         """Make one attempt. See `Model.send`. A stop string or a circle in the stream ends the request."""
-        place = self.place
+        target = self.target
         headers = {"Authorization": f"Bearer {self.key}", **self.headers} if self.key else self.headers
-        answer = http.Answer()
-        scrubber = place.scrubber
+        answer = http.HttpAnswer()
+        scrubber = target.scrubber
         prefill = self._prefill(think)
         watch = _Watch(think, prefill, on_text, scrubber)
         broken: ModelError | None = None
         try:
-            await http.post(place, request.path, request.body, headers, self.timeout, answer, watch.take)
+            await http.post(target, request.path, request.body, headers, self.timeout, answer, watch.take)
         except asyncio.CancelledError as error:
             # For the usage of the call: what came of it.
-            error.response = Response(answer.status, place.clean_bytes(answer.body))  # type: ignore[attr-defined]
+            error.response = Response(answer.status, target.clean_bytes(answer.body))  # type: ignore[attr-defined]
             raise
         except ModelError as error:
             if not answer.status:
@@ -93,39 +93,41 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             broken = error
         cut = answer.cut and watch.reader.draft.stopped
         # To look for pieces of secrets costs time, and a whole reply shows below whether there are any.
-        body = place.clean_bytes(answer.body) if broken or cut else scrubber(answer.body)
+        body = target.clean_bytes(answer.body) if broken or cut else scrubber(answer.body)
         response = Response(answer.status, body, cut)
         if broken and answer.status != 200:
             broken.response = response
             raise broken
         if answer.cut and not cut:
-            flood = bad("sent far more than any reply.", response.body, place, response)
+            flood = bad("sent far more than any reply.", response.body, target, response)
             flood.retry = False
             raise flood
         if answer.status != 200:
             asked, path = request.body, request.path
-            raise failure(answer.status, body, place, asked=asked, path=path, headers=answer.headers, response=response)
+            raise failure(
+                answer.status, body, target, asked=asked, path=path, headers=answer.headers, response=response
+            )
         try:
             # Decoded here as well, so that half a stream or garbage is a failed attempt, which is retried.
             if watch.is_broken or body != answer.body:
-                reply = replies.decode(response, think, place, prefill=prefill, asked=request.body)
+                reply = replies.decode(response, think, target, prefill=prefill, asked=request.body)
             else:
-                reply = watch.reader.finish(response, place, request.body)
+                reply = watch.reader.finish(response, target, request.body)
         except BadResponse:
             if broken and answer.timed_out:
                 broken.response = response
                 raise broken from None
             raise
         if scrubber and scrubber(said := msgspec.json.encode(reply)) != said:
-            response = structs.replace(response, body=place.clean_bytes(body))
-            reply = replies.decode(response, think, place, prefill=prefill, asked=request.body)
+            response = structs.replace(response, body=target.clean_bytes(body))
+            reply = replies.decode(response, think, target, prefill=prefill, asked=request.body)
         watch.show_rest(reply)
         return structs.replace(response, reply=reply)
 
     def decode(self, response: Response, think: Think) -> Reply:
         """Return the reply in a response. See `Model.decode`."""
         asked = self.encode(think).body if response.status != 200 else b""
-        return replies.decode(response, think, self.place, prefill=self._prefill(think), asked=asked)
+        return replies.decode(response, think, self.target, prefill=self._prefill(think), asked=asked)
 
     def without(self, ability: str) -> ChatModel:
         """Return the same model, known not to have an ability."""

@@ -19,7 +19,7 @@ from plait.models.prices import Rate
 T = TypeVar("T")
 
 
-class Endpoint(Struct, frozen=True, kw_only=True):
+class EndpointConfig(Struct, frozen=True, kw_only=True):
     """A named endpoint. `NAME:model` asks it; so does `NAME` alone if `model` is given.
 
     `kind` is the server's dialect by the name of a known host ("vllm", "deepseek" ...). It gives the abilities to start
@@ -48,7 +48,7 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     longest silence of an endpoint in seconds. `source` is the file that was read, for errors.
     """
 
-    endpoints: dict[str, Endpoint] = {}
+    endpoints: dict[str, EndpointConfig] = {}
     prices: dict[str, Rate] = {}
     params: dict[str, Any] = {}
     electricity: Rate | None = None
@@ -105,15 +105,15 @@ def _electricity(settings: Mapping[str, Any], where: str) -> Rate | None:
     return Rate.from_mapping(price, where)
 
 
-def _endpoint(name: str, value: Any, source: str) -> Endpoint:
+def _endpoint(name: str, value: Any, source: str) -> EndpointConfig:
     where = f"{source}: endpoints.{name}"
     if name in ("local", "scripted") or ":" in name:
         raise UsageError(f"{where}: an endpoint can't have that name.", hint="Choose another.")
     table = _convert(value, dict[str, Any], where)
-    _check_names(table, Endpoint.__struct_fields__, where)
+    _check_names(table, EndpointConfig.__struct_fields__, where)
     timeout = _seconds(table, where)
     price = Rate.from_mapping(table["price"], f"{where}.price") if "price" in table else None
-    endpoint = _convert({**table, "price": None, "timeout": timeout}, Endpoint, where)
+    endpoint = _convert({**table, "price": None, "timeout": timeout}, EndpointConfig, where)
     if not endpoint.base_url:
         raise UsageError(f"{where} has no base_url.", hint='Add one, such as base_url = "http://host:8000/v1".')
     kind = endpoint.kind or (name if name in HOSTS else "")

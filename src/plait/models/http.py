@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from plait.core.errors import BadRequest, ModelError, Unreachable
-from plait.models.refusals import Place
+from plait.models.refusals import Target
 
 if TYPE_CHECKING:
     import aiohttp
@@ -73,7 +73,7 @@ async def close() -> None:
         await entry[1].aclose()
 
 
-class Answer:
+class HttpAnswer:
     """What came so far, also if an error is raised."""
 
     __slots__ = ("body", "cut", "headers", "status", "timed_out")
@@ -86,12 +86,12 @@ class Answer:
 
 
 async def post(
-    place: Place,
+    target: Target,
     path: str,
     body: bytes,
     headers: Mapping[str, str],
     timeout: float,
-    answer: Answer,
+    answer: HttpAnswer,
     on_bytes: Callable[[bytes], bool] | None = None,
 ) -> None:
     """POST once and fill `answer`. `on_bytes` gets each piece of a 200 body and ends the request by returning True.
@@ -104,7 +104,7 @@ async def post(
 
     sender = await session()
     try:
-        url = _url(place.endpoint, path)
+        url = _url(target.endpoint, path)
         response = await sender.post(
             url,
             data=body,
@@ -115,12 +115,12 @@ async def post(
         )
     except (aiohttp.InvalidURL, ValueError):
         raise BadRequest(
-            f"{place.endpoint!r} is not an address.",
-            hint=f"A base address looks like https://host/v1 and is set by {place.base_env or 'base_url'}.",
+            f"{target.endpoint!r} is not an address.",
+            hint=f"A base address looks like https://host/v1 and is set by {target.base_env or 'base_url'}.",
         ) from None
     except (aiohttp.ClientError, OSError) as error:
         # "from None": aiohttp's errors hold the request's headers, and so the key.
-        raise _unreachable(error, place, timeout) from None
+        raise _unreachable(error, target, timeout) from None
     pieces: list[bytes] = []
     size = 0
     try:
@@ -133,7 +133,7 @@ async def post(
                 piece = await read()
             except (aiohttp.ClientError, OSError) as error:
                 answer.timed_out = isinstance(error, TimeoutError)
-                raise _unreachable(error, place, timeout) from None
+                raise _unreachable(error, target, timeout) from None
             if not piece:
                 break
             pieces.append(piece)
@@ -150,13 +150,13 @@ async def post(
         answer.body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _unreachable(error: Exception, place: Place, timeout: float) -> ModelError:
+def _unreachable(error: Exception, target: Target, timeout: float) -> ModelError:
     import aiohttp
 
-    address = place.endpoint
+    address = target.endpoint
     local = _host_is_here(urlsplit(address).hostname or "")
     start = "Is the server running?" if local else "Is the address right, and the network there?"
-    hint = f"{start} The address is set by {place.base_env or 'base_url'}."
+    hint = f"{start} The address is set by {target.base_env or 'base_url'}."
     sent, retry = True, True
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         said, sent = "its name is not known (DNS)", False
@@ -179,7 +179,7 @@ def _unreachable(error: Exception, place: Place, timeout: float) -> ModelError:
         said = "the connection broke"
     else:
         said = f"{type(error).__name__}: {error}"
-    made = Unreachable(place.clean(f"{address} ({place.name}) can't be reached: {said}."), hint=hint)
+    made = Unreachable(target.clean(f"{address} ({target.name}) can't be reached: {said}."), hint=hint)
     made.retry, made.sent = retry, sent
     return made
 

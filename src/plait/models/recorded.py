@@ -9,7 +9,7 @@ from plait.core import Reply, Think
 from plait.core.errors import ModelError
 from plait.models.base import Model, OnText, Request, Response
 from plait.models.chat import ChatModel
-from plait.models.refusals import Place, failure
+from plait.models.refusals import Target, failure
 
 SHOWN = 60
 """Bytes that `NotRecorded` shows of a request."""
@@ -57,7 +57,7 @@ class Recorded:
         self._given[request.body] = place + 1
         response = answers[min(place, len(answers) - 1)]
         if response.status != 200:
-            where = Place(self.endpoint or self.spec, self.name, secrets=self.secrets)
+            where = Target(self.endpoint or self.spec, self.name, secrets=self.secrets)
             body = response.body
             raise failure(response.status, body, where, asked=request.body, path=request.path, response=response)
         reply = self.decode(response, think)

@@ -30,7 +30,7 @@ from plait.models.base import Response
 from plait.models.stream import scrub_pieces
 
 
-class Place(Struct, frozen=True):
+class Target(Struct, frozen=True):
     """Who was asked: the endpoint's address, the model, and the variables that set its key and address. For
     messages."""
 
@@ -89,7 +89,7 @@ _QUOTA = re.compile(r"insufficient[ _](?:quota|balance|credit)|your current quot
 def failure(
     status: int,
     body: bytes,
-    place: Place,
+    target: Target,
     *,
     asked: bytes = b"",
     path: str = "",
@@ -101,12 +101,12 @@ def failure(
     `asked` is the request's body: an ability can only be lacking if the request used it.
     """
     error = _error_of(body)
-    made = _failure(status, error, _sentence(error, body), place, asked, path, headers or {})
+    made = _failure(status, error, _sentence(error, body), target, asked, path, headers or {})
     made.response = response
     return made
 
 
-def in_stream(error: Any, place: Place, *, asked: bytes, response: Response | None) -> ModelError:
+def in_stream(error: Any, target: Target, *, asked: bytes, response: Response | None) -> ModelError:
     """Return the error that an error object inside a body of status 200 means."""
     fields = error if isinstance(error, dict) else {"message": str(error)}
     code = str(fields.get("code"))
@@ -117,20 +117,20 @@ def in_stream(error: Any, place: Place, *, asked: bytes, response: Response | No
         kinds = {"rate_limit": 429, "invalid_request": 400, "context": 400, "auth": 401, "permission": 401}
         status = next((status for word, status in kinds.items() if word in kind), 500)
     body = msgspec.json.encode({"error": fields})
-    return failure(status, body, place, asked=asked, response=response)
+    return failure(status, body, target, asked=asked, response=response)
 
 
 def _failure(
     status: int,
     error: Mapping[str, Any],
     said: str,
-    place: Place,
+    target: Target,
     asked: bytes,
     path: str,
     headers: Mapping[str, str],
 ) -> ModelError:
-    where = f"{place.endpoint} ({place.name})"
-    shown = place.clean(said)
+    where = f"{target.endpoint} ({target.name})"
+    shown = target.clean(said)
     end = "" if shown.endswith((".", "!", "?")) else "."
     quoted = f": {shown}{end}" if shown else "."
     code = str(error.get("code") or error.get("type") or "")
@@ -138,10 +138,10 @@ def _failure(
         hint = "Top it up or use another model."
         return Refused(f"{where} says that the account has no credit left{quoted}", hint=hint)
     if status in (401, 403) and not _FILTERED.search(f"{code} {said}"):
-        if status == 401 and not place.secrets:
-            hint = f"No key was sent; set {place.key_env or 'the key'} in the environment."
+        if status == 401 and not target.secrets:
+            hint = f"No key was sent; set {target.key_env or 'the key'} in the environment."
         else:
-            hint = f"Check the key in {place.key_env or 'the environment'}."
+            hint = f"Check the key in {target.key_env or 'the environment'}."
         return Refused(f"{where} refused the key ({status}){quoted}", hint=hint)
     if status in (400, 413, 422, 500) and (found := _overflow(said, error)):
         tokens, room = found
@@ -161,14 +161,14 @@ def _failure(
         made.after = retry_after(headers)
         return made
     if 300 <= status < 400:
-        target = place.clean(headers.get("Location", "")) or "another address"
-        hint = f"Set that address{_set(place)} if you trust it."
-        return BadRequest(f"{where} sends us on to {target} ({status}).", hint=hint)
+        location = target.clean(headers.get("Location", "")) or "another address"
+        hint = f"Set that address{_set(target)} if you trust it."
+        return BadRequest(f"{where} redirects to {location} ({status}).", hint=hint)
     if status == 404:
         if "model" in said.lower():
-            hint = f"Check the name {place.name!r}; a local server must have that model loaded."
+            hint = f"Check the name {target.name!r}; a local server must have that model loaded."
         else:
-            hint = f"Check the address{_set(place)}: /{path or 'chat/completions'} is put behind it."
+            hint = f"Check the address{_set(target)}: /{path or 'chat/completions'} is put behind it."
         return BadRequest(f"{where} does not know what was asked for (404){quoted}", hint=hint)
     return BadRequest(f"{where} refused the request ({status}){quoted}")
 
@@ -218,20 +218,20 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def bad(message: str, body: bytes, place: Place, response: Response | None) -> BadResponse:
+def bad(message: str, body: bytes, target: Target, response: Response | None) -> BadResponse:
     """Return a `BadResponse` that shows the beginning of what came."""
-    start = place.clean(" ".join(body[:2000].decode("utf-8", "replace").split()))[:200]
+    start = target.clean(" ".join(body[:2000].decode("utf-8", "replace").split()))[:200]
     shown = f" It begins: {start}" if start else " Nothing came."
     hint = ""
     if start.startswith("<"):
-        hint = f"That is a web page; check the address{_set(place)}."
-    made = BadResponse(f"{place.endpoint} ({place.name}) {message}{shown}", hint=hint)
+        hint = f"That is a web page; check the address{_set(target)}."
+    made = BadResponse(f"{target.endpoint} ({target.name}) {message}{shown}", hint=hint)
     made.response = response
     return made
 
 
-def _set(place: Place) -> str:
-    return f" ({place.base_env})" if place.base_env else " (base_url)"
+def _set(target: Target) -> str:
+    return f" ({target.base_env})" if target.base_env else " (base_url)"
 
 
 def _error_of(body: bytes) -> dict[str, Any]:

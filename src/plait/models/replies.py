@@ -17,7 +17,7 @@ from msgspec import Struct
 from plait.core import Call, Reply, Think, Usage
 from plait.core.replies import Finish
 from plait.models.base import Response
-from plait.models.refusals import Place, bad, failure, in_stream
+from plait.models.refusals import Target, bad, failure, in_stream
 from plait.models.stream import DONE, Events, is_json
 from plait.models.text import MOST_INPUT, MOST_REASONING, CircleCut, TextFilter
 
@@ -308,7 +308,7 @@ class ReplyReader:
         for event in self._events.close():
             self.draft.chunk(event)
 
-    def finish(self, response: Response, place: Place, asked: bytes) -> Reply:
+    def finish(self, response: Response, target: Target, asked: bytes) -> Reply:
         """Return the reply, when all has come.
 
         Raises `BadResponse` if it is not a whole reply, and the error that an error object inside the body means.
@@ -319,36 +319,36 @@ class ReplyReader:
                 self.read_rest(body)
         except msgspec.DecodeError:
             if self.kind == "json":
-                raise bad("sent something that is not a reply.", body, place, response) from None
+                raise bad("sent something that is not a reply.", body, target, response) from None
             if not draft.whole:
-                raise bad("broke off in the middle of a reply.", body, place, response) from None
+                raise bad("broke off in the middle of a reply.", body, target, response) from None
         draft.close()
         error = draft.error or (self._events.errors and _error_in(self._events.errors[0]))
         if error or draft.finish == "error":
             error = error or "the endpoint ended the reply with an error"
-            raise in_stream(error, place, asked=asked, response=response)
+            raise in_stream(error, target, asked=asked, response=response)
         if not draft.choices:
-            raise bad("sent something that is not a reply.", body, place, response)
+            raise bad("sent something that is not a reply.", body, target, response)
         if draft.over and self._think.max_tokens is None:
-            made = bad("sent far more than any reply.", body, place, response)
+            made = bad("sent far more than any reply.", body, target, response)
             made.retry = False
             raise made
         if not (draft.whole or response.cut or draft.stopped):
-            raise bad("broke off in the middle of a reply.", body, place, response)
+            raise bad("broke off in the middle of a reply.", body, target, response)
         return draft.reply(self._think)
 
 
-def decode(response: Response, think: Think, place: Place, *, prefill: str = "", asked: bytes = b"") -> Reply:
+def decode(response: Response, think: Think, target: Target, *, prefill: str = "", asked: bytes = b"") -> Reply:
     """Return the reply in a response, without a repeated `prefill`. Raises what `ReplyReader.finish` raises."""
     if response.status != 200:
-        raise failure(response.status, response.body, place, asked=asked, response=response)
+        raise failure(response.status, response.body, target, asked=asked, response=response)
     reader = ReplyReader(think, prefill)
     try:
         for _ in reader.feed(response.body):
             pass
     except msgspec.DecodeError:
-        raise bad("sent something that is not a reply.", response.body, place, response) from None
-    return reader.finish(response, place, asked)
+        raise bad("sent something that is not a reply.", response.body, target, response) from None
+    return reader.finish(response, target, asked)
 
 
 def usage_received(body: bytes, think: Think) -> Usage:

@@ -16,7 +16,7 @@ from plait.core.secrets import SHORTEST
 from plait.models.abilities import LOCAL_TEMPERATURE, abilities_of
 from plait.models.base import Model
 from plait.models.chat import SILENCE, ChatModel
-from plait.models.config import Endpoint, ModelConfig, checked_address
+from plait.models.config import EndpointConfig, ModelConfig, checked_address
 from plait.models.prices import LOCAL, Rate, bundled_rate, own_rate
 from plait.models.special_tokens import tokens_of_family
 from plait.plugins import plugins
@@ -40,7 +40,8 @@ def resolve(spec: str, config: ModelConfig | None = None, *, env: Mapping[str, s
     if provider == "local":
         from plait.models.local import local_model
 
-        return local_model(name, config.local, rate=_rate(spec, "", name, "", config, here=True))
+        rate = _own_rate(spec, name, config) or config.electricity or LOCAL
+        return local_model(name, config.local, rate=rate)
     if provider == "scripted":
         if not name:
             raise UsageError("scripted: needs a file of replies.", hint="Write scripted:replies.json.")
@@ -71,84 +72,83 @@ def _model_of_host(spec: str, provider: str, name: str, config: ModelConfig, env
     if not name:
         raise UsageError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME.")
     moved = env.get(host.base_env, "").strip()
-    endpoint = checked_address(moved, host.base_env) if moved else host.base_url
-    is_moved = endpoint != host.base_url
+    address = checked_address(moved, host.base_env) if moved else host.base_url
     key_env, key = next(((k, env[k].strip()) for k in host.keys if env.get(k, "").strip()), (host.keys[0], ""))
-    if not (key or host.local or is_moved):
+    if not (key or host.local or address != host.base_url):
         raise UsageError(
             f"{spec} needs a key, and {' or '.join(host.keys)} is not set.",
             hint=f"Set it in the environment (export {host.keys[0]}=...), or use a local model: local.",
         )
-    _warn_of_short_secret(key, key_env)
+    endpoint = EndpointConfig(base_url=address, kind=provider, key_env=key_env)
     # A server at another address may be anybody's: its own address says whose prices hold.
-    rate = _rate(spec, "" if is_moved else provider, name, endpoint, config, here=host.local)
-    return ChatModel(
-        spec=spec,
-        name=name,
-        endpoint=endpoint,
-        key=key,
-        abilities=abilities_of(provider, name),
-        rate=rate,
-        params=config.params,
-        timeout=config.timeout or SILENCE,
-        provider=provider,
-        key_env=key_env,
-        base_env=host.base_env,
-        temperature=LOCAL_TEMPERATURE if host.local else None,
-        special_tokens=tokens_of_family(name),
-    )
+    priced_as = provider if address == host.base_url else ""
+    return _chat_model(spec, name, endpoint, config, key=key, base_env=host.base_env, priced_as=priced_as)
 
 
 def _model_of_endpoint(
-    spec: str, provider: str, name: str, endpoint: Endpoint, config: ModelConfig, env: Mapping[str, str]
+    spec: str, provider: str, name: str, endpoint: EndpointConfig, config: ModelConfig, env: Mapping[str, str]
 ) -> ChatModel:
     name = name or endpoint.model
+    where = f"endpoints.{provider}"
     if not name:
-        hint = f"Write {provider}:NAME, or give endpoints.{provider}.model."
-        raise UsageError(f"{spec!r} names no model.", hint=hint)
+        raise UsageError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME, or give {where}.model.")
     key = env.get(endpoint.key_env, "").strip()
     if endpoint.key_env and not key:
-        hint = f"Set it in the environment, or take key_env out of endpoints.{provider} ({config.source})."
+        hint = f"Set it in the environment, or take key_env out of {where} ({config.source})."
         raise UsageError(f"{spec} needs a key, and {endpoint.key_env} is not set.", hint=hint)
-    _warn_of_short_secret(key, endpoint.key_env)
     hidden: dict[str, str] = {}
     for header, value in endpoint.headers.items():
         if value.startswith("$"):
             variable = value[1:].strip("{}")
             hidden[header] = env.get(variable, "").strip()
             if not hidden[header]:
-                where = f"{config.source}: endpoints.{provider}.headers.{header}"
-                raise UsageError(f"{where} needs {variable}, which is not set.", hint="Set it in the environment.")
+                header = f"{config.source}: {where}.headers.{header}"
+                raise UsageError(f"{header} needs {variable}, which is not set.", hint="Set it in the environment.")
             _warn_of_short_secret(hidden[header], variable)
+    return _chat_model(spec, name, endpoint, config, key=key, base_env=f"{where}.base_url", hidden=hidden)
+
+
+def _chat_model(
+    spec: str,
+    name: str,
+    endpoint: EndpointConfig,
+    config: ModelConfig,
+    *,
+    key: str,
+    base_env: str,
+    hidden: Mapping[str, str] | None = None,
+    priced_as: str = "",
+) -> ChatModel:
+    """Make the model of an endpoint. `hidden` are its secret headers, `priced_as` the host whose prices hold."""
+    _warn_of_short_secret(key, endpoint.key_env)
+    hidden = hidden or {}
     local = bool(endpoint.kind) and HOSTS[endpoint.kind].local
     tokens = endpoint.special_tokens
+    rate = _own_rate(spec, name, config) or endpoint.price
+    if rate is None:
+        electric = config.electricity or LOCAL
+        rate = electric if local else bundled_rate(priced_as, name, url=endpoint.base_url)
     return ChatModel(
         spec=spec,
         name=name,
         endpoint=endpoint.base_url,
         key=key,
         abilities=structs.replace(abilities_of(endpoint.kind, name), **endpoint.abilities),
-        rate=_rate(spec, "", name, endpoint.base_url, config, here=local, price=endpoint.price),
+        rate=rate,
         params={**config.params, **endpoint.params},
         headers={**endpoint.headers, **hidden},
         timeout=endpoint.timeout or config.timeout or SILENCE,
         provider=endpoint.kind,
         key_env=endpoint.key_env,
-        base_env=f"endpoints.{provider}.base_url",
+        base_env=base_env,
         hidden=tuple(hidden.values()),
         temperature=LOCAL_TEMPERATURE if local else None,
         special_tokens=tokens_of_family(name) if tokens is None else tokens,
     )
 
 
-def _rate(
-    spec: str, host: str, name: str, url: str, config: ModelConfig, *, here: bool, price: Rate | None = None
-) -> Rate:
-    """Return the user's price, the endpoint's, that of electricity, or the bundled table's, in this order."""
-    names = (spec, f"{spec.partition(':')[0]}:{name}", name)
-    if rate := own_rate(names, config.prices) or price:
-        return rate
-    return (config.electricity or LOCAL) if here else bundled_rate(host, name, url=url)
+def _own_rate(spec: str, name: str, config: ModelConfig) -> Rate | None:
+    return own_rate((spec, f"{spec.partition(':')[0]}:{name}", name), config.prices)
 
 
 @lru_cache

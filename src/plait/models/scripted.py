@@ -21,7 +21,7 @@ from plait.models import replies as reading
 from plait.models import wire
 from plait.models.base import Abilities, OnText, Request, Response
 from plait.models.prices import UNKNOWN, Rate
-from plait.models.refusals import Place
+from plait.models.refusals import Target
 
 Script: TypeAlias = str | Reply | BaseException | Callable[[Think], str | Reply]
 
@@ -126,7 +126,7 @@ class Scripted:
 
     def decode(self, response: Response, think: Think) -> Reply:
         """Return the reply in a response. Pure."""
-        return reading.decode(response, think, Place(self.spec, self.name))
+        return reading.decode(response, think, Target(self.spec, self.name))
 
     def without(self, ability: str) -> Scripted:
         """Return the same script for an endpoint without an ability."""

@@ -13,7 +13,7 @@ import msgspec
 from plait.core.secrets import MASK, Scrubber
 
 DONE = b"[DONE]"
-Path: TypeAlias = tuple[str | int, ...]
+JsonPath: TypeAlias = tuple[str | int, ...]
 """Where a text is in a JSON value."""
 
 
@@ -94,7 +94,7 @@ def scrub_pieces(body: bytes, scrubber: Scrubber) -> bytes:
                 events[number] = msgspec.json.decode(line[5:])
             except msgspec.DecodeError:
                 continue
-    pieces: dict[Path, list[tuple[int, str]]] = {}
+    pieces: dict[JsonPath, list[tuple[int, str]]] = {}
     for number, event in events.items():
         for path, text in _texts(event):
             pieces.setdefault(path, []).append((number, text))
@@ -126,14 +126,14 @@ def _without(parts: list[tuple[int, str]], scrubber: Scrubber) -> list[tuple[int
     return changed
 
 
-def _texts(value: Any, path: Path = ()) -> list[tuple[Path, str]]:
+def _texts(value: Any, path: JsonPath = ()) -> list[tuple[JsonPath, str]]:
     if isinstance(value, str):
         return [(path, value)]
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [found for key, each in inner for found in _texts(each, (*path, key))]
 
 
-def _put(event: Any, path: Path, text: str) -> None:
+def _put(event: Any, path: JsonPath, text: str) -> None:
     for key in path[:-1]:
         event = event[key]
     event[path[-1]] = text

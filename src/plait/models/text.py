@@ -73,11 +73,11 @@ class TextFilter:
         self._object.end_in(before)
         inside = bool(self._after_object and not self._stop and self._object.open)
         self._stop = self._stop or (() if inside else self._after_object)
-        self._body = self._in_object if inside else self._cut
+        self._body = self._in_object if inside else self._in_text
         self._prefill = prefill.strip()
         self._gap = prefill[len(prefill.rstrip()) :] if self._prefill else ""
         self._held = ""
-        self._stage: Callable[[], str] = self._lead
+        self._stage: Callable[[], str] = self._at_start
         self._reasoning: list[str] = []
         self._text_cut, self._reasoning_cut = CircleCut(), CircleCut(MOST_REASONING)
         self.stopped = self.circling = False
@@ -96,7 +96,7 @@ class TextFilter:
 
     def close(self) -> str:
         """Return what was held back, when the reply has ended."""
-        return "" if self.circling else self._cut_circle(self._rest())
+        return "" if self.circling else self._cut_circle(self._flush())
 
     def _cut_circle(self, text: str) -> str:
         text = self._text_cut.feed(text)
@@ -110,31 +110,31 @@ class TextFilter:
             self.stopped = self.circling = True
             self._held = ""
 
-    def _rest(self) -> str:
+    def _flush(self) -> str:
         text = ""
         # What a stage still held for its own decision goes through the later ones all the same.
-        if self._stage == self._lead:
-            text = self._enter(self._repeat)
-        if self._stage == self._repeat:
-            text += self._enter(self._body)
+        if self._stage == self._at_start:
+            text = self._go_to(self._in_prefill)
+        if self._stage == self._in_prefill:
+            text += self._go_to(self._body)
         held, self._held = self._held, ""
-        if self._stage == self._thinking:
+        if self._stage == self._in_thinking:
             self._think(held)
             return text
         return text + held
 
     # Stages, in order. Each either holds what it has (returns "") or hands over to a later one.
 
-    def _lead(self) -> str:
+    def _at_start(self) -> str:
         start = self._held.lstrip()
         if start.startswith(_OPEN):
             self._held = start[len(_OPEN) :]
-            return self._enter(self._thinking)
+            return self._go_to(self._in_thinking)
         if _OPEN.startswith(start):
             return ""
-        return self._enter(self._repeat)
+        return self._go_to(self._in_prefill)
 
-    def _thinking(self) -> str:
+    def _in_thinking(self) -> str:
         end = self._held.find(_CLOSE)
         if end < 0:
             keep = _overlap(self._held, _CLOSE)
@@ -145,28 +145,28 @@ class TextFilter:
         self._think(inner)
         if self.stopped:
             return ""
-        return self._enter(self._after_thinking)
+        return self._go_to(self._after_thinking)
 
     def _after_thinking(self) -> str:
         self._held = self._held.lstrip()
-        return self._enter(self._repeat) if self._held else ""
+        return self._go_to(self._in_prefill) if self._held else ""
 
-    def _repeat(self) -> str:
+    def _in_prefill(self) -> str:
         if not self._prefill:
-            return self._enter(self._body)
+            return self._go_to(self._body)
         start = self._held.lstrip()
         if start.startswith(self._prefill):
             self._held = start[len(self._prefill) :]
-            return self._enter(self._after_prefill)
+            return self._go_to(self._after_prefill)
         if self._prefill.startswith(start):
             return ""
-        return self._enter(self._body)
+        return self._go_to(self._body)
 
     def _after_prefill(self) -> str:
         # The prefill's own trailing space belongs to the prefill, whether or not the model repeats it.
         while self._gap and self._held.startswith(self._gap[0]):
             self._gap, self._held = self._gap[1:], self._held[1:]
-        return self._enter(self._body) if self._held else ""
+        return self._go_to(self._body) if self._held else ""
 
     def _in_object(self) -> str:
         """Up to the end of the first JSON object, where no stop string counts that an object may hold."""
@@ -176,9 +176,9 @@ class TextFilter:
             return text
         text, self._held = self._held[:end], self._held[end:]
         self._stop = self._after_object
-        return text + self._enter(self._cut)
+        return text + self._go_to(self._in_text)
 
-    def _cut(self) -> str:
+    def _in_text(self) -> str:
         text = self._held
         if not self._stop:
             self._held = ""
@@ -192,7 +192,7 @@ class TextFilter:
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]
 
-    def _enter(self, stage: Callable[[], str]) -> str:
+    def _go_to(self, stage: Callable[[], str]) -> str:
         self._stage = stage
         return stage()
 
