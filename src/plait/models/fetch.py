@@ -183,7 +183,8 @@ def _download(model: CatalogueModel, path: Path) -> str:
     failures: list[str] = []
     for source, download in sources:
         if failures:
-            print(f"{failures[-1]}. Plait downloads the same file from {source}.", file=sys.stderr, flush=True)
+            why = failures[-1][:1].upper() + failures[-1][1:]
+            print(f"{why}. Plait downloads the same file from {source}.", file=sys.stderr, flush=True)
         folder.mkdir(exist_ok=True)
         try:
             with show_progress(model.name) as show:

@@ -31,8 +31,7 @@ from plait.models.stream import scrub_pieces
 
 
 class Target(Struct, frozen=True):
-    """Who was asked: the endpoint's address, the model, and the variables that set its key and address. For
-    messages."""
+    """The endpoint and the model that are asked, and the variables that set its key and address. For messages."""
 
     endpoint: str
     name: str
@@ -297,11 +296,8 @@ _SAYS = re.compile(
 _NOT = re.compile(r"completion tokens|too many tokens per|tokens per (?:minute|day|hour)|per-minute", re.I)
 
 
-def _patterns(*texts: str) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(text.replace("N#", r"(\d[\d,_]*)"), re.I | re.S) for text in texts)
-
-
-_ROOM = _patterns(
+# N# is the number. Patterns are compiled when they are needed, not at import.
+_ROOM = (
     r"context length (?:is|of)(?: only)? N#",
     r"(?:maximum|max) (?:context|model|prompt|sequence) length(?: is|:| of)? ?N#",
     r"N# maximum",
@@ -317,7 +313,7 @@ _ROOM = _patterns(
     r"\(TPM\): Limit N#",
     r"at most N# tokens",
 )
-_TOKENS = _patterns(
+_TOKENS = (
     r"resulted in N# tokens",
     r"has N# input tokens",
     r"passed N# input tokens",
@@ -327,7 +323,8 @@ _TOKENS = _patterns(
     r"too long:? \(?N#",
     r"exceed context limit: N#",
     r"token count \(N#",
-    r"request (?:\(N# tokens|contains N#)",
+    r"request \(N# tokens",
+    r"request contains N#",
     r"(?:input|prompt) \(N# tokens",
     r"prompt \(length N#",
     r"prompt contains N#",
@@ -341,8 +338,7 @@ def _overflow(message: str, error: Mapping[str, Any]) -> tuple[int, int] | None:
 
     `message` is the error's sentence, `error` its other fields. A number that it does not give is 0.
     """
-    told = {str(error.get("code")), str(error.get("type"))}
-    if not told & _CODES:
+    if not {str(error.get("code")), str(error.get("type"))} & _CODES:
         # Groq answers 413 when one request alone is above the minute's allowance: waiting won't help.
         alone = re.search(r"request too large for model", message, re.I)
         if not alone and (_NOT.search(message) or not _SAYS.search(message)):
@@ -352,10 +348,10 @@ def _overflow(message: str, error: Mapping[str, Any]) -> tuple[int, int] | None:
     return tokens, room
 
 
-def _first(patterns: tuple[re.Pattern[str], ...], message: str) -> int:
+def _first(patterns: tuple[str, ...], message: str) -> int:
     for pattern in patterns:
-        if found := pattern.search(message):
-            return int(next(group for group in found.groups() if group).replace(",", "").replace("_", ""))
+        if found := re.search(pattern.replace("N#", r"(\d[\d,_]*)"), message, re.I | re.S):
+            return int(found[1].replace(",", "").replace("_", ""))
     return 0
 
 
