@@ -260,12 +260,14 @@ def test_an_interrupted_download_from_the_hub_is_resumed(shop: Path, hub: Hub, o
     assert [headers["range"] for method, _, headers in hub.asked if method == "GET"] == ["bytes=150000-"]
 
 
-def test_another_file_on_the_hub_is_refused_and_deleted(shop: Path, hub: Hub) -> None:
-    hub.data = b"not what was promised"
+@pytest.mark.parametrize("size", [10, 17, 100_000])
+def test_another_file_on_the_hub_is_refused_and_deleted(shop: Path, hub: Hub, size: int) -> None:
+    hub.data = b"x" * size
     model = small_model(shop, 1, b"the promised file", repo="somebody/something")
     with pytest.raises(ModelMissing, match=r"from the model hub .* is another file") as caught:
         fetch.model_file(model)
     assert model.sha256 in str(caught.value)
+    assert size < 20_000 or "100,000 bytes" not in str(caught.value), "what is too long does not fill the disk"
     assert names(fetch.cache_folder()) == {"toy.gguf.lock"}
 
 

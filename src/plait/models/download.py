@@ -38,6 +38,10 @@ class DownloadFailed(Exception):
     """A source could not deliver the file. The text says why, in one line."""
 
 
+class _MoreThanTheModel(Exception):
+    """The hub sends more bytes than the model has: whatever it is, it must not fill the disk."""
+
+
 def download_from_hub(model: CatalogueModel, folder: Path, report: Report) -> Path:
     """Download the file with `huggingface_hub`, which reads HF_ENDPOINT and HF_HUB_OFFLINE. Sends no token.
 
@@ -59,6 +63,8 @@ def download_from_hub(model: CatalogueModel, folder: Path, report: Report) -> Pa
 
         def update(self, n: float | None = 1) -> None:
             self.n += n or 0
+            if self.n > model.bytes:
+                raise _MoreThanTheModel
             report(int(self.n))
 
     whole = folder / model.file
@@ -71,6 +77,8 @@ def download_from_hub(model: CatalogueModel, folder: Path, report: Report) -> Pa
         with whole.open("ab") as out:
             http_get(found.location, out, resume_size=out.tell(), expected_size=found.size, tqdm_class=Bar)
         return whole
+    except _MoreThanTheModel:
+        return whole  # its hash will be refused
     except Exception as error:  # the library raises errors of three packages
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise
