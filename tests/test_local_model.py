@@ -18,8 +18,10 @@ from msgspec import structs
 from plait.core import Think, system, user
 from plait.core.errors import ModelMissing, PlaitError, ServerFailed, TooLong, UsageError
 from plait.models import embedded, http
+from plait.models.config import ModelConfig
 from plait.models.fetch import model_file
 from plait.models.local import LocalModel, local_model
+from plait.models.resolve import resolve
 
 WEEK = Think("act", (user("Say the days of the week, one a line."),), max_tokens=24)
 
@@ -34,7 +36,7 @@ def smollm2() -> Path:
 def model(smollm2: Path, monkeypatch: pytest.MonkeyPatch) -> LocalModel:
     """One server for all tests that change nothing about it."""
     monkeypatch.setenv("PLAIT_THREADS", "1")
-    return local_model("smollm2-135m", {"local": {"n_ctx": 2048}})
+    return local_model("smollm2-135m", {"n_ctx": 2048})
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +68,7 @@ async def test_many_requests_one_after_another_all_arrive(model: LocalModel) -> 
 
 
 async def test_the_same_request_gives_the_same_text_when_nothing_is_cached(smollm2: Path) -> None:
-    model = local_model("smollm2-135m", {"local": {"n_ctx": 1024, "threads": 1, "cache_prompt": False}})
+    model = local_model("smollm2-135m", {"n_ctx": 1024, "threads": 1, "cache_prompt": False})
     think = Think("act", (user("Tell me about sheep. " * 40),), max_tokens=30)
     first = await ask(model, think)
     await ask(model, WEEK)
@@ -132,7 +134,7 @@ async def test_a_cancelled_request_frees_the_one_slot(model: LocalModel) -> None
 
 
 async def test_loading_does_not_hold_up_the_event_loop_and_two_loops_share_a_server(smollm2: Path) -> None:
-    model = local_model("smollm2-135m", {"local": {"n_ctx": 512, "threads": 1}})
+    model = local_model("smollm2-135m", {"n_ctx": 512, "threads": 1})
     longest = 0.0
     texts: list[str] = []
 
@@ -158,7 +160,7 @@ async def test_loading_does_not_hold_up_the_event_loop_and_two_loops_share_a_ser
 
 
 async def test_a_server_that_dies_is_named_and_started_again(smollm2: Path) -> None:
-    model = local_model("smollm2-135m", {"local": {"n_ctx": 768, "threads": 1}})
+    model = local_model("smollm2-135m", {"n_ctx": 768, "threads": 1})
     process = None
 
     def kill(_: str) -> None:
@@ -181,7 +183,7 @@ async def test_threads_that_wait_sleep_soon_unless_the_user_says_otherwise(
             monkeypatch.setenv("GOMP_SPINCOUNT", said)
         else:
             monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
-        model = local_model("smollm2-135m", {"local": {"n_ctx": n_ctx, "threads": 2}})
+        model = local_model("smollm2-135m", {"n_ctx": n_ctx, "threads": 2})
         await ask(model, WEEK)
         process = embedded._servers["smollm2-135m", model.settings].process
         assert process is not None
@@ -209,21 +211,20 @@ def test_a_request_is_made_without_file_server_or_package() -> None:
 def test_names_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PLAIT_THREADS", raising=False)
     assert (local_model().spec, local_model().name) == ("local", "qwen2.5-coder-1.5b")
-    named = local_model("smollm2-135m", {"local": {"n_ctx": 4096, "slots": 2, "threads": 1}})
+    named = local_model("smollm2-135m", {"n_ctx": 4096, "slots": 2, "threads": 1})
     assert (named.spec, named.settings.n_ctx, named.settings.slots) == ("local:smollm2-135m", 4096, 2)
     assert named.describe()["sha256"].startswith("b179c952") and named.describe()["endpoint"] == ""
     monkeypatch.setenv("PLAIT_THREADS", "3")
-    assert local_model("", {"local": {"threads": 1}}).settings.threads == 3
+    assert local_model("", {"threads": 1}).settings.threads == 3
 
 
 @pytest.mark.parametrize(
     ("name", "config", "said"),
     [
         ("qwen", {}, "no local model called 'qwen'"),
-        ("", {"local": {"ctx": 1}}, "local.ctx is not a setting"),
-        ("", {"local": {"n_ctx": "big"}}, "n_ctx"),
-        ("", {"local": {"slots": 0}}, "local.slots should be 1 or more"),
-        ("", {"electricity": {"watts": 65}}, "electricity has the keys watts"),
+        ("", {"ctx": 1}, "local.ctx is not a setting"),
+        ("", {"n_ctx": "big"}, "n_ctx"),
+        ("", {"slots": 0}, "local.slots should be 1 or more"),
     ],
 )
 def test_a_wrong_name_or_setting_is_said(name: str, config: dict[str, object], said: str) -> None:
@@ -240,9 +241,9 @@ def test_wrong_threads_in_the_environment_are_said(monkeypatch: pytest.MonkeyPat
 def test_electricity_makes_the_rate() -> None:
     usage = structs.replace(__import__("plait").core.Usage(), input_tokens=1500, output_tokens=500)
     assert local_model().rate.cost(usage) == 0.0 and "not counted" in local_model().rate.source
-    assert local_model("", {"electricity": {"per_1k_tokens": 0.002}}).rate.cost(usage) == 0.004
-    watts = local_model("", {"electricity": {"watts": 90, "tariff": 0.4}})
-    assert watts.rate.cost(usage, seconds=100) == 0.001
+    for price, cost in (({"per_1k_tokens": 0.002}, 0.004), ({"watts": 90, "tariff": 0.4}, 0.001)):
+        config = ModelConfig.from_mapping({"electricity": price})
+        assert resolve("local", config).rate.cost(usage, seconds=100) == cost
 
 
 def bad_files(folder: Path, whole: Path) -> dict[str, tuple[Path, str]]:
@@ -274,7 +275,7 @@ async def test_a_file_that_is_no_model_is_a_clear_error(smollm2: Path, tmp_path:
             await model.send(model.encode(think), think)
         assert str(path) in str(caught.value) and caught.value.hint, name
         with pytest.raises(ModelMissing, match=said):
-            model.prepare()
+            embedded.start_server_now(model._key, model.settings, model._find)
 
 
 async def test_without_xllamacpp_the_extra_is_named(smollm2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +292,7 @@ import asyncio, sys
 from plait.core import Think, user
 from plait.models import embedded
 from plait.models.local import local_model
-model = local_model("smollm2-135m", {"local": {"n_ctx": 2048, "threads": 1}})
+model = local_model("smollm2-135m", {"n_ctx": 2048, "threads": 1})
 think = Think("act", (user("sing"),), max_tokens=1900, grammar='root ::= ("la ")+ "."')
 def first(_):
     if not said:

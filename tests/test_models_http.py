@@ -207,7 +207,7 @@ async def test_a_name_that_is_none():
 
 async def test_an_address_that_is_none():
     model = ChatModel(spec="x:m", name="m", endpoint="localhost:8000/v1")
-    with pytest.raises(BadRequest, match=r"no address.*https://host/v1"):
+    with pytest.raises(BadRequest, match=r"not an address.*https://host/v1"):
         await model.send(model.encode(THINK), THINK)
 
 

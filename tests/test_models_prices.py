@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from plait.core import Usage
 from plait.core.errors import UsageError
-from plait.models.prices import LOCAL, UNKNOWN, Rate, Tier, rate_for, total
+from plait.models.prices import LOCAL, UNKNOWN, Rate, Tier, bundled_rate, own_rate, total
 
 
 def test_tokens_with_and_without_cache():
@@ -98,33 +98,36 @@ def test_a_wrong_price_is_refused_with_its_place(given):
 
 
 def test_the_bundled_table_knows_usual_models_and_says_where_from():
-    rate = rate_for("openai", "gpt-4o-mini", date="2026-11-01")
+    rate = bundled_rate("openai", "gpt-4o-mini", date="2026-11-01")
     assert (rate.input, rate.output, rate.cached) == (0.15, 0.6, 0.075)
     assert "genai-prices" in rate.source
     assert rate.date == "2026-11-01"
-    assert rate_for("gemini", "gemini-2.5-pro").tiers
+    assert bundled_rate("gemini", "gemini-2.5-pro").tiers
 
 
 def test_prices_that_depend_on_the_date():
-    assert rate_for("openrouter", "openai/gpt-4o", date="2026-10-01").cached is None
-    assert rate_for("openrouter", "openai/gpt-4o", date="2026-11-01").cached == 1.25
+    assert bundled_rate("openrouter", "openai/gpt-4o", date="2026-10-01").cached is None
+    assert bundled_rate("openrouter", "openai/gpt-4o", date="2026-11-01").cached == 1.25
 
 
 @pytest.mark.parametrize("provider", ["openai", "nobody"])
 def test_an_unknown_model_has_no_price(provider):
-    assert rate_for(provider, "no-such-model-at-all") == UNKNOWN
+    assert bundled_rate(provider, "no-such-model-at-all") == UNKNOWN
 
 
 def test_own_prices_win_the_nearer_the_name():
     own = {"openai:*": Rate("tokens", 1), "openai:gpt-4o": Rate("tokens", 2), "gpt-4o": Rate("tokens", 3)}
-    assert [rate_for("openai", name, own).input for name in ("gpt-4o", "gpt-5")] == [2, 1]
-    assert rate_for("groq", "gpt-4o", own).input == 3
+    assert [own_rate((f"openai:{name}", name), own).input for name in ("gpt-4o", "gpt-5")] == [2, 1]
+    assert own_rate(("groq:gpt-4o", "gpt-4o"), own).input == 3
+    assert own_rate(("groq:llama", "llama"), own) is None
 
 
 def test_local_and_own_prices_do_not_load_the_table():
     code = (
-        "import sys; from plait.models.prices import rate_for, Rate; import plait.models.resolve;"
-        "rate_for('local', 'x'); rate_for('ollama', 'x'); rate_for('openai', 'x', {'x': Rate()});"
+        "import sys; from plait.models.resolve import resolve; from plait.models.config import ModelConfig\n"
+        "resolve('local'); resolve('ollama:x', env={})\n"
+        "own = ModelConfig.from_mapping({'prices': {'x': {'input': 1, 'output': 2}}})\n"
+        "resolve('openai:x', own, env={'OPENAI_API_KEY': 'k'})\n"
         "print([m for m in ('genai_prices', 'aiohttp', 'pydantic') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

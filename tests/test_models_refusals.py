@@ -11,10 +11,10 @@ import pytest
 from plait.core import Think, ToolSpec, assistant, user
 from plait.core.errors import BadRequest, RateLimited, Refused, ServerFailed, TooLong, Unsupported
 from plait.models.base import Abilities
-from plait.models.refusals import Place, failure
+from plait.models.refusals import Target, failure
 from plait.models.wire import encode
 
-PLACE = Place("http://h/v1", "m", "M_KEY", "M_BASE_URL", ("sk-secret",))
+PLACE = Target("http://h/v1", "m", "M_KEY", "M_BASE_URL", ("sk-secret",))
 ABLE = Abilities(schema=True, grammar=True, prefill=True)
 EVERYTHING = Think(
     "act",

@@ -9,9 +9,9 @@ import pytest
 
 from plait.core import Think, Usage, user
 from plait.core.errors import UsageError
+from plait.core.hosts import HOSTS
 from plait.models import resolve as resolving
 from plait.models.config import ModelConfig
-from plait.models.presets import PRESETS
 from plait.models.resolve import providers, resolve
 from plait.models.scripted import Scripted
 
@@ -62,9 +62,9 @@ def test_claude_and_its_prefill():
     assert not resolve("anthropic:claude-opus-5", env=KEYS).abilities.prefill
 
 
-@pytest.mark.parametrize("provider", sorted(PRESETS))
+@pytest.mark.parametrize("provider", sorted(HOSTS))
 def test_every_preset_resolves_can_be_moved_and_needs_its_key(provider):
-    preset = PRESETS[provider]
+    preset = HOSTS[provider]
     moved = resolve(f"{provider}:m", env={preset.base_env: "http://box:1/v1"})
     assert moved.endpoint == "http://box:1/v1"
     if preset.local:
@@ -153,7 +153,7 @@ def test_what_is_not_known_says_what_to_write(spec, says):
     [
         ({"endpoint": {}}, "Did you mean endpoints"),
         ({"endpoints": {"a": {}}}, r"endpoints\.a has no base_url"),
-        ({"endpoints": {"a": {"base_url": "gpu:8000"}}}, r"endpoints\.a\.base_url is no address"),
+        ({"endpoints": {"a": {"base_url": "gpu:8000"}}}, r"endpoints\.a\.base_url is not an address"),
         ({"endpoints": {"a": {"base_url": "http://u:pw@gpu"}}}, "holds a password"),
         ({"endpoints": {"a": {"base_url": "http://gpu", "abilities": {"stopp": True}}}}, "Did you mean stop"),
         ({"endpoints": {"a": {"base_url": "http://gpu", "abilities": {"stop": "no"}}}}, "true or false"),
@@ -163,7 +163,7 @@ def test_what_is_not_known_says_what_to_write(spec, says):
         ({"endpoints": {"local": {"base_url": "http://gpu"}}}, "can't have that name"),
         ({"endpoints": {"a": "http://gpu"}}, "should be a table"),
         ({"prices": {"x": {"input": 1}}}, r'prices\."x"'),
-        ({"params": 3}, "params should be a table"),
+        ({"params": 3}, "my.toml: params should be a table"),
         ({"electricity": {"watts": 3}}, r"electricity has the keys watts\. Give watts and tariff"),
         ({"electricity": {"input": 1, "output": 2}}, r"electricity has the keys input, output\. Give watts"),
         ({"electricity": 3}, r"electricity has the keys \(none\)"),
@@ -178,7 +178,7 @@ def test_a_wrong_setting_is_refused_with_its_place(settings, says):
 
 
 def test_a_moved_address_that_is_none_names_the_variable():
-    with pytest.raises(UsageError, match="OPENAI_BASE_URL is no address"):
+    with pytest.raises(UsageError, match="OPENAI_BASE_URL is not an address"):
         resolve("openai:m", env={"OPENAI_BASE_URL": "localhost:8000"})
 
 
@@ -188,7 +188,7 @@ def plugin(name, config):
 
 def test_a_plug_in_by_its_entry_point(monkeypatch):
     point = EntryPoint("extra", f"{__name__}:plugin", resolving.PLUGINS)
-    monkeypatch.setattr(resolving, "_plugins", lambda: [point])
+    monkeypatch.setattr(resolving, "plugins", lambda group: [point])
     assert resolve("extra:x").name == "x"
     assert "extra" in providers()
     with pytest.raises(UsageError, match="gave no model"):

@@ -164,8 +164,8 @@ async def test_a_script_in_a_file(tmp_path):
         ("3", "list of replies"),
         ('{"replies": 3}', "list of replies"),
         ("[3]", "reply 1 should be text"),
-        ('["a", {"text": 3}]', "reply 2 is no reply"),
-        ('[{"error": "Nope"}]', "no model error"),
+        ('["a", {"text": 3}]', "reply 2 is not a reply"),
+        ('[{"error": "Nope"}]', "not a model error"),
         ('{"replies": [], "dealy": 1}', "dealy"),
     ],
 )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from models_server import Server, completion, delta, event, whole_stream
 from plait.core import Think, user
+from plait.core.secrets import Scrubber
 from plait.models.base import Abilities, Response
 from plait.models.chat import ChatModel, _Watch
 from plait.models.stream import Events
@@ -228,14 +229,16 @@ def test_any_pieces_of_a_stream_give_the_same_reply_and_show_it(texts, stops, pr
     think = Think("act", (user("q"),), stop=tuple(stops), prefill=prefill)
     reply = MODEL.decode(Response(200, body), think)
     shown: list[str] = []
-    watch = _Watch(think, MODEL._prefill(think), shown.append)
+    watch = _Watch(think, MODEL._prefill(think), shown.append, Scrubber())
     came = b""
     for piece in cut(body, places):
         came += piece
         if watch.take(piece):
             break
-    again = MODEL.decode(Response(200, came, cut=watch.stopped), think)
-    watch.finish(again)
+    response = Response(200, came, cut=watch.reader.draft.stopped)
+    again = MODEL.decode(response, think)
+    assert watch.reader.finish(response, MODEL.target, b"") == again
+    watch.show_rest(again)
     assert again.text == reply.text == "".join(shown)
     assert again.reasoning == reply.reasoning
     assert again.finish == reply.finish

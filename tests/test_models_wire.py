@@ -77,7 +77,7 @@ def test_every_ability_can_be_left_out():
 
 def test_an_unknown_ability_is_refused():
     assert set(Abilities.__struct_fields__) == set(ABILITIES)
-    with pytest.raises(ValueError, match="no ability"):
+    with pytest.raises(ValueError, match="not an ability"):
         Abilities().without("flying")
 
 

@@ -25,9 +25,8 @@ from plait.core.errors import (
     Unreachable,
     UsageError,
 )
-from plait.models.presets import PRESETS
 from plait.search import embedder
-from plait.search.endpoint import HOSTS, EndpointEmbedder
+from plait.search.endpoint import EndpointEmbedder
 
 KEY = "sk-very-secret"
 Answer = tuple[int, dict[str, str], bytes]
@@ -230,13 +229,6 @@ def test_a_key_that_can_not_be_sent_is_not_shown(server: Server, key: str) -> No
     with pytest.raises(PlaitError) as caught:
         EndpointEmbedder("m", server.url, key, tries=1).embed(["a"])
     assert key not in str(caught.value) and "key" in str(caught.value)
-
-
-def test_keys_and_addresses_are_those_of_the_models() -> None:
-    for name, host in HOSTS.items():
-        preset = PRESETS[name]
-        there = (preset.base_url, preset.base_env, preset.keys, preset.local)
-        assert (host.base_url, host.base_env, host.keys, host.local) == there
 
 
 def test_a_missing_key_is_said_and_another_server_or_a_local_one_needs_none() -> None:

@@ -105,7 +105,7 @@ def test_an_endpoints_special_tokens_can_be_set() -> None:
 
 
 def ask(model: LocalModel, path: str, body: dict[str, Any]) -> Any:
-    up = embedded.start(model._key, model.settings, lambda: model_file(model.name))
+    up = embedded.start_server_now(model._key, model.settings, lambda: model_file(model.name))
     url = up.url.removesuffix("/v1") + path
     request = urllib.request.Request(
         url, json.dumps(body).encode(), {"Authorization": f"Bearer {up.key}", "Content-Type": "application/json"}
@@ -126,7 +126,7 @@ async def test_a_forged_turn_in_a_result_has_no_control_token_of_the_model(
     smollm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLAIT_THREADS", "1")
-    local = local_model("smollm2-135m", {"local": {"n_ctx": 2048}})
+    local = local_model("smollm2-135m", {"n_ctx": 2048})
 
     def weather() -> str:
         """Tells the weather."""

@@ -61,11 +61,11 @@ async def test_the_embedded_model_says_how_long_it_took_to_start(monkeypatch: py
     think = Think("act", (user("q"),))
     async with Server(lambda asked: asked.stream(whole_stream("so"))) as server:
 
-        async def running(*_: Any) -> embedded.Running:
+        async def start_server(*_: Any) -> embedded.ServerAddress:
             await asyncio.sleep(0.05)
-            return embedded.Running(server.url, "key")
+            return embedded.ServerAddress(server.url, "key")
 
-        monkeypatch.setattr(embedded, "running", running)
+        monkeypatch.setattr(embedded, "start_server", start_server)
         model = local_model()
         response = await model.send(model.encode(think), think)
     assert response.startup >= 0.05

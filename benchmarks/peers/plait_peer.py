@@ -7,13 +7,13 @@ import os
 from common import Job, Outcome, work
 
 import plait
-from plait.models.config import Endpoint, ModelConfig
+from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.resolve import resolve
 
 
 def ask(job: Job) -> Outcome:
     os.environ["PEERS_KEY"] = job.key
-    endpoint = Endpoint(base_url=job.url, key_env="PEERS_KEY", kind="llamacpp", model=job.model)
+    endpoint = EndpointConfig(base_url=job.url, key_env="PEERS_KEY", kind="llamacpp", model=job.model)
     agent = plait.Agent(
         job.agent.removeprefix("plait-"),
         model=resolve("peers", ModelConfig(endpoints={"peers": endpoint})),

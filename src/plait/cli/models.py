@@ -22,10 +22,10 @@ def list_(as_object: bool) -> None:
     from plait.cli.table import show_table
     from plait.cli.text import as_json
     from plait.config import load
-    from plait.models.fetch import catalogue_rows
+    from plait.models.fetch import list_catalogue
     from plait.models.resolve import providers
 
-    rows = catalogue_rows()
+    rows = list_catalogue()
     if as_object:
         click.echo(as_json([{"model": f"local:{row.name}", **msgspec.to_builtins(row)} for row in rows], indent=1))
         return

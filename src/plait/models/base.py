@@ -1,4 +1,4 @@
-"""What answers a think effect: the interface every model keeps."""
+"""The interface of models: a `Model` encodes an effect, sends the request and decodes the response."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ABILITIES: tuple[str, ...] = get_args(Ability)
 
 
 class Abilities(Struct, frozen=True, omit_defaults=True):
-    """What an endpoint can do. What it can't, the model emulates or leaves out.
+    """What an endpoint can do. A model emulates or leaves out what it can't.
 
     `max_tokens` False means that the field is called `max_completion_tokens` there.
     """
@@ -42,27 +42,28 @@ class Abilities(Struct, frozen=True, omit_defaults=True):
     completion: bool = False
     max_tokens: bool = True
 
-    def without(self, ability: str) -> Abilities:
-        """The same without one ability. Raises `ValueError` for a word that is none."""
-        if ability not in ABILITIES:
-            raise ValueError(f"{ability!r} is no ability; there are: {', '.join(ABILITIES)}")
-        return structs.replace(self, **{ability: False})
+    def without(self, *abilities: str) -> Abilities:
+        """Return the same without some abilities. Raises `ValueError` for an unknown word."""
+        for ability in abilities:
+            if ability not in ABILITIES:
+                raise ValueError(f"{ability!r} is not an ability; there are: {', '.join(ABILITIES)}")
+        return structs.replace(self, **dict.fromkeys(abilities, False))
 
 
 class Request(Struct, frozen=True):
-    """One request exactly as it goes out: the path under the endpoint's base address, the body's bytes."""
+    """One request exactly as it is sent: the path under the endpoint's base address, and the body's bytes."""
 
     path: str
     body: bytes
 
 
 class Response(Struct, frozen=True):
-    """One response exactly as it came: the status (200 for models that are no server) and the body's bytes.
+    """One response exactly as it came: the status (200 for models without a server) and the body's bytes.
 
-    A streamed body is the whole stream. `cut` is True when our side ended the stream at a stop string.
-    The one change made to the bytes: a secret that the server echoes is blacked out. `reply` is what `decode`
-    would give, where it was read on the way. `startup` are seconds that went by before the request was sent, because
-    the model had to be fetched or loaded first.
+    A streamed body is the whole stream. Plait changes one thing in the bytes: it replaces secrets that the server
+    echoes. `cut` is True if Plait ended the stream, at a stop string for example. `reply` is what `decode` would
+    return, if it was read on the way. `startup` are seconds before the request was sent, for the download and the
+    load of the model.
     """
 
     status: int
@@ -79,9 +80,8 @@ OnText: TypeAlias = Callable[[str], None]
 class Model(Protocol):
     """One model at one endpoint: frozen, shared by any number of runs.
 
-    `spec` is what the user wrote (`openai:gpt-5`), `name` the model's name there, `endpoint` the
-    address without any secret ("" in-process). `secrets` must appear in no message and no record.
-    `encode` is pure: the same effect makes the same bytes, which is what replay compares.
+    `spec` is what the user wrote (`openai:gpt-5`), `name` the model's name there, `endpoint` the address without any
+    secret ("" in-process). `secrets` must appear in no message and no journal.
     """
 
     @property
@@ -98,28 +98,28 @@ class Model(Protocol):
     def secrets(self) -> tuple[str, ...]: ...
 
     def encode(self, think: Think) -> Request:
-        """The exact request for an effect."""
+        """Return the exact request for an effect. Pure: the same effect makes the same bytes, which replay compares."""
         ...
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
-        """One attempt. Calls `on_text` with each piece of reply text as it comes, cut at the stop strings.
+        """Make one attempt. Calls `on_text` with each piece of reply text as it comes, cut at the stop strings.
 
-        Raises a `plait.core.errors.ModelError`; its `response` is what came, None where nothing did.
-        What it returns can be decoded. Cancelling the task closes the connection.
+        Raises a `plait.core.errors.ModelError`; its `response` is what came, None if nothing did. What this returns
+        can be decoded. Cancelling the task closes the connection.
         """
         ...
 
     def decode(self, response: Response, think: Think) -> Reply:
-        """The reply in a response; pure. Cuts at the stop strings.
+        """Return the reply in a response, cut at the stop strings. Pure.
 
-        Raises `BadResponse`, or, where the body holds an endpoint's own error, the `ModelError` it means.
+        Raises `BadResponse`, or the `ModelError` that an endpoint's own error in the body means.
         """
         ...
 
     def without(self, ability: str) -> Model:
-        """The same model, known not to have an ability."""
+        """Return the same model, known not to have an ability."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """What the journal keeps of the model: spec, name, endpoint, params, abilities, rate. No secrets."""
+        """Return what the journal keeps of the model: spec, name, endpoint, params, abilities, rate. No secrets."""
         ...

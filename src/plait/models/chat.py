@@ -14,28 +14,25 @@ from plait.core.errors import BadResponse, ModelError
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models import http, replies, wire
 from plait.models.base import Abilities, OnText, Request, Response
-from plait.models.draft import Draft
+from plait.models.http import MAX_BODY
 from plait.models.prices import UNKNOWN, Rate
-from plait.models.refusals import Place, bad, failure
-from plait.models.stream import Events, is_json
+from plait.models.refusals import Target, bad, failure
+from plait.models.replies import ReplyReader
 
 SILENCE = 600.0
 EMPTY_STREAM, FRAMES, MAX_STREAM = 2 << 20, 256, 32 << 20
 """Bytes of a stream without any text, bytes of a stream for each byte of its text, and bytes of any stream."""
-NO_SECRETS = Scrubber()
 
 
 class ChatModel(Struct, frozen=True, kw_only=True):
     """One model at one endpoint: frozen, shared by any number of runs, on any event loop.
 
-    `endpoint` is the base address (https://host/v1). `key` goes out as a bearer token, "" sends none.
-    `params` are further fields of the body; they win over what an effect says, and None leaves a field out.
-    `headers` are sent with every request; `hidden` are values among them that are secret. `timeout` is the
-    longest silence of the endpoint in seconds. `provider` names the dialect and the price list ("openai",
-    "vllm", "llamacpp", "deepseek" ...; "" is none in particular). `key_env` and `base_env` are the
-    environment variables that messages tell people to look at. `temperature` is sent where neither an effect nor
-    `params` say another: local servers are asked at 0, hosted ones at their own (None).
-    `special_tokens` are texts that the endpoint reads as control tokens (see `special_tokens.py`).
+    `endpoint` is the base address (https://host/v1). `key` is sent as a bearer token, "" sends none. `params` are
+    further fields of the body; they win over an effect's, and None leaves a field out. `headers` are sent with every
+    request; `hidden` are secret values among them. `timeout` is the longest silence of the endpoint in seconds.
+    `provider` names the dialect ("openai", "vllm", "deepseek" ...; "" is none in particular). Messages name `key_env`
+    and `base_env`. `temperature` is sent if neither the effect nor `params` set one; None sends none. `special_tokens`
+    are texts that the endpoint reads as control tokens (`special_tokens.py`).
     """
 
     spec: str
@@ -56,13 +53,13 @@ class ChatModel(Struct, frozen=True, kw_only=True):
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be shown or stored."""
+        """Return what must not be shown or stored."""
         return (self.key, *self.hidden) if self.key else self.hidden
 
     @property
-    def place(self) -> Place:
-        """Who is asked, for messages."""
-        return Place(self.endpoint, self.name, self.key_env, self.base_env, self.secrets)
+    def target(self) -> Target:
+        """Return who is asked, for messages."""
+        return Target(self.endpoint, self.name, self.key_env, self.base_env, self.secrets)
 
     def __repr__(self) -> str:
         return f"ChatModel({self.spec!r}, endpoint={self.endpoint!r})"
@@ -72,73 +69,72 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         return [("spec", self.spec), ("endpoint", self.endpoint)]
 
     def encode(self, think: Think) -> Request:
-        """The exact request for an effect; pure. Streaming is asked for where the endpoint can."""
+        """Return the exact request for an effect. Pure."""
         return wire.encode(think, self.name, self.abilities, self.provider, self.params, self.temperature)
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
-        """One attempt. See `Model.send`; a stop string that is run over, or a circle, ends the request here."""
-        place = self.place
+        """Make one attempt. See `Model.send`. A stop string or a circle in the stream ends the request."""
+        target = self.target
         headers = {"Authorization": f"Bearer {self.key}", **self.headers} if self.key else self.headers
-        answer = http.Answer()
-        scrubber = place.scrubber
-        watch = _Watch(think, self._prefill(think), on_text, scrubber)
+        answer = http.HttpAnswer()
+        scrubber = target.scrubber
+        prefill = self._prefill(think)
+        watch = _Watch(think, prefill, on_text, scrubber)
         broken: ModelError | None = None
         try:
-            await http.post(place, request.path, request.body, headers, self.timeout, answer, watch.take)
+            await http.post(target, request.path, request.body, headers, self.timeout, answer, watch.take)
         except asyncio.CancelledError as error:
-            # Whoever counts what the call took finds here what came of it.
-            error.response = Response(answer.status, place.clean_bytes(answer.body))  # type: ignore[attr-defined]
+            # For the usage of the call: what came of it.
+            error.response = Response(answer.status, target.clean_bytes(answer.body))  # type: ignore[attr-defined]
             raise
         except ModelError as error:
             if not answer.status:
                 raise
             broken = error
-        cut = answer.cut and watch.stopped
-        # Looking for pieces costs time. A whole reply shows whether there are any; of other text nothing is read.
-        body = place.clean_bytes(answer.body) if broken or cut else scrubber(answer.body)
+        cut = answer.cut and watch.reader.draft.stopped
+        # To look for pieces of secrets costs time, and a whole reply shows below whether there are any.
+        body = target.clean_bytes(answer.body) if broken or cut else scrubber(answer.body)
         response = Response(answer.status, body, cut)
         if broken and answer.status != 200:
             broken.response = response
             raise broken
         if answer.cut and not cut:
-            flood = bad("sent far more than any reply.", response.body, place, response)
+            flood = bad("sent far more than any reply.", response.body, target, response)
             flood.retry = False
             raise flood
         if answer.status != 200:
+            asked, path = request.body, request.path
             raise failure(
-                answer.status,
-                response.body,
-                place,
-                asked=request.body,
-                path=request.path,
-                headers=answer.headers,
-                response=response,
+                answer.status, body, target, asked=asked, path=path, headers=answer.headers, response=response
             )
         try:
-            # Read here as well, so that half a stream or garbage is an attempt that failed, to be made again.
-            reply = replies.decode(response, think, place, prefill=self._prefill(think), asked=request.body)
+            # Decoded here as well, so that half a stream or garbage is a failed attempt, which is retried.
+            if watch.is_broken or body != answer.body:
+                reply = replies.decode(response, think, target, prefill=prefill, asked=request.body)
+            else:
+                reply = watch.reader.finish(response, target, request.body)
         except BadResponse:
             if broken and answer.timed_out:
                 broken.response = response
                 raise broken from None
             raise
         if scrubber and scrubber(said := msgspec.json.encode(reply)) != said:
-            response = structs.replace(response, body=place.clean_bytes(body))
-            reply = replies.decode(response, think, place, prefill=self._prefill(think), asked=request.body)
-        watch.finish(reply)
+            response = structs.replace(response, body=target.clean_bytes(body))
+            reply = replies.decode(response, think, target, prefill=prefill, asked=request.body)
+        watch.show_rest(reply)
         return structs.replace(response, reply=reply)
 
     def decode(self, response: Response, think: Think) -> Reply:
-        """The reply in a response; pure. See `Model.decode`."""
+        """Return the reply in a response. See `Model.decode`."""
         asked = self.encode(think).body if response.status != 200 else b""
-        return replies.decode(response, think, self.place, prefill=self._prefill(think), asked=asked)
+        return replies.decode(response, think, self.target, prefill=self._prefill(think), asked=asked)
 
     def without(self, ability: str) -> ChatModel:
-        """The same model, known not to have an ability."""
+        """Return the same model, known not to have an ability."""
         return structs.replace(self, abilities=self.abilities.without(ability))
 
     def describe(self) -> dict[str, Any]:
-        """What the journal keeps: no key, and of the headers only their names."""
+        """Return what the journal keeps: no key, and of the headers only their names."""
         return {
             "spec": self.spec,
             "name": self.name,
@@ -153,66 +149,39 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         }
 
     def _prefill(self, think: Think) -> str:
-        if not think.prefill:
-            return ""
-        return wire.repeatable_prefill(think, self.abilities, self.provider)
+        return wire.repeatable_prefill(think, self.abilities, self.provider) if think.prefill else ""
 
 
 class _Watch:
-    """Reads a stream as it comes: hands its text on, and says when a stop string is met."""
+    """Watches a response as it comes: hands its text on, and says when nothing more is wanted."""
 
-    def __init__(self, think: Think, prefill: str, on_text: OnText | None, scrubber: Scrubber = NO_SECRETS) -> None:
-        self._think, self._prefill = think, prefill
-        self._draft: Draft | None = None  # made when the body turns out to be a stream
-        self._events = Events()
+    def __init__(self, think: Think, prefill: str, on_text: OnText | None, scrubber: Scrubber) -> None:
+        self.reader = ReplyReader(think, prefill)
+        self.is_broken = False
         self._on_text = on_text
         self._scrubber = StreamScrubber(scrubber)
-        self._kind = ""
-        self._shown = 0
-        self._start = b""
-        self._size = 0
-
-    @property
-    def stopped(self) -> bool:
-        return self._draft is not None and self._draft.stopped
+        self._shown = self._size = 0
 
     def take(self, piece: bytes) -> bool:
-        """Read on; True when a stop string was met and nothing more is wanted, or far too much came."""
+        """Read a piece. Returns True if nothing more is wanted, or if far too much came."""
+        draft = self.reader.draft
         self._size += len(piece)
-        if self._size > self._most:
+        most = MAX_BODY if self.reader.kind == "json" else min(EMPTY_STREAM + FRAMES * draft.written, MAX_STREAM)
+        if self._size > most:
             return True
-        if not self._kind:
-            self._start += piece
-            if not self._start.strip():
-                return False
-            self._kind = "json" if is_json(self._start) else "events"
-            piece = self._start
-        if self._kind != "events":
+        if self.is_broken:
             return False
-        draft = self._draft = self._draft or Draft(self._think, self._prefill)
         try:
-            for data in self._events.feed(piece):
-                self._show(draft.chunk(data))
-            # An endpoint that has ended the reply as well is heard out: its usage is still to come.
-            return draft.stopped and not draft.whole
+            for text in self.reader.feed(piece):
+                if self._on_text is not None and (text := self._scrubber.feed(text)):
+                    self._shown += len(text)
+                    self._on_text(text)
         except msgspec.DecodeError:
-            self._kind = "broken"  # the body is read to its end, and what is wrong with it said then
-        return False
+            self.is_broken = True  # the body is read to its end, and `decode` says what is wrong with it
+            return False
+        return draft.stopped and not draft.whole  # if the endpoint has ended the reply too, its usage is still to come
 
-    @property
-    def _most(self) -> int:
-        """Bytes that may have come: of a stream some for its frames, and as many for each byte of its text."""
-        if self._kind == "json":
-            return http.MAX_BODY
-        written = self._draft.written if self._draft is not None else 0
-        return min(EMPTY_STREAM + FRAMES * written, MAX_STREAM)
-
-    def finish(self, reply: Reply) -> None:
-        """Hand on what is left of the text, when the whole reply is known."""
+    def show_rest(self, reply: Reply) -> None:
+        """Hand on the rest of the text, when the whole reply is known."""
         if self._on_text is not None and len(reply.text) > self._shown:
             self._on_text(reply.text[self._shown :])
-
-    def _show(self, text: str) -> None:
-        if self._on_text is not None and (text := self._scrubber.feed(text)):
-            self._shown += len(text)
-            self._on_text(text)

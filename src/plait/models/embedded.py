@@ -1,9 +1,9 @@
-"""Embedded servers of local models: one child process a file and settings, shared by all runs.
+"""Embedded servers of local models: one child process for each file and settings, shared by all runs.
 
-Theory of operation. llama.cpp loads a model without letting go of Python's lock and may end the process it is
-in when a file is bad, so it gets a process of its own: our event loop goes on while it loads, its messages
-never reach the user's terminal, and ending it is one signal. The child ends when its stdin does, so it can't
-outlive us however we die. Any thread and any event loop may ask for a server; the first one starts it.
+llama.cpp holds Python's lock while it loads a model, and a bad file may end its process. So it gets a process of its
+own: our event loop goes on while it loads, its messages never reach the user's terminal, and one signal ends it. The
+child ends when its stdin does, so it can't outlive us. Any thread and any event loop may ask for a server; the first
+one starts it.
 """
 
 from __future__ import annotations
@@ -31,17 +31,16 @@ from plait.core.errors import ModelMissing
 
 _SCRIPT = Path(__file__).with_name("serve_gguf.py")
 _SPINS = "500"
-"""How often a thread of the model looks whether the others are done before it sleeps. With libgomp's own number, some
+"""How often a thread of the model checks whether the others are done before it sleeps. With libgomp's own number, some
 hundred thousands, they keep each other off the cores as soon as anything else runs (benchmarks/threads.py)."""
 
 
 class ServerSettings(msgspec.Struct, frozen=True):
-    """What makes two servers different.
+    """The settings of a server. Other settings make another server.
 
-    `n_ctx` is how many tokens one request may have, prompt and reply together; `n_predict` how many a reply
-    may have when its request sets no limit; `slots` how many requests are worked on side by side; `cache_mib`
-    the memory (MiB) that keeps prompts which lost their slot. With `cache_prompt` off a text does not depend
-    on what was asked before it, at the price of reading each prompt whole.
+    `n_ctx`: tokens of one request, prompt and reply together. `n_predict`: tokens of a reply whose request sets no
+    limit. `slots`: requests that are answered side by side. `cache_mib`: memory (MiB) for prompts that lost their
+    slot. Without `cache_prompt` a text does not depend on earlier requests, and each prompt is read whole.
     """
 
     n_ctx: int = 8192
@@ -53,8 +52,8 @@ class ServerSettings(msgspec.Struct, frozen=True):
     cache_mib: int = 512
 
 
-class Running(msgspec.Struct, frozen=True):
-    """A server that is up: its base address (with /v1) and the key it asks for."""
+class ServerAddress(msgspec.Struct, frozen=True):
+    """The base address (with /v1) of a server that is up, and the key it asks for."""
 
     url: str
     key: str
@@ -66,27 +65,27 @@ class _Server:
     def __init__(self, name: str, settings: ServerSettings) -> None:
         self.name = name
         self.settings = settings
-        self.up: Future[Running] = Future()
+        self.up: Future[ServerAddress] = Future()
         self.up.set_running_or_notify_cancel()  # a waiter that is cancelled must not cancel the others
         self.process: subprocess.Popen[bytes] | None = None
         self.log: IO[bytes] | None = None
 
     @property
     def usable(self) -> bool:
-        """Loading, or up and alive."""
+        """Say whether it is loading, or up and alive."""
         if not self.up.done():
             return True
         return self.up.exception() is None and self.process is not None and self.process.poll() is None
 
     def start(self, find: Callable[[], Path]) -> None:
-        """Find the file and load it; runs in a thread. Sets `up`."""
+        """Find the file and load it, in a thread. Sets `up`."""
         try:
             self.up.set_result(self._load(find()))
         except BaseException as error:
             self.close()
             self.up.set_exception(error)
 
-    def _load(self, path: Path) -> Running:
+    def _load(self, path: Path) -> ServerAddress:
         check_gguf(path)
         spec = importlib.util.find_spec("xllamacpp")
         if spec is None or not spec.submodule_search_locations:
@@ -110,7 +109,7 @@ class _Server:
                 env={"GOMP_SPINCOUNT": _SPINS, **os.environ},
             )
         assert self.process.stdin and self.process.stdout
-        asked = {
+        settings = {
             **msgspec.structs.asdict(self.settings),
             "path": str(path),
             "name": self.name,
@@ -118,14 +117,14 @@ class _Server:
             "sys_path": [str(Path(place).parent) for place in spec.submodule_search_locations],
         }
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(msgspec.json.encode(asked) + b"\n")
+            self.process.stdin.write(msgspec.json.encode(settings) + b"\n")
             self.process.stdin.flush()
-        said = self.process.stdout.readline()
-        if not said:
-            raise self._why(path)
-        return Running(msgspec.json.decode(said)["address"] + "/v1", key)
+        line = self.process.stdout.readline()
+        if not line:
+            raise self._load_error(path)
+        return ServerAddress(msgspec.json.decode(line)["address"] + "/v1", key)
 
-    def _why(self, path: Path) -> ModelMissing:
+    def _load_error(self, path: Path) -> ModelMissing:
         assert self.process and self.log
         code = self.process.wait()
         if code < 0:
@@ -164,13 +163,13 @@ _ended = False
 
 
 def is_loading() -> bool:
-    """A model's file is being fetched or loaded in this process."""
+    """Say whether a model's file is being downloaded or loaded in this process."""
     with _lock:
         return any(not server.up.done() for server in _servers.values())
 
 
-def ended(name: str, settings: ServerSettings) -> str:
-    """How a model's server ended ("signal 9", "code 1"), "" while it lives or was never there."""
+def ended_how(name: str, settings: ServerSettings) -> str:
+    """Return how a model's server ended ("signal 9", "code 1"), "" if it lives or was never there."""
     with _lock:
         server = _servers.get((name, settings))
     code = server.process.poll() if server is not None and server.process is not None else None
@@ -193,14 +192,17 @@ def _server(name: str, settings: ServerSettings, find: Callable[[], Path]) -> _S
         return server
 
 
-async def running(name: str, settings: ServerSettings, find: Callable[[], Path]) -> Running:
-    """The server of a model, started if it isn't up. `find` gives its file and may take long: it is fetched
-    and loaded in a thread. Raises `ModelMissing`. Cancelling stops the waiting, not the loading."""
+async def start_server(name: str, settings: ServerSettings, find: Callable[[], Path]) -> ServerAddress:
+    """Return the server of a model, started if it is not up. Raises `ModelMissing`.
+
+    `find` returns the model's file and may take long: it is called in a thread. Cancelling stops the waiting, not the
+    load.
+    """
     return await asyncio.wrap_future(_server(name, settings, find).up)
 
 
-def start(name: str, settings: ServerSettings, find: Callable[[], Path]) -> Running:
-    """The same for callers without an event loop; waits."""
+def start_server_now(name: str, settings: ServerSettings, find: Callable[[], Path]) -> ServerAddress:
+    """Do the same for callers without an event loop. Waits."""
     return _server(name, settings, find).up.result()
 
 
@@ -222,7 +224,7 @@ def _end() -> None:
 
 
 def check_gguf(path: Path) -> None:
-    """Raise `ModelMissing` unless this is a file that begins as GGUF files do."""
+    """Raise `ModelMissing` unless the file begins as GGUF files do."""
     hint = "Give the path of a .gguf file, or a name from `plait models list`."
     try:
         with path.open("rb") as file:

@@ -1,14 +1,13 @@
-"""The one way out to model servers: one POST, its exact answer, and what can go wrong on the way.
+"""HTTP to model servers: one POST, its exact answer, and what can go wrong on the way.
 
-Connections are kept and used again: one aiohttp session for each event loop, made when first needed. It lives
-in an asynchronous generator that has been started, because a loop closes those when it ends (`asyncio.run`
-calls `loop.shutdown_asyncgens()`): so whoever ends the loop closes the session, with nothing to remember.
+Each event loop has one aiohttp session, made at the first request, which keeps its connections. It lives in a started
+asynchronous generator, because a loop closes those when it ends (`asyncio.run` calls `loop.shutdown_asyncgens()`). So
+the session is closed with its loop.
 
-What goes out, beside the body, is exactly: `Host`, `Content-Type: application/json`, `Content-Length`,
-`User-Agent: plait`, `Authorization: Bearer KEY` where there is a key, and the headers that the user gave.
-No compression is asked for, no redirect followed, no cookie kept, no .netrc read, nothing tried twice.
-Proxies come from the environment (HTTPS_PROXY, NO_PROXY ...), looked up once an address, and are not used for
-this machine itself.
+A request has exactly the headers `Host`, `Content-Type: application/json`, `Content-Length`, `User-Agent: plait`,
+`Authorization: Bearer KEY` if there is a key, and those that the user gave. Plait asks for no compression, follows no
+redirect, keeps no cookie, reads no .netrc and tries nothing twice. Proxies come from the environment (HTTPS_PROXY,
+NO_PROXY ...), are looked up once for each address, and are not used for this machine.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from plait.core.errors import BadRequest, ModelError, Unreachable
-from plait.models.refusals import Place
+from plait.models.refusals import Target
 
 if TYPE_CHECKING:
     import aiohttp
     from yarl import URL
 
 MAX_BODY = 8 << 20
-"""No answer in one piece is longer: an endpoint that sends more (8 MiB) is cut off. Streams have their own limits."""
+"""An answer in one piece that is longer (8 MiB) is cut off. Streams have their own limits."""
 CONNECT_SECONDS = 30.0
 
 _sessions: WeakKeyDictionary[
@@ -36,7 +35,7 @@ _sessions: WeakKeyDictionary[
 ] = WeakKeyDictionary()
 
 
-async def _hold(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession, None]:
+async def _keep_session(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession, None]:
     import aiohttp
 
     session = aiohttp.ClientSession(
@@ -48,18 +47,18 @@ async def _hold(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aiohttp.Clien
     try:
         yield session
     finally:
-        # The entry refers to the loop through the session: it must go, or the loop would never be freed.
+        # The entry refers to the loop through the session: without this the loop would never be freed.
         _sessions.pop(loop, None)
         await session.close()
         await asyncio.sleep(0)  # transports close on the loop's next turn
 
 
 async def session() -> aiohttp.ClientSession:
-    """The running loop's session."""
+    """Return the running loop's session."""
     loop = asyncio.get_running_loop()
     if (entry := _sessions.get(loop)) is not None and not entry[0].closed:
         return entry[0]
-    keeper = _hold(loop)
+    keeper = _keep_session(loop)
     made = await anext(keeper)
     if (entry := _sessions.get(loop)) is not None and not entry[0].closed:
         await keeper.aclose()
@@ -69,13 +68,13 @@ async def session() -> aiohttp.ClientSession:
 
 
 async def close() -> None:
-    """Close the running loop's connections now. Not needed where the loop is ended by `asyncio.run`."""
+    """Close the running loop's connections. Not needed if `asyncio.run` ends the loop."""
     if (entry := _sessions.get(asyncio.get_running_loop())) is not None:
         await entry[1].aclose()
 
 
-class Answer:
-    """What came so far: also there for whoever catches the error."""
+class HttpAnswer:
+    """What came so far, also if an error is raised."""
 
     __slots__ = ("body", "cut", "headers", "status", "timed_out")
 
@@ -83,30 +82,29 @@ class Answer:
         self.status = 0
         self.headers: Mapping[str, str] = {}
         self.body = b""
-        self.cut = False
-        self.timed_out = False
+        self.cut = self.timed_out = False
 
 
 async def post(
-    place: Place,
+    target: Target,
     path: str,
     body: bytes,
     headers: Mapping[str, str],
     timeout: float,
-    answer: Answer,
+    answer: HttpAnswer,
     on_bytes: Callable[[bytes], bool] | None = None,
 ) -> None:
-    """POST once and fill `answer`. `on_bytes` sees each piece of a 200 body; True from it ends the request.
+    """POST once and fill `answer`. `on_bytes` gets each piece of a 200 body and ends the request by returning True.
 
-    `timeout` is the longest silence of the endpoint in seconds. Raises `Unreachable`, or `BadRequest` for an
-    address that is none. A connection that breaks within the body leaves `answer` with what came and raises
-    `Unreachable`. However this function is left early, the connection is closed.
+    `timeout` is the longest silence of the endpoint in seconds. Raises `Unreachable`, also if the connection breaks
+    within the body (`answer` has what came), and `BadRequest` for an invalid address. An error or a cancellation
+    closes the connection.
     """
     import aiohttp
 
     sender = await session()
     try:
-        url = _url(place.endpoint, path)
+        url = _url(target.endpoint, path)
         response = await sender.post(
             url,
             data=body,
@@ -117,12 +115,12 @@ async def post(
         )
     except (aiohttp.InvalidURL, ValueError):
         raise BadRequest(
-            f"{place.endpoint!r} is no address.",
-            hint=f"A base address looks like https://host/v1 and is set by {place.base_env or 'base_url'}.",
+            f"{target.endpoint!r} is not an address.",
+            hint=f"A base address looks like https://host/v1 and is set by {target.base_env or 'base_url'}.",
         ) from None
     except (aiohttp.ClientError, OSError) as error:
         # "from None": aiohttp's errors hold the request's headers, and so the key.
-        raise _unreachable(error, place, timeout) from None
+        raise _unreachable(error, target, timeout) from None
     pieces: list[bytes] = []
     size = 0
     try:
@@ -135,7 +133,7 @@ async def post(
                 piece = await read()
             except (aiohttp.ClientError, OSError) as error:
                 answer.timed_out = isinstance(error, TimeoutError)
-                raise _unreachable(error, place, timeout) from None
+                raise _unreachable(error, target, timeout) from None
             if not piece:
                 break
             pieces.append(piece)
@@ -152,13 +150,13 @@ async def post(
         answer.body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _unreachable(error: Exception, place: Place, timeout: float) -> ModelError:
+def _unreachable(error: Exception, target: Target, timeout: float) -> ModelError:
     import aiohttp
 
-    address = place.endpoint
+    address = target.endpoint
     local = _host_is_here(urlsplit(address).hostname or "")
     start = "Is the server running?" if local else "Is the address right, and the network there?"
-    hint = f"{start} The address is set by {place.base_env or 'base_url'}."
+    hint = f"{start} The address is set by {target.base_env or 'base_url'}."
     sent, retry = True, True
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         said, sent = "its name is not known (DNS)", False
@@ -175,13 +173,13 @@ def _unreachable(error: Exception, place: Place, timeout: float) -> ModelError:
     elif isinstance(error, aiohttp.ClientConnectorError):
         said, sent = error.os_error.strerror or str(error.os_error), False
         if isinstance(error.os_error, ConnectionRefusedError) or "connect call failed" in said.lower():
-            # Nothing listens there. On this machine it is no matter of the network: waiting does not start a server.
+            # Nothing listens there. On this machine that is no matter of the network: to wait starts no server.
             said, retry = "connection refused", not local
     elif isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError | ConnectionError):
         said = "the connection broke"
     else:
         said = f"{type(error).__name__}: {error}"
-    made = Unreachable(place.clean(f"{address} ({place.name}) can't be reached: {said}."), hint=hint)
+    made = Unreachable(target.clean(f"{address} ({target.name}) can't be reached: {said}."), hint=hint)
     made.retry, made.sent = retry, sent
     return made
 

@@ -1,8 +1,8 @@
-"""`local`: a model from a GGUF file, served by an embedded llama.cpp and spoken to over real HTTP.
+"""`local`: a model from a GGUF file, served by an embedded llama.cpp over HTTP.
 
-Theory of operation. A `LocalModel` is a description: it encodes and decodes without a file, a server or the
-package that runs one, so a recorded run replays anywhere. The first `send` finds the file (fetching a
-catalogue model once), starts the server, and from there on it is a `ChatModel` like any other.
+A `LocalModel` is a description: it encodes and decodes without a file, a server or the package that runs one, so a
+recorded run replays anywhere. The first `send` finds the file (it downloads a catalogue model once) and starts the
+server. From there on it is a `ChatModel` like any other.
 """
 
 from __future__ import annotations
@@ -20,22 +20,21 @@ from msgspec import Struct, structs
 from plait.core import Reply, Think
 from plait.core.errors import ModelError, ServerFailed, Unreachable, UsageError
 from plait.models import embedded
+from plait.models.abilities import LOCAL_TEMPERATURE
 from plait.models.base import Abilities, OnText, Request, Response
 from plait.models.catalogue import catalogue_model
 from plait.models.chat import ChatModel
 from plait.models.embedded import ServerSettings
-from plait.models.fetch import checked, model_file
-from plait.models.presets import LOCAL_TEMPERATURE
+from plait.models.fetch import model_file, proved_state
 from plait.models.prices import LOCAL, Rate
-from plait.models.progress import Progress
 from plait.models.special_tokens import tokens_of_file
 
 ABILITIES = Abilities(schema=True, grammar=True, prefill=True, completion=True, tools=False)
-"""What llama.cpp's server does with any model. Native tools aren't offered: small models make none."""
+"""What llama.cpp's server can do with any model. Plait offers no native tools: small models call none."""
 
 _HEADERS = {"Connection": "close"}
-"""llama.cpp's server promises to keep a connection and closes it behind a streamed reply: every third request
-or so would break. A new connection on this machine costs nothing beside a model."""
+"""llama.cpp's server promises to keep a connection and closes it after a streamed reply, so that every third request
+would break. A new connection on this machine costs nothing compared with a model."""
 
 
 class LocalModel(Struct, frozen=True, kw_only=True):
@@ -53,7 +52,7 @@ class LocalModel(Struct, frozen=True, kw_only=True):
 
     @property
     def endpoint(self) -> str:
-        """Nowhere: the server is this process's own, on another port each time."""
+        """No address: the server is this process's own, on another port each time."""
         return ""
 
     @property
@@ -63,25 +62,25 @@ class LocalModel(Struct, frozen=True, kw_only=True):
 
     @property
     def special_tokens(self) -> tuple[str, ...]:
-        """The special tokens of the model's vocabulary: the catalogue's, or read from the user's file."""
+        """Return the special tokens of the vocabulary: the catalogue's, or those in the user's file."""
         return tokens_of_file(Path(self.file)) if self.file else catalogue_model(self.name).special_tokens
 
     def encode(self, think: Think) -> Request:
-        """The exact request for an effect; pure, needs neither file nor server."""
+        """Return the exact request for an effect. Pure, needs neither file nor server."""
         return self._chat().encode(think)
 
     def decode(self, response: Response, think: Think) -> Reply:
-        """The reply in a response; pure. See `Model.decode`."""
+        """Return the reply in a response. See `Model.decode`."""
         return self._chat().decode(response, think)
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
-        """One attempt. See `Model.send`. The first one fetches the file and starts the server.
+        """Make one attempt. See `Model.send`. The first one downloads the file and starts the server.
 
-        Raises also `ModelMissing`: no such file, not a model, can't be fetched, xllamacpp not installed.
-        A server that died is a `ServerFailed`; the next attempt starts another.
+        Also raises `ModelMissing`: there is no such file, it is not a model or can't be downloaded, or xllamacpp is not
+        installed. A server that died is a `ServerFailed`; the next attempt starts another one.
         """
         began = time.perf_counter()
-        up = await embedded.running(self._key, self.settings, self._find)
+        up = await embedded.start_server(self._key, self.settings, self._find)
         startup = time.perf_counter() - began
         try:
             response = await self._chat(up.url, up.key).send(request, think, on_text)
@@ -89,7 +88,7 @@ class LocalModel(Struct, frozen=True, kw_only=True):
         except ModelError as error:
             if not ((error.retry or isinstance(error, Unreachable)) and await self._ended()):
                 raise
-            how = embedded.ended(self._key, self.settings)
+            how = embedded.ended_how(self._key, self.settings)
             failed = ServerFailed(
                 f"The process that runs {self.name} ended ({how}) while it was answering.",
                 hint="Most likely memory ran out: take a smaller model, or a smaller n_ctx.",
@@ -97,22 +96,15 @@ class LocalModel(Struct, frozen=True, kw_only=True):
             failed.response = getattr(error, "response", None)
             raise failed from None
 
-    def prepare(self, progress: Progress | None = None) -> None:
-        """Fetch the file if need be and load it, now rather than at the first request; blocks.
-
-        For a command line that wants to show the download before anything else. Raises `ModelMissing`.
-        """
-        embedded.start(self._key, self.settings, lambda: self._find(progress))
-
     def without(self, ability: str) -> LocalModel:
-        """The same model, known not to have an ability."""
+        """Return the same model, known not to have an ability."""
         return structs.replace(self, abilities=self.abilities.without(ability))
 
     def describe(self) -> dict[str, Any]:
-        """What the journal keeps: the spec, how it is served, and for a catalogue model the file's sha256.
+        """Return what the journal keeps: the spec, how it is served, and the sha256 of a catalogue model's file.
 
-        `sha256` is the hash that the file must have: a load fails otherwise. `checked` is what was proved of the file
-        as it is now, None where it will be hashed when it is loaded. A file of the user's own is not checked.
+        A load fails if the file has another hash than `sha256`. `checked` is what was proved of the file as it is now,
+        None if it will be hashed at the next load. A user's own file is not checked.
         """
         return {
             "spec": self.spec,
@@ -121,7 +113,7 @@ class LocalModel(Struct, frozen=True, kw_only=True):
             "provider": "local",
             "params": msgspec.to_builtins(self.settings),
             "sha256": "" if self.file else catalogue_model(self.name).sha256,
-            "checked": None if self.file else checked(self.name),
+            "checked": None if self.file else proved_state(self.name),
             "abilities": msgspec.to_builtins(structs.asdict(self.abilities)),
             "rate": msgspec.to_builtins(self.rate),
             "special_tokens": list(self.special_tokens),
@@ -133,13 +125,13 @@ class LocalModel(Struct, frozen=True, kw_only=True):
 
     async def _ended(self) -> bool:
         for _ in range(10):  # a dying process closes its connections a moment before it is gone
-            if embedded.ended(self._key, self.settings):
+            if embedded.ended_how(self._key, self.settings):
                 return True
             await asyncio.sleep(0.02)
         return False
 
-    def _find(self, progress: Progress | None = None) -> Path:
-        return Path(self.file) if self.file else model_file(self.name, progress=progress)
+    def _find(self) -> Path:
+        return Path(self.file) if self.file else model_file(self.name)
 
     def _chat(self, url: str = "", key: str = "") -> ChatModel:
         return ChatModel(
@@ -155,37 +147,29 @@ class LocalModel(Struct, frozen=True, kw_only=True):
         )
 
 
-def local_model(name: str = "", config: Mapping[str, Any] | None = None, *, rate: Rate | None = None) -> LocalModel:
-    """The local model of that name: "" is the default, a catalogue name, or the path of a .gguf file.
+def local_model(name: str = "", settings: Mapping[str, Any] | None = None, *, rate: Rate = LOCAL) -> LocalModel:
+    """Return the local model of that name: "" is the default, a catalogue name, or the path of a .gguf file.
 
-    `config` is plait.toml as a mapping. Its table `local` sets n_ctx, n_predict, threads, slots, seed,
-    cache_prompt, cache_mib (see `ServerSettings`); `electricity` has per_1k_tokens, or watts and tariff, and
-    makes the rate unless `rate` is given. `PLAIT_THREADS` in the environment wins over `threads`. Nothing is
-    fetched, opened or started here. Raises `UsageError` for a name that is neither, or a bad setting.
+    `settings` are the fields of `ServerSettings`; `PLAIT_THREADS` in the environment wins over `threads`. Nothing is
+    downloaded, opened or started here. Raises `UsageError` for an unknown name or a wrong setting.
     """
-    config = config or {}
-    settings = _settings(config.get("local", {}))
-    if rate is None:
-        electricity = config.get("electricity")
-        rate = LOCAL if electricity is None else Rate.from_mapping(electricity, "electricity")
+    checked = _settings(settings or {})
     spec = f"local:{name}" if name else "local"
     if name.lower().endswith(".gguf") or "/" in name or os.sep in name:
         path = Path(name).expanduser().absolute()
-        return LocalModel(spec=spec, name=path.name, file=str(path), settings=settings, rate=rate)
-    return LocalModel(spec=spec, name=catalogue_model(name).name, settings=settings, rate=rate)
+        return LocalModel(spec=spec, name=path.name, file=str(path), settings=checked, rate=rate)
+    return LocalModel(spec=spec, name=catalogue_model(name).name, settings=checked, rate=rate)
 
 
-def _settings(table: Any) -> ServerSettings:
+def _settings(table: Mapping[str, Any]) -> ServerSettings:
     known = ServerSettings.__struct_fields__
-    if not isinstance(table, Mapping):
-        raise UsageError(f"`local` in plait.toml should be a table, not {table!r}.")
     if strange := sorted(set(table) - set(known)):
         raise UsageError(f"local.{strange[0]} is not a setting.", hint=f"There are: {', '.join(known)}.")
     own = {"threads": _default_threads(), **table}
-    if said := os.environ.get("PLAIT_THREADS"):
-        if not said.isdecimal():
-            raise UsageError(f"PLAIT_THREADS should be a number of threads, not {said!r}.")
-        own["threads"] = int(said)
+    if threads := os.environ.get("PLAIT_THREADS"):
+        if not threads.isdecimal():
+            raise UsageError(f"PLAIT_THREADS should be a number of threads, not {threads!r}.")
+        own["threads"] = int(threads)
     try:
         settings = msgspec.convert(own, ServerSettings)
     except msgspec.ValidationError as error:
@@ -199,5 +183,5 @@ def _settings(table: Any) -> ServerSettings:
 
 
 def _default_threads() -> int:
-    # More than two gain little at these sizes, and lose it when anything else runs on the machine.
+    # More than two gain little at these sizes, and lose it when anything else runs.
     return min(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

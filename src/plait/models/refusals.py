@@ -1,9 +1,8 @@
-"""From an endpoint's refusal to the error it means, in words that say what to do.
+"""From an endpoint's refusal to the error it means, with what to do about it.
 
-One function, `failure`, reads status, headers and body. What it may find out: an ability that the endpoint
-lacks (`Unsupported`), a prompt that is too long (`TooLong`), a key that is not taken (`Refused`), a wait that
-is asked for (`RateLimited`), a server in trouble (`ServerFailed`); everything else is a `BadRequest`.
-No message ever holds a secret.
+`failure` reads status, headers and body. It finds out that the endpoint lacks an ability (`Unsupported`), the prompt is
+too long (`TooLong`), the key was refused (`Refused`), the endpoint asks to wait (`RateLimited`) or the server failed
+(`ServerFailed`). Everything else is a `BadRequest`. No message ever holds a secret.
 """
 
 from __future__ import annotations
@@ -28,12 +27,11 @@ from plait.core.errors import (
 )
 from plait.core.secrets import Scrubber, scrubber_of
 from plait.models.base import Response
-from plait.models.overflow import overflow
-from plait.models.secret_pieces import scrub_pieces
+from plait.models.stream import scrub_pieces
 
 
-class Place(Struct, frozen=True):
-    """Who was asked, for messages: the endpoint's address, the model, where its key and address are set."""
+class Target(Struct, frozen=True):
+    """The endpoint and the model that are asked, and the variables that set its key and address. For messages."""
 
     endpoint: str
     name: str
@@ -42,16 +40,16 @@ class Place(Struct, frozen=True):
     secrets: tuple[str, ...] = ()
 
     def clean(self, text: str) -> str:
-        """The text without any secret."""
+        """Return the text without any secret."""
         return self.scrubber.text(text)
 
     def clean_bytes(self, body: bytes) -> bytes:
-        """The body without any secret, also where a stream carries one in pieces."""
+        """Return the body without any secret, also if a stream carries one in pieces."""
         return scrub_pieces(self.scrubber(body), self.scrubber)
 
     @property
     def scrubber(self) -> Scrubber:
-        """What removes the endpoint's secrets."""
+        """Return what removes the endpoint's secrets."""
         return scrubber_of(self.secrets)
 
 
@@ -90,56 +88,48 @@ _QUOTA = re.compile(r"insufficient[ _](?:quota|balance|credit)|your current quot
 def failure(
     status: int,
     body: bytes,
-    place: Place,
+    target: Target,
     *,
     asked: bytes = b"",
     path: str = "",
     headers: Mapping[str, str] | None = None,
     response: Response | None = None,
 ) -> ModelError:
-    """The error that an answer of `status` with `body` means, with `response` set on it.
+    """Return the error that an answer of `status` with `body` means, with `response` set on it.
 
-    `asked` is the request's body: an ability is only found lacking if the request made use of it.
+    `asked` is the request's body: an ability can only be lacking if the request used it.
     """
     error = _error_of(body)
-    said = _sentence(error, body)
-    shown = place.clean(said)
-    made = _failure(status, error, said, shown, place, asked, path, headers or {})
+    made = _failure(status, error, _sentence(error, body), target, asked, path, headers or {})
     made.response = response
     return made
 
 
-def in_stream(error: Any, place: Place, *, asked: bytes, response: Response | None) -> ModelError:
-    """The error that an error object inside a body of status 200 means."""
+def in_stream(error: Any, target: Target, *, asked: bytes, response: Response | None) -> ModelError:
+    """Return the error that an error object inside a body of status 200 means."""
     fields = error if isinstance(error, dict) else {"message": str(error)}
-    code = fields.get("code")
+    code = str(fields.get("code"))
     kind = f"{fields.get('type')} {code}".lower()
-    status = 500
-    if isinstance(code, int) and 400 <= code < 600:
-        status = code
-    elif isinstance(code, str) and code.isdigit() and 400 <= int(code) < 600:
+    if code.isdecimal() and 400 <= int(code) < 600:
         status = int(code)
-    elif "rate_limit" in kind:
-        status = 429
-    elif "invalid_request" in kind or "context" in kind:
-        status = 400
-    elif "auth" in kind or "permission" in kind:
-        status = 401
+    else:
+        kinds = {"rate_limit": 429, "invalid_request": 400, "context": 400, "auth": 401, "permission": 401}
+        status = next((status for word, status in kinds.items() if word in kind), 500)
     body = msgspec.json.encode({"error": fields})
-    return failure(status, body, place, asked=asked, response=response)
+    return failure(status, body, target, asked=asked, response=response)
 
 
 def _failure(
     status: int,
     error: Mapping[str, Any],
     said: str,
-    shown: str,
-    place: Place,
+    target: Target,
     asked: bytes,
     path: str,
     headers: Mapping[str, str],
 ) -> ModelError:
-    where = f"{place.endpoint} ({place.name})"
+    where = f"{target.endpoint} ({target.name})"
+    shown = target.clean(said)
     end = "" if shown.endswith((".", "!", "?")) else "."
     quoted = f": {shown}{end}" if shown else "."
     code = str(error.get("code") or error.get("type") or "")
@@ -147,20 +137,16 @@ def _failure(
         hint = "Top it up or use another model."
         return Refused(f"{where} says that the account has no credit left{quoted}", hint=hint)
     if status in (401, 403) and not _FILTERED.search(f"{code} {said}"):
-        if status == 401 and not place.secrets:
-            hint = f"No key was sent; set {place.key_env or 'the key'} in the environment."
+        if status == 401 and not target.secrets:
+            hint = f"No key was sent; set {target.key_env or 'the key'} in the environment."
         else:
-            hint = f"Check the key in {place.key_env or 'the environment'}."
+            hint = f"Check the key in {target.key_env or 'the environment'}."
         return Refused(f"{where} refused the key ({status}){quoted}", hint=hint)
-    if status in (400, 413, 422, 500) and (found := overflow(said, error)):
+    if status in (400, 413, 422, 500) and (found := _overflow(said, error)):
         tokens, room = found
         numbers = f" ({tokens or '?'} tokens, room for {room or '?'})" if tokens or room else ""
-        return TooLong(
-            f"The prompt is too long for {where}{numbers}{quoted}",
-            hint="Show less, or use a model with a longer context.",
-            tokens=tokens,
-            room=room,
-        )
+        hint = "Show less, or use a model with a longer context."
+        return TooLong(f"The prompt is too long for {where}{numbers}{quoted}", hint=hint, tokens=tokens, room=room)
     if status == 429:
         after = retry_after(headers)
         wait = f", asks to wait {after:g} s" if after is not None else ""
@@ -174,20 +160,20 @@ def _failure(
         made.after = retry_after(headers)
         return made
     if 300 <= status < 400:
-        target = place.clean(headers.get("Location", "")) or "another address"
-        hint = f"Set that address{_set(place)} if you trust it."
-        return BadRequest(f"{where} sends us on to {target} ({status}).", hint=hint)
+        location = target.clean(headers.get("Location", "")) or "another address"
+        hint = f"Set that address{_set(target)} if you trust it."
+        return BadRequest(f"{where} redirects to {location} ({status}).", hint=hint)
     if status == 404:
         if "model" in said.lower():
-            hint = f"Check the name {place.name!r}; a local server must have that model loaded."
+            hint = f"Check the name {target.name!r}; a local server must have that model loaded."
         else:
-            hint = f"Check the address{_set(place)}: /{path or 'chat/completions'} is put behind it."
+            hint = f"Check the address{_set(target)}: /{path or 'chat/completions'} is put behind it."
         return BadRequest(f"{where} does not know what was asked for (404){quoted}", hint=hint)
     return BadRequest(f"{where} refused the request ({status}){quoted}")
 
 
 def _lacking(status: int, error: Mapping[str, Any], said: str, asked: bytes, path: str) -> str:
-    """The ability that the endpoint turns out not to have, or ""."""
+    """Return the ability that the endpoint turns out to lack, or ""."""
     if status in (404, 405, 501) and path == "completions" and "model" not in said.lower():
         return "completion"
     try:
@@ -214,7 +200,7 @@ def _lacking(status: int, error: Mapping[str, Any], said: str, asked: bytes, pat
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait as the headers ask for: a number of seconds, of milliseconds, or an HTTP date."""
+    """Return the seconds that the headers ask to wait: a number of seconds, of milliseconds, or an HTTP date."""
     try:
         if "retry-after-ms" in headers:
             return max(0.0, float(headers["retry-after-ms"]) / 1000)
@@ -231,24 +217,24 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def bad(message: str, body: bytes, place: Place, response: Response | None) -> BadResponse:
-    """A `BadResponse` that shows the beginning of what came."""
-    start = place.clean(" ".join(body[:2000].decode("utf-8", "replace").split()))[:200]
+def bad(message: str, body: bytes, target: Target, response: Response | None) -> BadResponse:
+    """Return a `BadResponse` that shows the beginning of what came."""
+    start = target.clean(" ".join(body[:2000].decode("utf-8", "replace").split()))[:200]
     shown = f" It begins: {start}" if start else " Nothing came."
     hint = ""
     if start.startswith("<"):
-        hint = f"That is a web page; check the address{_set(place)}."
-    made = BadResponse(f"{place.endpoint} ({place.name}) {message}{shown}", hint=hint)
+        hint = f"That is a web page; check the address{_set(target)}."
+    made = BadResponse(f"{target.endpoint} ({target.name}) {message}{shown}", hint=hint)
     made.response = response
     return made
 
 
-def _set(place: Place) -> str:
-    return f" ({place.base_env})" if place.base_env else " (base_url)"
+def _set(target: Target) -> str:
+    return f" ({target.base_env})" if target.base_env else " (base_url)"
 
 
 def _error_of(body: bytes) -> dict[str, Any]:
-    """The error object of a body, in any of the usual shapes; {} where there is none."""
+    """Return the error object of a body in any of the usual shapes, {} if there is none."""
     try:
         value = msgspec.json.decode(body)
     except msgspec.DecodeError:
@@ -287,3 +273,87 @@ def _sentence(error: Mapping[str, Any], body: bytes) -> str:
         message = f"{message} {meta['raw']}"
     text = str(message) if message else body[:2000].decode("utf-8", "replace")
     return " ".join(text.split())[:600]
+
+
+# A prompt that is too long. Every server words it in its own way; these wordings come from the public issue trackers of
+# clients and servers. With an unknown wording the error stays a plain `BadRequest`.
+_CODES = {"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"}
+
+_SAYS = re.compile(
+    r"""
+    maximum\ (?:context|model|prompt|sequence)\ length | max(?:imum)?\ length | model's\ context\ length
+    | context[ _](?:length|window|size|limit)[ _]?(?:\w+\ )?(?:exceed|is\ full|overflow|of\ only)
+    | exceeds?\ (?:the\ )?(?:available\ |model'?s?\ |max\ )?context | exceed(?:ed|s)?\ max\ context
+    | prompt\ (?:is\ )?too\ long | prompt\ contains\ \d+\ tokens | input\ is\ too\ long
+    | input\ token\ count.*exceeds | input\ length\ and\ .max_tokens.\ exceed
+    | greater\ than\ the\ context\ length | longer\ than\ the\ (?:model'?s\ |maximum\ )?(?:context|model)
+    | context\ the\ overflows | reduce\ the\ length\ of\ the\ (?:messages|prompt|input)
+    | exceeded\ model\ token\ limit | tokens?.*\ must\ be\ <= | too\ many\ tokens | token\ limit\ exceeded
+    | exceed\ context\ window
+    """,
+    re.X | re.I | re.S,
+)
+_NOT = re.compile(r"completion tokens|too many tokens per|tokens per (?:minute|day|hour)|per-minute", re.I)
+
+
+# N# is the number. Patterns are compiled when they are needed, not at import.
+_ROOM = (
+    r"context length (?:is|of)(?: only)? N#",
+    r"(?:maximum|max) (?:context|model|prompt|sequence) length(?: is|:| of)? ?N#",
+    r"N# maximum",
+    r"tokens > N#",
+    r"exceed context limit: \d+ \+ \d+ > N#",
+    r"maximum number of tokens allowed \(N#",
+    r"available context size \(N#",
+    r"context length \(N#",
+    r"context window (?:of|is) N#",
+    r"context size (?:of|is) N#",
+    r"token limit:? N#",
+    r"must be <= N#",
+    r"\(TPM\): Limit N#",
+    r"at most N# tokens",
+)
+_TOKENS = (
+    r"resulted in N# tokens",
+    r"has N# input tokens",
+    r"passed N# input tokens",
+    r"\(N# (?:in|of) (?:the |your )?(?:messages|prompt|text)",
+    r"requested (?:a total of |about )?N# tokens",
+    r"requested tokens \(N#",
+    r"too long:? \(?N#",
+    r"exceed context limit: N#",
+    r"token count \(N#",
+    r"request \(N# tokens",
+    r"request contains N#",
+    r"(?:input|prompt) \(N# tokens",
+    r"prompt \(length N#",
+    r"prompt contains N#",
+    r"given: N#",
+    r"Requested N#",
+)
+
+
+def _overflow(message: str, error: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Return (tokens of the prompt, room of the endpoint) if this error says that the prompt is too long, else None.
+
+    `message` is the error's sentence, `error` its other fields. A number that it does not give is 0.
+    """
+    if not {str(error.get("code")), str(error.get("type"))} & _CODES:
+        # Groq answers 413 when one request alone is above the minute's allowance: waiting won't help.
+        alone = re.search(r"request too large for model", message, re.I)
+        if not alone and (_NOT.search(message) or not _SAYS.search(message)):
+            return None
+    tokens = _int(error.get("n_prompt_tokens")) or _first(_TOKENS, message)
+    room = _int(error.get("n_ctx")) or _first(_ROOM, message)
+    return tokens, room
+
+
+def _first(patterns: tuple[str, ...], message: str) -> int:
+    for pattern in patterns:
+        if found := re.search(pattern.replace("N#", r"(\d[\d,_]*)"), message, re.I | re.S):
+            return int(found[1].replace(",", "").replace("_", ""))
+    return 0
+
+
+def _int(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

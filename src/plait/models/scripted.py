@@ -1,14 +1,15 @@
-"""A model that answers from a list: for tests, demonstrations and examples that must come out the same.
+"""A model that answers from a list, for tests and examples whose output must be the same each time.
 
-Which reply comes is read off the request, not counted: the replies that already stand in the conversation are
-found in order, and the next one is given. So any number of runs may share one script, and a run that is
-resumed or forked in another process goes on at the right place.
+The request decides which reply comes next: the replies that are already in the conversation are found in order, and the
+next one is given. So any number of runs may share one script, and a run that is resumed or forked in another process
+goes on at the right place.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,7 +21,7 @@ from plait.models import replies as reading
 from plait.models import wire
 from plait.models.base import Abilities, OnText, Request, Response
 from plait.models.prices import UNKNOWN, Rate
-from plait.models.refusals import Place
+from plait.models.refusals import Target
 
 Script: TypeAlias = str | Reply | BaseException | Callable[[Think], str | Reply]
 
@@ -30,13 +31,13 @@ ABILITIES = Abilities(schema=True, grammar=True, prefill=True, completion=True)
 class Scripted:
     """Answers from `replies`: a list for all phases, or a mapping of phases to lists ("" is for the others).
 
-    A reply is text, a `Reply`, an exception to raise, or a function of the effect. Exceptions belong to the
-    reply that follows them in the list: the first attempt at that turn meets the first of them, and so on;
-    that is counted by request, in this process alone.
+    A reply is text, a `Reply`, an exception to raise, or a function of the effect. Exceptions belong to the reply that
+    follows them in the list: the first attempt at that turn raises the first of them, and so on. Attempts are counted
+    by request, in this process alone.
 
-    `by_turn` False gives the replies one after another instead, whatever was asked (one run, not resumed).
-    `delay`: seconds before a reply. `chunk`: characters at a time in which the text streams, 0 for all at
-    once. A reply is cut at the stop strings, as an endpoint would.
+    With `by_turn` False the replies come one after another, whatever was asked (one run, not resumed). `sent` counts
+    the attempts. `delay`: seconds before a reply. `chunk`: characters of a streamed piece, 0 for all at once. A reply
+    is cut at the stop strings, as an endpoint would do.
     """
 
     def __init__(
@@ -62,7 +63,6 @@ class Scripted:
         self.abilities = abilities
         self.secrets: tuple[str, ...] = ()
         self.sent = 0
-        """Attempts made so far; with `by_turn` False it is the place in the list."""
         self._failed: dict[bytes, int] = {}
 
     def __repr__(self) -> str:
@@ -70,11 +70,11 @@ class Scripted:
 
     @classmethod
     def from_file(cls, path: str | Path) -> Scripted:
-        """A script in a JSON file. Raises `UsageError` saying what is wrong with it.
+        """Load a script from a JSON file. Raises `UsageError` with what is wrong in it.
 
-        A list of replies, or {"replies": list or {phase: list}, "delay", "chunk", "by_turn"}. A reply is
-        text, {"text", "finish", "reasoning", "calls": [{"tool", "input", "id"}], "usage": {...}}, or
-        {"error": "RateLimited", "message": ...} with the name of one of Plait's model errors.
+        The file has a list of replies, or {"replies": list or {phase: list}, "delay", "chunk", "by_turn"}. A reply is
+        text, {"text", "finish", "reasoning", "calls": [{"tool", "input", "id"}], "usage": {...}}, or {"error":
+        "RateLimited", "message": ...} with the name of one of Plait's model errors.
         """
         where = str(path)
         try:
@@ -83,10 +83,10 @@ class Scripted:
             raise UsageError(f"The script {where} can't be read: {error.strerror}.") from None
         except msgspec.DecodeError as error:
             raise UsageError(f"The script {where} is not JSON: {error}.") from None
-        options = {} if isinstance(value, list) else dict(value) if isinstance(value, dict) else None
-        if options is None:
+        if not isinstance(value, list | dict):
             raise UsageError(f"The script {where} should be a list of replies.")
-        listed = options.pop("replies", None) if isinstance(value, dict) else value
+        options = value if isinstance(value, dict) else {"replies": value}
+        listed = options.pop("replies", None)
         types = {"delay": int | float, "chunk": int, "by_turn": bool}
         for key, given in options.items():
             if key not in types or not isinstance(given, types[key]):
@@ -102,11 +102,11 @@ class Scripted:
         return cls(replies, spec=f"scripted:{where}", name=Path(path).stem, **options)
 
     def encode(self, think: Think) -> Request:
-        """The request as a chat-completions endpoint with every ability would get it."""
+        """Return the request that a chat-completions endpoint with these abilities would get."""
         return wire.encode(think, self.name, self.abilities)
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
-        """The next reply, as the bytes of a chat completion. Raises what the script says."""
+        """Return the next reply as the bytes of a chat completion. Raises the script's exceptions."""
         self.sent += 1
         script = self._next(request, think)
         if self.delay:
@@ -125,24 +125,17 @@ class Scripted:
         return response
 
     def decode(self, response: Response, think: Think) -> Reply:
-        """The reply in a response; pure."""
-        return reading.decode(response, think, Place(self.spec, self.name))
+        """Return the reply in a response. Pure."""
+        return reading.decode(response, think, Target(self.spec, self.name))
 
     def without(self, ability: str) -> Scripted:
-        """The same script for an endpoint without one ability."""
-        return Scripted(
-            self.scripts,
-            by_turn=self.by_turn,
-            delay=self.delay,
-            chunk=self.chunk,
-            name=self.name,
-            spec=self.spec,
-            rate=self.rate,
-            abilities=self.abilities.without(ability),
-        )
+        """Return the same script for an endpoint without an ability."""
+        made = copy(self)
+        made.abilities, made.sent, made._failed = self.abilities.without(ability), 0, {}
+        return made
 
     def describe(self) -> dict[str, Any]:
-        """What the journal keeps: the replies stay in the script."""
+        """Return what the journal keeps. The replies stay in the script."""
         return {
             "spec": self.spec,
             "name": self.name,
@@ -158,25 +151,19 @@ class Scripted:
             if self.sent > len(script):
                 raise self._over(len(script), think)
             return script[self.sent - 1]
-        # Exceptions belong to the turn of the reply that follows them.
-        turns: list[Script] = [reply for reply in script if not isinstance(reply, BaseException)]
+        # Where the turns are in the script. Before each are the exceptions that belong to it.
+        at = [i for i, reply in enumerate(script) if not isinstance(reply, BaseException)]
         others = [reply for phase, replies in self.scripts.items() if phase != think.phase for reply in replies]
-        place = _turns_in(turns, think, others if think.phase in self.scripts else ())
-        first = 0
-        for reply in turns[:place]:
-            first = next(i for i in range(first, len(script)) if script[i] is reply) + 1
-        before = []
-        for reply in script[first:]:
-            if not isinstance(reply, BaseException):
-                break
-            before.append(reply)
+        place = _turns_in([script[i] for i in at], think, others if think.phase in self.scripts else ())
+        start = at[place - 1] + 1 if place else 0
+        end = at[place] if place < len(at) else len(script)
         failed = self._failed.get(request.body, 0)
-        if failed < len(before):
+        if start + failed < end:
             self._failed[request.body] = failed + 1
-            return before[failed]
-        if place >= len(turns):
-            raise self._over(len(turns), think)
-        return turns[place]
+            return script[start + failed]
+        if place >= len(at):
+            raise self._over(len(at), think)
+        return script[end]
 
     def _over(self, count: int, think: Think) -> ModelError:
         return BadRequest(
@@ -186,11 +173,11 @@ class Scripted:
 
 
 def _turns_in(turns: Sequence[Script], think: Think, others: Sequence[Script]) -> int:
-    """How many of the replies are behind us: the place after the last one found in the conversation.
+    """Return how many of the replies were given: the place after the last one in the conversation.
 
-    Model turns are looked up in order, each from where the last was found, so that a reply that was taken out
-    again (a bad one, after its repair) is passed over. A turn that a loop rewrote, or a function's, is found
-    by no text: it stands for the reply whose place it is. What another phase has said (one of `others`) is none.
+    Each model turn is looked up from where the last one was found, so that a reply which was removed again (a bad one,
+    after its repair) is passed over. A turn that a loop rewrote, or a function's, has no text to find: it takes the
+    place that is next. The replies of another phase (one of `others`) do not count.
     """
     texts = [_text(turn, think.stop) for turn in turns]
     place = 0
@@ -200,7 +187,7 @@ def _turns_in(turns: Sequence[Script], think: Think, others: Sequence[Script]) -
         found = next((i for i in range(place, len(texts)) if wanted and _same(texts[i], wanted)), None)
         if found is not None or not any(_same(_text(other, ()), wanted) for other in others):
             place = (place if found is None else found) + 1
-    # Work kept in one text: the log in a raw prompt, in the last user message, or in what opens the reply.
+    # Some loops keep their turns in one text: in a raw prompt, in the last user message, or in the opened reply.
     last = think.messages[-1].content if think.messages and not said else ""
     for log in (think.prompt or last, think.prefill):
         at = 0
@@ -253,7 +240,7 @@ def _body(reply: Reply, model: str) -> bytes:
 
 def _arguments(call: Call) -> str:
     if isinstance(call.input, str):
-        return call.input  # as a model may write it: no JSON at all
+        return call.input  # a model may write what is not JSON
     return "{}" if call.input is None else msgspec.json.encode(call.input).decode()
 
 
@@ -271,10 +258,10 @@ def _reply(item: Any, where: str) -> Script:
     if "error" in item:
         kind = getattr(errors, str(item["error"]), None)
         if not (isinstance(kind, type) and issubclass(kind, ModelError)):
-            raise UsageError(f"{where}: {item['error']!r} is no model error.", hint="Such as RateLimited.")
+            raise UsageError(f"{where}: {item['error']!r} is not a model error.", hint="Such as RateLimited.")
         message = str(item.get("message", f"scripted {item['error']}"))
         return kind(message, str(item.get("ability", "stop"))) if kind is errors.Unsupported else kind(message)
     try:
         return msgspec.convert({"text": "", **item}, Reply)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{where} is no reply: {error}.") from None
+        raise UsageError(f"{where} is not a reply: {error}.") from None

@@ -18,7 +18,7 @@ def main() -> None:
     sys.path += settings["sys_path"]
     # Ctrl-C is for the parent to answer; and whatever llama.cpp prints goes to the log, not to our one line.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    say = os.dup(1)
+    answers = os.dup(1)
     os.dup2(2, 1)
 
     import xllamacpp
@@ -49,8 +49,8 @@ def main() -> None:
     except RuntimeError:
         time.sleep(1)  # llama.cpp says why in a thread of its own: let it have said so before we end
         raise
-    os.write(say, json.dumps({"address": server.listening_address}).encode() + b"\n")
-    os.close(say)
+    os.write(answers, json.dumps({"address": server.listening_address}).encode() + b"\n")
+    os.close(answers)
     while sys.stdin.buffer.read(4096):
         pass
     # Past every destructor: ending the server while it generates has crashed, and nothing is left to save.

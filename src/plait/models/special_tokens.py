@@ -3,9 +3,8 @@
 A result that contains `<|im_end|>` could end its message and begin a forged one. So a run shows data without the
 special tokens of its own models, and only without those: `</s>` is plain HTML for a model that has no such token.
 
-The tokens of an embedded model are read from its file. A server's are set in plait.toml (`special_tokens` of an
-endpoint), or follow from the family in the model's name, for servers on a machine of the user's: they are known to
-read special tokens in content.
+The tokens of an embedded model are read from its file. Those of a server are set in plait.toml (`special_tokens` of an
+endpoint), or follow from the family in the model's name.
 """
 
 from __future__ import annotations
@@ -18,13 +17,19 @@ from typing import Any, BinaryIO, Final
 
 CHATML: Final = ("<|endoftext|>", "<|im_end|>", "<|im_start|>")
 LLAMA_3: Final = (
-    "<|begin_of_text|>",
-    "<|end_header_id|>",
-    "<|end_of_text|>",
-    "<|eom_id|>",
-    "<|eot_id|>",
-    "<|python_tag|>",
+    *("<|begin_of_text|>", "<|end_header_id|>", "<|end_of_text|>", "<|eom_id|>", "<|eot_id|>", "<|python_tag|>"),
     "<|start_header_id|>",
+)
+QWEN_2_5: Final = (
+    *("</tool_call>", "<tool_call>", "<|box_end|>", "<|box_start|>", "<|endoftext|>", "<|file_sep|>", "<|fim_middle|>"),
+    *("<|fim_pad|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|im_end|>", "<|im_start|>", "<|image_pad|>"),
+    *("<|object_ref_end|>", "<|object_ref_start|>", "<|quad_end|>", "<|quad_start|>", "<|repo_name|>", "<|video_pad|>"),
+    *("<|vision_end|>", "<|vision_pad|>", "<|vision_start|>"),
+)
+SMOLLM_2: Final = (
+    *("<empty_output>", "<file_sep>", "<filename>", "<gh_stars>", "<issue_closed>", "<issue_comment>", "<issue_start>"),
+    *("<jupyter_code>", "<jupyter_output>", "<jupyter_script>", "<jupyter_start>", "<jupyter_text>", "<repo_name>"),
+    *("<reponame>", "<|endoftext|>", "<|im_end|>", "<|im_start|>"),
 )
 GEMMA: Final = ("<bos>", "<end_of_turn>", "<eos>", "<start_of_turn>")
 
@@ -44,17 +49,17 @@ _MOST = 1 << 24
 
 
 def special_tokens_of(model: Any) -> tuple[str, ...]:
-    """A model's special tokens; none where it does not know them."""
+    """Return a model's special tokens, none if it does not know them."""
     return tuple(getattr(model, "special_tokens", ()))
 
 
 def tokens_of_family(name: str) -> tuple[str, ...]:
-    """The special tokens of the family that a model's name tells of; none for another."""
+    """Return the special tokens of the family in a model's name, none for an unknown one."""
     return next((tokens for pattern, tokens in _FAMILIES if pattern.search(name)), ())
 
 
 def tokens_of_file(path: Path) -> tuple[str, ...]:
-    """The special tokens in the vocabulary of a GGUF file; none where it can't be read: loading it will say why."""
+    """Return the special tokens in the vocabulary of a GGUF file, none if it can't be read: loading it will say why."""
     try:
         stat = path.stat()
         return _read(path, stat.st_mtime_ns, stat.st_size)
@@ -64,8 +69,8 @@ def tokens_of_file(path: Path) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16)
 def _read(path: Path, changed: int, size: int) -> tuple[str, ...]:
-    """Control tokens, and of the tokens that a user defined those that the chat template writes. The others (`<h1>` and
-    runs of blanks, for example) are read alike in any text."""
+    # Control tokens, and the user-defined tokens that the chat template writes. Others, such as `<h1>` and runs of
+    # blanks, mean the same in any text.
     with path.open("rb", buffering=1 << 20) as file:
         found = _metadata(file)
     tokens, types, template = found.get(_TOKENS, []), found.get(_TYPES, b""), found.get(_TEMPLATE, "")
@@ -77,7 +82,7 @@ def _read(path: Path, changed: int, size: int) -> tuple[str, ...]:
 
 
 def _metadata(file: BinaryIO) -> dict[str, Any]:
-    """The three entries of a GGUF file's head that are needed here. Raises `ValueError` for what is none."""
+    """Return the three needed entries of a GGUF file's head. Raises `ValueError` for another file."""
     if file.read(4) != b"GGUF":
         raise ValueError("not a GGUF file")
     (version,) = _numbers(file, "<I")
@@ -97,7 +102,7 @@ def _metadata(file: BinaryIO) -> dict[str, Any]:
 
 
 def _value(file: BinaryIO, kind: int, *, kept: bool) -> Any:
-    """A value where it is `kept`, None where it is passed over. Of a list of numbers the bytes are kept."""
+    """Return a value if it is `kept`, else pass over it. A list of numbers is kept as bytes."""
     if kind == _TEXT:
         text = _text(file)
         return text if kept else None

@@ -1,4 +1,4 @@
-"""What goes on between a request and the first word of its reply."""
+"""What a model does between a request and the first word of its reply."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Stage:
-    """What a model that was just asked is doing, and for how long. `model`: its name, such as "local:NAME"."""
+    """Says what a model that was just asked is doing, and for how long. `model` is its spec, such as "local:NAME"."""
 
     def __init__(self, model: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._local = model.partition(":")[0] == "local"
@@ -16,7 +16,7 @@ class Stage:
         self._began = clock()
 
     def now(self) -> tuple[str, float]:
-        """Its stage ("loading model", "reading prompt"; "" for a model that runs elsewhere) and its seconds so far."""
+        """Return the stage ("loading model", "reading prompt"; "" for a model elsewhere) and its seconds so far."""
         name = ""
         if self._local:
             from plait.models import embedded

@@ -1,18 +1,26 @@
-"""Server-sent events, bytes in, data out: however the stream was cut into pieces on its way.
+"""Server-sent events: their data from bytes in any pieces, and the removal of a secret that is spread over events.
 
-Lines may end in LF, CRLF or CR, events may carry comments and other fields, the last blank line may be
-missing. Splitting happens on bytes, so a character of several bytes may be cut anywhere.
+Lines may end in LF, CRLF or CR, events may carry comments and other fields, the last blank line may be missing.
+Splitting happens on bytes, so a character of several bytes may be cut anywhere.
 """
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
+import msgspec
+
+from plait.core.secrets import MASK, Scrubber
+
 DONE = b"[DONE]"
+JsonPath: TypeAlias = tuple[str | int, ...]
+"""Where a text is in a JSON value."""
 
 
 class Events:
-    """Feed pieces of a body, get the data of each event that is whole. One reader a stream.
+    """Reads one stream: feed pieces of a body, get the data of each event that is whole.
 
-    The data of an event that is named "error", or of a field `error:` (older llama.cpp), stands in `errors`.
+    `errors` has the data of events that are named "error", and of fields `error:` (older llama.cpp).
     """
 
     def __init__(self) -> None:
@@ -23,7 +31,7 @@ class Events:
         self.errors: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The data of events completed by this piece."""
+        """Return the data of the events that this piece completes."""
         buffer = self._rest + chunk if self._rest else chunk
         # A CR at the end may be half of a CRLF: it waits for the next piece.
         end = max(buffer.rfind(b"\n"), buffer.rfind(b"\r", 0, max(0, len(buffer) - 1))) + 1
@@ -34,7 +42,7 @@ class Events:
         return self._lines(buffer[:end])
 
     def close(self) -> list[bytes]:
-        """The data of what was left over, when the stream has ended."""
+        """Return the data of what was left over, when the stream has ended."""
         rest, self._rest = self._rest, b""
         return self._lines(rest + b"\n\n")
 
@@ -70,5 +78,62 @@ class Events:
 
 
 def is_json(body: bytes) -> bool:
-    """The body is one JSON value, not a stream of events. Told from its first byte: headers may lie."""
+    """Say whether the body is one JSON value, not a stream. Its first byte decides: headers may lie."""
     return body.lstrip()[:1] in (b"{", b"[")
+
+
+def scrub_pieces(body: bytes, scrubber: Scrubber) -> bytes:
+    """Replace secrets that no single event holds. An event without a part of one keeps its bytes."""
+    if not scrubber or is_json(body):
+        return body
+    lines = body.split(b"\n")
+    events: dict[int, Any] = {}
+    for number, line in enumerate(lines):
+        if line.startswith(b"data:"):
+            try:
+                events[number] = msgspec.json.decode(line[5:])
+            except msgspec.DecodeError:
+                continue
+    pieces: dict[JsonPath, list[tuple[int, str]]] = {}
+    for number, event in events.items():
+        for path, text in _texts(event):
+            pieces.setdefault(path, []).append((number, text))
+    changed: set[int] = set()
+    for path, parts in pieces.items():
+        for number, text in _without(parts, scrubber):
+            _put(events[number], path, text)
+            changed.add(number)
+    for number in changed:
+        lines[number] = b"data: " + msgspec.json.encode(events[number]) + b"\r" * lines[number].endswith(b"\r")
+    return b"\n".join(lines)
+
+
+def _without(parts: list[tuple[int, str]], scrubber: Scrubber) -> list[tuple[int, str]]:
+    """Return the parts of one text that have to change, with their new text."""
+    spans = scrubber.spans("".join(text for _, text in parts))
+    changed: list[tuple[int, str]] = []
+    at = 0
+    for number, text in parts:
+        kept, read = "", at
+        for start, end in spans:
+            if end <= at or start >= at + len(text):
+                continue
+            kept += text[read - at : max(start, at) - at] + MASK * (start >= at)
+            read = min(end, at + len(text))
+        if read > at:
+            changed.append((number, kept + text[read - at :]))
+        at += len(text)
+    return changed
+
+
+def _texts(value: Any, path: JsonPath = ()) -> list[tuple[JsonPath, str]]:
+    if isinstance(value, str):
+        return [(path, value)]
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [found for key, each in inner for found in _texts(each, (*path, key))]
+
+
+def _put(event: Any, path: JsonPath, text: str) -> None:
+    for key in path[:-1]:
+        event = event[key]
+    event[path[-1]] = text

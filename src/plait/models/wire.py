@@ -1,7 +1,7 @@
-"""From a think effect to the exact body of a request: OpenAI's chat completions, with the known dialects.
+"""From a think effect to the exact body of a request: OpenAI's chat completions, with the known dialects. Pure.
 
-Everything here is pure. Keys stand in a fixed order (model, messages or prompt, then the rest), so the same
-effect makes the same bytes, and a longer conversation shares its beginning with a shorter one.
+Keys have a fixed order (model, messages or prompt, then the rest), so the same effect makes the same bytes, and a
+longer conversation shares its beginning with a shorter one.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from plait.models.base import Abilities, Request
 
 CHAT, COMPLETIONS = "chat/completions", "completions"
 MAX_STOP = 4
-"""More stop strings than this are refused by the usual endpoints; the others are cut on our side."""
+"""The usual endpoints refuse more stop strings. Plait cuts replies at the others itself."""
 
 GO_ON = (
     "Your message broke off. Write only what comes next, beginning at the very character where it ends; "
     "repeat none of it and add no remark."
 )
-"""Asks for the rest of a prefilled reply where the endpoint can't continue an assistant message."""
+"""Asks for the rest of a prefilled reply if the endpoint can't continue an assistant message."""
 
 RESAMPLED = 0.7
-"""Lowest temperature of a request that follows a repetition, where the model is asked at a temperature at all."""
+"""Lowest temperature of a request after a repetition, if a temperature is sent at all."""
 
 _encode = msgspec.json.Encoder().encode
 _LENGTHS = ("max_tokens", "max_completion_tokens")
@@ -40,9 +40,9 @@ def encode(
     params: Mapping[str, Any] = _NONE,
     temperature: float | None = None,
 ) -> Request:
-    """The request for an effect. `params` go into the body last and win; None leaves a key out.
+    """Return the request for an effect. `params` are put into the body last and win; None leaves a key out.
 
-    `temperature` is the model's own: it is sent where the effect sets none, and None sends none.
+    `temperature` is the model's own: it is sent if the effect sets none.
     """
     raw = bool(think.prompt) and abilities.completion
     body: dict[str, Any] = {"model": model}
@@ -74,17 +74,17 @@ def encode(
         elif key in _LENGTHS and think.max_tokens is not None and isinstance(value, int):
             for other in _LENGTHS:
                 body.pop(other, None)
-            body[key] = min(value, think.max_tokens)  # a limit of the run is not passed
+            body[key] = min(value, think.max_tokens)  # never beyond the run's limit
         else:
             body[key] = value
     return Request(COMPLETIONS if raw else CHAT, _encode(body))
 
 
 def repeatable_prefill(think: Think, abilities: Abilities, provider: str = "") -> str:
-    """The prefill that a reply may begin with again, and that is then dropped; "" where none would.
+    """Return the prefill that is dropped if a reply begins with it again, "" if none is.
 
-    An endpoint that truly continues a message does not repeat it (Mistral's does), and what looks like a
-    repetition of something short, such as "[", may well be meant. A long one is not.
+    An endpoint that truly continues a message does not repeat it (Mistral's does). A short text such as "[" may be
+    meant; a long one is a repetition.
     """
     raw = bool(think.prompt) and abilities.completion
     continued = raw or (abilities.prefill and provider != "mistral")
@@ -144,7 +144,7 @@ def _messages(messages: tuple[Message, ...], prefill: str, abilities: Abilities,
 
 
 def _as_text(message: Message) -> Message:
-    """A message of native calls, for an endpoint without tools: the same facts in words."""
+    """Return a message of native calls in words, for an endpoint without tools."""
     if message.role == "tool":
         return Message("user", f"Result of the tool call:\n{message.content}")
     calls = "\n".join(f"Calling {call.tool} with {arguments(call)}" for call in message.calls)
@@ -152,10 +152,10 @@ def _as_text(message: Message) -> Message:
 
 
 def arguments(call: Call) -> str:
-    """A call's input as the JSON object that endpoints want to read back in a history.
+    """Return a call's input as a JSON object, which endpoints want in a history.
 
-    Some endpoints refuse a history whose arguments are anything else, so an input that is no object
-    (a scalar, a list, or text that was not JSON to begin with) stands under the key "input".
+    Some endpoints refuse anything else, so another value (a scalar, a list, text that is not JSON) gets the key
+    "input".
     """
     if call.input is None:
         return "{}"
@@ -164,7 +164,7 @@ def arguments(call: Call) -> str:
 
 
 def tool_json(tool: ToolSpec) -> dict[str, Any]:
-    """A tool in OpenAI's shape."""
+    """Return a tool in OpenAI's shape."""
     description = f"{tool.description}\nReturns: {tool.returns}" if tool.returns else tool.description
     parameters = tool.parameters or {"type": "object", "properties": {}}
     function = {"name": tool.name, "description": description, "parameters": parameters}

@@ -19,7 +19,7 @@ from plait.formats.escape import without_tokens
 from plait.journal.log import AnyLog
 from plait.journal.records import Got, RunHead, Thinking, Thought
 from plait.models.base import Model
-from plait.models.replies import received
+from plait.models.replies import usage_received
 from plait.models.special_tokens import special_tokens_of
 from plait.runtime.limits import Meter, Share
 from plait.runtime.past import PastEffect
@@ -229,7 +229,7 @@ def taken_by(why: BaseException, think: Think) -> Usage | None:
     if response is not None and response.status not in (0, 200):
         return None
     sent = response is not None or getattr(why, "sent", False)
-    return received(response.body if response is not None else b"", think) if sent else None
+    return usage_received(response.body if response is not None else b"", think) if sent else None
 
 
 def _pause(why: ModelError, failures: int) -> float:

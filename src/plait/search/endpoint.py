@@ -11,7 +11,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -25,6 +24,7 @@ from plait.core.errors import (
     Unreachable,
     UsageError,
 )
+from plait.core.hosts import HOSTS
 from plait.core.secrets import scrubber_of
 from plait.search.base import unit
 
@@ -42,38 +42,17 @@ LONGEST_WAIT = 20.0
 MAX_BODY = 64 << 20
 
 
-@dataclass(frozen=True)
-class Host:
-    """Where a provider's endpoint is. `keys` are environment variables, the first that is set counts.
-
-    A `local` server needs none.
-    """
-
-    base_url: str
-    base_env: str
-    keys: tuple[str, ...]
-    local: bool = False
-
-
-HOSTS = {
-    "openai": Host("https://api.openai.com/v1", "OPENAI_BASE_URL", ("OPENAI_API_KEY",)),
-    "mistral": Host("https://api.mistral.ai/v1", "MISTRAL_BASE_URL", ("MISTRAL_API_KEY",)),
-    "together": Host("https://api.together.xyz/v1", "TOGETHER_BASE_URL", ("TOGETHER_API_KEY",)),
-    "fireworks": Host("https://api.fireworks.ai/inference/v1", "FIREWORKS_BASE_URL", ("FIREWORKS_API_KEY",)),
-    "ollama": Host("http://127.0.0.1:11434/v1", "OLLAMA_BASE_URL", ("OLLAMA_API_KEY",), local=True),
-    "llamacpp": Host("http://127.0.0.1:8080/v1", "LLAMACPP_BASE_URL", ("LLAMACPP_API_KEY",), local=True),
-    "lmstudio": Host("http://127.0.0.1:1234/v1", "LMSTUDIO_BASE_URL", ("LMSTUDIO_API_KEY",), local=True),
-    "vllm": Host("http://127.0.0.1:8000/v1", "VLLM_BASE_URL", ("VLLM_API_KEY",), local=True),
-}
+EMBED = ("openai", "mistral", "together", "fireworks", "ollama", "llamacpp", "lmstudio", "vllm")
+"""The hosts that offer embeddings."""
 
 
 def endpoint_embedder(spec: str, env: Mapping[str, str] | None = None) -> EndpointEmbedder:
     """The embedder of `provider:name`. Asks nothing of it. Raises `UsageError` for an unknown word or a missing key."""
     env = os.environ if env is None else env
     provider, _, model = spec.partition(":")
-    if provider not in HOSTS:
+    if provider not in EMBED:
         raise UsageError(
-            f"{spec!r} is no embedder.", hint=f"There are: local, {', '.join(f'{name}:NAME' for name in HOSTS)}."
+            f"{spec!r} is no embedder.", hint=f"There are: local, {', '.join(f'{name}:NAME' for name in EMBED)}."
         )
     if not model.strip():
         raise UsageError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME.")
