@@ -370,7 +370,7 @@ def test_without_a_terminal_the_run_waits_with_its_plan_and_says_what_to_do(plai
     run = plait.last["run"]
     assert done.out == ""
     assert f"{PLAN}\n\n{PICTURE}\n\nExpected: 2 model calls and 3 tool calls" in done.err
-    assert "waiting for leave to carry out the plan" in done.err
+    assert "waiting for approval of the plan" in done.err
     named = " ".join(question(plait))
     assert f"plait resume {run} {named} --answer yes" in done.err
     assert f"plait resume {run} {named} --plan plan.txt" in done.err
