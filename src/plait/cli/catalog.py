@@ -238,7 +238,6 @@ def list_prompts() -> None:
 @click.argument("which", metavar="STRATEGY[/NAME]")
 def show_prompts(which: str) -> None:
     """Print one prompt as it is, or all prompts of a loop, each under its name."""
-
     strategy, _, name = which.partition("/")
     name = name.removesuffix(".j2")
     texts = _prompt_texts(strategy)
@@ -258,7 +257,6 @@ def show_prompts(which: str) -> None:
 @options.flag("--force", help="Overwrite existing files.")
 def copy_prompts(strategy: str, folder: str, force: bool) -> None:
     """Copy the prompts of a loop to DIR/STRATEGY. Change them there and use them with `--prompts DIR`."""
-
     place = Path(folder) / strategy
     files = {place / f"{name}.j2": text for name, text in _prompt_texts(strategy).items()}
     existing = [path.name for path in files if path.exists()]

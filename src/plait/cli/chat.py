@@ -97,7 +97,6 @@ class Chat:
 
     def start(self) -> list[str]:
         """Greet the user at a terminal; return the earlier questions of the session."""
-
         before = [turn.question for turn in self.journal.turns(self.session)]
         if sys.stdin.isatty():
             so_far = f", {format_count(len(before), 'turn')} so far" if before else ""
@@ -106,7 +105,6 @@ class Chat:
 
     def switch_session(self, session: str, *, unnamed: bool = False) -> None:
         """Continue in another session from the next turn."""
-
         self.session, self.unnamed, self.turns = session, unnamed, 0
         before = [turn.question for turn in self.journal.turns(session)]
         self.lines.set_history(before)
@@ -173,7 +171,6 @@ class Chat:
 
     def say(self, text: str, *, dim: bool = False) -> None:
         """Print a line on stderr."""
-
         with suppress(OSError, ValueError):  # stderr is closed, or its reader has gone
             click.echo(click.style(clean_text(text), dim=dim or None), err=True)
 

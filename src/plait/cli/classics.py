@@ -181,7 +181,6 @@ def _names_run(word: str, journal: str | None) -> bool:
 
 def _choose_suite(flags: Mapping[str, Any]) -> str | Suite:
     """Return the suite that the flags name. Raises `UsageError` if they name two."""
-
     if flags["question"] is None:
         return flags["suite"] or BASICS
     if flags["suite"] is not None:
@@ -207,7 +206,6 @@ def _print_and_exit(
     name: str, comparison: Comparison, flags: Mapping[str, Any], drawn: Sequence[Drawn], value: Mapping[str, Any]
 ) -> NoReturn:
     """Print tables one below the other, or as one JSON object, and exit: 0 everything is finished, 4 it is not."""
-
     if flags["as_object"]:
         head = {"comparison": comparison.name, "suite": comparison.suite.word, "unfinished": comparison.unfinished}
         print_json({"table": name, **head, **value})

@@ -143,7 +143,6 @@ def run_comparison(suite: Any, flags: Mapping[str, Any], **wanted: Any) -> Compa
 
 def parse_phase_models(given: Sequence[str]) -> dict[str, list[str]]:
     """Return the models of single phases, each given as PHASE=X,Y. Raises `UsageError`."""
-
     found: dict[str, list[str]] = {}
     for each in given:
         phase, equals, names = each.partition("=")
@@ -156,7 +155,6 @@ def parse_phase_models(given: Sequence[str]) -> dict[str, list[str]]:
 
 def parse_models(names: str) -> list[str]:
     """Return the models of a list. Raises `UsageError` if it is empty."""
-
     found = [name.strip() for name in names.split(",") if name.strip()]
     if not found:
         raise UsageError(f"{names!r} names no model.", hint="For example: --models local.")
@@ -178,7 +176,6 @@ class _ComparisonProgress:
 
     def __call__(self, progress: Progress) -> None:
         """Show it. A stream that nobody can read does not end the comparison."""
-
         left = "" if progress.left is None else f" · {format_seconds(progress.left)} left"
         done = f"{progress.finished:,} of {progress.cells:,}{left} · {format_usd(progress.usd)}"
         if progress.said:
@@ -212,7 +209,6 @@ class _ComparisonProgress:
 
 def check_table_output(flags: Mapping[str, Any]) -> None:
     """Raise `UsageError` for a table that can't be printed, before anything is run."""
-
     options.check_one_format(csv=flags["as_csv"], markdown=flags["as_markdown"], json=flags["as_object"])
     if flags["cells"] and flags["as_csv"]:
         raise UsageError("--csv has the rows only.", hint="--json --cells has each cell with every digit.")

@@ -164,7 +164,6 @@ def _print_recorded_plan(run: str, printer: _PlanPrinter, flags: dict[str, Any])
 
 def _form_of(output: str | None) -> str:
     """Return the form that a file's name selects. Raises `UsageError` for an unknown ending."""
-
     ending = Path(output).suffix.lower() if output is not None else ""
     if not ending:
         return "text"
@@ -177,7 +176,6 @@ def _form_of(output: str | None) -> str:
 
 def _check_output(output: str | None) -> Path | None:
     """Check where the plan goes before a model is asked for it. Raises `UsageError`."""
-
     if output is None:
         return None
     path = Path(output).expanduser()

@@ -146,7 +146,6 @@ def prune(older_than: str | None, keep: int | None, yes: bool, dry_run: bool, jo
 
 def parse_age(age: str) -> float:
     """Return the seconds of an age such as 30d. Raises `UsageError`."""
-
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([mhdw])", age.strip())
     if found is None:
         raise UsageError(f"{age!r} is not an age.", hint="Give a number and m, h, d or w, such as 30d.")

@@ -72,7 +72,6 @@ def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, 
 
 def _announce(desk: Desk, address: tuple[Any, ...], unfinished: int, resume: bool, journal: str | None) -> None:
     """Print where the server listens and how many runs an earlier one left unfinished."""
-
     host, port = str(address[0]), address[1]
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     click.echo(f"Listening on {url} (process {os.getpid()}). Ctrl-C stops.", err=True)

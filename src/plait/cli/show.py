@@ -41,7 +41,6 @@ def show(
     run: str, wire: bool, pretty: bool, full: bool, html: str | None, journal: str | None, as_object: bool
 ) -> None:
     """Show RUN (an id, the beginning of one, or `last`) step by step on stdout."""
-
     if pretty and not wire:
         raise UsageError("--pretty is for --wire.", hint="Add --wire.")
     if html is not None and (wire or as_object):
