@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from plait.advice.telling import certain, command, few, sentences
 from plait.cli import options
 from plait.cli.commands import exit_with
 from plait.cli.output import one_line, print_json, print_table
+from plait.cli.run_output import CODES
 
 if TYPE_CHECKING:
     from plait.advice import Advice, Candidate
@@ -61,8 +63,6 @@ def advise(
     The cheapest has the lowest USD; if these are equal, the fewest tokens, then the fewest seconds.
     """
     from plait.advice import advise as make_advice
-    from plait.advice.telling import command, sentences
-    from plait.cli.run_output import CODES
 
     advice = make_advice(
         results,
@@ -88,7 +88,6 @@ def advise(
 
 
 def _cells(advice: Advice, each: Candidate) -> list[str]:
-    from plait.advice.telling import certain, few
 
     row = each.row
     stands = "chosen" if each == advice.chosen else "next" if each == advice.runner_up else "meets it"

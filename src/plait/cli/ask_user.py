@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
+import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from plait.cli.output import clean_text
+from plait.cli.plan_text import plan_page, price_lines
 from plait.core import Waiting
 from plait.core.errors import PlaitError
 from plait.core.text import clean
+from plait.journal.store import Journal
 from plait.runtime.job import EDITED, NO, YES, Person
+from plait.runtime.plans import plan_of
 
 if TYPE_CHECKING:
     from plait.agent import Agent
@@ -35,10 +43,6 @@ class PlanPrompt:
 
     def render(self, text: str) -> str:
         """Return a plan with its picture and its expected cost, as far as they are known."""
-        from plait.cli.plan_text import plan_page, price_lines
-        from plait.journal.store import Journal
-        from plait.runtime.plans import plan_of
-
         journal = self.agent.journal
         try:
             rows = Journal.at(journal).rows(self.run) if journal is not False and self.run else ()
@@ -97,12 +101,6 @@ def ambiguity(answer: str) -> str:
 
 async def _edit_plan(text: str) -> str | None:
     """Open a plan in the user's editor. Return the new text, None if nothing changed or there is no editor."""
-    import shlex
-    import shutil
-    import subprocess
-    from pathlib import Path
-    from tempfile import TemporaryDirectory
-
     words = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
     if not words or shutil.which(words[0]) is None:
         print(f"There is no editor {clean_text(' '.join(words))}; set EDITOR.", file=sys.stderr)

@@ -5,14 +5,20 @@ from __future__ import annotations
 import inspect
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import click
+import msgspec
 
+from plait import strategies as loops
 from plait.cli import options
 from plait.cli.output import as_json, print_json, print_table
+from plait.config import load
 from plait.core.errors import PlaitError, UsageError
 from plait.core.text import clean
+from plait.prompts.book import shipped
+from plait.strategies import prompts_of
+from plait.strategies.registry import ELSEWHERE, names
 
 # -- loops
 
@@ -27,8 +33,6 @@ def strategies() -> None:
 @options.as_list
 def list_loops(names: tuple[str, ...], as_object: bool) -> None:
     """List the loops (all, or those named): a description, phases (--model PHASE=SPEC) and options (--set K=V)."""
-    from plait import strategies as loops
-
     found = [_describe_loop(name) for name in names or loops.names()]
     if as_object:
         print_json(found)
@@ -41,7 +45,6 @@ def list_loops(names: tuple[str, ...], as_object: bool) -> None:
 
 
 def _describe_loop(name: str) -> dict[str, Any]:
-    from plait import strategies as loops
 
     loop = loops.make(name)
     return {
@@ -56,8 +59,6 @@ def _describe_loop(name: str) -> dict[str, Any]:
 
 def _option_type(option: str, owner: type) -> str:
     """Return the values of an option in words: its choices, otherwise its type."""
-    from typing import Literal, get_args, get_origin, get_type_hints
-
     try:
         hint = get_type_hints(owner)[option]
     except (NameError, KeyError):
@@ -81,9 +82,6 @@ def models() -> None:
 @options.as_list
 def list_models(as_object: bool) -> None:
     """List the local models (size, licence, whether fetched) and the providers of others."""
-    import msgspec
-
-    from plait.config import load
     from plait.models.fetch import catalogue_rows
     from plait.models.resolve import providers
 
@@ -165,7 +163,6 @@ def search_tools(description: str, tools: tuple[str, ...], count: int, embedder:
 
     It searches the tools of --tools, otherwise those of plait.toml, otherwise all built-in tools.
     """
-    from plait.config import load
     from plait.search import ToolIndex
     from plait.toolkits.method_search import lines_of
     from plait.tools import tools_from
@@ -227,8 +224,6 @@ def prompts() -> None:
 @prompts.command("list")
 def list_prompts() -> None:
     """List the prompts, one per line: STRATEGY/NAME."""
-    from plait.strategies.registry import ELSEWHERE, names
-
     for strategy in sorted([*names(), *ELSEWHERE]):
         for name in _prompt_texts(strategy):
             click.echo(f"{strategy}/{name}")
@@ -274,9 +269,6 @@ def copy_prompts(strategy: str, folder: str, force: bool) -> None:
 
 def _prompt_texts(strategy: str) -> dict[str, str]:
     """Return a loop's templates by name, the built-in ones or those of another package. Raises `UsageError`."""
-    from plait.prompts.book import shipped
-    from plait.strategies import prompts_of
-
     return dict(sorted({**prompts_of(strategy), **shipped(strategy)}.items()))
 
 

@@ -12,10 +12,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plait.cli import options
+from plait.cli.agent_options import make_agent
+from plait.cli.ask_user import PlanPrompt
+from plait.cli.chat_commands import ChatCommands, is_command
 from plait.cli.commands import exit_with
 from plait.cli.main import CANCELLED, CRASHED
 from plait.cli.output import clean_text, format_count
+from plait.cli.run import perform_run
+from plait.cli.run_output import next_steps, print_answer, summarize_run, view_for
 from plait.core.errors import PlaitError, UsageError
+from plait.journal.store import Journal
+from plait.runtime.sessions import fresh_name, named
 
 if TYPE_CHECKING:
     from plait.agent import Agent
@@ -48,10 +55,6 @@ def chat(session: str | None, watch: bool, **flags: Any) -> None:
     Every turn is a recorded run. Each turn sees the last turns and can search all of them. Give a session's name to
     continue it at any time.
     """
-    from plait.cli.agent_options import make_agent
-    from plait.cli.chat_commands import ChatCommands, is_command
-    from plait.runtime.sessions import fresh_name, named
-
     agent = make_agent(default_loop="phased", **flags)
     name = fresh_name() if session is None else named(session)
     talk = Chat(agent, name, options.journal_words(flags["journal"]), watch=watch, unnamed=session is None)
@@ -81,7 +84,6 @@ class Chat:
     def __init__(
         self, agent: Agent, session: str, journal_words: tuple[str, ...], *, watch: bool, unnamed: bool
     ) -> None:
-        from plait.journal.store import Journal
 
         assert agent.journal is not False
         self.agent, self.session, self.watch, self.unnamed = agent, session, watch, unnamed
@@ -118,10 +120,6 @@ class Chat:
 
     def take_turn(self, question: str) -> None:
         """Answer one question: the reply goes to stdout. Errors are printed, and the chat continues."""
-        from plait.cli.ask_user import PlanPrompt
-        from plait.cli.run import perform_run
-        from plait.cli.run_output import next_steps, print_answer, summarize_run, view_for
-
         summarize: Callable[[Run], str] | None = None
         if self.watch or not sys.stderr.isatty():
             view = view_for(sys.stderr, quiet=not self.watch)

@@ -8,9 +8,18 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from plait import config, strategies
+from plait.cli.agent_options import parse_pairs, split_models
+from plait.cli.costs import phase_table
 from plait.cli.output import format_count, format_seconds, format_tokens, format_usd, one_line, print_table
+from plait.cli.run_output import view_for
 from plait.cli.runs import format_time
 from plait.core.errors import PlaitError, UsageError
+from plait.runtime.described import loop_of
+from plait.runtime.retell import recorded_loop, retell
+from plait.runtime.sessions import fresh_name, named
+from plait.runtime.spending import in_all, merged, spending
+from plait.tools import toolkit_names
 
 if TYPE_CHECKING:
     from plait.cli.chat import Chat
@@ -68,12 +77,8 @@ class ChatCommands:
                 case "/session":
                     return [each.name for each in self.chat.journal.sessions(MAX_SESSIONS)]
                 case "/strategy":
-                    from plait import strategies
-
                     return strategies.names()
                 case "/tools" | "/tool":
-                    from plait.tools import toolkit_names
-
                     return [*toolkit_names(), *(f"-{each}" for each in self.chat.agent.tools)]
         except PlaitError:
             pass
@@ -92,8 +97,6 @@ class ChatCommands:
         self.chat.say("a line that ends in a backslash continues in the next one. Ctrl-C cancels a turn.")
 
     def _show(self, rest: str) -> None:
-        from plait.cli.run_output import view_for
-        from plait.runtime.retell import recorded_loop, retell
 
         chat = self.chat
         turns = chat.journal.turns(chat.session)
@@ -111,8 +114,6 @@ class ChatCommands:
         chat.say(f"{row.status} · run {turn.run}")
 
     def _cost(self, rest: str) -> None:
-        from plait.cli.costs import phase_table
-        from plait.runtime.spending import in_all, merged, spending
 
         chat = self.chat
         turns = chat.journal.turns(chat.session)
@@ -147,7 +148,6 @@ class ChatCommands:
     # -- switching
 
     def _session(self, rest: str) -> None:
-        from plait.runtime.sessions import named
 
         chat = self.chat
         if not rest:
@@ -160,7 +160,6 @@ class ChatCommands:
             chat.say(f"It is new. Did you mean {near[0]}? /session {shlex.quote(near[0])} switches to it.")
 
     def _new(self, rest: str) -> None:
-        from plait.runtime.sessions import fresh_name, named
 
         name = named(_parse_name(rest)) if rest else fresh_name()
         if rest and self.chat.journal.turns(name, limit=1):
@@ -174,10 +173,7 @@ class ChatCommands:
     # -- changing the agent
 
     def _model(self, rest: str) -> None:
-        from plait import config, strategies
-        from plait.cli.agent_options import split_models
         from plait.models.resolve import resolve
-        from plait.runtime.described import loop_of
 
         chat = self.chat
         if rest:
@@ -195,9 +191,6 @@ class ChatCommands:
             chat.say("Models: " + ", ".join(f"{phase}={spec}" for phase, spec in asked.items()))
 
     def _strategy(self, rest: str) -> None:
-        from plait import strategies
-        from plait.cli.agent_options import parse_pairs
-        from plait.runtime.described import loop_of
 
         chat = self.chat
         if not rest:

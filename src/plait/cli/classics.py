@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,10 +12,14 @@ import click
 
 from plait.cli import options
 from plait.cli.commands import exit_with
+from plait.cli.compare import parse_models, parse_phase_models, run_comparison
 from plait.cli.options import F
 from plait.cli.output import print_json
 from plait.cli.runs import find_run
 from plait.core.errors import JournalError, UsageError
+from plait.lab.comparing import kept
+from plait.lab.seeds import asked, combined, doing, exchanges, markdown_of, product_of, text_of, working
+from plait.strategies import loop_from, parse_loops, word_of
 
 if TYPE_CHECKING:
     from plait.lab.base import Suite
@@ -64,9 +69,6 @@ def tables() -> None:
 @_shared
 def phases(models: str, single: Sequence[str], limit: int, hardware: float | None, **flags: Any) -> None:
     """Seconds and USD of the loop `phased` by phase, for each combination of the models."""
-    from plait.cli.compare import parse_models, parse_phase_models
-    from plait.lab.seeds import combined, product_of
-
     everywhere = parse_models(models)
     chosen = product_of("phased", everywhere, parse_phase_models(single))
     if hardware is not None and flags["comparison"] is None and all(len(set(each)) < 2 for each in chosen.values()):
@@ -90,9 +92,6 @@ def phases(models: str, single: Sequence[str], limit: int, hardware: float | Non
 @_shared
 def rewoo(models: str, strategies: str, limit: int, **flags: Any) -> None:
     """Calls and tokens of two loops on the same tasks: a row for each task, and the sum. One table for each model."""
-    from plait.lab.seeds import working
-    from plait.strategies import loop_from, parse_loops, word_of
-
     loops = [word_of(loop_from(word)) for word in parse_loops(strategies)]
     if len(set(loops)) != 2:
         raise UsageError(f"--strategies {strategies} does not name two loops.", hint="For example: react,rewoo.")
@@ -114,8 +113,6 @@ def tasks(models: str, loop: str | None, suite: str, limit: int | None, why: boo
 
     The loop is codeact unless --strategy names another. Several, such as codeact,json, get a column each.
     """
-    from plait.lab.seeds import doing
-
     done = _compare(suite, flags, strategies=loop or "codeact", models=models, limit=limit)
     table = doing(done)
     _print_and_exit("tasks", done, flags, [table.drawn(why=why)], table.json())
@@ -134,8 +131,6 @@ def wire(question: str | None, models: str, loop: str | None, run: str | None, f
     QUESTION runs with --strategy (default react) and the --tools; without it, the first task of basics runs.
     `plait show RUN --wire` prints the same byte for byte.
     """
-    from plait.lab.seeds import exchanges, markdown_of, text_of
-
     options.check_one_format(markdown=flags["as_markdown"], json=flags["as_object"])
     if run is not None and question is not None:
         raise UsageError("A question and --run exclude each other.", hint="Choose one.")
@@ -166,8 +161,6 @@ def wire(question: str | None, models: str, loop: str | None, run: str | None, f
 
 def _names_run(word: str, journal: str | None) -> bool:
     """Whether a word is `last`, or the beginning (six letters or more) of the id of a recorded run."""
-    import re
-
     if word == "last":
         return True
     if not re.fullmatch(r"[0-9A-Za-z-]{6,}", word):
@@ -185,16 +178,12 @@ def _choose_suite(flags: Mapping[str, Any]) -> str | Suite:
         return flags["suite"] or BASICS
     if flags["suite"] is not None:
         raise UsageError("--suite and --question exclude each other.", hint="Choose one.")
-    from plait.lab.seeds import asked
 
     return asked(flags["question"], flags["tools"])
 
 
 def _compare(suite: str | Suite, flags: Mapping[str, Any], **wanted: Any) -> Comparison:
     """Return the comparison that a table shows: a stored one, or one that runs what is not recorded yet."""
-    from plait.cli.compare import run_comparison
-    from plait.lab.comparing import kept
-
     options.check_one_format(markdown=flags["as_markdown"], json=flags["as_object"])
     if flags.get("comparison") is not None:
         return kept(flags["comparison"], options.journal_path(flags["journal"]))

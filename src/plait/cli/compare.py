@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,11 +13,17 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from plait.cli import options
+from plait.cli.agent_options import comparison_settings
 from plait.cli.commands import exit_with
 from plait.cli.main import CANCELLED
 from plait.cli.output import check_writable, format_seconds, format_usd, print_json, print_table
+from plait.cli.process import run_cancellable, stdout_to_stderr
 from plait.core.errors import UsageError
 from plait.core.text import clean
+from plait.journal.results import Results
+from plait.journal.store import Journal
+from plait.lab import render
+from plait.lab.comparing import acompare, kept, record_of
 
 if TYPE_CHECKING:
     from plait.lab.comparison import Comparison
@@ -83,7 +90,6 @@ def compare(suite: str, phases: Sequence[str], engine: str, address: str | None,
 
     SUITE is basics[:report|tuning], world, gsm8k:FILE, hotpotqa:FILE and so on, or a FILE of tasks (docs/suites.md).
     """
-
     check_table_output(flags)
     same = ("strategies", "models", "repeat", "limit", "name", "tools")
     done = run_comparison(
@@ -113,10 +119,6 @@ def run_comparison(suite: Any, flags: Mapping[str, Any], **wanted: Any) -> Compa
 
     `flags` has the options that all comparisons share, `wanted` the other arguments of `acompare`.
     """
-    from plait.cli.agent_options import comparison_settings
-    from plait.cli.process import run_cancellable, stdout_to_stderr
-    from plait.lab.comparing import acompare
-
     progress = _ComparisonProgress(sys.stderr, quiet=flags["quiet"])
     work = acompare(
         suite,
@@ -221,8 +223,6 @@ def check_table_output(flags: Mapping[str, Any]) -> None:
 
 def print_comparison(comparison: Comparison, flags: Mapping[str, Any]) -> None:
     """Print a comparison's table on stdout, and write its page."""
-    from plait.lab import render
-
     cells = flags["cells"]
     extras: dict[str, Any] = {
         "phases": flags["by_phase"],
@@ -240,7 +240,6 @@ def print_comparison(comparison: Comparison, flags: Mapping[str, Any]) -> None:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         click.echo(render.terminal(comparison, width=width, **extras))
     if flags["html"]:
-        from plait.lab.comparing import record_of
         from plait.lab.page import page
 
         path = Path(flags["html"]).expanduser()
@@ -258,10 +257,6 @@ def results() -> None:
 @options.journal
 def list_results(as_object: bool, journal: str | None) -> None:
     """List the comparisons, newest first."""
-    import time
-
-    from plait.journal.results import Results
-    from plait.journal.store import Journal
 
     store = Results(Journal.at(options.journal_path(journal)))
     found = [(each, len(store.results(each.head["cells"])), len(each.head["cells"])) for each in store.comparisons()]
@@ -294,7 +289,5 @@ def list_results(as_object: bool, journal: str | None) -> None:
 @options.journal
 def show_results(name: str, journal: str | None, **flags: Any) -> None:
     """Print the table of a comparison: its NAME, the beginning of one, or `last`."""
-    from plait.lab.comparing import kept
-
     check_table_output(flags)
     print_comparison(kept(name, options.journal_path(journal)), flags)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +12,7 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 import click
+import msgspec
 
 from plait.cli import options
 from plait.cli.output import print_json
@@ -17,8 +20,12 @@ from plait.cli.runs import open_journal
 from plait.core.errors import UsageError
 from plait.core.text import clean
 from plait.journal.records import Resumed, Row, RunHead, RunRow, Thinking
+from plait.lab import grid
+from plait.lab.grid import in_turn
 from plait.models.prices import NANO, UNKNOWN, Rate
-from plait.runtime.spending import MICRO, TOOLS, PhaseSpending, in_all, in_units, merged, shown, spending
+from plait.runtime.retell import recorded_loop
+from plait.runtime.spending import MICRO, TOOLS, PhaseSpending, in_all, in_units, merged, runs_until, shown, spending
+from plait.strategies import phases_of
 
 MILLISECOND, CENT_MILLI = 1_000, 10_000
 """What is shown: seconds to three decimals (in microseconds), USD to five (in billionths)."""
@@ -66,8 +73,6 @@ def costs(
     as_object: bool,
 ) -> None:
     """Compare the time and cost of each RUN (an id, the beginning of one, or `last`): a row a run, a column a phase."""
-    from plait.lab import grid
-
     options.check_one_format(csv=as_csv, markdown=as_markdown, json=as_object)
     store = open_journal(journal)
     wanted = {row.head.run: row for row in map(store.run, runs)}
@@ -187,8 +192,6 @@ def average_rows(rows: Iterable[CostRow]) -> list[CostRow]:
 
 def cost_table(rows: Sequence[CostRow], *, mean: bool, tokens: bool) -> tuple[list[str], list[list[str]]]:
     """Return the table's heads (">" aligns to the right) and cells, with a column for each phase of any row."""
-    from plait.lab.grid import in_turn
-
     columns = in_turn(row.columns for row in rows)
     labels = {
         column: f"{clean(column[0])} (model)" if not column[1] and (column[0], True) in columns else clean(column[0])
@@ -273,8 +276,6 @@ def describe_rate(rate: Rate) -> str:
 
 def _runs_until_paid(hardware: float, first: CostRow, row: CostRow) -> int | str | None:
     """Return a number of runs, "never" or "?" (a price is not known); None for the first row itself."""
-    from plait.runtime.spending import runs_until
-
     if row is first:
         return None
     before, after = first.mean_nanos, row.mean_nanos
@@ -285,8 +286,6 @@ def _runs_until_paid(hardware: float, first: CostRow, row: CostRow) -> int | str
 
 
 def _print_csv(heads: Sequence[str], rows: Sequence[Sequence[str]], costed: Sequence[CostRow], *, rates: bool) -> None:
-    import csv
-    import io
 
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -317,9 +316,6 @@ def _rate_lines(costed: Sequence[CostRow]) -> list[str]:
 
 def _configured_models(head: RunHead) -> dict[str, str]:
     """Return the model of each phase of the run's loop, as far as the loop is known here."""
-    from plait.runtime.retell import recorded_loop
-    from plait.strategies import phases_of
-
     specs = {phase: str(model["spec"]) for phase, model in head.models.items()}
     loop = recorded_loop(head)
     phases = phases_of(loop) if loop is not None else tuple(specs)
@@ -328,8 +324,6 @@ def _configured_models(head: RunHead) -> dict[str, str]:
 
 def _recorded_rate(part: PhaseSpending, described: Iterable[Mapping[str, Any]]) -> Rate:
     """Return the rate of a phase's model as the journal has it."""
-    import msgspec
-
     for models in described:
         for model in (models.get(part.phase), models.get(""), *models.values()):
             if model is not None and model.get("spec") == part.model:

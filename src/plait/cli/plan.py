@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+import msgspec
 
 from plait.cli import options
+from plait.cli.agent_options import make_agent, make_recorded_agent
 from plait.cli.commands import exit_with
 from plait.cli.output import print_json
 from plait.cli.plan_text import (
@@ -19,7 +21,10 @@ from plait.cli.plan_text import (
     render_plan,
     stdout_is_ascii,
 )
+from plait.cli.run import perform_run
+from plait.cli.run_output import CODES, exit_with_run, summarize_run, view_for
 from plait.core.errors import PlaitError, UsageError
+from plait.runtime.plans import Planned
 
 if TYPE_CHECKING:
     from plait.core import Plan
@@ -71,7 +76,6 @@ def plan(
     The plan is printed with its expected model calls, tokens and USD. Text and JSON can be edited and carried out with
     `plait run --plan`.
     """
-
     printer = _PlanPrinter(form or _form_of(output), _check_output(output), as_object=as_object, quiet=quiet)
     if of is not None:
         if question is not None or file is not None or evidence is not None:
@@ -98,9 +102,6 @@ class _PlanPrinter:
 
     def print_and_exit(self, plan: Plan | None, expected: Expected | None, run: Run | None = None) -> NoReturn:
         """Print a plan and its expected cost, and exit. `run` is the run that made it."""
-        import msgspec
-
-        from plait.cli.run_output import CODES, summarize_run
 
         if not self.quiet or plan is None:
             lines = [summarize_run(run)] if run is not None else []
@@ -130,11 +131,6 @@ class _PlanPrinter:
 
 def _make_and_print_plan(question: str, printer: _PlanPrinter, flags: dict[str, Any]) -> NoReturn:
     """Ask the planner and print its plan."""
-    from plait.cli.agent_options import make_agent
-    from plait.cli.run import perform_run
-    from plait.cli.run_output import exit_with_run, view_for
-    from plait.runtime.plans import Planned
-
     agent = make_agent(**{**flags, "strategy": flags["strategy"] or "rewoo"})
     view = view_for(sys.stderr, quiet=printer.quiet)
     done = perform_run(lambda emit, _: agent.aplan(question, emit=emit), view, may_ask=False)
@@ -146,8 +142,6 @@ def _make_and_print_plan(question: str, printer: _PlanPrinter, flags: dict[str, 
 
 def _print_recorded_plan(run: str, printer: _PlanPrinter, flags: dict[str, Any]) -> NoReturn:
     """Print the plan of a recorded run and the expected cost of the rest of it."""
-    from plait.cli.agent_options import make_recorded_agent
-
     plan, row, rows = read_recorded_plan(run, flags["journal"])
     expected = None
     if row.head.strategy["name"] == "rewoo":

@@ -5,10 +5,16 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from plait.cli.agent_options import make_agent, read_text
 from plait.cli.output import as_json, clean_text, format_count, format_tokens, format_usd
 from plait.cli.runs import find_run
 from plait.core.errors import UsageError
 from plait.core.text import clean
+from plait.formats.graph import as_mermaid, as_text, input_words
+from plait.formats.plan_scan import guard
+from plait.runtime.plans import plan_of, recorded_plan, with_kept, written
 
 if TYPE_CHECKING:
     from plait.agent import Agent
@@ -22,8 +28,6 @@ FORMS = {"text": (".txt",), "json": (".json",), "mermaid": (".mmd", ".mermaid"),
 
 def read_plan_file(name: str) -> str:
     """Return the text of a plan file; `-` is stdin. Raises `UsageError`."""
-    from plait.cli.agent_options import read_text
-
     text = sys.stdin.read() if name == "-" else read_text(name)
     if not text.strip():
         where = "stdin" if name == "-" else name
@@ -33,8 +37,6 @@ def read_plan_file(name: str) -> str:
 
 def read_recorded_plan(run: str, journal: str | None) -> tuple[Plan, RunRow, list[Row]]:
     """Return the plan of a recorded run with the evidence it found, and the run."""
-    from plait.runtime.plans import recorded_plan
-
     row, store = find_run(run, journal)
     rows = list(store.rows(row.head.run))
     return recorded_plan(row.head, rows), row, rows
@@ -42,9 +44,6 @@ def read_recorded_plan(run: str, journal: str | None) -> tuple[Plan, RunRow, lis
 
 def make_agent_with_plan(file: str | None, evidence: str | None, *, strategy: str | None, **flags: Any) -> Agent:
     """Return the agent that the flags describe, with the plan of a file. Raises `UsageError`."""
-    from plait.cli.agent_options import make_agent
-    from plait.runtime.plans import plan_of, with_kept
-
     if file is None:
         raise UsageError("--evidence goes with a plan.", hint="Give --plan FILE.")
     if strategy not in (None, "rewoo"):
@@ -59,9 +58,6 @@ def make_agent_with_plan(file: str | None, evidence: str | None, *, strategy: st
 
 def render_plan(plan: Plan, form: str, *, ascii: bool = False) -> str:
     """Return a plan in one of `FORMS`. Text and JSON can be read back."""
-    import msgspec
-
-    from plait.formats.graph import as_mermaid
     from plait.formats.graph_svg import as_svg
 
     match form:
@@ -77,10 +73,6 @@ def render_plan(plan: Plan, form: str, *, ascii: bool = False) -> str:
 
 def plan_page(plan: Plan, *, ascii: bool = False) -> str:
     """Return a plan's text and, below it as comments, the picture of its graph and its evidence."""
-    from plait.formats.graph import as_text, input_words
-    from plait.formats.plan_scan import guard
-    from plait.runtime.plans import written
-
     lines = as_text(plan, 98, ascii=ascii).split("\n")
     lines += [
         f"{step.id} gave: {input_words(plan.evidence[step.id], 80)}" for step in plan.calls if step.id in plan.evidence

@@ -7,14 +7,24 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+import msgspec
 
 from plait.cli import options
+from plait.cli.agent_options import make_recorded_agent
+from plait.cli.ask_user import PlanPrompt
 from plait.cli.commands import exit_with
 from plait.cli.main import CRASHED
 from plait.cli.output import clean_text, format_count, print_json
 from plait.cli.plan_text import read_plan_file
+from plait.cli.run import perform_run
+from plait.cli.run_output import exit_with_run, how_to_answer, view_for
 from plait.cli.runs import find_run
+from plait.core import ToolSpec
 from plait.core.errors import ReplayDiffers, StaleAnswer, UsageError
+from plait.formats import Unreadable
+from plait.formats.plan import reads_as_plan
+from plait.runtime.plans import plan_of
+from plait.strategies.compiler import FORM
 
 if TYPE_CHECKING:
     from plait.cli.ask_user import PlanPrompt
@@ -53,10 +63,6 @@ def resume(
     Nothing that is recorded is done again. An answer names its question, so it never approves another call than the
     one that was shown. At a terminal you are asked and just answer. Output and exit codes are those of `plait run`.
     """
-    from plait.cli.agent_options import make_recorded_agent
-    from plait.cli.ask_user import PlanPrompt
-    from plait.cli.run_output import how_to_answer
-
     row, _ = find_run(run, journal)
     if plan is not None:
         answer = _read_plan_answer(row, plan, answer)
@@ -81,13 +87,6 @@ def resume(
 
 def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
     """Return the plan in a file, checked, as the answer of a run that waits with one. Raises `UsageError`."""
-    import msgspec
-
-    from plait.core import ToolSpec
-    from plait.formats import Unreadable
-    from plait.formats.plan import reads_as_plan
-    from plait.runtime.plans import plan_of
-    from plait.strategies.compiler import FORM
 
     if answer is not None:
         raise UsageError("--answer and --plan are both an answer.", hint="Give one of them.")
@@ -128,8 +127,6 @@ def fork(run: str, at: int, journal: str | None, as_object: bool, quiet: bool, *
 
     What the flags do not change stays as it was. Output and exit codes are those of `plait run`.
     """
-    from plait.cli.agent_options import make_recorded_agent
-
     row, _ = find_run(run, journal)
     agent = make_recorded_agent(row.head, journal=journal, **flags)
     _perform_and_exit(
@@ -148,8 +145,6 @@ def _perform_and_exit(
     journal: str | None,
     plans: PlanPrompt | None = None,
 ) -> NoReturn:
-    from plait.cli.run import perform_run
-    from plait.cli.run_output import exit_with_run, view_for
 
     done = perform_run(start, view_for(sys.stderr, quiet=quiet), plans=plans, may_ask=not as_object)
     words = options.journal_words(journal)
@@ -170,8 +165,6 @@ def replay(run: str, journal: str | None, as_object: bool, **flags: Any) -> None
 
     The exit code is 0 if nothing differs, and 1 at the first difference, which is shown.
     """
-    from plait.cli.agent_options import make_recorded_agent
-
     row, _ = find_run(run, journal)
     agent = make_recorded_agent(row.head, journal=journal, **flags)
     try:

@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from plait.cli import options
+from plait.cli.agent_options import make_agent
+from plait.cli.ask_user import PlanPrompt, user_at_terminal
+from plait.cli.plan_text import make_agent_with_plan
+from plait.cli.process import run_cancellable, stdout_to_stderr
+from plait.cli.run_output import exit_with_run, view_for
 from plait.core import Event
 from plait.core.errors import UsageError
 from plait.core.events import Began, Ended
@@ -63,10 +68,6 @@ def run(
 
     While it runs, thoughts, actions and observations are shown on stderr.
     """
-    from plait.cli.agent_options import make_agent
-    from plait.cli.ask_user import PlanPrompt
-    from plait.cli.run_output import exit_with_run, view_for
-
     if question == "-" and plan == "-":
         raise UsageError("The question and the plan can't both come from stdin.", hint="Write one of them out.")
     if question == "-":
@@ -76,8 +77,6 @@ def run(
     if session is not None and flags["no_journal"]:
         raise UsageError("A session is stored in the journal.", hint="Leave out --no-journal, or --session.")
     if plan is not None or evidence is not None:
-        from plait.cli.plan_text import make_agent_with_plan
-
         agent = make_agent_with_plan(plan, evidence, **flags)
     else:
         agent = make_agent(**flags)
@@ -134,9 +133,6 @@ def perform_run(
     `start` gets the function that receives events and the one that asks the user (None if nobody can be asked).
     A cancelled run is returned as the `Run` that its last event carries; None if it was cancelled before it began.
     """
-    from plait.cli.ask_user import user_at_terminal
-    from plait.cli.process import run_cancellable, stdout_to_stderr
-
     watched = _WatchedRun(view, plans)
     person = user_at_terminal(view.close, plans) if may_ask else None
     try:

@@ -12,8 +12,12 @@ import click
 
 from plait.cli import options
 from plait.cli.output import format_count, one_line, print_json, print_table
+from plait.config import load
 from plait.core.errors import JournalError, UnknownRun, UsageError
 from plait.core.text import clean
+from plait.journal.results import Results
+from plait.journal.store import Journal
+from plait.runtime.sessions import named
 
 if TYPE_CHECKING:
     from plait.journal.records import RunRow
@@ -25,8 +29,6 @@ UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 def open_journal(given: str | None) -> Journal:
     """Return the journal that the flag, the environment or the configuration names."""
-    from plait.journal.store import Journal
-
     return Journal(options.journal_path(given))
 
 
@@ -78,7 +80,6 @@ def runs(
     """List the recorded runs, newest first: id, time, status, loop, steps, tokens, USD, question."""
     if context.invoked_subcommand is not None:
         return
-    from plait.runtime.sessions import named
 
     if session is not None:
         named(session)
@@ -132,8 +133,6 @@ def prune(older_than: str | None, keep: int | None, yes: bool, dry_run: bool, jo
 
     Without flags, the table [journal] of plait.toml decides (older_than = "30d", keep = 100).
     """
-    from plait.config import load
-
     if older_than is None and keep is None:
         defaults = load().journal
         older_than, keep = defaults.older_than, defaults.keep
@@ -193,8 +192,6 @@ def mark(run: str, judgement: str | None, why: str, journal: str | None, as_obje
     A run has one mark: a new one replaces it. `plait trajectories` uses the marks.
     """
     import asyncio
-
-    from plait.journal.results import Results
 
     results = Results(open_journal(journal))
     if run == "list" and judgement is None:

@@ -9,9 +9,11 @@ from contextlib import suppress
 from typing import Any
 
 import click
+import msgspec
 
 from plait.cli import options
 from plait.cli.commands import exit_with
+from plait.cli.costs import phase_table
 from plait.cli.output import (
     SHOWN,
     as_json,
@@ -24,9 +26,15 @@ from plait.cli.output import (
     print_json,
     print_table,
 )
+from plait.cli.run_output import view_for
 from plait.cli.runs import find_run, format_time, run_as_json
+from plait.core import Usage
 from plait.core.errors import UsageError
 from plait.core.text import clean
+from plait.journal.export import lines
+from plait.journal.records import Got, Thinking
+from plait.runtime.retell import recorded_loop, retell
+from plait.runtime.spending import spending
 
 
 @click.command(short_help="Show a recorded run.")
@@ -71,11 +79,6 @@ def _write_html(row: Any, rows: Any, name: str, *, full: bool) -> None:
 
 
 def _show_steps(row: Any, rows: Any, *, full: bool) -> None:
-    from plait.cli.costs import phase_table
-    from plait.cli.run_output import view_for
-    from plait.core import Usage
-    from plait.runtime.retell import recorded_loop, retell
-    from plait.runtime.spending import spending
 
     head, outcome, totals = row.head, row.outcome or {}, row.totals
     models = ", ".join(
@@ -104,10 +107,6 @@ def _show_steps(row: Any, rows: Any, *, full: bool) -> None:
 
 
 def _show_object(row: Any, rows: Any) -> None:
-    import msgspec
-
-    from plait.runtime.retell import recorded_loop, retell
-    from plait.runtime.spending import spending
 
     print_json(
         {
@@ -120,7 +119,6 @@ def _show_object(row: Any, rows: Any) -> None:
 
 
 def _show_wire(head: Any, rows: Iterable[Any], *, pretty: bool, as_object: bool) -> None:
-    from plait.journal.records import Got, Thinking
 
     steps: dict[int, int] = {}
     separator = ""
@@ -182,8 +180,6 @@ def _print_body(body: bytes, *, pretty: bool) -> None:
 @options.journal
 def export(run: str, journal: str | None) -> None:
     """Write the record of RUN: one line of JSON for the run, then one for every row, bodies included."""
-    from plait.journal.export import lines
-
     row, store = find_run(run, journal)
     for line in lines(row, store.iter_rows(row.head.run)):
         click.echo(line)

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from plait.cli import options
+from plait.cli.agent_options import make_agent
 from plait.cli.commands import exit_with
 from plait.cli.main import CANCELLED
 from plait.cli.output import as_json, clean_text, print_json
+from plait.cli.run import perform_run
+from plait.cli.run_output import CODES, next_steps, summarize_run, view_for
 from plait.cli.runs import find_run
 from plait.core.errors import UsageError
 from plait.core.text import clean
+from plait.journal.records import RanRecord
+from plait.runtime.retell import recorded_loop, retell
+from plait.world import World, world_of
+from plait.world.again import replayed, told_of
+from plait.world.tasks import TASKS, task_of
+from plait.world.variations import VARIATIONS
 
 if TYPE_CHECKING:
     from plait.journal.records import Row
@@ -31,10 +42,6 @@ def world() -> None:
 @options.as_object
 def tasks(show_all: bool, as_object: bool) -> None:
     """List the tasks."""
-    import msgspec
-
-    from plait.world.tasks import TASKS
-    from plait.world.variations import VARIATIONS
 
     listed = (*TASKS, *VARIATIONS) if show_all else TASKS
     if as_object:
@@ -67,12 +74,6 @@ def run(
 
     The run is recorded: `plait world show` shows again what was sent. Exit codes are those of `plait run`.
     """
-    from plait.cli.agent_options import make_agent
-    from plait.cli.run import perform_run
-    from plait.cli.run_output import CODES, next_steps, summarize_run, view_for
-    from plait.world import world_of
-    from plait.world.tasks import task_of
-
     chosen = task_of(task)
     word = _world_word(chosen, seed, now, here)
     agent = make_agent(tools=(word, *tools), no_ask=True, **flags)
@@ -96,10 +97,6 @@ def run(
 @options.as_object
 def show(run: str, task: str | None, journal: str | None, as_object: bool) -> None:
     """Show what was sent in RUN (an id, the beginning of one, or `last`), and its grade."""
-    from plait.runtime.retell import recorded_loop
-    from plait.world.tasks import TASKS, task_of
-    from plait.world.variations import VARIATIONS
-
     row, store = find_run(run, journal)
     head = row.head
     word = next((each for each in head.sources if each.partition(":")[0] == "world"), None)
@@ -114,9 +111,6 @@ def show(run: str, task: str | None, journal: str | None, as_object: bool) -> No
 
 def _world_word(task: WorldTask, seed: int | None, now: str | None, here: str | None) -> str:
     """Return the word of a task's world, changed by what the flags say."""
-    from datetime import UTC, datetime
-
-    from plait.world import World, world_of
 
     world = world_of(task.world)
     clock = world_of(f"world:now={now}").now if now else world.now
@@ -138,11 +132,6 @@ def _print_graded(
     as_object: bool,
 ) -> None:
     """Print what a recorded run sent in its world, and its grade if the task is known."""
-    from plait.journal.records import RanRecord
-    from plait.runtime.retell import retell
-    from plait.world import world_of
-    from plait.world.again import replayed, told_of
-
     events = retell(rows, loop)
     state = replayed(world_of(word), events)
     grade = None
