@@ -237,7 +237,7 @@ def test_a_bad_plan_is_said_in_one_line_before_anything_runs(
         (("plan", QUESTION, "--strategy", "react"), "'react' makes no plan"),
         (("plan", QUESTION, "--format", "png"), "'png' is not one of"),
         (("plan", QUESTION, "-o", "plan.png"), "A plan has no form '.png' (plan.png). There are .txt, .json"),
-        (("plan", QUESTION, "-o", "absent/plan.svg"), "There is no folder absent to write plan.svg into."),
+        (("plan", QUESTION, "-o", "absent/plan.svg"), "absent/plan.svg can't be written: there is no folder absent."),
         (("plan", QUESTION, "-o", "."), ". is a folder. Name a file in it"),
         (("run", QUESTION, "--plan", "."), ". is a folder. Name a file in it"),
         (("run", QUESTION, "--approve", "plan"), "'react' makes no plan that could be approved"),

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
+from plait.agent import Agent
 from plait.cli.output import clean_text
 from plait.cli.plan_text import plan_page, price_lines
 from plait.core import Waiting
@@ -23,9 +23,6 @@ from plait.core.text import clean
 from plait.journal.store import Journal
 from plait.runtime.job import EDITED, NO, YES, Person
 from plait.runtime.plans import plan_of
-
-if TYPE_CHECKING:
-    from plait.agent import Agent
 
 ANSWERS = {
     "approval": "yes, no, a reason, or edit JSON",

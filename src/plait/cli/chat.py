@@ -7,10 +7,11 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from plait.agent import Agent
 from plait.cli import options
 from plait.cli.agent_options import make_agent
 from plait.cli.ask_user import PlanPrompt
@@ -22,11 +23,8 @@ from plait.cli.run import perform_run
 from plait.cli.run_output import next_steps, print_answer, summarize_run, view_for
 from plait.core.errors import PlaitError, UsageError
 from plait.journal.store import Journal
+from plait.runtime.run import Run
 from plait.runtime.sessions import fresh_name, named
-
-if TYPE_CHECKING:
-    from plait.agent import Agent
-    from plait.runtime.run import Run
 
 EPILOG = """\
 \b

@@ -6,7 +6,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -17,14 +17,11 @@ from plait.cli.options import F
 from plait.cli.output import print_json
 from plait.cli.runs import find_run
 from plait.core.errors import JournalError, UsageError
+from plait.lab.base import Suite
 from plait.lab.comparing import kept
-from plait.lab.seeds import asked, combined, doing, exchanges, markdown_of, product_of, text_of, working
+from plait.lab.comparison import Comparison
+from plait.lab.seeds import Drawn, asked, combined, doing, exchanges, markdown_of, product_of, text_of, working
 from plait.strategies import loop_from, parse_loops, word_of
-
-if TYPE_CHECKING:
-    from plait.lab.base import Suite
-    from plait.lab.comparison import Comparison
-    from plait.lab.seeds import Drawn
 
 BASICS = "basics:report"
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -17,17 +17,15 @@ from plait.cli.agent_options import comparison_settings
 from plait.cli.commands import exit_with
 from plait.cli.main import CANCELLED
 from plait.cli.output import check_writable, format_seconds, format_usd, print_json, print_table
-from plait.cli.process import run_cancellable, stdout_to_stderr
+from plait.cli.process import cancellable, stdout_to_stderr
 from plait.core.errors import UsageError
 from plait.core.text import clean
 from plait.journal.results import Results
 from plait.journal.store import Journal
 from plait.lab import render
 from plait.lab.comparing import acompare, kept, record_of
-
-if TYPE_CHECKING:
-    from plait.lab.comparison import Comparison
-    from plait.lab.running import Engine, Progress
+from plait.lab.comparison import Comparison
+from plait.lab.running import Engine, Progress
 
 EPILOG = """\
 \b
@@ -130,9 +128,10 @@ def run_comparison(suite: Any, flags: Mapping[str, Any], **wanted: Any) -> Compa
         **wanted,
         **comparison_settings(flags),
     )
+    done = None
     try:
-        with stdout_to_stderr():
-            done = run_cancellable(work, how_to_resume=lambda: CONTINUE)
+        with stdout_to_stderr(), cancellable(work, how_to_resume=lambda: CONTINUE) as (loop, task):
+            done = loop.run_until_complete(task)
     finally:
         progress.close()
     if done is None:

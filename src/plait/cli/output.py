@@ -132,5 +132,5 @@ def check_writable(name: str) -> Path:
     if path.is_dir():
         raise UsageError(f"{name} is a folder.", hint="Name a file in it.")
     if not path.absolute().parent.is_dir():
-        raise UsageError(f"{name} can't be written.", hint="Name a file in an existing folder.")
+        raise UsageError(f"{name} can't be written: there is no folder {path.parent}.", hint="Create it first.")
     return path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from plait.cli import options
 from plait.cli.agent_options import make_agent, make_recorded_agent
 from plait.cli.commands import exit_with
-from plait.cli.output import print_json
+from plait.cli.output import check_writable, print_json
 from plait.cli.plan_text import (
     FORMS,
     make_agent_with_plan,
@@ -23,13 +23,11 @@ from plait.cli.plan_text import (
 )
 from plait.cli.run import perform_run
 from plait.cli.run_output import CODES, exit_with_run, summarize_run, view_for
+from plait.core import Plan
 from plait.core.errors import PlaitError, UsageError
+from plait.runtime.estimate import Expected
 from plait.runtime.plans import Planned
-
-if TYPE_CHECKING:
-    from plait.core import Plan
-    from plait.runtime.estimate import Expected
-    from plait.runtime.run import Run
+from plait.runtime.run import Run
 
 EPILOG = """\
 \b
@@ -76,7 +74,12 @@ def plan(
     The plan is printed with its expected model calls, tokens and USD. Text and JSON can be edited and carried out with
     `plait run --plan`.
     """
-    printer = _PlanPrinter(form or _form_of(output), _check_output(output), as_object=as_object, quiet=quiet)
+    printer = _PlanPrinter(
+        form or _form_of(output),
+        check_writable(output) if output is not None else None,
+        as_object=as_object,
+        quiet=quiet,
+    )
     if of is not None:
         if question is not None or file is not None or evidence is not None:
             raise click.UsageError("--of stands alone: its run has the question and the evidence.")
@@ -166,15 +169,3 @@ def _form_of(output: str | None) -> str:
             return form
     known = ", ".join(each for endings in FORMS.values() for each in endings)
     raise UsageError(f"A plan has no form '{ending}' ({output}).", hint=f"There are {known}; or give --format.")
-
-
-def _check_output(output: str | None) -> Path | None:
-    """Check where the plan goes before a model is asked for it. Raises `UsageError`."""
-    if output is None:
-        return None
-    path = Path(output).expanduser()
-    if path.is_dir():
-        raise UsageError(f"{output} is a folder.", hint="Name a file in it, such as plan.txt.")
-    if not path.parent.is_dir():
-        raise UsageError(f"There is no folder {path.parent} for {path.name}.", hint="Create it first.")
-    return path

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from plait.agent import Agent
 from plait.cli.agent_options import make_agent, read_text
 from plait.cli.output import as_json, clean_text, format_count, format_tokens, format_usd
 from plait.cli.runs import find_run
+from plait.core import Plan
 from plait.core.errors import UsageError
 from plait.core.text import clean
 from plait.formats.graph import as_mermaid, as_text, input_words
 from plait.formats.plan_scan import guard
+from plait.journal.records import Row, RunRow
+from plait.runtime.estimate import Amount, Expected
 from plait.runtime.plans import plan_of, recorded_plan, with_kept, written
-
-if TYPE_CHECKING:
-    from plait.agent import Agent
-    from plait.core import Plan
-    from plait.journal.records import Row, RunRow
-    from plait.runtime.estimate import Amount, Expected
 
 FORMS = {"text": (".txt",), "json": (".json",), "mermaid": (".mmd", ".mermaid"), "svg": (".svg",)}
 """The forms of a plan, and the endings of file names that select them."""

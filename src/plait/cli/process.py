@@ -15,38 +15,18 @@ from plait.cli.main import CANCELLED
 T = TypeVar("T")
 
 
-def run_cancellable(
+@contextmanager
+def cancellable(
     work: Coroutine[Any, Any, T], *, how_to_resume: Callable[[], str], on_signal: Callable[[int], object] | None = None
-) -> T | None:
-    """Run `work` to its end on an event loop of its own. Return None if Ctrl-C or SIGTERM cancelled it.
+) -> Iterator[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]]:
+    """Give an event loop and `work` as its task. Ctrl-C and SIGTERM cancel it; the cancellation is not raised.
 
     The first signal cancels the work, which then records that. A second signal ends the process. The handlers are
     Python's, not the event loop's, so the second signal works even if the loop is blocked. `how_to_resume` is the
     sentence to print in that case; while it returns "", nothing is recorded and the first signal ends everything.
     """
     loop = asyncio.new_event_loop()
-    cancelled = False
-    try:
-        task = loop.create_task(work)
-        with _signal_handlers(loop, task, how_to_resume, on_signal):
-            try:
-                return loop.run_until_complete(task)
-            except (asyncio.CancelledError, KeyboardInterrupt):
-                cancelled = True
-                return None
-            finally:
-                _shut_down(loop, wait_for_threads=not cancelled)
-    finally:
-        loop.close()
-
-
-@contextmanager
-def _signal_handlers(
-    loop: asyncio.AbstractEventLoop,
-    task: asyncio.Task[Any],
-    how_to_resume: Callable[[], str],
-    on_signal: Callable[[int], object] | None,
-) -> Iterator[None]:
+    task = loop.create_task(work)
     signals = 0
 
     def cancel() -> None:
@@ -73,11 +53,18 @@ def _signal_handlers(
     # An ignored signal stays ignored: a shell starts background jobs with Ctrl-C ignored.
     handled = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) != signal.SIG_IGN]
     before = {number: signal.signal(number, handle) for number in handled}
+    wait_for_threads = True
     try:
-        yield
+        yield loop, task
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        wait_for_threads = False
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        try:
+            _shut_down(loop, wait_for_threads=wait_for_threads)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            loop.close()
 
 
 def _shut_down(loop: asyncio.AbstractEventLoop, *, wait_for_threads: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 import msgspec
@@ -24,11 +24,8 @@ from plait.core.errors import ReplayDiffers, StaleAnswer, UsageError
 from plait.formats import Unreadable
 from plait.formats.plan import reads_as_plan
 from plait.runtime.plans import plan_of
+from plait.runtime.run import Run
 from plait.strategies.compiler import FORM
-
-if TYPE_CHECKING:
-    from plait.cli.ask_user import PlanPrompt
-    from plait.runtime.run import Run
 
 
 @click.command(short_help="Continue a run.")

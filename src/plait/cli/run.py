@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -13,17 +13,13 @@ from plait.cli import options
 from plait.cli.agent_options import make_agent
 from plait.cli.ask_user import PlanPrompt, user_at_terminal
 from plait.cli.plan_text import make_agent_with_plan
-from plait.cli.process import run_cancellable, stdout_to_stderr
-from plait.cli.run_output import exit_with_run, view_for
+from plait.cli.process import cancellable, stdout_to_stderr
+from plait.cli.run_output import RunView, exit_with_run, view_for
 from plait.core import Event
 from plait.core.errors import UsageError
 from plait.core.events import Began, Ended
-
-if TYPE_CHECKING:
-    from plait.cli.ask_user import PlanPrompt
-    from plait.cli.run_output import RunView
-    from plait.runtime.job import Person
-    from plait.runtime.run import Run
+from plait.runtime.job import Person
+from plait.runtime.run import Run
 
 T = TypeVar("T")
 
@@ -135,13 +131,17 @@ def perform_run(
     """
     watched = _WatchedRun(view, plans)
     person = user_at_terminal(view.close, plans) if may_ask else None
+
+    def how_to_resume() -> str:
+        return watched.id and f"To continue, run: plait resume {watched.id}"
+
+    done: T | None = None
     try:
-        with stdout_to_stderr():
-            done = run_cancellable(
-                start(watched, person),
-                how_to_resume=lambda: watched.id and f"To continue, run: plait resume {watched.id}",
-                on_signal=on_signal,
-            )
+        with (
+            stdout_to_stderr(),
+            cancellable(start(watched, person), how_to_resume=how_to_resume, on_signal=on_signal) as (loop, task),
+        ):
+            done = loop.run_until_complete(task)
     finally:
         with contextlib.suppress(OSError):
             view.close()

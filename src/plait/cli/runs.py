@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,13 +15,10 @@ from plait.cli.output import format_count, one_line, print_json, print_table
 from plait.config import load
 from plait.core.errors import JournalError, UnknownRun, UsageError
 from plait.core.text import clean
+from plait.journal.records import RunRow
 from plait.journal.results import Results
 from plait.journal.store import Journal
 from plait.runtime.sessions import named
-
-if TYPE_CHECKING:
-    from plait.journal.records import RunRow
-    from plait.journal.store import Journal
 
 STATES = ["answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted"]
 UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -20,16 +20,12 @@ from plait.cli.run_output import CODES, next_steps, summarize_run, view_for
 from plait.cli.runs import find_run
 from plait.core.errors import UsageError
 from plait.core.text import clean
-from plait.journal.records import RanRecord
+from plait.journal.records import RanRecord, Row
 from plait.runtime.retell import recorded_loop, retell
-from plait.world import World, world_of
+from plait.world import World, WorldTask, world_of
 from plait.world.again import replayed, told_of
 from plait.world.tasks import TASKS, task_of
 from plait.world.variations import VARIATIONS
-
-if TYPE_CHECKING:
-    from plait.journal.records import Row
-    from plait.world import WorldTask
 
 
 @click.group(short_help="Run tasks in an offline world, graded by what was sent.")
