@@ -55,7 +55,7 @@ def test_sessions_are_listed_switched_and_begun(plait: Shell, terminals: Any) ->
     at.type("\x1b[A")  # the last question of that session, called up again
     at.until("And when?")
     say(at, "", "Beans.")
-    say(at, "/new trip", "There is a session trip already.", "/session trip goes there.")
+    say(at, "/new trip", "There is a session trip already.", "/session trip switches to it.")
     say(at, "/session", "This is the session garden.")
     say(at, "/new", "Session chat-", ", new.")
     say(at, "Hello", "New.")
@@ -202,7 +202,7 @@ def test_the_live_line_is_one_line_with_the_end_of_the_thought(monkeypatch: pyte
 
 def test_unknown_commands_are_not_sent_and_two_slashes_send_one(plait: Shell, terminals: Any) -> None:
     at = started(terminals, "--session", "s", "--model", script(plait, final("A path.")))
-    say(at, "/modle x", "There is no command /modle. Did you mean /model? /help lists them; // sends")
+    say(at, "/modle x", "There is no command /modle. Did you mean /model? /help lists the commands; // sends")
     say(at, "/etc/hosts is what?", "There is no command /etc/hosts.")
     shown = say(at, "/help", "/show [TURN], /why", "/sessions", "/quit, /exit")
     for name in ("show", "cost", "model", "strategy", "tools", "session", "new"):

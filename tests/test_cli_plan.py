@@ -257,7 +257,7 @@ def test_a_plan_that_cannot_be_written_is_on_record(plait: Desk) -> None:
     done = plait("plan", QUESTION, *plait.flags, "-o", "plan.txt", "--quiet")
     assert done.code == 1
     run = plait.last["run"]
-    assert done.err.startswith("Error: plan.txt can't be written: No space left on device. The plan is on record: ")
+    assert done.err.startswith("Error: plan.txt can't be written: No space left on device. The plan is recorded: ")
     assert done.err.endswith(f": plait plan --of {run}\n")
     assert PLAN in plait("plan", "--of", run).out
 
@@ -487,7 +487,7 @@ def test_at_a_terminal_the_plan_can_be_edited(plait: Desk) -> None:
 def test_a_plan_that_was_left_as_it_was_is_asked_about_again(plait: Desk) -> None:
     code, _, drawn = at_terminal(plait, "e", "yes", env={"VISUAL": "true"})
     assert code == 0
-    assert "The plan is as it was." in drawn
+    assert "The plan did not change." in drawn
     code, _, drawn = at_terminal(plait, "e", "no", env={"VISUAL": "there-is-no-such-editor"})
     assert code == 3
     assert "There is no editor there-is-no-such-editor; set EDITOR." in drawn

@@ -37,7 +37,7 @@ _MISSES = {
 }
 
 
-@click.command(epilog=EPILOG, short_help="Name the cheapest loop and models that meet a demand.")
+@click.command(epilog=EPILOG)
 @click.argument("results", metavar="RESULTS")
 @options.at_least
 @click.option("--budget", type=options.NumberType(), metavar="USD", help="Maximum average cost per run; 0 is free.")

@@ -23,7 +23,7 @@ from plait.strategies.registry import ELSEWHERE, names
 # -- loops
 
 
-@click.group(short_help="List the loops with their options and phases.")
+@click.group()
 def strategies() -> None:
     """The loops."""
 
@@ -72,7 +72,7 @@ def _option_type(option: str, owner: type) -> str:
 # -- models
 
 
-@click.group(short_help="List and fetch the local models.")
+@click.group()
 def models() -> None:
     """The local models, and the providers of other models."""
 
@@ -117,7 +117,7 @@ def pull(name: str) -> None:
 # -- tools
 
 
-@click.group(short_help="List and search tools.")
+@click.group()
 def tools() -> None:
     """The built-in tools, and those behind a word such as file.py."""
 
@@ -216,7 +216,7 @@ def _first_line(documented: object) -> str:
 # -- prompts
 
 
-@click.group(short_help="List, show and copy the prompts of the loops.")
+@click.group()
 def prompts() -> None:
     """The prompts of the loops: template files that you can replace (`plait run --prompts DIR`)."""
 
@@ -275,7 +275,7 @@ def _prompt_texts(strategy: str) -> dict[str, str]:
 # -- trust
 
 
-@click.command(short_help="Trust the configuration of this folder.")
+@click.command()
 @click.argument("file", default="plait.toml", metavar="[FILE]")
 @options.flag("--remove", help="Remove the trust.")
 def trust(file: str, remove: bool) -> None:

@@ -39,7 +39,7 @@ that are not given are found as for `plait run`, but the default loop is phased.
 """
 
 
-@click.command(epilog=EPILOG, short_help="Talk turn by turn.")
+@click.command(epilog=EPILOG)
 @options.session
 @options.embedder
 @options.agent
@@ -168,7 +168,7 @@ class Chat:
     def say(self, text: str, *, dim: bool = False) -> None:
         """Print a line on stderr."""
         with suppress(OSError, ValueError):  # stderr is closed, or its reader has gone
-            click.echo(click.style(clean_text(text), dim=dim or None), err=True)
+            click.echo(click.style(clean_text(text), dim=True) if dim else clean_text(text), err=True)
 
 
 class LineReader:

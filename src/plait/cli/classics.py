@@ -46,7 +46,7 @@ def _comparison(what: str) -> Callable[[F], F]:
     return click.option("--comparison", metavar="NAME", help=f"Run nothing: show {what} of a stored comparison.")
 
 
-@click.group(short_help="Reproduce four classic tables with your models.")
+@click.group()
 def tables() -> None:
     """Reproduce four classic tables with your models. Every run is recorded, and recorded runs are not repeated.
 

@@ -53,7 +53,7 @@ table_output = options.combine(
 """The options for printing a comparison's table."""
 
 
-@click.command(epilog=EPILOG, short_help="Compare loops and models on the same tasks.")
+@click.command(epilog=EPILOG)
 @click.argument("suite", metavar="SUITE|FILE")
 @click.option(
     "--strategies", default="all", metavar="A,B", help="Loops, as react or react(dialect=lines); all (default)."
@@ -246,7 +246,7 @@ def print_comparison(comparison: Comparison, flags: Mapping[str, Any]) -> None:
         click.echo(f"Written: {path}", err=True)
 
 
-@click.group(short_help="List stored comparisons and show their tables.")
+@click.group()
 def results() -> None:
     """Stored comparisons: nothing is run."""
 

@@ -49,7 +49,7 @@ that the loop has no such phase, "?" that a price is not known.
 """
 
 
-@click.command(epilog=EPILOG, short_help="Compare the time and cost of runs, by phase.")
+@click.command(epilog=EPILOG)
 @click.argument("runs", metavar="[RUN...]", nargs=-1)
 @click.option("--last", type=options.WHOLE, metavar="N", help="Add the N newest runs, oldest first.")
 @options.flag("--mean", help="One row for all runs of the same loop and models: their mean.")

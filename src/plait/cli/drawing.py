@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TextIO
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.console import Console
 from rich.status import Status
 from rich.text import Text
@@ -32,7 +32,7 @@ COLOURS = {"thought": "cyan", "action": "yellow", "observation": "green", "note"
 LABEL = 14
 """Cells of the column with the labels."""
 
-_PIECES = re.compile(r"\n|[^\S\n]+|\S+")
+_LAST_WORD = re.compile(r"\s+\S*\Z")
 
 
 class ModelStatus:
@@ -77,9 +77,10 @@ class TerminalView(SpinnerView):
         self._label = ""
         """The label of the block that is being written, "" between two blocks."""
         self._style = ""
-        self._column = 0
-        self._word = ""
-        self._blank = ""
+        self._line = ""
+        """What is written of the current line."""
+        self._pending = ""
+        """Text that is held back: white space, and a word that may not be complete."""
         self._open_calls = 0
 
     def __call__(self, event: Event) -> None:
@@ -146,49 +147,29 @@ class TerminalView(SpinnerView):
             self._label, self._style = label, style
             self._write(f"{label:<{LABEL - 2}}", f"bold {COLOURS[label]}")
             self._write("│ ", COLOURS[label])
-        for piece in _PIECES.findall(text):
-            # A word is held back until what follows shows that it is whole.
-            if piece.isspace():
-                self._flush_word()
-                self._blank += piece
-            else:
-                self._word += piece
+        end = _LAST_WORD.search(text)
+        ready = self._pending + text[: end.start()] if end is not None else ""
+        if end is not None and ready.strip():
+            self._write_lines(ready)
+            self._pending = text[end.start() :]
+        else:
+            self._pending += text
 
-    def _flush_word(self) -> None:
-        if not self._word:
-            return
-        # Blank lines are drawn only before further text, so a block never ends with empty lines.
-        for _ in range(self._blank.count("\n")):
-            self._new_line()
-        blank = self._blank.rpartition("\n")[2].replace("\t", "    ")
+    def _write_lines(self, text: str) -> None:
         room = max(20, self._console.width - LABEL)
-        if self._column + len(blank) + cell_len(self._word) > room and self._column:
-            self._new_line()
-            blank = ""
-        self._write(blank, "")
-        self._column += len(blank)
-        word = self._word
-        while self._column + cell_len(word) > room:
-            # A word longer than a line (a URL, base64) is broken where the line ends.
-            head = set_cell_size(word, room - self._column).rstrip() or word[:1]
-            self._write(head, self._style)
-            word = word[len(head) :]
-            self._new_line()
-        self._write(word, self._style)
-        self._column += cell_len(word)
-        self._word = self._blank = ""
-
-    def _new_line(self) -> None:
-        self._write("\n" + " " * (LABEL - 2), "")
-        self._write("│ ", COLOURS[self._label])
-        self._column = 0
+        for number, line in enumerate(Text(self._line + text).wrap(self._console, room, tab_size=4)):
+            if number:
+                self._write("\n" + " " * (LABEL - 2), "")
+                self._write("│ ", COLOURS[self._label])
+                self._line = ""
+            self._write(line.plain[len(self._line) :], self._style)
+            self._line = line.plain
 
     def _end_block(self) -> None:
         if self._label:
-            self._flush_word()
+            self._write_lines(self._pending.rstrip())
             self._write("\n", "")
-        self._label = self._word = self._blank = self._style = ""
-        self._column = 0
+        self._label = self._line = self._pending = self._style = ""
 
     def _write(self, text: str, style: str) -> None:
         if text:

@@ -42,7 +42,7 @@ The plan goes to stdout, everything else to stderr. Exit codes are those of `pla
 """
 
 
-@click.command(epilog=EPILOG, short_help="Write, draw and price a plan.")
+@click.command(epilog=EPILOG)
 @click.argument("question", required=False)
 @click.option("--of", metavar="RUN", help="The plan of a recorded run, with the evidence it found.")
 @click.option("--plan", "file", metavar="FILE", help="Check, draw and price this plan; no model is asked.")

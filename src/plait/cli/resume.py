@@ -28,7 +28,7 @@ from plait.runtime.run import Run
 from plait.strategies.compiler import FORM
 
 
-@click.command(short_help="Continue a run.")
+@click.command()
 @click.argument("run")
 @click.option("--answer", metavar="TEXT", help="The answer to a question, or yes / no / a reason for an approval.")
 @click.option("--question", metavar="ID", help="The question that is answered. A run that waits prints its id.")
@@ -106,7 +106,7 @@ def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
     return text
 
 
-@click.command(short_help="Start a new run from a step of a recorded one.")
+@click.command()
 @click.argument("run")
 @click.option("--at", type=options.WHOLE, metavar="N", required=True, help="The first step to make anew.")
 @options.strategy
@@ -150,7 +150,7 @@ def _perform_and_exit(
     )
 
 
-@click.command(short_help="Compare a record with what the loop does now.")
+@click.command()
 @click.argument("run")
 @options.tools
 @options.load_tools

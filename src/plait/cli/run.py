@@ -38,7 +38,7 @@ PLAIT_STRATEGY, PLAIT_JOURNAL), and the environment overrides plait.toml.
 """
 
 
-@click.command(epilog=EPILOG, short_help="Answer a question.")
+@click.command(epilog=EPILOG)
 @click.argument("question")
 @options.agent
 @options.approve

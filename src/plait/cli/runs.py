@@ -64,7 +64,7 @@ def format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
 
 
-@click.group(invoke_without_command=True, short_help="List the recorded runs; delete runs.")
+@click.group(invoke_without_command=True)
 @click.option("--limit", type=options.WHOLE, default=20, metavar="N", help="Maximum number of runs (default 20).")
 @click.option("--status", type=click.Choice(STATES), help="Only runs with this status.")
 @click.option("--session", metavar="NAME", help="Only runs of this conversation.")
@@ -177,7 +177,7 @@ def _delete_runs(journal: Journal, rows: Sequence[RunRow], *, yes: bool, dry_run
         journal.close()
 
 
-@click.command(short_help="Mark a run good or bad; list the marks.")
+@click.command()
 @click.argument("run", metavar="RUN|list")
 @click.argument("judgement", metavar="[good|bad]", type=click.Choice(["good", "bad"]), required=False)
 @click.option("--why", default="", metavar="TEXT", help="The reason, for later readers.")

@@ -36,7 +36,7 @@ _name = click.option("--name", metavar="NAME", help="Serve one agent of this nam
 _agent_flags = options.combine(options.agent, options.approve, options.no_ask, options.embedder, options.journal)
 
 
-@click.command(epilog=EPILOG, short_help="Serve agents as an endpoint.")
+@click.command(epilog=EPILOG)
 @click.option("--host", metavar="ADDRESS", help="The address to listen on (default 127.0.0.1).")
 @click.option(
     "--port", type=options.NumberType(0, 65535, whole=True), metavar="N", help="The port (default 8765; 0: a free one)."
@@ -98,7 +98,7 @@ It ends when stdin ends, or with Ctrl-C: current runs get some seconds to end, a
 """
 
 
-@click.command(epilog=MCP_EPILOG, short_help="Serve agents over MCP, on stdin and stdout.")
+@click.command(epilog=MCP_EPILOG)
 @_name
 @_agent_flags
 def mcp(name: str | None, **flags: Any) -> None:

@@ -37,7 +37,7 @@ from plait.runtime.retell import recorded_loop, retell
 from plait.runtime.spending import spending
 
 
-@click.command(short_help="Show a recorded run.")
+@click.command()
 @click.argument("run")
 @options.flag("--wire", help="Show each request and response, byte for byte.")
 @options.flag("--pretty", help="With --wire: indent JSON bodies, so they are no longer byte for byte.")
@@ -175,7 +175,7 @@ def _print_body(body: bytes, *, pretty: bool) -> None:
     sys.stdout.buffer.flush()
 
 
-@click.command(short_help="Write the record of a run as JSON lines.")
+@click.command()
 @click.argument("run")
 @options.journal
 def export(run: str, journal: str | None) -> None:
@@ -196,7 +196,7 @@ marked it bad. Exit codes: 0 lines were written, 3 there are none to write, 1 an
 """
 
 
-@click.command(epilog=TRAJECTORIES_EPILOG, short_help="Write good runs as chat lines for training.")
+@click.command(epilog=TRAJECTORIES_EPILOG)
 @click.argument("runs", metavar="[RUN...]", nargs=-1)
 @click.option("--comparison", default="", metavar="NAME", help="The runs of a comparison: its name, or last.")
 @options.flag("--all", "every", help="All recorded runs.")

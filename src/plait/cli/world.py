@@ -28,7 +28,7 @@ from plait.world.tasks import TASKS, task_of
 from plait.world.variations import VARIATIONS
 
 
-@click.group(short_help="Run tasks in an offline world, graded by what was sent.")
+@click.group()
 def world() -> None:
     """Tasks in an offline world with simulated weather, messages, pictures and share prices."""
 
