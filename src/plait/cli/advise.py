@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -40,39 +40,24 @@ _MISSES = {
 @click.command(epilog=EPILOG)
 @click.argument("results", metavar="RESULTS")
 @options.at_least
-@click.option("--budget", type=options.NumberType(), metavar="USD", help="Maximum average cost per run; 0 is free.")
-@click.option("--max-seconds", type=options.NUMBER, metavar="S", help="Maximum median time per run.")
-@click.option("--max-tokens", type=options.NUMBER, metavar="N", help="Maximum average tokens per run.")
+@click.option(
+    "--budget", "usd", type=options.NumberType(), metavar="USD", help="Maximum average cost per run; 0 is free."
+)
+@click.option("--max-seconds", "seconds", type=options.NUMBER, metavar="S", help="Maximum median time per run.")
+@click.option("--max-tokens", "tokens", type=options.NUMBER, metavar="N", help="Maximum average tokens per run.")
 @options.flag(
     "--include-changed", help="Accept rows whose runs continued as another loop, or wrote tool calls as text."
 )
 @options.journal
 @options.as_object
-def advise(
-    results: str,
-    at_least: float | None,
-    budget: float | None,
-    max_seconds: float | None,
-    max_tokens: float | None,
-    include_changed: bool,
-    journal: str | None,
-    as_object: bool,
-) -> None:
+def advise(results: str, journal: str | None, as_object: bool, **demand: Any) -> None:
     """Name the cheapest loop and models of RESULTS that meet a demand, how sure that is, and the command to run them.
 
     The cheapest has the lowest USD; if these are equal, the fewest tokens, then the fewest seconds.
     """
     from plait.advice import advise as make_advice
 
-    advice = make_advice(
-        results,
-        at_least=at_least,
-        usd=budget,
-        seconds=max_seconds,
-        tokens=max_tokens,
-        include_changed=include_changed,
-        journal=options.journal_path(journal),
-    )
+    advice = make_advice(results, journal=options.journal_path(journal), **demand)
     if as_object:
         print_json(advice.json(), indent=None)
     else:

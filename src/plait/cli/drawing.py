@@ -13,15 +13,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from plait.cli.output import (
-    SHOWN,
-    format_call,
-    format_code_error,
-    format_count,
-    format_reply,
-    format_seconds,
-    shorten,
-)
+from plait.cli.output import SHOWN, format_call, format_code_error, format_count, format_reply, format_seconds, shorten
 from plait.core import Event
 from plait.core import events as ev
 from plait.core.text import clean

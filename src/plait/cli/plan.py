@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -97,11 +98,14 @@ def plan(
     printer.print_and_exit(given, agent.expected(text, given))
 
 
+@dataclass(frozen=True)
 class _PlanPrinter:
     """Prints a plan: its form, the file or stdout, and what is printed beside it."""
 
-    def __init__(self, form: str, output: Path | None, *, as_object: bool, quiet: bool) -> None:
-        self.form, self.output, self.as_object, self.quiet = form, output, as_object, quiet
+    form: str
+    output: Path | None
+    as_object: bool
+    quiet: bool
 
     def print_and_exit(self, plan: Plan | None, expected: Expected | None, run: Run | None = None) -> NoReturn:
         """Print a plan and its expected cost, and exit. `run` is the run that made it."""

@@ -63,10 +63,7 @@ def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, 
     sock = listen(table.host, table.port)
     with sock:
         run_server(
-            desk,
-            sock,
-            lambda: _announce(desk, sock.getsockname(), unfinished, resume, flags["journal"]),
-            resume=resume,
+            desk, sock, lambda: _announce(desk, sock.getsockname(), unfinished, resume, flags["journal"]), resume=resume
         )
 
 
