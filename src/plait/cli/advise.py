@@ -73,7 +73,6 @@ def advise(results: str, journal: str | None, as_object: bool, **demand: Any) ->
 
 
 def _cells(advice: Advice, each: Candidate) -> list[str]:
-
     row = each.row
     stands = "chosen" if each == advice.chosen else "next" if each == advice.runner_up else "meets it"
     sure = certain(each.sure).replace("more than ", ">").replace("less than ", "<")

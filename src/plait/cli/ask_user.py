@@ -16,13 +16,11 @@ from tempfile import TemporaryDirectory
 
 from plait.agent import Agent
 from plait.cli.output import clean_text
-from plait.cli.plan_text import plan_page, price_lines
 from plait.core import Waiting
 from plait.core.errors import PlaitError
 from plait.core.text import clean
 from plait.journal.store import Journal
 from plait.runtime.job import EDITED, NO, YES, Person
-from plait.runtime.plans import plan_of
 
 ANSWERS = {
     "approval": "yes, no, a reason, or edit JSON",
@@ -40,6 +38,9 @@ class PlanPrompt:
 
     def render(self, text: str) -> str:
         """Return a plan with its picture and its expected cost, as far as they are known."""
+        from plait.cli.plan_text import plan_page, price_lines
+        from plait.runtime.plans import plan_of
+
         journal = self.agent.journal
         try:
             rows = Journal.at(journal).rows(self.run) if journal is not False and self.run else ()

@@ -45,7 +45,6 @@ def list_loops(names: tuple[str, ...], as_object: bool) -> None:
 
 
 def _describe_loop(name: str) -> dict[str, Any]:
-
     loop = loops.make(name)
     return {
         "name": name,

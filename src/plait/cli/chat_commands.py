@@ -87,7 +87,6 @@ class ChatCommands:
     # -- showing
 
     def _help(self, rest: str) -> None:
-
         rows = [
             [f"/{name} {arguments}".rstrip() + LISTED_ALIASES.get(name, ""), what]
             for name, (arguments, what) in COMMANDS.items()
@@ -97,7 +96,6 @@ class ChatCommands:
         self.chat.say("a line that ends in a backslash continues in the next one. Ctrl-C cancels a turn.")
 
     def _show(self, rest: str) -> None:
-
         chat = self.chat
         turns = chat.journal.turns(chat.session)
         if not turns:
@@ -114,7 +112,6 @@ class ChatCommands:
         chat.say(f"{row.status} · run {turn.run}")
 
     def _cost(self, rest: str) -> None:
-
         chat = self.chat
         turns = chat.journal.turns(chat.session)
         spent = merged(part for turn in turns for part in spending(chat.journal.rows(turn.run)))
@@ -126,7 +123,6 @@ class ChatCommands:
             print_table(*phase_table(spent), err=True)
 
     def _sessions(self, rest: str) -> None:
-
         found = self.chat.journal.sessions(MAX_SESSIONS + 1)
         if not found:
             self.chat.say("There are no sessions yet.")
@@ -148,7 +144,6 @@ class ChatCommands:
     # -- switching
 
     def _session(self, rest: str) -> None:
-
         chat = self.chat
         if not rest:
             chat.say(f"This is the session {chat.session}. /sessions lists all; /session NAME switches to one.")
@@ -160,7 +155,6 @@ class ChatCommands:
             chat.say(f"It is new. Did you mean {near[0]}? /session {shlex.quote(near[0])} switches to it.")
 
     def _new(self, rest: str) -> None:
-
         name = named(_parse_name(rest)) if rest else fresh_name()
         if rest and self.chat.journal.turns(name, limit=1):
             hint = f"/session {shlex.quote(name)} switches to it."
@@ -191,7 +185,6 @@ class ChatCommands:
             chat.say("Models: " + ", ".join(f"{phase}={spec}" for phase, spec in asked.items()))
 
     def _strategy(self, rest: str) -> None:
-
         chat = self.chat
         if not rest:
             loop = loop_of(chat.agent.strategy)

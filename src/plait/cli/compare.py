@@ -102,7 +102,6 @@ def compare(suite: str, phases: Sequence[str], engine: str, address: str | None,
 
 
 def _engine(name: str, address: str | None) -> Engine | None:
-
     if name == "ray":
         from plait.lab.on_ray import OnRay
 

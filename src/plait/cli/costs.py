@@ -286,7 +286,6 @@ def _runs_until_paid(hardware: float, first: CostRow, row: CostRow) -> int | str
 
 
 def _print_csv(heads: Sequence[str], rows: Sequence[Sequence[str]], costed: Sequence[CostRow], *, rates: bool) -> None:
-
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*(head.removeprefix(">") for head in heads), *(["rates"] if rates else [])])

@@ -128,7 +128,6 @@ class _PlanPrinter:
         exit_with(CODES[run.status] if run is not None else 0)
 
     def _write(self, path: Path, text: str, run: Run | None) -> None:
-
         try:
             path.write_text(text, encoding="utf-8", errors="backslashreplace")
         except OSError as why:  # the plan may have cost money: say where it is stored

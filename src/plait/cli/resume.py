@@ -142,7 +142,6 @@ def _perform_and_exit(
     journal: str | None,
     plans: PlanPrompt | None = None,
 ) -> NoReturn:
-
     done = perform_run(start, view_for(sys.stderr, quiet=quiet), plans=plans, may_ask=not as_object)
     words = options.journal_words(journal)
     exit_with_run(

@@ -12,7 +12,6 @@ import click
 from plait.cli import options
 from plait.cli.agent_options import make_agent
 from plait.cli.ask_user import PlanPrompt, user_at_terminal
-from plait.cli.plan_text import make_agent_with_plan
 from plait.cli.process import cancellable, stdout_to_stderr
 from plait.cli.run_output import RunView, exit_with_run, view_for
 from plait.core import Event
@@ -73,6 +72,8 @@ def run(
     if session is not None and flags["no_journal"]:
         raise UsageError("A session is stored in the journal.", hint="Leave out --no-journal, or --session.")
     if plan is not None or evidence is not None:
+        from plait.cli.plan_text import make_agent_with_plan
+
         agent = make_agent_with_plan(plan, evidence, **flags)
     else:
         agent = make_agent(**flags)

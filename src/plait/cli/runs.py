@@ -204,7 +204,6 @@ def mark(run: str, judgement: str | None, why: str, journal: str | None, as_obje
 
 
 def _list_marks(results: Any, *, as_object: bool) -> None:
-
     marks = sorted(results.marks().values(), key=lambda mark: (mark.at, mark.run), reverse=True)
     if as_object:
         print_json([_mark_as_json(mark) for mark in marks])

@@ -118,7 +118,6 @@ def mcp(name: str | None, **flags: Any) -> None:
 
 
 def _require_modules(what: str, extras: dict[str, str]) -> None:
-
     for module, extra in extras.items():
         if find_spec(module) is None:
             raise UsageError(
@@ -206,7 +205,6 @@ def _wrong_key(table: AgentTable, flags: dict[str, Any], error: UsageError) -> s
 
 @contextmanager
 def _errors_at(config: Config, name: str, key: str) -> Iterator[None]:
-
     try:
         yield
     except UsageError as why:

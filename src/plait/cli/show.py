@@ -79,7 +79,6 @@ def _write_html(row: Any, rows: Any, name: str, *, full: bool) -> None:
 
 
 def _show_steps(row: Any, rows: Any, *, full: bool) -> None:
-
     head, outcome, totals = row.head, row.outcome or {}, row.totals
     models = ", ".join(
         f"{phase}={model['spec']}" if phase else str(model["spec"]) for phase, model in head.models.items()
@@ -107,7 +106,6 @@ def _show_steps(row: Any, rows: Any, *, full: bool) -> None:
 
 
 def _show_object(row: Any, rows: Any) -> None:
-
     print_json(
         {
             **run_as_json(row),
@@ -119,7 +117,6 @@ def _show_object(row: Any, rows: Any) -> None:
 
 
 def _show_wire(head: Any, rows: Iterable[Any], *, pretty: bool, as_object: bool) -> None:
-
     steps: dict[int, int] = {}
     separator = ""
     for row in rows:
@@ -163,7 +160,6 @@ def _show_wire(head: Any, rows: Iterable[Any], *, pretty: bool, as_object: bool)
 
 
 def _print_body(body: bytes, *, pretty: bool) -> None:
-
     if pretty:
         with suppress(ValueError):  # a stream, or text that is not JSON, is shown as it came
             body = as_json(json.loads(body), indent=2).encode()
