@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from plait.cli.draw import Braid
-from plait.cli.ending import summary
+from plait.cli.drawing import TerminalView
+from plait.cli.run_output import summarize_run
 from plait.journal.store import Journal
 from plait.runtime.retell import retell
 from plait.runtime.runs import finished
@@ -44,14 +44,14 @@ line-height: {line_height}px; font-variant-east-asian: full-width; }}
 """
 
 
-class Still(Braid):
+class Still(TerminalView):
     """The drawing without what moves."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(io.StringIO())
         self._console = console
 
-    def _spin(self, text: str) -> None:
+    def _spin(self, text: object) -> None:
         """A picture has no spinner."""
 
 
@@ -70,7 +70,7 @@ def draw(run: str, journal: str | None = None) -> str:
         watch(event)
     watch.close()
     done = finished(row, kept, loop)
-    console.print(Text(summary(done), style="green" if done.status == "answered" else "yellow"))
+    console.print(Text(summarize_run(done), style="green" if done.status == "answered" else "yellow"))
     console.print(Text(str(done.answer)))
     return console.export_svg(title="plait", code_format=FRAME, unique_id="run")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from plait.cli.group import COMMANDS, plait
+from plait.cli.commands import COMMANDS, plait
 
 HEAD = """\
 # The command line

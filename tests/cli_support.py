@@ -179,3 +179,15 @@ def question(shell: Shell, run: str = "last") -> tuple[str, str]:
     from plait.journal.store import Journal
 
     return "--question", str((Journal(shell.env["PLAIT_JOURNAL"]).run(run).outcome or {}).get("question", ""))
+
+
+def run_in_process(args: list[str]) -> int:
+    """Run `plait ARGS` in this process; returns the exit code."""
+    from plait.cli.commands import plait, report_error
+
+    try:
+        with plait.make_context("plait", args) as context:
+            plait.invoke(context)
+    except BaseException as error:
+        return report_error(error)
+    return 0

@@ -37,7 +37,7 @@ from typing import Any
 PRELOADED = """
     aiohttp click jinja2 mcp.server.mcpserver msgspec numpy pydantic rich.console rich.live rich.markdown rich.table
     sqlite3 genai_prices
-    plait.agent plait.models.chat plait.models.scripted plait.journal.store plait.runtime.engine plait.cli.group
+    plait.agent plait.models.chat plait.models.scripted plait.journal.store plait.runtime.engine plait.cli.commands
     plait.cli.run plait.cli.chat plait.cli.show plait.cli.plan plait.cli.compare plait.cli.costs plait.cli.resume
     plait.strategies.react plait.strategies.native plait.strategies.codeact plait.strategies.phased
     plait.strategies.compiler plait.strategies.rewoo plait.toolkits.calculator

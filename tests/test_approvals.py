@@ -167,8 +167,8 @@ def test_the_command_line_names_the_question_and_takes_an_answer_once(tmp_path: 
     model = shell.script([action("send", "one"), action("send", "two"), final("ok")])
     waits = shell("run", "q", "--model", model, "--tools", "tools.py", "--approve", "effects")
     named = question(shell)
-    (hint,) = [line for line in waits.err.splitlines() if line.startswith("Allow it with: ")]
-    words = hint.removeprefix("Allow it with: plait ").partition("    ")[0].split()
+    (hint,) = [line for line in waits.err.splitlines() if line.startswith("Approve with: ")]
+    words = hint.removeprefix("Approve with: plait ").partition("    ")[0].split()
     assert tuple(words[2:4]) == named
     missing = shell("resume", "last", "--answer", "yes")
     assert missing.code == 2 and "names no question" in missing.err and " ".join(named) in missing.err

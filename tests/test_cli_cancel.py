@@ -55,7 +55,7 @@ def cancelled(done: Ended, plait: Shell) -> str:
     lines = done.err.splitlines()
     assert lines[-2].startswith("cancelled · ")
     run = lines[-2].rpartition("run ")[2]
-    assert lines[-1] == f"Go on with: plait resume {run}"
+    assert lines[-1] == f"To continue, run: plait resume {run}"
     assert "cancelled" in plait("runs", "--limit", "1").out
     return run
 
@@ -143,7 +143,7 @@ def test_a_second_one_quits_at_once_whatever_a_tool_does(plait: Shell) -> None:
     read_until(process, "Ctrl-C again quits at once")
     done = interrupt(process)
     assert done.code == 130
-    assert "goes on with it" in done.err
+    assert "To continue, run: plait resume " in done.err
     # Nobody was left to write the end: the run stands as interrupted and goes on all the same.
     assert "interrupted" in plait("runs").out
     assert plait("resume", "last").out == "ok\n"

@@ -23,7 +23,7 @@ def test_each_line_is_a_turn_and_only_replies_are_on_stdout(plait: Shell) -> Non
     model = script(plait, final("Hello Mira."), action("hostile"), final("You are Mira."))
     done = plait("chat", "--model", model, "--tools", "tools.py", given="I am Mira.\n\n  \nWho am I?")
     assert (done.code, done.out) == (0, "Hello Mira.\nYou are Mira.\n")
-    found = re.fullmatch(r"Go on with: plait chat --session (chat-[a-z0-9]{6})\n", done.err)
+    found = re.fullmatch(r"To continue, run: plait chat --session (chat-[a-z0-9]{6})\n", done.err)
     assert found, done.err
     assert [(run["question"], run["session"]) for run in runs(plait)] == [
         ("I am Mira.", found[1]),
@@ -58,7 +58,7 @@ def test_what_keeps_a_turn_from_its_reply_is_told_and_the_chat_goes_on(plait: Sh
     done = plait("chat", "--session", "s", "--model", model, given="one\ntwo\nthree\n")
     assert (done.code, done.out) == (1, "fine\n")
     assert re.fullmatch(
-        r"failed: 3 replies in a row .*\ncrashed: too odd.*\nGo on when that is mended: plait resume .*\n",
+        r"failed: 3 replies in a row .*\ncrashed: too odd.*\nTo continue after fixing this, run: plait resume .*\n",
         done.err,
         re.S,
     )
@@ -144,13 +144,13 @@ def test_sigterm_ends_the_chat_with_its_turn_on_record(plait: Shell) -> None:
 
 def test_at_a_terminal_lines_are_asked_for_and_ctrl_d_ends(plait: Shell, terminals: Any) -> None:
     at = terminals("--model", script(plait, final("Hello Mira."), final("Mira.")))
-    at.until("Session chat-", "Ctrl-D ends it.", "> ")
+    at.until("Session chat-", "Ctrl-D ends the chat.", "> ")
     at.type("I am Mira.\n")
     at.until("Hello Mira.", "> ")
     at.type("\x1b[A\n")  # the line before, called up again
     at.until("I am Mira.", "Mira.", "> ")
     at.type("\x04")
-    at.until("Go on with: plait chat --session chat-")
+    at.until("To continue, run: plait chat --session chat-")
     assert at.close() == 0
     assert [run["question"] for run in runs(plait)] == ["I am Mira."] * 2
     name = runs(plait)[0]["session"]

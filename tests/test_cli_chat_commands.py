@@ -17,7 +17,7 @@ from chat_support import plait as plait
 from chat_support import runs, script
 from chat_support import terminals as terminals
 from cli_support import Shell, action, final, turn
-from plait.cli.chat_view import Folded
+from plait.cli.drawing import OneLineView
 from plait.core import Answered, Call, Observation
 from plait.core import events as ev
 
@@ -30,7 +30,7 @@ def plain(text: str) -> str:
 def started(terminals: Any, *args: str) -> Any:
     """A chat that has asked for its first line."""
     at = terminals(*args)
-    at.until("Ctrl-D ends it.", "> ")
+    at.until("Ctrl-D ends the chat.", "> ")
     return at
 
 
@@ -45,7 +45,7 @@ def test_sessions_are_listed_switched_and_begun(plait: Shell, terminals: Any) ->
         plait("run", question, "--session", name, "--model", script(plait, final("so")), "--quiet")
     at = started(terminals, "--model", script(plait, final("To Lyon."), final("Beans."), final("New.")))
     shown = say(at, "/sessions", "garden", "trip")
-    assert re.search(r"session +turns +last +question\n", shown)
+    assert re.search(r"session +turns +last +question *\n", shown)
     assert re.search(r"garden +2 +\d{4}-\d\d-\d\d \d\d:\d\d +And when\?\n +trip +1 ", shown)
     say(at, "/session trip", "Session trip, 1 turn so far.")
     say(at, "Sure?", "To Lyon.")
@@ -55,7 +55,7 @@ def test_sessions_are_listed_switched_and_begun(plait: Shell, terminals: Any) ->
     at.type("\x1b[A")  # the last question of that session, called up again
     at.until("And when?")
     say(at, "", "Beans.")
-    say(at, "/new trip", "There is a session trip already.", "/session trip goes there.")
+    say(at, "/new trip", "There is a session trip already.", "/session trip switches to it.")
     say(at, "/session", "This is the session garden.")
     say(at, "/new", "Session chat-", ", new.")
     say(at, "Hello", "New.")
@@ -72,7 +72,7 @@ def test_the_end_names_the_session_only_where_the_person_did_not(plait: Shell, t
     say(at, "/new", "Session chat-")
     say(at, "q", "so")
     at.type("\x04")
-    at.until("Go on with: plait chat --session chat-")
+    at.until("To continue, run: plait chat --session chat-")
     assert at.close() == 0
 
 
@@ -159,8 +159,8 @@ def test_a_turn_folds_to_a_line_and_is_told_when_asked_for(plait: Shell, termina
     at = started(terminals, "--session", "s", "--model", model, "--tools", "tools.py")
     say(at, "/show", "Error: The session s has no turn yet.")
     at.type("What is it?\n")
-    at.until("hang works")  # the live line
-    drawn = at.until("3 steps · hostile, hang · ", "/show tells it", "Done.", "> ")
+    at.until("hang runs")  # the live line
+    drawn = at.until("3 steps · hostile, hang · ", "/show shows it", "Done.", "> ")
     assert "I wonder" not in plain(drawn)
     shown = say(at, "/show", "thought", "action", "observation", "answered · run ")
     assert "Turn 1: What is it?" in shown and "I wonder what the hostile tool" in shown
@@ -181,7 +181,7 @@ def test_the_live_line_is_one_line_with_the_end_of_the_thought(monkeypatch: pyte
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("TERM", "xterm-256color")
     screen = Screen()
-    view = Folded(screen)
+    view = OneLineView(screen)
     view(ev.Asked(1, "act", "m"))
     for word in ["Lyon\n", "\x1b[2J", *["の町 "] * 30, "and the last word"]:
         view(ev.Thought(1, word))
@@ -195,14 +195,14 @@ def test_the_live_line_is_one_line_with_the_end_of_the_thought(monkeypatch: pyte
     view.close()
     drawn = plain(screen.getvalue())
     assert re.search(r"act · …[の町 ]+and the last word", drawn)
-    assert "people, weather work" in drawn and "\x1b[2J" not in screen.getvalue()
+    assert "people, weather run" in drawn and "\x1b[2J" not in screen.getvalue()
     for line in re.split(r"\n|⠋|⠙|⠹|⠸|⠼|⠴|⠦|⠧|⠇|⠏", drawn):
         assert cell_len(line.strip()) <= 38, line
 
 
 def test_unknown_commands_are_not_sent_and_two_slashes_send_one(plait: Shell, terminals: Any) -> None:
     at = started(terminals, "--session", "s", "--model", script(plait, final("A path.")))
-    say(at, "/modle x", "There is no command /modle. Did you mean /model? /help lists them; // sends")
+    say(at, "/modle x", "There is no command /modle. Did you mean /model? /help lists the commands; // sends")
     say(at, "/etc/hosts is what?", "There is no command /etc/hosts.")
     shown = say(at, "/help", "/show [TURN], /why", "/sessions", "/quit, /exit")
     for name in ("show", "cost", "model", "strategy", "tools", "session", "new"):

@@ -237,7 +237,7 @@ def test_a_bad_plan_is_said_in_one_line_before_anything_runs(
         (("plan", QUESTION, "--strategy", "react"), "'react' makes no plan"),
         (("plan", QUESTION, "--format", "png"), "'png' is not one of"),
         (("plan", QUESTION, "-o", "plan.png"), "A plan has no form '.png' (plan.png). There are .txt, .json"),
-        (("plan", QUESTION, "-o", "absent/plan.svg"), "There is no folder absent to write plan.svg into."),
+        (("plan", QUESTION, "-o", "absent/plan.svg"), "absent/plan.svg can't be written: there is no folder absent."),
         (("plan", QUESTION, "-o", "."), ". is a folder. Name a file in it"),
         (("run", QUESTION, "--plan", "."), ". is a folder. Name a file in it"),
         (("run", QUESTION, "--approve", "plan"), "'react' makes no plan that could be approved"),
@@ -257,7 +257,7 @@ def test_a_plan_that_cannot_be_written_is_on_record(plait: Desk) -> None:
     done = plait("plan", QUESTION, *plait.flags, "-o", "plan.txt", "--quiet")
     assert done.code == 1
     run = plait.last["run"]
-    assert done.err.startswith("Error: plan.txt can't be written: No space left on device. The plan is on record: ")
+    assert done.err.startswith("Error: plan.txt can't be written: No space left on device. The plan is recorded: ")
     assert done.err.endswith(f": plait plan --of {run}\n")
     assert PLAN in plait("plan", "--of", run).out
 
@@ -370,7 +370,7 @@ def test_without_a_terminal_the_run_waits_with_its_plan_and_says_what_to_do(plai
     run = plait.last["run"]
     assert done.out == ""
     assert f"{PLAN}\n\n{PICTURE}\n\nExpected: 2 model calls and 3 tool calls" in done.err
-    assert "waiting for leave to carry out the plan" in done.err
+    assert "waiting for approval of the plan" in done.err
     named = " ".join(question(plait))
     assert f"plait resume {run} {named} --answer yes" in done.err
     assert f"plait resume {run} {named} --plan plan.txt" in done.err
@@ -487,7 +487,7 @@ def test_at_a_terminal_the_plan_can_be_edited(plait: Desk) -> None:
 def test_a_plan_that_was_left_as_it_was_is_asked_about_again(plait: Desk) -> None:
     code, _, drawn = at_terminal(plait, "e", "yes", env={"VISUAL": "true"})
     assert code == 0
-    assert "The plan is as it was." in drawn
+    assert "The plan did not change." in drawn
     code, _, drawn = at_terminal(plait, "e", "no", env={"VISUAL": "there-is-no-such-editor"})
     assert code == 3
     assert "There is no editor there-is-no-such-editor; set EDITOR." in drawn

@@ -203,7 +203,7 @@ def test_resume_with_an_answer_nobody_waits_for_is_wrong_usage(plait: Shell) -> 
 def test_a_crashed_run_goes_on_when_the_cause_is_mended(plait: Shell) -> None:
     model = plait.script([action("send", "hello")])
     crashed = plait("run", "q", "--model", model, "--tools", "tools.py")
-    assert crashed.code == 1 and "Go on when that is mended: plait resume" in crashed.err
+    assert crashed.code == 1 and "To continue after fixing this, run: plait resume" in crashed.err
     plait.script([action("send", "hello"), final("ok")])
     done = plait("resume", "last")
     assert (done.code, done.out) == (0, "ok\n")

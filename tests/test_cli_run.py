@@ -118,7 +118,7 @@ def test_each_outcome_has_its_exit_code(
         (["q", "--config", "absent.toml"], "no configuration file absent.toml"),
         (["q", "--approve", "maybe"], "'maybe' is not one of"),
         (["q", "--journal", "j.db", "--no-journal"], "contradict"),
-        (["q", "--session", "s", "--no-journal"], "A session is kept in the journal. Leave out --no-journal"),
+        (["q", "--session", "s", "--no-journal"], "A session is stored in the journal. Leave out --no-journal"),
         (["q", "--session", "s", "--embedder", "opnai:x"], "'opnai:x' is no embedder. There are: local, openai:NAME"),
         (["q", "--session", "s", "--embedder", "openai:x"], "OPENAI_API_KEY is not set"),
         (["q", "--strategy", "rewoo", "--model", "json.act=local"], "has no phase 'json.act'"),
@@ -313,7 +313,7 @@ def _read_all(master: int) -> str:
 
 
 def test_a_defect_is_one_line_and_a_traceback_only_when_asked_for(plait: Shell) -> None:
-    broken = "import plait.cli.settings as s\ns.agent_for = None\nfrom plait.cli.main import main\nmain()\n"
+    broken = "import plait.cli.agent_options as s\ns.make_agent = None\nfrom plait.cli.main import main\nmain()\n"
     (plait.folder / "broken.py").write_text(broken)
     import sys
 

@@ -12,8 +12,8 @@ import pytest
 
 import plait
 from docs_support import PAGES, ROOT, blocks_of, commands_of, fits, run_page
-from plait.cli.ending import CODES
 from plait.cli.run import run as run_command
+from plait.cli.run_output import CODES
 from plait.config import RunDefaults, TelemetryTable, load
 from plait.core import events
 from plait.core.hosts import HOSTS
@@ -185,7 +185,7 @@ def test_every_option_of_plait_run_is_told_of_by_hand_and_in_the_reference() -> 
 
 
 def test_every_command_is_told_of() -> None:
-    from plait.cli.group import COMMANDS
+    from plait.cli.commands import COMMANDS
 
     for command in COMMANDS:
         assert f"plait {command}" in EVERYWHERE, command

@@ -92,7 +92,7 @@ def meet(folder: Path, fault: Handler, tries: int, kind: str, words: tuple[str, 
         done = plait_run(shell, at)
         assert time.monotonic() - began < 15
         told_clearly(done, 1, "crashed: ", *words)
-        assert done.err.splitlines()[-1].startswith("Go on when that is mended: plait resume ")
+        assert done.err.splitlines()[-1].startswith("To continue after fixing this, run: plait resume ")
         assert sent(shell) == ["one"]
         assert [error for n, _, error in attempts(shell) if n > 0] == [kind] * tries
         # Each attempt's body stands on the record exactly as it went out.

@@ -238,7 +238,7 @@ def test_a_lock_in_the_middle_that_stays_ends_the_run_before_it_acts_unrecorded(
     with endpoint(during(1, held.__enter__)) as at:
         done = plait_run(shell, at)
         told_clearly(done, 1, "crashed: ", "locked by another process for more than 0.5 s")
-        assert "Go on when that is mended: plait resume " in done.err
+        assert "To continue after fixing this, run: plait resume " in done.err
         assert sent(shell) == ["one"]  # the second was not on record, so it was not made
         held.__exit__(None, None, None)
         assert [row.status for row in Journal(journal_of(shell)).runs()] == ["interrupted"]

@@ -90,7 +90,7 @@ def test_nothing_is_deleted_without_yes_or_in_a_dry_run(shell: Shell) -> None:
 
 def test_prune_keeps_the_newest_and_reads_the_configuration(shell: Shell) -> None:
     before = ids(shell)
-    assert "Nothing says which runs are old" in shell("runs", "prune", "--yes").err
+    assert "Plait cannot tell which runs are old" in shell("runs", "prune", "--yes").err
     assert shell("runs", "prune", "--older-than", "1d", "--yes").code == 0 and ids(shell) == before
     (shell.folder / "own.toml").write_text('[journal]\nkeep = 1\nolder_than = "0m"\n')
     done = shell("runs", "prune", "--yes", "--config", "own.toml")

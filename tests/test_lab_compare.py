@@ -430,7 +430,7 @@ def test_ctrl_c_cancels_and_the_same_command_goes_on(tmp_path: Path) -> None:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and out == "" and "The same command goes on where it was" in err
+    assert process.returncode == 130 and out == "" and "The same command continues where it stopped" in err
     files(tmp_path, count=6)
     done = plait_compare(tmp_path, "--strategies", "react", "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["rows"][0]["n"] == 6

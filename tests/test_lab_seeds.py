@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import pytest
 
 import plait
+from cli_support import run_in_process
 from lab_results import comparison, contender, result, spent
-from plait.cli.group import perform
 from plait.core import Reply, Usage
 from plait.core.errors import ServerFailed
 from plait.journal.records import Thinking, Thought
@@ -70,7 +70,7 @@ def test_each_phase_has_each_model_and_rows_add_up_to_what_the_runs_cost(tmp_pat
 
 
 def test_the_table_of_phases_is_that_of_plait_costs(tmp_path: Path) -> None:
-    from plait.cli.combinations import averaged, line_of, table
+    from plait.cli.costs import average_rows, cost_row, cost_table
 
     rate = Rate("tokens", input=1.0, output=2.0)
     done = compare(
@@ -81,9 +81,9 @@ def test_the_table_of_phases_is_that_of_plait_costs(tmp_path: Path) -> None:
         journal=tmp_path / "j.db",
     )
     journal = Journal.at(tmp_path / "j.db")
-    lines = averaged(line_of(journal.run(each.run), journal.rows(each.run)) for each in done.results)
-    heads, rows = table(lines, mean=True, tokens=False)
-    theirs = [dict(zip((name for name, _ in heads), row, strict=True)) for row in rows]
+    lines = average_rows(cost_row(journal.run(each.run), journal.rows(each.run)) for each in done.results)
+    heads, rows = cost_table(lines, mean=True, tokens=False)
+    theirs = [dict(zip((head.removeprefix(">") for head in heads), row, strict=True)) for row in rows]
     drawn = combined(done).drawn()
     ours = [
         {column.head: column.cells[at] for column in drawn.columns if column.head != "right"} for at in range(len(rows))
@@ -314,7 +314,7 @@ def tables(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
 
     def call(*words: str, code: int = 0) -> str:
         capfd.readouterr()
-        ended = perform(["tables", *words, "--journal", "j.db"])
+        ended = run_in_process(["tables", *words, "--journal", "j.db"])
         out, err = capfd.readouterr()
         assert ended == code and "defect" not in err, (words, ended, err)
         return out

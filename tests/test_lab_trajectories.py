@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import plait
-from plait.cli.group import perform
+from cli_support import run_in_process
 from plait.core import Call, Reply
 from plait.core.errors import ServerFailed
 from plait.journal.records import Thinking
@@ -308,7 +308,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
 
     def call(*words: str) -> Ended:
         capfd.readouterr()
-        code = perform([*words, "--journal", "j.db"])
+        code = run_in_process([*words, "--journal", "j.db"])
         ended = Ended(code, *capfd.readouterr())
         assert "defect" not in ended.stderr
         return ended

@@ -13,7 +13,7 @@ from rich.console import Console
 
 import plait
 from models_server import Server, whole_stream
-from plait.cli.draw import Waiting
+from plait.cli.drawing import ModelStatus
 from plait.core import Reply, Think, user
 from plait.models import embedded
 from plait.models.base import OnText, Request, Response
@@ -26,7 +26,7 @@ from plait.runtime.spending import spending
 def test_the_terminal_says_loading_model_and_reading_prompt_with_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     now, loading = [0.0], [True]
     monkeypatch.setattr(embedded, "is_loading", lambda: loading[0])
-    waiting = Waiting("act · local", "local:m", clock=lambda: now[0])
+    waiting = ModelStatus("act · local", "local:m", clock=lambda: now[0])
 
     def shown() -> str:
         out = io.StringIO()
@@ -40,7 +40,7 @@ def test_the_terminal_says_loading_model_and_reading_prompt_with_seconds(monkeyp
     assert shown() == "act · local · reading prompt · 0 s"
     now[0] = 15.0
     assert shown() == "act · local · reading prompt · 3 s"
-    assert Waiting("act · openai:m", "openai:m", clock=lambda: 0.0).__rich__().plain == "act · openai:m · 0 s"
+    assert ModelStatus("act · openai:m", "openai:m", clock=lambda: 0.0).__rich__().plain == "act · openai:m · 0 s"
 
 
 class Loading(plait.Scripted):

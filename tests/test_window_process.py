@@ -63,7 +63,7 @@ def test_one_agent_from_the_flags_of_run(tmp_path: Path) -> None:
         assert ask(server.port, "GET", "/health/ready")[2] == {"status": "ok"}
         assert server.stop() == 0
     words = "".join(server.words)
-    assert "oracle" in words and "this machine alone" in words and "Traceback" not in words
+    assert "oracle" in words and "only this machine" in words and "Traceback" not in words
 
 
 def test_the_agents_of_the_configuration(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_flag_beside_the_agents_of_the_configuration_is_named_as_it_is_typed(t
     for command, flag in (("serve", ("--model", "local")), ("mcp", ("--set", "misses=1")), ("serve", ("--thoughts",))):
         words = ["-m", "plait", command, *flag]
         done = run_forked(words, cwd=tmp_path)
-        assert done.returncode == 2 and f"has agents of its own, and {flag[0]} describes another" in done.stderr
+        assert done.returncode == 2 and f"defines agents, and {flag[0]} describes another" in done.stderr
 
 
 def test_who_cannot_open_the_window_is_said_at_the_start(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_who_cannot_open_the_window_is_said_at_the_start(tmp_path: Path) -> None
     ):
         with Process(*words, cwd=tmp_path, env=env) as server:
             server.stop()
-        assert ("nobody can open the window" in "".join(server.words)) == said
+        assert ("nobody can open the web page" in "".join(server.words)) == said
 
 
 def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:

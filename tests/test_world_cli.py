@@ -83,7 +83,7 @@ def test_why_a_run_has_no_answer_is_told_however_quiet(shell: Shell) -> None:
     told = run_b(shell, shell.script([turn("get_user_location", None)]), "--quiet")
     assert told.code == 1
     assert told.err.splitlines()[0].startswith("crashed: ")
-    assert told.err.splitlines()[1].startswith("Go on when that is mended: plait resume ")
+    assert told.err.splitlines()[1].startswith("To continue after fixing this, run: plait resume ")
     assert told.out.splitlines()[-1] == "B: not done: nothing was sent to Discord"
 
 
@@ -91,7 +91,7 @@ def test_a_run_that_waits_says_how_it_goes_on(shell: Shell) -> None:
     waits = turn("get_current_weather", {"latitude": 51.0432, "longitude": 3.7211})
     told = run_b(shell, shell.script([waits, turn("final_answer", "Sent.")]), "--provenance", "ask", "--quiet")
     assert told.code == 5
-    assert told.err.splitlines()[1].startswith("Allow it with: plait resume ")
+    assert told.err.splitlines()[1].startswith("Approve with: plait resume ")
 
 
 def test_a_made_up_value_that_the_check_of_arguments_notes_is_a_flaw(shell: Shell) -> None:

@@ -1,1 +1,1 @@
-"""The command `plait`: parse, call, print. `main.main` is where it starts."""
+"""The command `plait`. `main.main` is where it starts."""

@@ -1,21 +1,30 @@
-"""`plait chat`: a conversation, a turn a line."""
+"""`plait chat`: a conversation, one line per turn."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from plait.agent import Agent
 from plait.cli import options
-
-if TYPE_CHECKING:
-    from plait.agent import Agent
-    from plait.cli.watch import Watch
-    from plait.journal.store import Journal
-    from plait.runtime.run import Run
+from plait.cli.agent_options import make_agent
+from plait.cli.ask_user import PlanPrompt
+from plait.cli.chat_commands import ChatCommands, is_command
+from plait.cli.commands import exit_with
+from plait.cli.main import CANCELLED, CRASHED
+from plait.cli.output import clean_text, format_count
+from plait.cli.run import perform_run
+from plait.cli.run_output import next_steps, print_answer, summarize_run, view_for
+from plait.core.errors import PlaitError, UsageError
+from plait.journal.store import Journal
+from plait.runtime.run import Run
+from plait.runtime.sessions import fresh_name, named
 
 EPILOG = """\
 \b
@@ -24,176 +33,222 @@ Examples:
   plait chat --session trip --model reply=openai:gpt-5
   plait chat --session trip --watch < questions.txt
 
-Replies go to stdout, all else to stderr. At a terminal a line that begins with a slash is a command: /help lists
-them. Ctrl-C cancels a turn, Ctrl-D ends the chat. Exit codes: 0, 1 when a turn crashed, 2 for wrong usage. What flags
-leave open is found as for `plait run`, but the loop is phased.
+Replies go to stdout, everything else to stderr. At a terminal, a line that begins with a slash is a command: /help
+lists them. Ctrl-C cancels a turn, Ctrl-D ends the chat. Exit codes: 0, 1 if a turn crashed, 2 wrong usage. Options
+that are not given are found as for `plait run`, but the default loop is phased.
 """
 
 
-@click.command(epilog=EPILOG, short_help="Talk, turn by turn.")
+@click.command(epilog=EPILOG)
 @options.session
 @options.embedder
 @options.agent
 @options.approve
 @options.no_ask
 @options.journal
-@options.config
-@click.option("--watch", "-v", is_flag=True, help="Show thoughts, actions and observations on stderr.")
+@options.flag("--watch", "-v", help="Show thoughts, actions and observations on stderr.")
 def chat(session: str | None, watch: bool, **flags: Any) -> None:
-    """Talk with a loop, a model and tools: each line read is a question, and its reply is printed.
+    """Talk with a loop, a model and tools: each line is a question, and its reply is printed.
 
-    Every turn is a run on record. Each is shown the last turns and may search them all; a session can be gone on
-    with at any time, by its name.
+    Every turn is a recorded run. Each turn sees the last turns and can search all of them. Give a session's name to
+    continue it at any time.
     """
-    from plait.cli.chat_commands import Commands, is_command
-    from plait.cli.chat_lines import Lines
-    from plait.cli.group import CANCELLED, CRASHED, leave
-    from plait.cli.settings import agent_for
-    from plait.runtime.sessions import fresh_name, named
-
-    agent = agent_for(usual="phased", no_journal=False, **flags)
+    agent = make_agent(default_loop="phased", **flags)
     name = fresh_name() if session is None else named(session)
-    talk = Talk(agent, name, flags["journal"], watch, fresh=session is None)
-    commands = Commands(talk)
-    talk.lines = lines = Lines(talk.begin(), commands.offered, lambda: talk.over)
-    talk.heed_sigterm()
-    for line in lines:
-        # What comes through a pipe is content: it may not load tools or change what answers.
-        if lines.here and is_command(line):
+    talk = Chat(agent, name, options.journal_words(flags["journal"]), watch=watch, unnamed=session is None)
+    commands = ChatCommands(talk)
+    talk.lines = LineReader(talk.start(), commands.completions, lambda: talk.interrupted)
+    talk.handle_sigterm()
+    for line in talk.lines:
+        # A pipe brings content: it may not load tools or change the agent.
+        if talk.lines.at_terminal and is_command(line):
             try:
-                commands.do(line)
+                commands.run(line)
             except KeyboardInterrupt:
                 talk.say("Cancelled.")
         else:
-            talk.turn(line[1:] if lines.here and line.startswith("//") else line)
-        if talk.over or talk.ended:
+            talk.take_turn(line[1:] if talk.lines.at_terminal and line.startswith("//") else line)
+        if talk.interrupted or talk.ended:
             break
-    talk.part()
-    if talk.over or talk.crashed:
-        leave(CANCELLED if talk.over else CRASHED)
+    if talk.unnamed and talk.turns:
+        talk.say(" ".join(("To continue, run: plait chat --session", talk.session, *talk.journal_words)))
+    if talk.interrupted or talk.crashed:
+        exit_with(CANCELLED if talk.interrupted else CRASHED)
 
 
-class Talk:
-    """One sitting at the command line: who answers, and in which session."""
+class Chat:
+    """One sitting: the agent that answers, the session, and how the sitting ends."""
 
-    def __init__(self, agent: Agent, session: str, journal: str | None, watch: bool, *, fresh: bool) -> None:
-        import shlex
-
-        from plait.journal.store import Journal
+    def __init__(
+        self, agent: Agent, session: str, journal_words: tuple[str, ...], *, watch: bool, unnamed: bool
+    ) -> None:
 
         assert agent.journal is not False
-        self.agent, self.session, self.watched, self.fresh = agent, session, watch, fresh
-        self.journal: Journal = Journal(agent.journal)
-        self.again = ("--journal", shlex.quote(journal)) if journal else ()
-        self.lines: Any = None
+        self.agent, self.session, self.watch, self.unnamed = agent, session, watch, unnamed
+        self.journal = Journal(agent.journal)
+        self.journal_words = journal_words
+        self.lines: LineReader
         self.turns = 0
         self.crashed = False
-        self.over = False
-        """A signal came that ends the chat itself, not only a turn."""
+        self.interrupted = False
+        """A signal ended the chat itself, not only a turn."""
         self.ended = False
-        """The person asked for the end."""
+        """The user asked for the end."""
 
-    def begin(self) -> list[str]:
-        """Say, at a terminal, where one is; returns what was asked in this session before."""
-        from plait.cli.text import count
-
+    def start(self) -> list[str]:
+        """Greet the user at a terminal; return the earlier questions of the session."""
         before = [turn.question for turn in self.journal.turns(self.session)]
         if sys.stdin.isatty():
-            so_far = f", {count(len(before), 'turn')} so far" if before else ""
-            self.say(f"Session {self.session}{so_far}. /help tells what can be done here, Ctrl-D ends it.")
+            so_far = f", {format_count(len(before), 'turn')} so far" if before else ""
+            self.say(f"Session {self.session}{so_far}. /help lists the commands, Ctrl-D ends the chat.")
         return before
 
-    def go_to(self, session: str, *, fresh: bool = False) -> None:
-        """Go on in another session from the next turn."""
-        from plait.cli.text import count
-
-        self.session, self.fresh, self.turns = session, fresh, 0
+    def switch_session(self, session: str, *, unnamed: bool = False) -> None:
+        """Continue in another session from the next turn."""
+        self.session, self.unnamed, self.turns = session, unnamed, 0
         before = [turn.question for turn in self.journal.turns(session)]
-        self.lines.recall(before)
-        self.say(f"Session {session}, {count(len(before), 'turn') + ' so far' if before else 'new'}.")
+        self.lines.set_history(before)
+        self.say(f"Session {session}, {format_count(len(before), 'turn') + ' so far' if before else 'new'}.")
 
-    def changed(self, **changes: Any) -> Agent:
-        """The agent with some fields changed, for `agent` once it is looked at. Raises `UsageError`."""
-        if self.agent.results is not None:  # the loop was chosen by a comparison: what is named now is not
+    def changed_agent(self, **changes: Any) -> Agent:
+        """Return the agent with some fields changed. Raises `UsageError`."""
+        if self.agent.results is not None:  # a comparison chose the loop; now it is named
             changes = {"results": None, "demand": None, **changes}
         return self.agent.using(**changes)
 
-    def turn(self, question: str) -> None:
-        """One turn: the reply on stdout; whatever keeps it from being given is told, and the chat goes on."""
-        from plait.cli.approval import Desk
-        from plait.cli.aside import stdout_aside
-        from plait.cli.going import go
-        from plait.cli.person import person_here
-        from plait.core.errors import PlaitError, UsageError
+    def take_turn(self, question: str) -> None:
+        """Answer one question: the reply goes to stdout. Errors are printed, and the chat continues."""
+        summarize: Callable[[Run], str] | None = None
+        if self.watch or not sys.stderr.isatty():
+            view = view_for(sys.stderr, quiet=not self.watch)
+        else:
+            from plait.cli.drawing import OneLineView
 
-        show = self.view()
-        desk = Desk(self.agent, question)
-        person = person_here(show.close, as_object=False, desk=desk)
+            view = OneLineView(sys.stderr)
+            summarize = view.summary
         self.turns += 1
         try:
-            with stdout_aside():
-                run = go(
-                    lambda emit: self.agent.arun(question, session=self.session, emit=desk.seeing(emit), person=person),
-                    show,
-                    self.told,
-                )
+            run = perform_run(
+                lambda emit, person: self.agent.arun(question, session=self.session, emit=emit, person=person),
+                view,
+                plans=PlanPrompt(self.agent, question),
+                on_signal=self._note_signal,
+            )
         except PlaitError as why:
             if isinstance(why, UsageError) and not sys.stdin.isatty():
-                raise  # wrong for this turn, and so for every other; a person can set it right
+                raise  # wrong for every turn; only a person can correct it
             self.crashed = self.crashed or not isinstance(why, UsageError)
             self.say(f"Error: {why}")
-        else:
-            self.tell(run, show)
-        finally:
-            show.close()
-
-    def tell(self, run: Run | None, show: Watch) -> None:
-        """A turn's end."""
-        from plait.cli.ending import answer, hints, summary
-
+            return
         if run is None:
             self.say("Cancelled.")
             return
         self.crashed = self.crashed or run.status == "crashed"
-        if self.watched or run.status != "answered":
-            for line in (summary(run), *hints(run, self.again)):
+        if self.watch or run.status != "answered":
+            for line in (summarize_run(run), *next_steps(run, self.journal_words)):
                 self.say(line)
-        elif (folded := getattr(show, "folded", None)) is not None:
-            self.say(folded(run), dim=True)
-        answer(run)
+        elif summarize is not None:
+            self.say(summarize(run), dim=True)
+        print_answer(run)
 
-    def part(self) -> None:
-        """Say how to go on with a session that was given no name."""
-        if self.fresh and self.turns:
-            self.say(" ".join(("Go on with: plait chat --session", self.session, *self.again)))
-
-    def heed_sigterm(self) -> None:
-        """SIGTERM ends the chat, also where Ctrl-C would only drop a line."""
+    def handle_sigterm(self) -> None:
+        """Make SIGTERM end the chat, even where Ctrl-C would only drop a line."""
 
         def end(*_: object) -> None:
-            self.over = True
+            self.interrupted = True
             raise KeyboardInterrupt
 
         if signal.getsignal(signal.SIGTERM) != signal.SIG_IGN:
             signal.signal(signal.SIGTERM, end)
 
-    def told(self, number: int) -> None:
-        """A signal came while a turn went on: Ctrl-C ends the turn, any other the chat as well."""
-        self.over = self.over or number != signal.SIGINT
-
-    def view(self) -> Watch:
-        """Who sees the turn's events."""
-        from plait.cli.watch import watch_for
-
-        if self.watched or not sys.stderr.isatty():
-            return watch_for(sys.stderr, quiet=not self.watched)
-        from plait.cli.chat_view import Folded
-
-        return Folded(sys.stderr)
+    def _note_signal(self, number: int) -> None:
+        """Note a signal during a turn: Ctrl-C ends the turn, any other signal also the chat."""
+        self.interrupted = self.interrupted or number != signal.SIGINT
 
     def say(self, text: str, *, dim: bool = False) -> None:
-        """A line on stderr."""
-        from plait.cli.text import one_line
-
+        """Print a line on stderr."""
         with suppress(OSError, ValueError):  # stderr is closed, or its reader has gone
-            click.echo(click.style(one_line(text), dim=True) if dim else one_line(text), err=True)
+            click.echo(click.style(clean_text(text), dim=True) if dim else clean_text(text), err=True)
+
+
+class LineReader:
+    """Reads lines until stdin ends. At a terminal, Ctrl-C drops the line that is being written.
+
+    There, a line that ends in a backslash continues in the next one, a pasted text of several lines is one line, the
+    arrow keys bring back `history`, and Tab offers what `complete` returns for the words so far. `is_over` says whether
+    an interrupt was meant to end everything.
+    """
+
+    def __init__(
+        self, history: Iterable[str], complete: Callable[[list[str]], Iterable[str]], is_over: Callable[[], bool]
+    ) -> None:
+        self.at_terminal = sys.stdin.isatty()
+        self._editable = self.at_terminal and sys.stdout.isatty()
+        self._complete, self._is_over = complete, is_over
+        if hasattr(sys.stdin, "reconfigure"):
+            sys.stdin.reconfigure(errors="replace")
+        if self._editable:
+            self._set_up_readline()
+        self.set_history(history)
+
+    def set_history(self, lines: Iterable[str]) -> None:
+        """Replace the lines that the arrow keys bring back."""
+        if self._editable:
+            import readline
+
+            readline.clear_history()
+            for line in lines:
+                readline.add_history(line)
+
+    def __iter__(self) -> Iterator[str]:
+        while True:
+            try:
+                text = self._read_text()
+            except EOFError:
+                click.echo(err=True)
+                return
+            except KeyboardInterrupt:
+                if not self.at_terminal:
+                    raise
+                click.echo(err=True)
+                if self._is_over():
+                    return
+                continue
+            if text is None:
+                return
+            if text.strip():
+                yield text.strip()
+
+    def _read_text(self) -> str | None:
+        """Read a line and those that continue it; None at the end of a pipe."""
+        line = self._read_line("> ")
+        parts = []
+        while self.at_terminal and line is not None and line.rstrip("\n").endswith("\\"):
+            parts.append(line.rstrip("\n")[:-1])
+            line = self._read_line(". ")
+        return None if line is None and not parts else "\n".join([*parts, line or ""])
+
+    def _read_line(self, prompt: str) -> str | None:
+        if self._editable:
+            return input(prompt)
+        if self.at_terminal:
+            click.echo(prompt, nl=False, err=True)
+        return sys.stdin.readline() or None
+
+    def _set_up_readline(self) -> None:
+        import readline
+
+        if os.environ.get("TERM", "dumb") != "dumb":
+            # Python switches this off. Without it, each line of a pasted text would be sent as a turn of its own.
+            readline.parse_and_bind("set enable-bracketed-paste on")
+        offered: list[str] = []
+
+        def complete(text: str, state: int) -> str | None:
+            if state == 0:
+                words = readline.get_line_buffer()[: readline.get_endidx()].split(" ")
+                offered[:] = [each for each in self._complete(words) if each.startswith(text)]
+            return offered[state] if state < len(offered) else None
+
+        readline.set_completer_delims(" ")
+        readline.set_completer(complete)
+        readline.parse_and_bind("tab: complete")

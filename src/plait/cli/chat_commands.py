@@ -1,200 +1,249 @@
-"""What a line that begins with a slash does in `plait chat`: it looks at the conversation, or changes what answers."""
+"""The commands of `plait chat`: lines that begin with a slash show the conversation or change the agent."""
 
 from __future__ import annotations
 
 import difflib
 import shlex
+import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from plait.cli import chat_changes
-from plait.cli.chat_changes import words_of
+from plait import config, strategies
+from plait.cli.agent_options import parse_pairs, split_models
+from plait.cli.costs import phase_table
+from plait.cli.output import format_count, format_seconds, format_tokens, format_usd, one_line, print_table
+from plait.cli.run_output import view_for
+from plait.cli.runs import format_time
 from plait.core.errors import PlaitError, UsageError
+from plait.runtime.described import loop_of
+from plait.runtime.retell import recorded_loop, retell
+from plait.runtime.sessions import fresh_name, named
+from plait.runtime.spending import in_all, merged, spending
+from plait.tools import toolkit_names
 
 if TYPE_CHECKING:
-    from plait.cli.chat import Talk
+    from plait.cli.chat import Chat
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "help": ("", "This list."),
-    "show": ("[TURN]", "Tell the last turn, or the one of that number, step by step."),
-    "cost": ("", "What the session took and cost, by phase."),
-    "model": ("[[PHASE=]SPEC ...]", "The model of each phase; with a name, another one."),
-    "strategy": ("[NAME [K=V ...]]", "The loops; with a name, another one."),
-    "tools": ("[WORD | -WORD ...]", "The tools; add some, or take some away."),
-    "sessions": ("", "The conversations there are, the newest first."),
-    "session": ("NAME", "Go over to another conversation."),
-    "new": ("[NAME]", "Begin a new conversation."),
-    "quit": ("", "End the chat; so does Ctrl-D."),
+    "help": ("", "List the commands."),
+    "show": ("[TURN]", "Show the last turn, or the one with that number, step by step."),
+    "cost": ("", "Show the time and cost of the session, by phase."),
+    "model": ("[[PHASE=]SPEC ...]", "Show the model of each phase, or change it."),
+    "strategy": ("[NAME [K=V ...]]", "Show the loops, or change the loop."),
+    "tools": ("[WORD | -WORD ...]", "Show the tools, add or remove some."),
+    "sessions": ("", "List the conversations, newest first."),
+    "session": ("NAME", "Switch to another conversation."),
+    "new": ("[NAME]", "Start a new conversation."),
+    "quit": ("", "End the chat, like Ctrl-D."),
 }
-ALSO = {"why": "show", "exit": "quit", "costs": "cost", "models": "model", "strategies": "strategy", "tool": "tools"}
-SHOWN = {"show": ("why",), "quit": ("exit",)}
-"""The other names that /help lists: those that are no misspelling."""
-MANY = 20
-"""Sessions that are listed."""
+ALIASES = {"why": "show", "exit": "quit", "costs": "cost", "models": "model", "strategies": "strategy", "tool": "tools"}
+LISTED_ALIASES = {"show": ", /why", "quit": ", /exit"}
+MAX_SESSIONS = 20
+"""The number of sessions that /sessions lists."""
 
 
 def is_command(line: str) -> bool:
-    """It begins with one slash and is one line: what is pasted in several lines is never one."""
+    """Whether a line begins with one slash and is one line: a pasted text of several lines is never a command."""
     return line.startswith("/") and not line.startswith("//") and "\n" not in line
 
 
-class Commands:
-    """The commands of one sitting."""
+class ChatCommands:
+    """Runs the commands of one chat."""
 
-    def __init__(self, talk: Talk) -> None:
-        self.talk = talk
+    def __init__(self, chat: Chat) -> None:
+        self.chat = chat
 
-    def do(self, line: str) -> None:
-        """Do what the line says; whatever is wrong with it is told, and changes nothing."""
+    def run(self, line: str) -> None:
+        """Run a command. An invalid one is reported and changes nothing."""
         word, _, rest = line[1:].partition(" ")
-        name = ALSO.get(word, word)
+        name = ALIASES.get(word, word)
         try:
             if name not in COMMANDS:
-                raise UsageError(f"There is no command /{word}.", hint=_near(word))
+                near = difflib.get_close_matches(word, [*COMMANDS, *ALIASES], 1)
+                meant = f"Did you mean /{near[0]}? " if near else ""
+                hint = f"{meant}/help lists the commands; // sends a line that begins with a slash."
+                raise UsageError(f"There is no command /{word}.", hint=hint)
             getattr(self, f"_{name}")(rest.strip())
         except PlaitError as why:
-            self.talk.say(f"Error: {why}")
+            self.chat.say(f"Error: {why}")
 
-    def offered(self, words: list[str]) -> Iterable[str]:
-        """What Tab may put for the last of these words."""
+    def completions(self, words: list[str]) -> Iterable[str]:
+        """Return what Tab may offer for the last of these words."""
         if len(words) == 1:
-            offered = [f"/{name} " if takes else f"/{name}" for name, (takes, _) in COMMANDS.items()]
+            offered = [f"/{name} " if arguments else f"/{name}" for name, (arguments, _) in COMMANDS.items()]
             return offered if words[0].startswith("/") else []
         try:
             match words[0]:
                 case "/session":
-                    return [each.name for each in self.talk.journal.sessions(MANY)]
+                    return [each.name for each in self.chat.journal.sessions(MAX_SESSIONS)]
                 case "/strategy":
-                    from plait import strategies
-
                     return strategies.names()
                 case "/tools" | "/tool":
-                    from plait.tools import toolkit_names
-
-                    held = [f"-{each}" for each in self.talk.agent.tools]
-                    return [*toolkit_names(), *held]
+                    return [*toolkit_names(), *(f"-{each}" for each in self.chat.agent.tools)]
         except PlaitError:
             pass
         return []
 
-    # -- looking
+    # -- showing
 
     def _help(self, rest: str) -> None:
-        from plait.cli.table import show_table
-
         rows = [
-            (", ".join([f"/{name} {takes}".rstrip(), *(f"/{each}" for each in SHOWN.get(name, ()))]), what)
-            for name, (takes, what) in COMMANDS.items()
+            [f"/{name} {arguments}".rstrip() + LISTED_ALIASES.get(name, ""), what]
+            for name, (arguments, what) in COMMANDS.items()
         ]
-        show_table(("command", "what it does"), rows, err=True)
-        self.talk.say("What is changed holds from the next turn on. // sends a line that begins with a slash;")
-        self.talk.say("a line that ends in a backslash goes on in the next. Ctrl-C cancels a turn.")
+        print_table(["command", "what it does"], rows, err=True)
+        self.chat.say("Changes apply from the next turn. // sends a line that begins with a slash;")
+        self.chat.say("a line that ends in a backslash continues in the next one. Ctrl-C cancels a turn.")
 
     def _show(self, rest: str) -> None:
-        import sys
-
-        from plait.cli.watch import watch_for
-        from plait.runtime.retell import recorded_loop, retell
-
-        turns = self.talk.journal.turns(self.talk.session)
+        chat = self.chat
+        turns = chat.journal.turns(chat.session)
         if not turns:
-            raise UsageError(f"The session {self.talk.session} has no turn yet.", hint="Ask something first.")
+            raise UsageError(f"The session {chat.session} has no turn yet.", hint="Ask something first.")
         if rest and not (rest.isdecimal() and 1 <= int(rest) <= len(turns)):
             raise UsageError(f"There is no turn {rest}.", hint=f"There are turns 1 to {len(turns)}.")
         turn = turns[int(rest) - 1 if rest else -1]
-        row = self.talk.journal.run(turn.run)
-        self.talk.say(f"Turn {turn.number}: {turn.question}")
-        watch = watch_for(sys.stderr)
-        for event in retell(self.talk.journal.rows(turn.run), recorded_loop(row.head)):
-            watch(event)
-        watch.close()
-        self.talk.say(f"{row.status} · run {turn.run}")
+        row = chat.journal.run(turn.run)
+        chat.say(f"Turn {turn.number}: {turn.question}")
+        view = view_for(sys.stderr)
+        for event in retell(chat.journal.rows(turn.run), recorded_loop(row.head)):
+            view(event)
+        view.close()
+        chat.say(f"{row.status} · run {turn.run}")
 
     def _cost(self, rest: str) -> None:
-        from plait.cli.spent import phase_table
-        from plait.cli.table import show_table
-        from plait.cli.text import count, duration, money, tokens
-        from plait.runtime.spending import in_all, merged, spending
-
-        turns = self.talk.journal.turns(self.talk.session)
-        spent = merged(part for turn in turns for part in spending(self.talk.journal.rows(turn.run)))
+        chat = self.chat
+        turns = chat.journal.turns(chat.session)
+        spent = merged(part for turn in turns for part in spending(chat.journal.rows(turn.run)))
         whole = in_all(spent)
-        told = [f"Session {self.talk.session}", count(len(turns), "turn"), count(whole.calls, "model call")]
-        told += [tokens(whole.usage), duration(whole.seconds), money(whole.cost_usd)]
-        self.talk.say(" · ".join(told))
+        parts = [format_count(len(turns), "turn"), format_count(whole.calls, "model call"), format_tokens(whole.usage)]
+        parts += [format_seconds(whole.seconds), format_usd(whole.cost_usd)]
+        chat.say(" · ".join([f"Session {chat.session}", *parts]))
         if spent:
-            heads, lines = phase_table(spent)
-            right = {i for i, (_, to_the_right) in enumerate(heads) if to_the_right}
-            show_table([name for name, _ in heads], lines, right=right, err=True)
+            print_table(*phase_table(spent), err=True)
 
     def _sessions(self, rest: str) -> None:
-        from plait.cli.record import at
-        from plait.cli.table import show_table
-        from plait.cli.text import clean
-
-        found = self.talk.journal.sessions(MANY + 1)
+        found = self.chat.journal.sessions(MAX_SESSIONS + 1)
         if not found:
-            self.talk.say("There are no sessions yet.")
+            self.chat.say("There are no sessions yet.")
             return
         rows = [
-            (
-                "*" if each.name == self.talk.session else "",
-                clean(each.name),
+            [
+                "*" if each.name == self.chat.session else "",
+                one_line(each.name),
                 str(each.turns),
-                at(each.started)[:16].replace("T", " "),
-                clean(each.question).replace("\n", " "),
-            )
-            for each in found[:MANY]
+                format_time(each.started)[:16].replace("T", " "),
+                one_line(each.question),
+            ]
+            for each in found[:MAX_SESSIONS]
         ]
-        show_table(("", "session", "turns", "last", "question"), rows, right={2}, err=True)
-        if len(found) > MANY:
-            self.talk.say("There are more. `plait runs --session NAME` lists the turns of one.")
+        print_table(["", "session", ">turns", "last", "question"], rows, err=True)
+        if len(found) > MAX_SESSIONS:
+            self.chat.say("There are more. `plait runs --session NAME` lists the turns of one.")
 
-    # -- going elsewhere
+    # -- switching
 
     def _session(self, rest: str) -> None:
-        from plait.runtime.sessions import named
-
+        chat = self.chat
         if not rest:
-            self.talk.say(f"This is the session {self.talk.session}. /sessions lists all; /session NAME goes to one.")
+            chat.say(f"This is the session {chat.session}. /sessions lists all; /session NAME switches to one.")
             return
-        name = named(_one_word(rest))
-        known = [each.name for each in self.talk.journal.sessions(1000)]
-        near = difflib.get_close_matches(name, known, 1) if name not in known else []
-        self.talk.go_to(name)
-        if near:
-            self.talk.say(f"It is new. Did you mean {near[0]}? /session {shlex.quote(near[0])} goes there.")
+        name = named(_parse_name(rest))
+        known = [each.name for each in chat.journal.sessions(1000)]
+        chat.switch_session(name)
+        if near := difflib.get_close_matches(name, known, 1) if name not in known else []:
+            chat.say(f"It is new. Did you mean {near[0]}? /session {shlex.quote(near[0])} switches to it.")
 
     def _new(self, rest: str) -> None:
-        from plait.runtime.sessions import fresh_name, named
-
-        name = named(_one_word(rest)) if rest else fresh_name()
-        if rest and self.talk.journal.turns(name, limit=1):
-            raise UsageError(f"There is a session {name} already.", hint=f"/session {shlex.quote(name)} goes there.")
-        self.talk.go_to(name, fresh=not rest)
+        name = named(_parse_name(rest)) if rest else fresh_name()
+        if rest and self.chat.journal.turns(name, limit=1):
+            hint = f"/session {shlex.quote(name)} switches to it."
+            raise UsageError(f"There is a session {name} already.", hint=hint)
+        self.chat.switch_session(name, unnamed=not rest)
 
     def _quit(self, rest: str) -> None:
-        self.talk.ended = True
+        self.chat.ended = True
 
-    # -- changing
+    # -- changing the agent
 
     def _model(self, rest: str) -> None:
-        chat_changes.model(self.talk, rest)
+        from plait.models.resolve import resolve
+
+        chat = self.chat
+        if rest:
+            for_all, by_phase = split_models(_split_words(rest))
+            for spec in filter(None, (for_all, *by_phase.values())):
+                resolve(spec, config.load().models)  # reports an error now and not in the next turn
+            before = {} if for_all else dict(chat.agent.models)
+            chat.agent = chat.changed_agent(model=for_all or chat.agent.model, models={**before, **by_phase})
+        agent = chat.agent
+        phases = strategies.phases_of(loop_of(agent.strategy))
+        asked = {phase: str(agent.models.get(phase, agent.models.get("", agent.model))) for phase in phases}
+        if len(set(asked.values())) == 1:
+            chat.say(f"Model: {next(iter(asked.values()))}")
+        else:
+            chat.say("Models: " + ", ".join(f"{phase}={spec}" for phase, spec in asked.items()))
 
     def _strategy(self, rest: str) -> None:
-        chat_changes.strategy(self.talk, rest)
+        chat = self.chat
+        if not rest:
+            loop = loop_of(chat.agent.strategy)
+            options = " ".join(f"{key}={value}" for key, value in strategies.options_of(loop).items())
+            chat.say(f"Strategy: {loop.name}{f' ({options})' if options else ''}")
+            chat.say(f"There are: {', '.join(strategies.names())}. `plait strategies list` describes each.")
+            return
+        name, *settings = _split_words(rest)
+        loop = strategies.make(name, parse_pairs(settings, "/strategy", "react dialect=lines"))
+        phases = {*strategies.phases_of(loop), ""}
+        models = chat.agent.models
+        same = {phase: spec for phase, spec in models.items() if phase in phases}
+        chat.agent = chat.changed_agent(strategy=loop, models=same)
+        chat.say(f"Strategy: {loop.name}")
+        if dropped := [f"{phase}={spec}" for phase, spec in models.items() if phase not in phases]:
+            chat.say(f"It has other phases; left out: {', '.join(dropped)}. /model shows the model of each phase.")
 
     def _tools(self, rest: str) -> None:
-        chat_changes.tools(self.talk, rest)
+        chat = self.chat
+        tools: list[Any] = list(chat.agent.tools)
+        if rest:
+            for word in _split_words(rest):
+                if word.startswith("-") and len(word) > 1:
+                    tools.remove(_find_tools(word[1:], tools))
+                elif word in tools:
+                    raise UsageError(f"The tools of {word} are there already.")
+                else:
+                    tools.append(word)
+            changed = chat.changed_agent(tools=tuple(tools))
+            _ = changed.specs  # loads them, and reports errors
+            chat.agent = changed
+        if not tools:
+            chat.say("No tools. /tools calculator adds one; `plait tools list` lists them.")
+            return
+        words, names = ", ".join(map(str, tools)), ", ".join(spec.name for spec in chat.agent.specs)
+        chat.say(f"Tools: {words}" if words == names else f"Tools: {words}\nThey are: {names}")
 
 
-def _one_word(rest: str) -> str:
-    """A name, which may have blanks in it, with or without quotes."""
-    words = words_of(rest)
+def _split_words(rest: str) -> list[str]:
+    """Split words like a shell. The command of an MCP server is one word to its end."""
+    if rest.lstrip("-").startswith("mcp:"):
+        return [rest]
+    try:
+        return shlex.split(rest)
+    except ValueError as why:
+        raise UsageError(f"{rest}: {why}.", hint="Close the quotes.") from why
+
+
+def _parse_name(rest: str) -> str:
+    """Return a name, which may contain blanks, with or without quotes."""
+    words = _split_words(rest)
     return words[0] if len(words) == 1 else rest
 
 
-def _near(word: str) -> str:
-    near = difflib.get_close_matches(word, [*COMMANDS, *ALSO], 1)
-    first = f"Did you mean /{near[0]}? " if near else ""
-    return f"{first}/help lists them; // sends a line that begins with a slash."
+def _find_tools(word: str, tools: list[Any]) -> Any:
+    found = next((each for each in tools if str(each) == word), None)
+    if found is None:
+        words = [str(each) for each in tools]
+        near = difflib.get_close_matches(word, words, 1)
+        hint = f"Did you mean -{near[0]}?" if near else f"There are: {', '.join(words) or 'none'}."
+        raise UsageError(f"There are no tools {word}.", hint=hint)
+    return found

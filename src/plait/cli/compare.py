@@ -1,18 +1,31 @@
-"""`plait compare`: the same tasks through every loop and model, in one table."""
+"""`plait compare` and `plait results`: runs comparisons with their progress, and prints their tables."""
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
 
 import click
 
 from plait.cli import options
-from plait.cli.tables import output, unwatched
-
-if TYPE_CHECKING:
-    from plait.lab.running import Engine
+from plait.cli.agent_options import comparison_settings
+from plait.cli.commands import exit_with
+from plait.cli.main import CANCELLED
+from plait.cli.output import check_writable, format_seconds, format_usd, print_json, print_table
+from plait.cli.process import cancellable, stdout_to_stderr
+from plait.core.errors import UsageError
+from plait.core.text import clean
+from plait.journal.results import Results
+from plait.journal.store import Journal
+from plait.lab import render
+from plait.lab.comparing import acompare, kept, record_of
+from plait.lab.comparison import Comparison
+from plait.lab.running import Engine, Progress
 
 EPILOG = """\
 \b
@@ -22,18 +35,30 @@ Examples:
   plait compare basics:tuning --strategies "react,react(dialect=lines)" --html table.html
   plait compare world --strategies phased --model reason=openai:gpt-5,local --model reply=local
 
-Every run is on the record. Started again, the same command goes on where it was, and what is finished is not run
-again. Exit codes: 0 all is finished, 4 the budget or an endpoint ended it early, 130 cancelled, 1 an error, 2
-wrong usage.
+Every run is recorded. The same command continues where it stopped and does not repeat finished runs. Exit codes: 0
+everything is finished, 4 the budget or an endpoint ended it early, 130 cancelled, 1 an error, 2 wrong usage.
 """
+CONTINUE = "The same command continues where it stopped."
+
+table_output = options.combine(
+    options.flag("--by-phase", help="Also show what each phase took."),
+    click.option("--by", "about", default="", metavar="FIELD", help="Success by a field of the tasks, such as steps."),
+    options.flag("--pairs", help="Also compare each two rows on the same tasks."),
+    options.flag("--markdown", "as_markdown", help="Print Markdown tables."),
+    options.flag("--csv", "as_csv", help="Print the rows as comma-separated values."),
+    options.flag("--json", "as_object", help="Print one JSON object on stdout, with every digit."),
+    options.flag("--cells", help="Also list each finished cell with its grade and its run."),
+    click.option("--html", metavar="FILE", help="Also write one HTML file with charts and every run."),
+)
+"""The options for printing a comparison's table."""
 
 
-@click.command(epilog=EPILOG, short_help="Compare loops and models on the same tasks.")
+@click.command(epilog=EPILOG)
 @click.argument("suite", metavar="SUITE|FILE")
 @click.option(
     "--strategies", default="all", metavar="A,B", help="Loops, as react or react(dialect=lines); all (default)."
 )
-@click.option("--models", "names", default="local", metavar="X,Y", help="Models for all phases (default local).")
+@click.option("--models", default="local", metavar="X,Y", help="Models for all phases (default local).")
 @click.option(
     "--model",
     "phases",
@@ -42,17 +67,12 @@ wrong usage.
     help="Models of one phase: each combination is compared. Can be repeated.",
 )
 @click.option("--repeat", type=options.WHOLE, default=1, metavar="N", help="Run each task N times (default 1).")
-@click.option("--limit", type=options.WHOLE, metavar="N", help="The first N tasks only.")
-@click.option("--jobs", type=options.WHOLE, default=1, metavar="N", help="Runs at once (default 1).")
-@click.option(
-    "--budget",
-    type=options.NUMBER,
-    metavar="USD",
-    help="Begin no run when this is spent, or would be by what runs cost on average.",
-)
-@click.option("--name", metavar="NAME", help="The comparison's name (default: made from what is compared).")
-@click.option("--again", is_flag=True, help="Run what is finished once more.")
-@click.option("--engine", type=click.Choice(["here", "ray"]), default="here", help="Where runs are performed.")
+@click.option("--limit", type=options.WHOLE, metavar="N", help="Only the first N tasks.")
+@options.jobs
+@options.budget
+@click.option("--name", default="", metavar="NAME", help="The comparison's name (default: made from its parts).")
+@options.repeat_finished
+@click.option("--engine", type=click.Choice(["here", "ray"]), default="here", help="Where the runs are performed.")
 @click.option("--address", metavar="ADDRESS", help="With --engine ray: the cluster (default: one on this machine).")
 @options.tools
 @options.show_tools
@@ -60,78 +80,212 @@ wrong usage.
 @options.provenance
 @options.code
 @options.prompts
-@output
+@table_output
 @options.journal
-@options.config
-@unwatched
-def compare(
-    suite: str,
-    strategies: str,
-    names: str,
-    phases: Sequence[str],
-    repeat: int,
-    limit: int | None,
-    jobs: int,
-    budget: float | None,
-    name: str | None,
-    again: bool,
-    engine: str,
-    address: str | None,
-    tools: Sequence[str],
-    journal: str | None,
-    quiet: bool,
-    output: dict[str, Any],
-    **flags: Any,
-) -> None:
+@options.no_progress
+def compare(suite: str, phases: Sequence[str], engine: str, address: str | None, **flags: Any) -> None:
     """Run every task of SUITE through loops and models, and print one table.
 
     SUITE is basics[:report|tuning], world, gsm8k:FILE, hotpotqa:FILE and so on, or a FILE of tasks (docs/suites.md).
     """
-    from plait.cli.aside import stdout_aside
-    from plait.cli.comparing import Watch, by_phase, go, told
-    from plait.cli.group import leave
-    from plait.cli.places import journal_file
-    from plait.cli.settings import lab_settings
-    from plait.cli.tables import checked, show
-    from plait.lab.comparing import acompare
-
-    checked(output)
-    settings = lab_settings(**flags)
-    watch = Watch(sys.stderr, quiet=quiet)
-    place = journal_file(journal)
-    with stdout_aside():
-        found = go(
-            acompare(
-                suite,
-                strategies=strategies,
-                models=names,
-                phases=by_phase(phases),
-                tools=tools,
-                repeat=repeat,
-                limit=limit,
-                jobs=jobs,
-                budget=budget,
-                name=name or "",
-                again=again,
-                journal=place,
-                engine=_engine(engine, address),
-                tell=watch,
-                **settings,
-            )
-        )
-    watch.close()
-    done = told(found)
-    show(done, **output)
-    leave(0 if done.whole else 4)
+    check_table_output(flags)
+    same = ("strategies", "models", "repeat", "limit", "name", "tools")
+    done = run_comparison(
+        suite,
+        flags,
+        phases=parse_phase_models(phases),
+        engine=_engine(engine, address),
+        **{name: flags[name] for name in same},
+    )
+    print_comparison(done, flags)
+    exit_with(0 if done.whole else 4)
 
 
 def _engine(name: str, address: str | None) -> Engine | None:
-    from plait.core.errors import UsageError
-
     if name == "ray":
         from plait.lab.on_ray import OnRay
 
         return OnRay(address)
     if address:
-        raise UsageError("--address is that of a Ray cluster.", hint="Give --engine ray as well.")
+        raise UsageError("--address is the address of a Ray cluster.", hint="Give --engine ray as well.")
     return None
+
+
+def run_comparison(suite: Any, flags: Mapping[str, Any], **wanted: Any) -> Comparison:
+    """Run what is not finished of a comparison, with its progress on stderr. Exit if it is cancelled.
+
+    `flags` has the options that all comparisons share, `wanted` the other arguments of `acompare`.
+    """
+    progress = _ComparisonProgress(sys.stderr, quiet=flags["quiet"])
+    work = acompare(
+        suite,
+        jobs=flags["jobs"],
+        budget=flags["budget"],
+        again=flags["again"],
+        journal=options.journal_path(flags["journal"]),
+        tell=progress,
+        **wanted,
+        **comparison_settings(flags),
+    )
+    done = None
+    try:
+        with stdout_to_stderr(), cancellable(work, how_to_resume=lambda: CONTINUE) as (loop, task):
+            done = loop.run_until_complete(task)
+    finally:
+        progress.close()
+    if done is None:
+        click.echo(f"Cancelled. {CONTINUE}", err=True)
+        exit_with(CANCELLED)
+    if done.unfinished:
+        click.echo(f"Not finished: {done.unfinished.rstrip('.')}. {CONTINUE}", err=True)
+    return done
+
+
+def parse_phase_models(given: Sequence[str]) -> dict[str, list[str]]:
+    """Return the models of single phases, each given as PHASE=X,Y. Raises `UsageError`."""
+    found: dict[str, list[str]] = {}
+    for each in given:
+        phase, equals, names = each.partition("=")
+        if not equals or not phase.strip():
+            hint = "Write --model reason=X,Y; --models is for all phases."
+            raise UsageError(f"--model {each!r} names no phase.", hint=hint)
+        found[phase.strip()] = parse_models(names)
+    return found
+
+
+def parse_models(names: str) -> list[str]:
+    """Return the models of a list. Raises `UsageError` if it is empty."""
+    found = [name.strip() for name in names.split(",") if name.strip()]
+    if not found:
+        raise UsageError(f"{names!r} names no model.", hint="For example: --models local.")
+    return found
+
+
+class _ComparisonProgress:
+    """Shows how far a comparison is: one live line in a terminal, a line for each cell elsewhere."""
+
+    def __init__(self, out: TextIO, *, quiet: bool) -> None:
+        self._out = out
+        self._quiet = quiet
+        self._last = ""
+        self._status: Any = None
+        if out.isatty() and not quiet:
+            from rich.console import Console
+
+            self._status = Console(file=out, highlight=False, emoji=False, markup=False).status("")
+
+    def __call__(self, progress: Progress) -> None:
+        """Show it. A stream that nobody can read does not end the comparison."""
+        left = "" if progress.left is None else f" · {format_seconds(progress.left)} left"
+        done = f"{progress.finished:,} of {progress.cells:,}{left} · {format_usd(progress.usd)}"
+        if progress.said:
+            self._print(clean(progress.said))
+        elif self._status is not None:
+            self._last = done
+            self._status.update(done)
+            self._status.start()
+        elif progress.result is not None:
+            result = progress.result
+            what = f"{result.grade.mark} · {result.variant} · {result.task} · {format_seconds(result.seconds)}"
+            self._print(f"{done} · {clean(what)}")
+
+    def close(self) -> None:
+        """End the live line and leave what it said last."""
+        if self._status is not None:
+            with suppress(OSError, ValueError):
+                self._status.stop()
+                if self._last:
+                    self._print(self._last)
+
+    def _print(self, text: str) -> None:
+        if self._quiet:
+            return
+        with suppress(OSError, ValueError):
+            if self._status is not None:
+                self._status.console.print(text)
+            else:
+                print(text, file=self._out, flush=True)
+
+
+def check_table_output(flags: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for a table that can't be printed, before anything is run."""
+    options.check_one_format(csv=flags["as_csv"], markdown=flags["as_markdown"], json=flags["as_object"])
+    if flags["cells"] and flags["as_csv"]:
+        raise UsageError("--csv has the rows only.", hint="--json --cells has each cell with every digit.")
+    if flags["html"]:
+        from plait.lab.page import ready
+
+        check_writable(flags["html"])
+        ready()
+
+
+def print_comparison(comparison: Comparison, flags: Mapping[str, Any]) -> None:
+    """Print a comparison's table on stdout, and write its page."""
+    cells = flags["cells"]
+    extras: dict[str, Any] = {
+        "phases": flags["by_phase"],
+        "all_pairs": flags["pairs"],
+        "by": flags["about"],
+        "cells": cells,
+    }
+    if flags["as_object"]:
+        print_json(render.as_object(comparison, cells=cells))
+    elif flags["as_csv"]:
+        click.echo(render.values(comparison), nl=False)
+    elif flags["as_markdown"]:
+        click.echo(render.markdown(comparison, **extras))
+    else:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        click.echo(render.terminal(comparison, width=width, **extras))
+    if flags["html"]:
+        from plait.lab.page import page
+
+        path = Path(flags["html"]).expanduser()
+        path.write_text(page(comparison, record=record_of(comparison)), encoding="utf-8")
+        click.echo(f"Written: {path}", err=True)
+
+
+@click.group()
+def results() -> None:
+    """Stored comparisons: nothing is run."""
+
+
+@results.command("list")
+@options.as_object
+@options.journal
+def list_results(as_object: bool, journal: str | None) -> None:
+    """List the comparisons, newest first."""
+
+    store = Results(Journal.at(options.journal_path(journal)))
+    found = [(each, len(store.results(each.head["cells"])), len(each.head["cells"])) for each in store.comparisons()]
+    if as_object:
+        print_json(
+            [
+                {"name": each.name, "suite": each.head["suite"]["word"], "finished": finished, "cells": cells}
+                for each, finished, cells in found
+            ]
+        )
+    elif not found:
+        click.echo("There is no comparison yet. `plait compare` makes one.", err=True)
+    else:
+        lines = [
+            [
+                clean(each.name),
+                clean(each.head["suite"]["word"]),
+                f"{finished:,} of {cells:,}",
+                time.strftime("%Y-%m-%d %H:%M", time.localtime(each.started)),
+                clean(", ".join(dict.fromkeys(row["strategy"] for row in each.head["contenders"]))),
+            ]
+            for each, finished, cells in found
+        ]
+        print_table(["name", "suite", ">cells", "begun", "loops"], lines)
+
+
+@results.command("show")
+@click.argument("name")
+@table_output
+@options.journal
+def show_results(name: str, journal: str | None, **flags: Any) -> None:
+    """Print the table of a comparison: its NAME, the beginning of one, or `last`."""
+    check_table_output(flags)
+    print_comparison(kept(name, options.journal_path(journal)), flags)

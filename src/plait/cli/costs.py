@@ -1,19 +1,41 @@
-"""`plait costs`: what runs took and cost, phase by phase, side by side."""
+"""`plait costs`: the time and cost of runs by phase, side by side; and the table of one run's phases."""
 
 from __future__ import annotations
 
+import csv
+import io
 import shutil
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
 
 import click
+import msgspec
 
 from plait.cli import options
+from plait.cli.output import print_json
+from plait.cli.runs import open_journal
+from plait.core.errors import UsageError
+from plait.core.text import clean
+from plait.journal.records import Resumed, Row, RunHead, RunRow, Thinking
+from plait.lab import grid
+from plait.lab.grid import in_turn
+from plait.models.prices import NANO, UNKNOWN, Rate
+from plait.runtime.retell import recorded_loop
+from plait.runtime.spending import MICRO, TOOLS, PhaseSpending, in_all, in_units, merged, runs_until, shown, spending
+from plait.strategies import phases_of
 
-if TYPE_CHECKING:
-    from plait.cli.combinations import Line
-    from plait.cli.spent import Head
+MILLISECOND, CENT_MILLI = 1_000, 10_000
+"""What is shown: seconds to three decimals (in microseconds), USD to five (in billionths)."""
+THOUSANDTHS = 1000
+"""The precision of the mean of a count."""
+ABSENT = "-"
+KINDS = ("input_tokens", "cached_tokens", "output_tokens")
+
+PhaseColumn: TypeAlias = tuple[str, bool]
+"""A phase, and whether it stands for tool calls or code."""
 
 EPILOG = """\
 \b
@@ -22,28 +44,22 @@ Examples:
   plait costs --last 6 --mean --tokens
   plait costs API_RUN LOCAL_RUN --hardware 1500
 
-Seconds are those of model and tool calls, each for itself. A cell and its neighbours add up to "in all" as they
-are shown. "-": the loop has no such phase; "?": a price is not known.
+Seconds are the sum of all model and tool calls. The cells of a row add up to "in all" as they are shown. "-" means
+that the loop has no such phase, "?" that a price is not known.
 """
 
 
-@click.command(epilog=EPILOG, short_help="What runs cost and took, by phase.")
+@click.command(epilog=EPILOG)
 @click.argument("runs", metavar="[RUN...]", nargs=-1)
-@click.option("--last", type=options.WHOLE, metavar="N", help="The N newest runs, oldest first, behind those named.")
-@click.option("--mean", is_flag=True, help="One row for all runs of the same loop and models: their mean.")
-@click.option("--tokens", is_flag=True, help="The tokens of each phase as well: in, of these cached, out.")
-@click.option("--rates", is_flag=True, help="The price of each model as well, and where it is from.")
-@click.option(
-    "--hardware",
-    type=options.NUMBER,
-    metavar="USD",
-    help="After how many runs hardware of this price is paid, by what a run costs less than the first row's.",
-)
-@click.option("--csv", "as_csv", is_flag=True, help="As comma-separated values.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="As a table in Markdown.")
+@click.option("--last", type=options.WHOLE, metavar="N", help="Add the N newest runs, oldest first.")
+@options.flag("--mean", help="One row for all runs of the same loop and models: their mean.")
+@options.flag("--tokens", help="Also show the tokens of each phase: in, of these cached, out.")
+@options.flag("--rates", help="Also show the price of each model and its source.")
+@options.hardware
+@options.flag("--csv", "as_csv", help="Print comma-separated values.")
+@options.flag("--markdown", "as_markdown", help="Print a Markdown table.")
 @options.journal
-@options.config
-@click.option("--json", "as_object", is_flag=True, help="As one JSON list on stdout, with every digit.")
+@options.flag("--json", "as_object", help="Print one JSON list on stdout, with every digit.")
 def costs(
     runs: tuple[str, ...],
     last: int | None,
@@ -56,121 +72,291 @@ def costs(
     journal: str | None,
     as_object: bool,
 ) -> None:
-    """Compare what each RUN (an id, the beginning of one, or `last`) took and cost: a row a run, a column a phase."""
-    from plait.cli.combinations import averaged, line_of, table
-    from plait.cli.record import found, open_journal
-    from plait.core.errors import UsageError
-
-    if as_csv + as_markdown + as_object > 1:
-        raise UsageError("--csv, --markdown and --json exclude each other.", hint="Choose one.")
-    kept = open_journal(journal)
-    wanted = {row.head.run: row for row in (found(run, journal)[0] for run in runs)}
-    for row in reversed(kept.runs(last)) if last else ():
+    """Compare the time and cost of each RUN (an id, the beginning of one, or `last`): a row a run, a column a phase."""
+    options.check_one_format(csv=as_csv, markdown=as_markdown, json=as_object)
+    store = open_journal(journal)
+    wanted = {row.head.run: row for row in map(store.run, runs)}
+    for row in reversed(store.runs(last)) if last else ():
         wanted.setdefault(row.head.run, row)
     if not wanted:
         raise UsageError("No run is named.", hint="Name runs by id, or `last`, or the newest with --last N.")
-    lines = {run: line_of(row, kept.rows(run)) for run, row in wanted.items()}
-    shown = averaged(lines.values()) if mean else list(lines.values())
-    if hardware is not None and len(shown) < 2:
+    costed = [cost_row(row, store.rows(run)) for run, row in wanted.items()]
+    if mean:
+        costed = average_rows(costed)
+    if hardware is not None and len(costed) < 2:
         raise UsageError(
             "--hardware compares rows with the first one, and there is only one row.",
             hint="Name a run without the hardware first, then one with it.",
         )
-    paid = [_paid(hardware, shown[0], line) for line in shown] if hardware is not None else []
+    paid = [_runs_until_paid(hardware, costed[0], each) for each in costed] if hardware is not None else []
     if as_object:
-        _objects(shown, paid)
+        objects = [each.json() for each in costed]
+        for each, after in zip(objects, paid, strict=bool(paid)):
+            each["paid_back_after_runs"] = "not known" if after == "?" else after
+        print_json(objects)
         return
-    heads, rows = table(shown, mean=mean, tokens=tokens)
+    heads, rows = cost_table(costed, mean=mean, tokens=tokens)
     if paid:
-        heads.append(("paid back after", True))
+        heads.append(">paid back after")
         for cells, after in zip(rows, paid, strict=True):
-            words = str(after) if as_csv else f"{after:,} runs" if isinstance(after, int) else str(after)
-            cells.append("-" if after is None else words)
+            words = f"{after:,} runs" if isinstance(after, int) and not as_csv else str(after)
+            cells.append(ABSENT if after is None else words)
     if as_csv:
-        _csv(heads, rows, shown, rates=rates)
-    elif as_markdown:
-        _markdown(heads, rows)
-        _notes(rows, shown, tokens=tokens, rates=rates, bullet="- ")
-    else:
-        _text(heads, rows)
-        _notes(rows, shown, tokens=tokens, rates=rates)
+        _print_csv(heads, rows, costed, rates=rates)
+        return
+    columns = [
+        grid.Column(head.removeprefix(">"), tuple(row[i] for row in rows), left=not head.startswith(">"))
+        for i, head in enumerate(heads)
+    ]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    click.echo(grid.markdown(columns) if as_markdown else grid.text(columns, width)[0])
+    if notes := _notes(rows, costed, tokens=tokens, rates=rates):
+        bullet = "- " if as_markdown else ""
+        click.echo("\n" + "\n".join(bullet + each for each in notes))
 
 
-def _paid(hardware: float | None, first: Line, line: Line) -> int | str | None:
-    """The number of runs, "never" or "?" (a price is not known); None for the first row itself."""
-    from plait.runtime.spending import runs_until
+@dataclass(frozen=True)
+class CostRow:
+    """A row of the table: one run, or several of the same loop and models. `spent` are sums over the runs."""
 
-    if line is first or hardware is None:
+    runs: tuple[str, ...]
+    strategy: str
+    combination: tuple[Any, ...]
+    spent: tuple[PhaseSpending, ...]
+    rates: Mapping[tuple[str, str], Rate]
+    wall: float | None
+
+    @property
+    def columns(self) -> dict[PhaseColumn, tuple[PhaseSpending, ...]]:
+        """The phases in the order of their first use, each with its parts."""
+        found: dict[PhaseColumn, tuple[PhaseSpending, ...]] = {}
+        for part in self.spent:
+            key = (part.phase, part.is_work)
+            found[key] = (*found.get(key, ()), part)
+        return found
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The model of each phase. If a phase used two models, they are joined by a plus."""
+        columns = self.columns.items()
+        return {phase: "+".join(part.model for part in parts) for (phase, is_work), parts in columns if not is_work}
+
+    @property
+    def mean_nanos(self) -> Fraction | None:
+        """The cost of a run in billionths of a dollar; None if a price is not known."""
+        nanos = in_all(self.spent).nanos
+        return None if nanos is None else Fraction(nanos, len(self.runs))
+
+    def json(self) -> dict[str, Any]:
+        """Return the row with every digit. Several runs give means, which add up as well."""
+        phases = [part.json() for part in self.spent]
+        whole = in_all(self.spent).json()
+        if len(self.runs) > 1:
+            _divide_sums(phases, whole, len(self.runs))
+        for part, each in zip(self.spent, phases, strict=True):
+            rate = self.rates.get((part.phase, part.model))
+            each["rate"] = None if rate is None or not rate.known else describe_rate(rate)
+        for name in ("phase", "model"):
+            del whole[name]
+        return {
+            "runs": list(self.runs),
+            "strategy": self.strategy,
+            "models": self.models,
+            "phases": phases,
+            "in_all": whole,
+            "wall_seconds": self.wall,
+        }
+
+
+def cost_row(row: RunRow, rows: Sequence[Row]) -> CostRow:
+    """Return a recorded run as a row."""
+    spent = spending(rows)
+    described = [row.head.models, *(each.record.models for each in rows if isinstance(each.record, Resumed))]
+    rates = {(part.phase, part.model): _recorded_rate(part, described) for part in spent if not part.is_work}
+    asked: dict[str, tuple[str, ...]] = {phase: (spec,) for phase, spec in _configured_models(row.head).items()}
+    used: dict[str, tuple[str, ...]] = {}
+    for each in rows:
+        if isinstance(each.record, Thinking) and each.record.model not in used.get(each.record.phase, ()):
+            used[each.record.phase] = (*used.get(each.record.phase, ()), each.record.model)
+    combination = (row.head.strategy["name"], *sorted({**asked, **used}.items()))
+    return CostRow((row.head.run,), row.head.strategy["name"], combination, spent, rates, row.totals.get("seconds"))
+
+
+def average_rows(rows: Iterable[CostRow]) -> list[CostRow]:
+    """Merge the rows of the same loop and models, in the order of the first of each."""
+    groups: dict[tuple[Any, ...], list[CostRow]] = {}
+    for row in rows:
+        groups.setdefault(row.combination, []).append(row)
+    return [_merge_rows(group) if len(group) > 1 else group[0] for group in groups.values()]
+
+
+def cost_table(rows: Sequence[CostRow], *, mean: bool, tokens: bool) -> tuple[list[str], list[list[str]]]:
+    """Return the table's heads (">" aligns to the right) and cells, with a column for each phase of any row."""
+    columns = in_turn(row.columns for row in rows)
+    labels = {
+        column: f"{clean(column[0])} (model)" if not column[1] and (column[0], True) in columns else clean(column[0])
+        for column in columns
+    }
+    heads = [">runs" if mean else "run", "loop", "models"]
+    for column, label in labels.items():
+        heads += [f">{label} s"] if column[1] else [f">{label} s", f">{label} USD"]
+    heads += [">in all s", ">in all USD"]
+    if tokens:
+        names = [*(label for column, label in labels.items() if not column[1]), "in all"]
+        heads += [f">{name} {kind}" for name in names for kind in ("in", "cached", "out")]
+    return heads, [_cells(row, columns, mean=mean, tokens=tokens) for row in rows]
+
+
+def _cells(row: CostRow, columns: Sequence[PhaseColumn], *, mean: bool, tokens: bool) -> list[str]:
+    count, here = len(row.runs), row.columns
+    present = [column for column in columns if column in here]
+    sums = [in_all(here[column]) for column in present]
+
+    def by_column(values: Sequence[Any], unit: int, digits: int) -> tuple[dict[PhaseColumn, str], str]:
+        parts = [None if value is None else Fraction(value, count) for value in values]
+        texts, whole = shown(parts, unit, digits)
+        return dict(zip(present, texts, strict=True)), whole
+
+    seconds, all_seconds = by_column([each.micros for each in sums], MILLISECOND, 3)
+    usd, all_usd = by_column([each.nanos for each in sums], CENT_MILLI, 5)
+    models = set(row.models.values())
+    who = models.pop() if len(models) == 1 else " ".join(f"{phase}={spec}" for phase, spec in row.models.items())
+    cells = [str(count) if mean else row.runs[0], row.strategy, clean(who)]
+    for column in columns:
+        cells += [seconds.get(column, ABSENT), *([] if column[1] else [usd.get(column, ABSENT)])]
+    cells += [all_seconds, all_usd]
+    if tokens:
+        kinds = [by_column([getattr(each.usage, kind) for each in sums], 1, 0) for kind in KINDS]
+        for column in columns:
+            cells += [] if column[1] else [texts.get(column, ABSENT) for texts, _ in kinds]
+        cells += [whole for _, whole in kinds]
+    return cells
+
+
+def phase_table(spent: Sequence[PhaseSpending]) -> tuple[list[str], list[list[str]]]:
+    """Return the heads and rows of one run's phases and their sum."""
+    whole = in_all(spent)
+    retried, cached = whole.retries > 0, whole.usage.cached_tokens > 0
+    heads = ["phase", "model", ">calls", *([">retries"] if retried else [])]
+    heads += [">input", *([">cached"] if cached else []), ">output", ">seconds", ">USD"]
+    seconds, all_seconds = shown([part.micros for part in spent], MILLISECOND, 3)
+    usd, all_usd = shown([part.nanos for part in spent], CENT_MILLI, 5)
+    rows = []
+    for part, took, cost in zip((*spent, whole), (*seconds, all_seconds), (*usd, all_usd), strict=True):
+        if part.is_work:
+            one, more = ("tool call", "tool calls") if part.phase == TOOLS else ("piece of code", "pieces of code")
+            made = f"{part.calls:,} {one if part.calls == 1 else more}"
+            rows.append([part.phase, made, *[""] * (3 + retried + cached), took, ""])
+            continue
+        about = "~" if part.usage.estimated else ""
+        cells = [part.phase, clean(part.model), f"{part.calls:,}", *([f"{part.retries:,}"] if retried else [])]
+        cells += [f"{about}{part.usage.input_tokens:,}", *([f"{part.usage.cached_tokens:,}"] if cached else [])]
+        rows.append([*cells, f"{about}{part.usage.output_tokens:,}", took, cost])
+    return heads, rows
+
+
+def describe_rate(rate: Rate) -> str:
+    """Return a rate in words, with its source."""
+    origin = ", ".join(filter(None, (rate.source, rate.date)))
+    match rate.kind:
+        case "unknown":
+            return "price not known"
+        case "per_1k":
+            words = f"{rate.per_1k_tokens:.15g} USD per 1,000 tokens"
+        case "watts":
+            words = f"{rate.watts:.15g} W at {rate.tariff:.15g} USD per kWh"
+        case _:
+            cached = "" if rate.cached is None else f", {rate.cached:.15g} cached"
+            words = f"{rate.input:.15g} in{cached}, {rate.output:.15g} out USD per 1,000,000 tokens"
+            for tier in rate.tiers:
+                words += f"; above {tier.above:,} of input "
+                words += f"{tier.input:.15g} in, {tier.cached:.15g} cached, {tier.output:.15g} out"
+    return f"{words} ({origin})" if origin else words
+
+
+def _runs_until_paid(hardware: float, first: CostRow, row: CostRow) -> int | str | None:
+    """Return a number of runs, "never" or "?" (a price is not known); None for the first row itself."""
+    if row is first:
         return None
-    before, after = first.mean_nanos, line.mean_nanos
+    before, after = first.mean_nanos, row.mean_nanos
     if before is None or after is None:
         return "?"
     runs = runs_until(hardware, before - after)
     return "never" if runs is None else runs
 
 
-def _objects(lines: Sequence[Line], paid: Sequence[int | str | None]) -> None:
-    from plait.cli.text import as_json
-
-    told: list[dict[str, Any]] = [line.json() for line in lines]
-    for each, after in zip(told, paid, strict=bool(paid)):
-        each["paid_back_after_runs"] = "not known" if after == "?" else after
-    click.echo(as_json(told, indent=1))
-
-
-def _text(heads: Sequence[Head], rows: Sequence[Sequence[str]]) -> None:
-    """The table: in a terminal names are cut or wrapped, so that its lines fit; in a pipe it is whole."""
-    from plait.lab import grid
-
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    columns = [
-        grid.Column(name, tuple(row[i] for row in rows), left=not right) for i, (name, right) in enumerate(heads)
-    ]
-    click.echo(grid.text(columns, width)[0])
-
-
-def _markdown(heads: Sequence[Head], rows: Sequence[Sequence[str]]) -> None:
-    click.echo("| " + " | ".join(_cell(name) for name, _ in heads) + " |")
-    click.echo("|" + "|".join("--:" if right else "---" for _, right in heads) + "|")
-    for row in rows:
-        click.echo("| " + " | ".join(map(_cell, row)) + " |")
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
-
-
-def _csv(heads: Sequence[Head], rows: Sequence[Sequence[str]], lines: Sequence[Line], *, rates: bool) -> None:
-    import csv
-    import io
-
+def _print_csv(heads: Sequence[str], rows: Sequence[Sequence[str]], costed: Sequence[CostRow], *, rates: bool) -> None:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*(name for name, _ in heads), *(["rates"] if rates else [])])
-    for row, line in zip(rows, lines, strict=True):
-        writer.writerow([*row, *(["; ".join(_rates([line]))] if rates else [])])
+    writer.writerow([*(head.removeprefix(">") for head in heads), *(["rates"] if rates else [])])
+    for row, each in zip(rows, costed, strict=True):
+        writer.writerow([*row, *(["; ".join(_rate_lines([each]))] if rates else [])])
     click.echo(out.getvalue(), nl=False)
 
 
-def _notes(
-    rows: Sequence[Sequence[str]], lines: Sequence[Line], *, tokens: bool, rates: bool, bullet: str = ""
-) -> None:
-    """What stands below the table."""
-    from plait.cli.text import clean
-
-    said = _rates(lines) if rates else []
+def _notes(rows: Sequence[Sequence[str]], costed: Sequence[CostRow], *, tokens: bool, rates: bool) -> list[str]:
+    """Return the lines below the table."""
+    notes = _rate_lines(costed) if rates else []
     if any(cell == "?" for row in rows for cell in row):
-        said.append("?: a price is not known")
-    guessed = {clean(row.model): None for line in lines for row in line.spent if row.usage.estimated}
+        notes.append("?: a price is not known")
+    guessed = {clean(part.model): None for row in costed for part in row.spent if part.usage.estimated}
     if tokens and guessed:
-        said.append(f"tokens estimated from the length of the text: {', '.join(guessed)}")
-    if said:
-        click.echo("\n" + "\n".join(bullet + each for each in said))
+        notes.append(f"tokens estimated from the length of the text: {', '.join(guessed)}")
+    return notes
 
 
-def _rates(lines: Sequence[Line]) -> list[str]:
-    from plait.cli.spent import rate_words
-    from plait.cli.text import clean
+def _rate_lines(costed: Sequence[CostRow]) -> list[str]:
+    return list(
+        dict.fromkeys(
+            f"{clean(model)}: {clean(describe_rate(rate))}" for row in costed for (_, model), rate in row.rates.items()
+        )
+    )
 
-    said = [f"{clean(model)}: {clean(rate_words(rate))}" for line in lines for (_, model), rate in line.rates.items()]
-    return list(dict.fromkeys(said))
+
+def _configured_models(head: RunHead) -> dict[str, str]:
+    """Return the model of each phase of the run's loop, as far as the loop is known here."""
+    specs = {phase: str(model["spec"]) for phase, model in head.models.items()}
+    loop = recorded_loop(head)
+    phases = phases_of(loop) if loop is not None else tuple(specs)
+    return {phase: specs.get(phase, specs.get("", "")) for phase in phases}
+
+
+def _recorded_rate(part: PhaseSpending, described: Iterable[Mapping[str, Any]]) -> Rate:
+    """Return the rate of a phase's model as the journal has it."""
+    for models in described:
+        for model in (models.get(part.phase), models.get(""), *models.values()):
+            if model is not None and model.get("spec") == part.model:
+                return msgspec.convert(model.get("rate", {}), Rate)
+    return UNKNOWN
+
+
+def _merge_rows(group: Sequence[CostRow]) -> CostRow:
+    known = [row.wall for row in group if row.wall is not None]
+    return CostRow(
+        runs=tuple(run for row in group for run in row.runs),
+        strategy=group[0].strategy,
+        combination=group[0].combination,
+        spent=merged(part for row in group for part in row.spent),
+        rates={key: rate for row in reversed(group) for key, rate in row.rates.items()},
+        wall=round(sum(known) / len(known), 6) if len(known) == len(group) else None,
+    )
+
+
+def _divide_sums(phases: Sequence[dict[str, Any]], whole: dict[str, Any], runs: int) -> None:
+    """Turn sums over runs into means. The means of the phases still add up to the mean of the whole."""
+
+    def divide(kind: str, scale: int, parts: Sequence[dict[str, Any]], total: dict[str, Any] | None) -> None:
+        known = [part for part in parts if part[kind] is not None]
+        units, all_units = in_units([Fraction(round(part[kind] * scale), runs) for part in known], 1)
+        for part, each in zip(known, units, strict=True):
+            part[kind] = each / scale
+        if total is not None and total[kind] is not None:
+            total[kind] = all_units / scale
+
+    for kind in ("calls", "retries"):
+        divide(kind, THOUSANDTHS, [phase for phase in phases if phase["model"]], whole)
+        divide(kind, THOUSANDTHS, [phase for phase in phases if not phase["model"]], None)
+    for kind in KINDS:
+        divide(kind, THOUSANDTHS, [phase["usage"] for phase in phases], whole["usage"])
+    divide("seconds", MICRO, phases, whole)
+    divide("cost_usd", NANO, phases, whole)

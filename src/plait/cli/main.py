@@ -1,4 +1,4 @@
-"""Where the command `plait` starts. Imports nothing that `plait --version` can do without."""
+"""The start and the end of the program `plait`. It imports nothing that `plait --version` does not need."""
 
 from __future__ import annotations
 
@@ -6,74 +6,78 @@ import contextlib
 import os
 import signal
 import sys
-import warnings
 from typing import NoReturn
 
-CANCELLED = 130
+CRASHED, WRONG_USAGE, CANCELLED = 1, 2, 130
 
 
 def main() -> None:
-    """Run the command line and end with its exit code. No traceback, unless PLAIT_DEBUG is set."""
+    """Run the command line and exit with its code. Errors print one line; PLAIT_DEBUG=1 prints the traceback."""
     if sys.argv[1:] == ["--version"]:
         from plait import __version__
 
         print(f"plait {__version__}")
         return
-    _open_all()
+    _open_standard_streams()
     try:
         if signal.getsignal(signal.SIGTERM) != signal.SIG_IGN:
             signal.signal(signal.SIGTERM, _interrupt)
-        from plait.cli.group import perform
+        from plait.cli.commands import finish_telemetry, plait, prepare_process, report_error
 
-        warnings.showwarning = lambda message, *_: _say(f"Warning: {message}")
-        code = perform(sys.argv[1:])
+        prepare_process()
+        if "_PLAIT_COMPLETE" in os.environ:
+            plait.main(prog_name="plait")  # click's own shell completion
+        code = 0
+        try:
+            with plait.make_context("plait", sys.argv[1:]) as context:
+                plait.invoke(context)
+        except BaseException as error:
+            code = report_error(error)
+        finally:
+            finish_telemetry()
     except KeyboardInterrupt:
-        _say("Cancelled.")
+        with contextlib.suppress(OSError):
+            print("Cancelled.", file=sys.stderr)
         code = CANCELLED
-    _end(code)
+    _exit(code)
 
 
-def _open_all() -> None:
-    """Give a closed stdin, stdout or stderr a place that leads nowhere.
+def _open_standard_streams() -> None:
+    """Open closed standard streams on the null device.
 
-    Else the next file that is opened, such as the journal, would be given its number, and our words.
+    Otherwise the next file that is opened, such as the journal, would get the number of a standard stream.
     """
     for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this one
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
 
 
 def _interrupt(*_: object) -> NoReturn:
-    """SIGTERM does what Ctrl-C does."""
+    """Treat SIGTERM like Ctrl-C."""
     raise KeyboardInterrupt
 
 
-def _say(text: str) -> None:
-    with contextlib.suppress(OSError):
-        print(text, file=sys.stderr)
-
-
-def _end(code: int) -> NoReturn:
-    _on_signal(CANCELLED)
+def _exit(code: int) -> NoReturn:
+    _exit_on_signal(CANCELLED)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
-            # Whoever read our output has gone: what is left goes nowhere, and nothing complains at exit.
+            # The reader has gone. The rest goes to the null device, so that Python does not complain at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    # All is done and told: a Ctrl-C that comes now ends what still holds us up, and the code stays what it is.
-    _on_signal(code)
+    # Everything is printed: a later Ctrl-C ends whatever still delays the exit, and the code stays the same.
+    _exit_on_signal(code)
     if code == CANCELLED:
-        # A thread that still works (a download, a tool) would hold up an orderly end. The record is written.
+        # A thread that still works (a download, a tool) would delay an orderly exit. The journal is already written.
         os._exit(code)
     sys.exit(code)
 
 
-def _on_signal(code: int) -> None:
+def _exit_on_signal(code: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda *_: os._exit(code))

@@ -1,19 +1,21 @@
-"""Options that several commands share, each with its one line of help."""
+"""Options that several commands share, and where the journal is."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from plait.config import RunDefaults
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Number(click.ParamType[Any]):
+class NumberType(click.ParamType[Any]):
     """A number from `low` to `high`, whole or not. `above`: it must be more than `low`."""
 
     def __init__(
@@ -23,7 +25,7 @@ class Number(click.ParamType[Any]):
         self.name = "whole number" if whole else "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | float:
-        """The number, or an error that says what is wanted."""
+        """Return the number, or fail with what is expected."""
         try:
             number = int(value) if self.whole else float(value)
         except ValueError:
@@ -36,46 +38,61 @@ class Number(click.ParamType[Any]):
         return number
 
 
-class Share(click.ParamType[Any]):
-    """A share from 0 to 1, also in per cent: 0.8 or 80%."""
+class ShareType(click.ParamType[Any]):
+    """A share from 0 to 1, also as a percentage: 0.8 or 80%."""
 
     name = "share"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The share, or an error that says what is wanted."""
+        """Return the share, or fail with what is expected."""
         text = str(value).strip()
         try:
             share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         except ValueError:
             share = math.nan
         if not 0 <= share <= 1:
-            self.fail(f"{value!r} is no share from 0 to 1, such as 0.8 or 80%.", param, ctx)
+            self.fail(f"{value!r} is not a share from 0 to 1, such as 0.8 or 80%.", param, ctx)
         return share
 
 
-WHOLE, NUMBER = Number(0, whole=True, above=True), Number(0, above=True)
+WHOLE, NUMBER = NumberType(0, whole=True, above=True), NumberType(0, above=True)
 
 
-def _config(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+def combine(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Return one decorator for several options, in the order in which help shows them."""
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def flag(name: str, variable: str | None = None, **attributes: Any) -> Callable[[F], F]:
+    """Return an option that is a flag."""
+    return click.option(name, *([variable] if variable else []), is_flag=True, **attributes)
+
+
+def _set_config(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     # The library reads this variable wherever it needs endpoints or prices.
     if value is not None:
         os.environ["PLAIT_CONFIG"] = value
-    return value
 
 
 config = click.option(
-    "--config",
-    metavar="FILE",
-    callback=_config,
-    expose_value=False,
-    help="Configuration instead of ./plait.toml.",
+    "--config", metavar="FILE", callback=_set_config, expose_value=False, help="Configuration instead of ./plait.toml."
 )
-journal = click.option("--journal", metavar="FILE", help="The record's file instead of the default one.")
-as_object = click.option("--json", "as_object", is_flag=True, help="Print one JSON object on stdout.")
-quiet = click.option("--quiet", is_flag=True, help="Do not show the steps, only how it ended.")
+journal = combine(
+    click.option("--journal", metavar="FILE", help="The journal to use instead of the default one."), config
+)
+as_object = flag("--json", "as_object", help="Print one JSON object on stdout.")
+as_list = flag("--json", "as_object", help="Print one JSON list on stdout.")
+quiet = flag("--quiet", help="Do not show the steps, only how the run ended.")
+no_progress = flag("--quiet", help="Do not show the progress.")
 strategy = click.option("--strategy", metavar="NAME", help="The loop (see `plait strategies list`).")
 at_least = click.option(
-    "--at-least", "at_least", type=Share(), metavar="SHARE", help="The least share of tasks done right (default 80%)."
+    "--at-least", type=ShareType(), metavar="SHARE", help="Minimum share of tasks done right (default 80%)."
 )
 settings = click.option("--set", "settings", metavar="K=V", multiple=True, help="An option of the loop.")
 models = click.option(
@@ -87,90 +104,109 @@ models = click.option(
 )
 tools = click.option(
     "--tools",
-    "tools",
     metavar="WORD",
     multiple=True,
     help="Tools: calculator, lookup:FILE, file.py, module:name. Can be repeated.",
 )
-load_tools = click.option(
+load_tools = flag(
     "--load-tools",
-    is_flag=True,
-    help="Load the tools that the journal names, though it is not your default one: this runs their code.",
+    help="Load the tools that the journal names, even if it is not your default journal. This runs their code.",
 )
 show_tools = click.option(
     "--show-tools",
-    type=Number(0, whole=True),
+    type=NumberType(0, whole=True),
     metavar="N",
-    help="Of more tools show the N that fit the task, and a search for the others.",
+    help="Show the model the N tools that fit the task and a search tool that finds the others.",
 )
-prompts = click.option("--prompts", metavar="DIR", help="Prompts that replace ours, file by file.")
-
-
-def combine(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Several options as one decorator, in the order in which help shows them."""
-
-    def decorate(function: F) -> F:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
-
-
+prompts = click.option("--prompts", metavar="DIR", help="Prompts that replace the built-in ones, file by file.")
 limits = combine(
-    click.option("--max-steps", type=WHOLE, metavar="N", help="Turns of the loop (default 25)."),
-    click.option("--max-calls", type=WHOLE, metavar="N", help="Requests to models, retries included."),
-    click.option("--max-tokens", type=WHOLE, metavar="N", help="Tokens, in and out together."),
-    click.option("--max-cost", type=NUMBER, metavar="USD", help="Money."),
-    click.option("--max-seconds", type=NUMBER, metavar="S", help="Wall time."),
+    click.option("--max-steps", type=WHOLE, metavar="N", help="Maximum turns of the loop (default 25)."),
+    click.option("--max-calls", type=WHOLE, metavar="N", help="Maximum requests to models, including retries."),
+    click.option("--max-tokens", type=WHOLE, metavar="N", help="Maximum tokens, in and out together."),
+    click.option("--max-cost", type=NUMBER, metavar="USD", help="Maximum cost."),
+    click.option("--max-seconds", type=NUMBER, metavar="S", help="Maximum wall time."),
 )
 approve = click.option(
     "--approve",
     type=click.Choice(["never", "effects", "always", "plan"]),
-    help="Which tool calls need a person's leave (default never), or the plan as a whole.",
+    help="Which tool calls need a person's approval (default never), or `plan` for the plan as a whole.",
 )
-system = click.option("--system", metavar="FILE", help="A system prompt in place of ours, sent byte for byte.")
 provenance = click.option(
     "--provenance",
     type=click.Choice(["off", "note", "warn", "ask", "refuse"]),
-    help="What is done about arguments that the model made up (default off).",
+    help="What to do about argument values that the model made up (default off).",
 )
 code = combine(
     click.option("--sandbox", metavar="NAME", help="Where a loop's code runs: auto (default), process or monty."),
     click.option(
         "--code-limit",
-        "code_limit",
         metavar="K=V",
         multiple=True,
-        help="What one piece of code may use: seconds, memory_mb, recursion, output_chars, calls.",
+        help="A limit for one piece of code: seconds, memory_mb, recursion, output_chars, calls.",
     ),
 )
-chosen = combine(
-    click.option("--results", metavar="FILE", help="With --strategy auto: what loop and models are chosen from."),
+agent = combine(
+    strategy,
+    click.option("--results", metavar="FILE", help="With --strategy auto: results to choose the loop and models from."),
     at_least,
+    settings,
+    models,
+    tools,
+    show_tools,
+    limits,
+    provenance,
+    code,
+    prompts,
+    click.option("--system", metavar="FILE", help="A system prompt instead of the built-in one, sent byte for byte."),
 )
-agent = combine(strategy, chosen, settings, models, tools, show_tools, limits, provenance, code, prompts, system)
-"""What describes an agent, in the order in which the help shows it."""
-session = click.option(
-    "--session", metavar="NAME", help="The conversation this is a turn of: a new one, or one to go on with."
-)
+"""The options that describe an agent."""
+session = click.option("--session", metavar="NAME", help="The conversation that this turn starts or continues.")
 embedder = click.option(
-    "--embedder", metavar="SPEC", help="What searches a session by meaning: local (default), openai:NAME, ..."
+    "--embedder", metavar="SPEC", help="The embedder that searches a session: local (default), openai:NAME, ..."
 )
-plan = click.option("--plan", "plan", metavar="FILE", help="A plan to carry out (rewoo), text or JSON; - is stdin.")
 evidence = click.option(
-    "--evidence", metavar="RUN", help="With --plan: keep what RUN found for the steps that are as they were there."
+    "--evidence", metavar="RUN", help="With --plan: reuse what RUN found for the steps that did not change."
 )
-no_ask = click.option("--no-ask", is_flag=True, help="The model may not ask the person.")
+no_ask = flag("--no-ask", help="The model may not ask the user.")
+repeat_finished = flag("--again", help="Run finished tasks again.")
+jobs = click.option("--jobs", type=WHOLE, default=1, metavar="N", help="Maximum runs at the same time (default 1).")
+budget = click.option(
+    "--budget",
+    type=NUMBER,
+    metavar="USD",
+    help="Stop starting runs when the budget is spent, or when the average run would exceed it.",
+)
+hardware = click.option(
+    "--hardware",
+    type=NUMBER,
+    metavar="USD",
+    help="Break-even: the number of runs after which hardware at this price is cheaper than the first row.",
+)
 
 
-def existing(name: str) -> Path:
-    """A file that must be there. Raises `UsageError`."""
-    from plait.core.errors import UsageError
+def check_one_format(**given: bool) -> None:
+    """Raise `UsageError` if more than one of these output formats is given."""
+    if sum(given.values()) > 1:
+        from plait.core.errors import UsageError
 
-    path = Path(name).expanduser()
-    if path.is_dir():
-        raise UsageError(f"{name} is a folder.", hint="Name a file in it.")
-    if not path.exists():
-        raise UsageError(f"There is no file {name}.", hint=f"Looked for {path.absolute()}.")
-    return path
+        *others, last = (f"--{name}" for name in given)
+        raise UsageError(f"{', '.join(others)} and {last} exclude each other.", hint="Choose one.")
+
+
+def journal_path(given: str | None, defaults: RunDefaults | None = None) -> str | None:
+    """Return the journal that the flag, the environment or `plait.toml` names; None for the default one."""
+    named = given or os.environ.get("PLAIT_JOURNAL")
+    if named:
+        return named
+    if defaults is None:
+        from plait.config import load
+
+        defaults = load().run
+    return defaults.journal
+
+
+def journal_words(given: str | None) -> tuple[str, ...]:
+    """Return the words to add to a printed command, so that it finds the same journal."""
+    import shlex
+
+    return ("--journal", shlex.quote(given)) if given else ()

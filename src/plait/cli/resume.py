@@ -1,29 +1,47 @@
-"""`plait resume`: go on with a run."""
+"""`plait resume`, `plait fork` and `plait replay`: continue, branch or check a recorded run."""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn
 
 import click
+import msgspec
 
 from plait.cli import options
+from plait.cli.agent_options import make_recorded_agent
+from plait.cli.ask_user import PlanPrompt
+from plait.cli.commands import exit_with
+from plait.cli.main import CRASHED
+from plait.cli.output import clean_text, format_count, print_json
+from plait.cli.plan_text import read_plan_file
+from plait.cli.run import perform_run
+from plait.cli.run_output import exit_with_run, how_to_answer, view_for
+from plait.cli.runs import find_run
+from plait.core import ToolSpec
+from plait.core.errors import ReplayDiffers, StaleAnswer, UsageError
+from plait.formats import Unreadable
+from plait.formats.plan import reads_as_plan
+from plait.runtime.plans import plan_of
+from plait.runtime.run import Run
+from plait.strategies.compiler import FORM
 
 
-@click.command(short_help="Go on with a run.")
+@click.command()
 @click.argument("run")
-@click.option("--answer", metavar="TEXT", help="What the person says: to a question, or yes / no / why not.")
+@click.option("--answer", metavar="TEXT", help="The answer to a question, or yes / no / a reason for an approval.")
 @click.option("--question", metavar="ID", help="The question that is answered. A run that waits prints its id.")
-@click.option("--plan", "plan", metavar="FILE", help="The answer is this plan, to carry out; - is stdin.")
+@click.option("--plan", metavar="FILE", help="Answer with this plan, which is then carried out; - is stdin.")
 @click.option(
     "--in-doubt",
     type=click.Choice(["skip", "repeat"]),
-    help="A call that may have happened: leave it, or make it again (default as the run began).",
+    help="A call that may have happened: skip or repeat it (default: as when the run began).",
 )
 @options.tools
 @options.load_tools
-@click.option("--force", is_flag=True, help="Take over a run that another machine began.")
+@options.flag("--force", help="Take over a run that another machine began.")
 @options.journal
-@options.config
 @options.as_object
 @options.quiet
 def resume(
@@ -31,82 +49,133 @@ def resume(
     answer: str | None,
     question: str | None,
     plan: str | None,
-    in_doubt: str | None,
-    tools: tuple[str, ...],
-    load_tools: bool,
     force: bool,
     journal: str | None,
     as_object: bool,
     quiet: bool,
+    **flags: Any,
 ) -> None:
-    """Go on with RUN (an id, the beginning of one, or `last`) that waits, was cancelled or was interrupted.
+    """Continue RUN (an id, the beginning of one, or `last`) that waits, was cancelled or was interrupted.
 
-    Nothing that is on record is done again. An answer names its question: so it never approves another call than the
-    one that was shown. At a terminal you are asked, and just answer. Output and exit codes are those of `plait run`.
+    Nothing that is recorded is done again. An answer names its question, so it never approves another call than the
+    one that was shown. At a terminal you are asked and just answer. Output and exit codes are those of `plait run`.
     """
-    import shlex
-
-    from plait.cli.approval import Desk
-    from plait.cli.ending import how_to_answer
-    from plait.cli.record import found
-    from plait.cli.run import perform
-    from plait.cli.settings import agent_again
-    from plait.cli.text import one_line
-    from plait.core.errors import StaleAnswer
-
-    row, _ = found(run, journal)
+    row, _ = find_run(run, journal)
     if plan is not None:
-        answer = _plan(row, plan, answer)
-    changes: dict[str, Any] = {"in_doubt": in_doubt} if in_doubt else {}
-    agent = agent_again(row.head, journal=journal, tools=tools, load_tools=load_tools, **changes)
-    desk = Desk(agent, row.head.question, row.head.run)
+        answer = _read_plan_answer(row, plan, answer)
+    agent = make_recorded_agent(row.head, journal=journal, **flags)
     try:
-        perform(
+        _perform_and_exit(
             lambda emit, person: agent.aresume(
                 row.head.run, answer, question=question, emit=emit, force=force, person=person
             ),
             as_object=as_object,
             quiet=quiet,
             journal=journal,
-            desk=desk,
+            plans=PlanPrompt(agent, row.head.question, row.head.run),
         )
     except StaleAnswer as why:
-        again = ("--journal", shlex.quote(journal)) if journal else ()
-        asked = [line for each in why.waits for line in (each.reason, *how_to_answer(why.run, each, again))]
-        message = f"{why.message} Nothing was done with the answer."
-        message += " It waits with:\n" if asked else ""
-        raise StaleAnswer(message, run=why.run, waits=why.waits, hint="\n".join(map(one_line, asked))) from None
+        words = options.journal_words(journal)
+        asked = [line for each in why.waits for line in (each.reason, *how_to_answer(why.run, each, words))]
+        message = f"{why.message} Plait did nothing with the answer." + (" The run waits with:\n" if asked else "")
+        hint = "\n".join(map(clean_text, asked))
+        raise StaleAnswer(message, run=why.run, waits=why.waits, hint=hint) from None
 
 
-def _plan(row: Any, name: str, answer: str | None) -> str:
-    """The plan in a file, as the answer of a run that waits with one. Raises `UsageError`."""
-    import msgspec
-
-    from plait.cli.foresight import plan_file
-    from plait.core import ToolSpec
-    from plait.core.errors import UsageError
-    from plait.formats import Unreadable
-    from plait.formats.plan import reads_as_plan
-    from plait.runtime.plans import plan_of
-    from plait.strategies.compiler import FORM
+def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
+    """Return the plan in a file, checked, as the answer of a run that waits with one. Raises `UsageError`."""
 
     if answer is not None:
         raise UsageError("--answer and --plan are both an answer.", hint="Give one of them.")
     if row.outcome is not None and row.outcome.get("kind") != "plan":
         raise UsageError(
-            f"Run {row.head.run} does not wait with a plan.", hint=f"`plait show {row.head.run}` tells of it."
+            f"Run {row.head.run} does not wait with a plan.", hint=f"`plait show {row.head.run}` shows it."
         )
-    text = plan_file(name)
+    text = read_plan_file(file)
     tools = msgspec.convert(row.head.tools, tuple[ToolSpec, ...])
     waits_with = row.outcome["reason"] if row.outcome is not None else ""
     if row.head.strategy["name"] == "rewoo" or reads_as_plan(waits_with):
         plan_of(text, tools)
     elif row.head.strategy["name"] == "compiler":
-        # What is no plan would be taken for words, and told to the planner.
+        # Text that is not a plan would be sent to the planner as words.
         try:
             FORM.read(text, tools)
         except Unreadable as why:
-            raise UsageError(
-                f"The plan can't be carried out. {why}", hint=f"`plait plan --of {row.head.run}` prints its form."
-            ) from why
+            hint = f"`plait plan --of {row.head.run}` prints one in the right form."
+            raise UsageError(f"The plan can't be carried out. {why}", hint=hint) from why
     return text
+
+
+@click.command()
+@click.argument("run")
+@click.option("--at", type=options.WHOLE, metavar="N", required=True, help="The first step to make anew.")
+@options.strategy
+@options.settings
+@options.models
+@options.tools
+@options.load_tools
+@options.prompts
+@options.limits
+@options.journal
+@options.as_object
+@options.quiet
+def fork(run: str, at: int, journal: str | None, as_object: bool, quiet: bool, **flags: Any) -> None:
+    """Start a new run that shares the steps of RUN before step N and makes the rest anew.
+
+    What the flags do not change stays as it was. Output and exit codes are those of `plait run`.
+    """
+    row, _ = find_run(run, journal)
+    agent = make_recorded_agent(row.head, journal=journal, **flags)
+    _perform_and_exit(
+        lambda emit, person: agent.afork(row.head.run, at, emit=emit, person=person),
+        as_object=as_object,
+        quiet=quiet,
+        journal=journal,
+    )
+
+
+def _perform_and_exit(
+    start: Callable[[Any, Any], Coroutine[Any, Any, Run]],
+    *,
+    as_object: bool,
+    quiet: bool,
+    journal: str | None,
+    plans: PlanPrompt | None = None,
+) -> NoReturn:
+    done = perform_run(start, view_for(sys.stderr, quiet=quiet), plans=plans, may_ask=not as_object)
+    words = options.journal_words(journal)
+    exit_with_run(
+        done, as_object=as_object, quiet=quiet, journal=words, show_plan=plans.render if plans is not None else None
+    )
+
+
+@click.command()
+@click.argument("run")
+@options.tools
+@options.load_tools
+@options.prompts
+@options.journal
+@options.as_object
+def replay(run: str, journal: str | None, as_object: bool, **flags: Any) -> None:
+    """Run the loop over the record of RUN and compare every request byte by byte. No request is sent.
+
+    The exit code is 0 if nothing differs, and 1 at the first difference, which is shown.
+    """
+    row, _ = find_run(run, journal)
+    agent = make_recorded_agent(row.head, journal=journal, **flags)
+    try:
+        same = agent.replay(row.head.run)
+    except ReplayDiffers as why:
+        if as_object:
+            differs = {"step": why.at, "expected": why.expected, "found": why.found, "message": str(why)}
+            print_json({"run": row.head.run, "same": False, "differs": differs}, indent=None)
+        click.echo(clean_text(str(why)), err=True)
+        exit_with(CRASHED)
+    if as_object:
+        result = {"same": True, "steps": same.steps, "requests": same.requests, "whole": same.whole}
+        print_json({"run": same.run, **result}, indent=None)
+        return
+    compared = f"{format_count(same.requests, 'request')} in {format_count(same.steps, 'step')}"
+    ended = "" if same.outcome is None else f", ended as {same.outcome.status}"
+    rest = ended if same.whole else "; the record ends there"
+    click.echo(f"Run {same.run} is the same, byte for byte: {compared}{rest}.")

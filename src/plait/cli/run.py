@@ -1,18 +1,26 @@
-"""`plait run`: answer a question."""
+"""`plait run`, and performing a run for the other commands."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, TypeVar
 
 import click
 
 from plait.cli import options
+from plait.cli.agent_options import make_agent
+from plait.cli.ask_user import PlanPrompt, user_at_terminal
+from plait.cli.process import cancellable, stdout_to_stderr
+from plait.cli.run_output import RunView, exit_with_run, view_for
+from plait.core import Event
+from plait.core.errors import UsageError
+from plait.core.events import Began, Ended
+from plait.runtime.job import Person
+from plait.runtime.run import Run
 
-if TYPE_CHECKING:
-    from plait.cli.approval import Desk
+T = TypeVar("T")
 
 EPILOG = """\
 \b
@@ -23,24 +31,23 @@ Examples:
   plait run "..." --strategy json --model openai:gpt-5 --max-cost 0.05 --json
   plait run - --set transcript=user --set dialect=lines < question.txt
 
-The answer goes to stdout, all else to stderr. Exit codes: 0 answered, 3 failed, 4 stopped by a limit,
-5 waiting for a person, 130 cancelled, 1 crashed, 2 wrong usage. Flags win over the environment (PLAIT_MODEL,
-PLAIT_STRATEGY, PLAIT_JOURNAL), the environment over plait.toml.
+The answer goes to stdout, everything else to stderr. Exit codes: 0 answered, 3 failed, 4 stopped by a limit,
+5 waiting for a person, 130 cancelled, 1 crashed, 2 wrong usage. Flags override the environment (PLAIT_MODEL,
+PLAIT_STRATEGY, PLAIT_JOURNAL), and the environment overrides plait.toml.
 """
 
 
-@click.command(epilog=EPILOG, short_help="Answer a question.")
+@click.command(epilog=EPILOG)
 @click.argument("question")
 @options.agent
 @options.approve
-@options.plan
+@click.option("--plan", metavar="FILE", help="A plan to carry out (rewoo), as text or JSON; - is stdin.")
 @options.evidence
 @options.no_ask
 @options.session
 @options.embedder
 @options.journal
-@click.option("--no-journal", is_flag=True, help="Keep no record.")
-@options.config
+@options.flag("--no-journal", help="Do not record the run.")
 @options.as_object
 @options.quiet
 def run(
@@ -56,64 +63,87 @@ def run(
 
     While it runs, thoughts, actions and observations are shown on stderr.
     """
-    from plait.cli.approval import Desk
-    from plait.cli.settings import agent_for
-    from plait.core.errors import UsageError
-
     if question == "-" and plan == "-":
-        raise UsageError("The question and the plan can't both come from stdin.", hint="Give one of them as it is.")
+        raise UsageError("The question and the plan can't both come from stdin.", hint="Write one of them out.")
     if question == "-":
         question = sys.stdin.read().strip("\n")
     if not question.strip():
-        raise UsageError("The question is empty.", hint="Say what is to be done.")
+        raise UsageError("The question is empty.", hint="Say what to do.")
     if session is not None and flags["no_journal"]:
-        raise UsageError("A session is kept in the journal.", hint="Leave out --no-journal, or --session.")
+        raise UsageError("A session is stored in the journal.", hint="Leave out --no-journal, or --session.")
     if plan is not None or evidence is not None:
-        from plait.cli.plan import carrying_out
+        from plait.cli.plan_text import make_agent_with_plan
 
-        agent = carrying_out(plan, evidence, **flags)
+        agent = make_agent_with_plan(plan, evidence, **flags)
     else:
-        agent = agent_for(**flags)
-    kept = agent.journal is not False
-    desk = Desk(agent, question)
-    perform(
-        lambda emit, person: agent.arun(question, session=session, emit=desk.seeing(emit), person=person),
+        agent = make_agent(**flags)
+    plans = PlanPrompt(agent, question)
+    done = perform_run(
+        lambda emit, person: agent.arun(question, session=session, emit=emit, person=person),
+        view_for(sys.stderr, quiet=quiet),
+        plans=plans,
+        may_ask=not as_object,
+    )
+    exit_with_run(
+        done,
         as_object=as_object,
         quiet=quiet,
-        journal=flags["journal"],
-        kept=kept,
-        desk=desk,
+        journal=options.journal_words(flags["journal"]),
+        is_recorded=agent.journal is not False,
+        show_plan=plans.render,
     )
 
 
-def perform(
-    begin: Callable[[Any, Any], Coroutine[Any, Any, Any]],
+class _WatchedRun:
+    """Passes events to a view and remembers the run. A view that cannot write does not end the run."""
+
+    def __init__(self, view: RunView, plans: PlanPrompt | None) -> None:
+        self.id = ""
+        self.run: Run | None = None
+        self._view: RunView | None = view
+        self._plans = plans
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Began):
+            self.id = event.run
+            if self._plans is not None:
+                self._plans.run = event.run
+        elif isinstance(event, Ended):
+            self.run = event.run
+        if self._view is not None:
+            try:
+                self._view(event)
+            except (OSError, ValueError):  # stderr is closed, or its reader has gone
+                self._view = None
+
+
+def perform_run(
+    start: Callable[[Callable[[Event], None], Person | None], Coroutine[Any, Any, T]],
+    view: RunView,
     *,
-    as_object: bool,
-    quiet: bool,
-    journal: str | None,
-    kept: bool = True,
-    desk: Desk | None = None,
-) -> NoReturn:
-    """Perform a run, watched, and leave with its code. `begin` is given who is told and who may be asked.
+    plans: PlanPrompt | None = None,
+    may_ask: bool = True,
+    on_signal: Callable[[int], object] | None = None,
+) -> T | Run | None:
+    """Perform a run, shown by `view`, and return what `start` returns.
 
-    `desk` is where plans are shown that need a person's leave.
+    `start` gets the function that receives events and the one that asks the user (None if nobody can be asked).
+    A cancelled run is returned as the `Run` that its last event carries; None if it was cancelled before it began.
     """
-    import shlex
+    watched = _WatchedRun(view, plans)
+    person = user_at_terminal(view.close, plans) if may_ask else None
 
-    from plait.cli.aside import stdout_aside
-    from plait.cli.ending import tell
-    from plait.cli.going import go
-    from plait.cli.person import person_here
-    from plait.cli.watch import watch_for
+    def how_to_resume() -> str:
+        return watched.id and f"To continue, run: plait resume {watched.id}"
 
-    watch = watch_for(sys.stderr, quiet=quiet)
-    person = person_here(watch.close, as_object=as_object, desk=desk)
+    done: T | None = None
     try:
-        with stdout_aside():
-            done = go(lambda emit: begin(emit, person), watch)
+        with (
+            stdout_to_stderr(),
+            cancellable(start(watched, person), how_to_resume=how_to_resume, on_signal=on_signal) as (loop, task),
+        ):
+            done = loop.run_until_complete(task)
     finally:
         with contextlib.suppress(OSError):
-            watch.close()
-    again = ("--journal", shlex.quote(journal)) if journal else ()
-    tell(done, as_object=as_object, quiet=quiet, again=again, kept=kept, page=desk.page if desk is not None else None)
+            view.close()
+    return done if done is not None else watched.run

@@ -1,55 +1,227 @@
-"""`plait runs`: what is on record."""
+"""`plait runs` with `rm` and `prune`, `plait mark`, and finding a recorded run."""
 
 from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
 
 import click
 
 from plait.cli import options
-from plait.cli.runs_delete import prune, rm
+from plait.cli.output import format_count, one_line, print_json, print_table
+from plait.config import load
+from plait.core.errors import JournalError, UnknownRun, UsageError
+from plait.core.text import clean
+from plait.journal.records import RunRow
+from plait.journal.results import Results
+from plait.journal.store import Journal
+from plait.runtime.sessions import named
 
 STATES = ["answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted"]
+UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
-@click.group(invoke_without_command=True, short_help="List the runs on record; delete runs.")
-@click.option("--limit", type=options.WHOLE, default=20, metavar="N", help="At most so many (20).")
-@click.option("--status", type=click.Choice(STATES), help="Only those that ended so.")
-@click.option("--session", metavar="NAME", help="Only those of that conversation.")
+def open_journal(given: str | None) -> Journal:
+    """Return the journal that the flag, the environment or the configuration names."""
+    return Journal(options.journal_path(given))
+
+
+def find_run(run: str, given: str | None) -> tuple[RunRow, Journal]:
+    """Return a run by its id, the beginning of its id, or `last`, and its journal. Raises `JournalError`."""
+    journal = open_journal(given)
+    return journal.run(run), journal
+
+
+def run_as_json(row: RunRow) -> dict[str, Any]:
+    """Return a run as `plait runs --json` lists it."""
+    totals, outcome = row.totals, row.outcome or {}
+    usage = ("input_tokens", "output_tokens", "cached_tokens", "estimated")
+    return {
+        "run": row.head.run,
+        "status": row.status,
+        "question": row.head.question,
+        "answer": outcome.get("answer"),
+        "reason": outcome.get("reason"),
+        "strategy": row.head.strategy["name"],
+        "models": {phase: str(model["spec"]) for phase, model in row.head.models.items()},
+        "steps": totals.get("steps"),
+        "calls": totals.get("calls"),
+        "usage": {name: totals.get(name) for name in usage},
+        "cost_usd": totals.get("cost_usd"),
+        "seconds": totals.get("seconds"),
+        "started": format_time(row.started),
+        "updated": format_time(row.updated),
+        "parent": row.head.parent or None,
+        "session": row.head.session or None,
+    }
+
+
+def format_time(seconds: float) -> str:
+    """Return a time as ISO 8601 in the local zone, to the second."""
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
+
+
+@click.group(invoke_without_command=True)
+@click.option("--limit", type=options.WHOLE, default=20, metavar="N", help="Maximum number of runs (default 20).")
+@click.option("--status", type=click.Choice(STATES), help="Only runs with this status.")
+@click.option("--session", metavar="NAME", help="Only runs of this conversation.")
 @options.journal
-@options.config
-@click.option("--json", "as_object", is_flag=True, help="Print one JSON list on stdout.")
+@options.as_list
 @click.pass_context
 def runs(
     context: click.Context, limit: int, status: str | None, session: str | None, journal: str | None, as_object: bool
 ) -> None:
-    """List the runs on record, newest first: id, when, status, loop, steps, tokens, USD, question."""
+    """List the recorded runs, newest first: id, time, status, loop, steps, tokens, USD, question."""
     if context.invoked_subcommand is not None:
         return
-    from plait.cli.record import listed, open_journal
-    from plait.cli.table import show_table
-    from plait.cli.text import as_json, clean
-    from plait.runtime.sessions import named
 
     if session is not None:
         named(session)
-    kept = open_journal(journal)
-    rows = kept.runs(limit, status, session) if kept.path.exists() else []
+    store = open_journal(journal)
+    rows = store.runs(limit, status, session) if store.path.exists() else []
     if as_object:
-        click.echo(as_json([listed(row) for row in rows], indent=1))
+        print_json([run_as_json(row) for row in rows])
         return
     if not rows:
         which = (f" that are {status}" if status else "") + (f" of the session {clean(session)}" if session else "")
-        click.echo(f"No runs{which} in {kept.path}.", err=True)
+        click.echo(f"No runs{which} in {store.path}.", err=True)
         return
     lines = []
-    for each in map(listed, rows):
-        used = sum(each["usage"][kind] or 0 for kind in ("input_tokens", "output_tokens"))
+    for each in map(run_as_json, rows):
+        tokens = sum(each["usage"][kind] or 0 for kind in ("input_tokens", "output_tokens"))
         cost = "" if each["cost_usd"] is None else f"{each['cost_usd']:.5f}"
-        question = " ".join(clean(each["question"]).split())
-        when = each["started"][:19].replace("T", " ")
-        steps = str(each["steps"] if each["steps"] is not None else "")
-        lines.append([each["run"], when, each["status"], each["strategy"], steps, f"{used:,}", cost, question])
-    show_table(["run", "began", "status", "loop", "steps", "tokens", "USD", "question"], lines, right={4, 5, 6})
+        started = each["started"][:19].replace("T", " ")
+        steps = "" if each["steps"] is None else str(each["steps"])
+        question = one_line(each["question"])
+        lines.append([each["run"], started, each["status"], each["strategy"], steps, f"{tokens:,}", cost, question])
+    print_table(["run", "began", "status", "loop", ">steps", ">tokens", ">USD", "question"], lines)
 
 
-runs.add_command(rm)
-runs.add_command(prune)
+yes = options.flag("--yes", help="Delete without asking.")
+dry_run = options.flag("--dry-run", help="List the runs that would be deleted, and delete none.")
+
+
+@runs.command("rm", short_help="Delete runs.")
+@click.argument("names", metavar="RUN...", nargs=-1, required=True)
+@yes
+@dry_run
+@options.journal
+def rm(names: tuple[str, ...], yes: bool, dry_run: bool, journal: str | None) -> None:
+    """Delete the runs RUN (ids, or beginnings of ids) with all requests, responses and results. This cannot be undone.
+
+    Forks of a deleted run and the other turns of its session stay readable.
+    """
+    store = open_journal(journal)
+    rows = {row.head.run: row for row in map(store.run, names)}
+    _delete_runs(store, list(rows.values()), yes=yes, dry_run=dry_run)
+
+
+@runs.command("prune", short_help="Delete old runs.")
+@click.option("--older-than", metavar="AGE", help="Only runs that ended longer ago than this, such as 30d, 12h or 2w.")
+@click.option("--keep", type=options.NumberType(0, whole=True), metavar="N", help="Never delete the N newest runs.")
+@yes
+@dry_run
+@options.journal
+def prune(older_than: str | None, keep: int | None, yes: bool, dry_run: bool, journal: str | None) -> None:
+    """Delete old runs. Runs that are going on or wait for a person stay.
+
+    Without flags, the table [journal] of plait.toml decides (older_than = "30d", keep = 100).
+    """
+    if older_than is None and keep is None:
+        defaults = load().journal
+        older_than, keep = defaults.older_than, defaults.keep
+    if older_than is None and keep is None:
+        raise UsageError("Plait cannot tell which runs are old.", hint="Give --older-than 30d or --keep 100, or both.")
+    store = open_journal(journal)
+    age = parse_age(older_than) if older_than is not None else None
+    _delete_runs(store, store.old_runs(age, keep) if store.path.exists() else [], yes=yes, dry_run=dry_run)
+
+
+def parse_age(age: str) -> float:
+    """Return the seconds of an age such as 30d. Raises `UsageError`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([mhdw])", age.strip())
+    if found is None:
+        raise UsageError(f"{age!r} is not an age.", hint="Give a number and m, h, d or w, such as 30d.")
+    return float(found[1]) * UNITS[found[2]]
+
+
+def _delete_runs(journal: Journal, rows: Sequence[RunRow], *, yes: bool, dry_run: bool) -> None:
+    import asyncio
+
+    for row in rows:
+        click.echo(f"{row.head.run}  {row.status}  {one_line(row.head.question)[:60]}")
+    number = format_count(len(rows), "run")
+    if dry_run or not rows:
+        would = f"{number} would be deleted from {journal.path}."
+        click.echo(would if rows else "There is no run to delete.", err=True)
+        return
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError(f"{number} would be deleted.", hint="To delete without a question, add --yes.")
+        click.confirm(f"Delete {number} from {journal.path}? This cannot be undone.", abort=True, err=True)
+
+    async def delete() -> None:
+        for row in rows:
+            await journal.delete(row.head.run)
+
+    asyncio.run(delete())
+    click.echo(f"Deleted {number}.", err=True)
+    try:
+        journal.compact()
+    except JournalError as why:
+        click.echo(f"The deleted texts may still be in free pages of the file: {why}", err=True)
+    finally:
+        journal.close()
+
+
+@click.command()
+@click.argument("run", metavar="RUN|list")
+@click.argument("judgement", metavar="[good|bad]", type=click.Choice(["good", "bad"]), required=False)
+@click.option("--why", default="", metavar="TEXT", help="The reason, for later readers.")
+@options.journal
+@options.as_object
+def mark(run: str, judgement: str | None, why: str, journal: str | None, as_object: bool) -> None:
+    """Mark RUN (an id, the beginning of one, or `last`) as good or bad, or list all marks, newest first.
+
+    A run has one mark: a new one replaces it. `plait trajectories` uses the marks.
+    """
+    import asyncio
+
+    results = Results(open_journal(journal))
+    if run == "list" and judgement is None:
+        _list_marks(results, as_object=as_object)
+        return
+    if judgement is None:
+        raise UsageError(f"Is {run} good or bad?", hint=f"`plait mark {run} good`, or `plait mark list`.")
+    made = asyncio.run(results.mark(run, judgement == "good", why))
+    if as_object:
+        print_json(_mark_as_json(made), indent=None)
+    else:
+        click.echo(f"Run {made.run} is marked {judgement}.", err=True)
+
+
+def _list_marks(results: Any, *, as_object: bool) -> None:
+    marks = sorted(results.marks().values(), key=lambda mark: (mark.at, mark.run), reverse=True)
+    if as_object:
+        print_json([_mark_as_json(mark) for mark in marks])
+        return
+    if not marks:
+        click.echo("No run is marked yet. `plait mark RUN good` marks one.", err=True)
+        return
+    lines = []
+    for mark in marks:
+        try:
+            head = results.journal.head(mark.run)
+            loop, question = str(head.strategy["name"]), one_line(head.question)
+        except UnknownRun:
+            loop, question = "-", "(deleted)"
+        judgement = "good" if mark.good else "bad"
+        lines.append([mark.run, judgement, format_time(mark.at), loop, one_line(mark.why) or "-", question])
+    print_table(["run", "mark", "when", "loop", "why", "question"], lines)
+
+
+def _mark_as_json(mark: Any) -> dict[str, Any]:
+    return {"run": mark.run, "good": mark.good, "why": mark.why or None, "at": format_time(mark.at)}

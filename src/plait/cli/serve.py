@@ -1,16 +1,23 @@
-"""`plait serve`: agents as models of an endpoint, as tools over MCP, and the window."""
+"""`plait serve` and `plait mcp`: agents from flags or plait.toml, served over HTTP or over stdin and stdout."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from plait.cli import options
+from plait.cli.output import format_count
+from plait.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from plait.config import Config
+    from plait.agent import Agent
+    from plait.config import AgentTable, Config
     from plait.window.agents import ServedAgent
     from plait.window.runs import RunManager
 
@@ -21,28 +28,26 @@ Examples:
   plait serve --port 9000                       # the agents of plait.toml, [agents.NAME]
   PLAIT_SERVE_TOKEN=... plait serve --host 0.0.0.0
 
-A client of chat completions asks http://127.0.0.1:8765/v1 for the model of an agent's name. Without a token only this
-machine is served. Ctrl-C stops: runs under way have some seconds to end, then they are cancelled and can be resumed.
+A chat-completions client uses http://127.0.0.1:8765/v1 with an agent's name as the model. Without a token, only this
+machine is served. Ctrl-C stops the server: current runs get some seconds to end, then they are cancelled and can be
+resumed.
 """
+_name = click.option("--name", metavar="NAME", help="Serve one agent of this name, made from the flags.")
+_agent_flags = options.combine(options.agent, options.approve, options.no_ask, options.embedder, options.journal)
 
 
-@click.command(epilog=EPILOG, short_help="Serve agents as an endpoint.")
-@click.option("--host", metavar="ADDRESS", help="Where to listen (default 127.0.0.1).")
+@click.command(epilog=EPILOG)
+@click.option("--host", metavar="ADDRESS", help="The address to listen on (default 127.0.0.1).")
 @click.option(
-    "--port", type=options.Number(0, 65535, whole=True), metavar="N", help="The port (default 8765; 0: a free one)."
+    "--port", type=options.NumberType(0, 65535, whole=True), metavar="N", help="The port (default 8765; 0: a free one)."
 )
-@click.option("--name", metavar="NAME", help="Serve one agent of that name, made from the flags.")
-@click.option("--thoughts", is_flag=True, help="Tell clients its thoughts and actions, as reasoning.")
-@click.option("--resume", is_flag=True, help="Go on with runs that the server left when it died or stopped.")
-@options.agent
-@options.approve
-@options.no_ask
-@options.embedder
-@options.journal
-@options.config
+@_name
+@options.flag("--thoughts", help="Send thoughts and actions to clients, as reasoning.")
+@options.flag("--resume", help="Continue the runs that an earlier server did not finish.")
+@_agent_flags
 def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, resume: bool, **flags: Any) -> None:
-    """Serve agents: those of plait.toml, `[agents.NAME]`, or else one made from the flags."""
-    _installed()
+    """Serve agents: those of plait.toml, `[agents.NAME]`, or one made from the flags."""
+    _require_modules("Serving", {"starlette": "window", "uvicorn": "window", "prometheus_client": "window"})
     from plait.config import load
     from plait.window.auth import load_tokens
     from plait.window.listening import listen, serve_until_signal
@@ -52,74 +57,165 @@ def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, 
     config = load()
     tokens = load_tokens()
     table = check_settings(override_address(config.serve, host, port), tokens, config.path)
-    manager = RunManager(agents_of(config, name, thoughts, flags), table, tokens)
-    left = len(manager.unfinished_runs())  # a journal that can't be read is told of before anybody is served
+    manager = RunManager(served_agents(config, name, thoughts, flags), table, tokens)
+    unfinished = len(manager.unfinished_runs())  # an unreadable journal is reported before anybody is served
     sock = listen(table.host, table.port)
     with sock:
         serve_until_signal(
-            manager, sock, lambda: begun(manager, sock.getsockname(), left, resume, flags["journal"]), resume=resume
+            manager,
+            sock,
+            lambda: _announce(manager, sock.getsockname(), unfinished, resume, flags["journal"]),
+            resume=resume,
         )
 
 
-def _installed() -> None:
-    from importlib.util import find_spec
+def _announce(
+    manager: RunManager, address: tuple[Any, ...], unfinished: int, resume: bool, journal: str | None
+) -> None:
+    """Print where the server listens and how many runs an earlier one left unfinished."""
+    host, port = str(address[0]), address[1]
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    click.echo(f"Listening on {url} (process {os.getpid()}). Ctrl-C stops.", err=True)
+    click.echo(f"Models for {url}/v1: {', '.join(manager.agents)}.", err=True)
+    click.echo(f"Journal: {manager.journal.path}.", err=True)
+    if not manager.tokens.required:
+        click.echo("No token is set: only this machine is served.", err=True)
+    elif not manager.tokens.has_full:
+        click.echo("PLAIT_SERVE_TOKEN is not set: clients are served, but nobody can open the web page.", err=True)
+    if unfinished:
+        words = " ".join(("plait resume RUN", *options.journal_words(journal)))
+        how = "they are resumed now" if resume else f"`{words}` continues one, --resume continues all"
+        click.echo(f"{format_count(unfinished, 'run')} of an earlier server did not end: {how}.", err=True)
 
-    from plait.core.errors import UsageError
 
-    for module in ("starlette", "uvicorn", "prometheus_client"):
+MCP_EPILOG = """\
+\b
+Examples:
+  plait mcp --tools calculator --model local
+  plait mcp                                     # the agents of plait.toml, [agents.NAME]
+
+An MCP client starts this command and talks to it on stdin and stdout; `plait serve` offers the same at /mcp, over HTTP.
+It ends when stdin ends, or with Ctrl-C: current runs get some seconds to end, and can be resumed.
+"""
+
+
+@click.command(epilog=MCP_EPILOG)
+@_name
+@_agent_flags
+def mcp(name: str | None, **flags: Any) -> None:
+    """Serve agents as MCP tools on stdin and stdout: those of plait.toml, or one made from the flags."""
+    _require_modules("Serving MCP", {"mcp": "mcp", "prometheus_client": "window"})
+    from plait.cli.process import empty_stdin, stdout_to_stderr
+    from plait.config import load
+    from plait.window.mcp_server import serve_stdio
+    from plait.window.runs import RunManager
+    from plait.window.settings import check_limits
+
+    # Errors are reported before the client's first message is read. A tool file that is loaded must not read these
+    # messages, and must not write between the answers.
+    with empty_stdin(), stdout_to_stderr():
+        config = load()
+        manager = RunManager(served_agents(config, name, False, flags), check_limits(config.serve, config.path))
+        manager.unfinished_runs()  # an unreadable journal is reported before a client relies on it
+    click.echo(f"MCP on stdin and stdout: {', '.join(manager.agents)}. Journal: {manager.journal.path}.", err=True)
+    serve_stdio(manager)
+
+
+def _require_modules(what: str, extras: dict[str, str]) -> None:
+    for module, extra in extras.items():
         if find_spec(module) is None:
             raise UsageError(
-                f"Serving needs the module {module}, which is not installed.", hint="pip install 'plait[window]'"
+                f"{what} needs the module {module}, which is not installed.", hint=f"pip install 'plait[{extra}]'"
             )
 
 
-def agents_of(config: Config, name: str | None, thoughts: bool, flags: dict[str, Any]) -> list[ServedAgent]:
-    """The agents to serve. Raises `UsageError` where flags describe one and plait.toml has some."""
-    from plait.cli.settings import agent_for
-    from plait.cli.tabled import tabled
-    from plait.core.errors import UsageError
+def served_agents(config: Config, name: str | None, thoughts: bool, flags: dict[str, Any]) -> list[ServedAgent]:
+    """Return the agents to serve. Raises `UsageError` if the flags describe one and plait.toml has some."""
+    from plait.cli.agent_options import make_agent
     from plait.window.agents import serve_agent
 
     if name is not None or not config.agents:
-        agent = agent_for(no_journal=False, **flags)
-        return [serve_agent(name or "plait", agent, config.serve, description=_described(agent), thoughts=thoughts)]
+        agent = make_agent(**flags)
+        return [
+            serve_agent(name or "plait", agent, config.serve, description=_describe_agent(agent), thoughts=thoughts)
+        ]
     given = [flag for flag, value in flags.items() if flag != "journal" and value not in (None, (), False)]
     if given or thoughts:
+        params = {each.name: each.opts[0] for each in click.get_current_context().command.params}
         raise UsageError(
-            f"{config.path} has agents of its own, and {_typed((given or ['thoughts'])[0])} describes another.",
-            hint="Leave the flag out, or serve the one from the flags with --name NAME.",
+            f"{config.path} defines agents, and {params[(given or ['thoughts'])[0]]} describes another.",
+            hint="Leave the flag out, or serve the agent from the flags with --name NAME.",
         )
-    return [tabled(config, each, flags, _described) for each in config.agents]
+    return [_agent_of_table(config, each, flags) for each in config.agents]
 
 
-def _typed(name: str) -> str:
-    """The flag as it is typed: `--model` for the parameter `models`."""
-    context = click.get_current_context(silent=True)
-    words = {each.name: each.opts[0] for each in (context.command.params if context else ())}
-    return words.get(name, f"'{name}'")
-
-
-def _described(agent: Any) -> str:
+def _describe_agent(agent: Any) -> str:
     tools = ", ".join(tool.name for tool in agent.specs)
     return f"The loop {agent.strategy.name}" + (f" with {tools}." if tools else ".")
 
 
-def begun(manager: RunManager, address: tuple[Any, ...], left: int, resume: bool, journal: str | None) -> None:
-    """Say where the server is, and how many runs an earlier one left."""
-    import shlex
+def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedAgent:
+    """Return the agent of `[agents.NAME]`, with its tools and models checked.
 
-    from plait.cli.text import count
+    Raises `UsageError` that names the file, the table and the key.
+    """
+    from plait.models.resolve import resolve_all
+    from plait.window.agents import serve_agent
 
-    host, port = str(address[0]), address[1]
-    place = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    click.echo(f"Listening on {place} (process {os.getpid()}). Ctrl-C stops.", err=True)
-    click.echo(f"Models for {place}/v1: {', '.join(manager.agents)}.", err=True)
-    click.echo(f"Journal: {manager.journal.path}.", err=True)
-    if not manager.tokens.required:
-        click.echo("No token is set: this machine alone is served.", err=True)
-    elif not manager.tokens.has_full:
-        click.echo("PLAIT_SERVE_TOKEN is not set: clients are served, and nobody can open the window.", err=True)
-    if left:
-        again = f" --journal {shlex.quote(journal)}" if journal else ""
-        how = "going on with them" if resume else f"`plait resume RUN{again}` goes on with one, --resume with all"
-        click.echo(f"{count(left, 'run')} of an earlier server did not end: {how}.", err=True)
+    table = config.agents[name]
+    try:
+        agent = _make_table_agent(table, flags)
+    except UsageError as why:
+        raise _at_place(config.place(name, _wrong_key(table, flags, why)), why) from why
+    with _errors_at(config, name, ""):
+        made = serve_agent(name, agent, config.serve, thoughts=table.thoughts)
+    with _errors_at(config, name, "tools"):
+        _ = made.agent.specs
+    try:
+        _ = made.agent._resolved
+    except UsageError as why:
+        for phase, model in made.agent.models.items():
+            with _errors_at(config, name, f"models.{phase}"):
+                resolve_all({phase: model}, lambda: config.models)
+        raise _at_place(config.place(name, "model"), why) from why
+    return replace(made, description=table.description or _describe_agent(made.agent))
+
+
+def _make_table_agent(table: AgentTable, flags: dict[str, Any]) -> Agent:
+    from plait.cli.agent_options import make_agent
+
+    # What a table says counts as a flag: the environment is for the one agent of a command line.
+    general = (table.model,) if table.model else ()
+    models = (*general, *(f"{phase}={model}" for phase, model in table.models.items()))
+    given = {**flags, "strategy": table.strategy, "models": models, "approve": table.approve}
+    return make_agent(defaults=table, **given)
+
+
+def _wrong_key(table: AgentTable, flags: dict[str, Any], error: UsageError) -> str:
+    """Return the key of a table that causes an error: without it, the error is gone. "" if there is none."""
+    from msgspec import structs
+
+    # These keys are tried last: without a loop, its options belong to another one.
+    last = ("set", "models", "strategy")
+    defaults = type(table)()
+    keys = [key for key in structs.asdict(table) if getattr(table, key) != getattr(defaults, key)]
+    for key in sorted(keys, key=lambda key: last.index(key) if key in last else -1):
+        try:
+            _make_table_agent(structs.replace(table, **{key: getattr(defaults, key)}), flags)
+        except UsageError as other:
+            if other.message == error.message:
+                continue
+        return key
+    return ""
+
+
+@contextmanager
+def _errors_at(config: Config, name: str, key: str) -> Iterator[None]:
+    try:
+        yield
+    except UsageError as why:
+        raise _at_place(config.place(name, key), why) from why
+
+
+def _at_place(place: str, why: UsageError) -> UsageError:
+    return UsageError(f"{place}: {why.message}", hint=why.hint)

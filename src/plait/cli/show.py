@@ -1,162 +1,143 @@
-"""`plait show`: a recorded run told again, or its requests and responses as they were."""
+"""`plait show`, `plait export` and `plait trajectories`: recorded runs for people, programs and training."""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import msgspec
 
 from plait.cli import options
+from plait.cli.commands import exit_with
+from plait.cli.costs import phase_table
+from plait.cli.output import (
+    SHOWN,
+    as_json,
+    check_writable,
+    clean_text,
+    format_count,
+    format_seconds,
+    format_tokens,
+    format_usd,
+    print_json,
+    print_table,
+)
+from plait.cli.run_output import view_for
+from plait.cli.runs import find_run, format_time, run_as_json
+from plait.core import Usage
+from plait.core.errors import UsageError
+from plait.core.text import clean
+from plait.journal.export import lines
+from plait.journal.records import Got, Thinking
+from plait.runtime.retell import recorded_loop, retell
+from plait.runtime.spending import spending
 
-if TYPE_CHECKING:
-    from plait.journal.records import RunHead
 
-
-@click.command(short_help="Tell a recorded run again.")
+@click.command()
 @click.argument("run")
-@click.option("--wire", is_flag=True, help="Each request and response, byte for byte.")
-@click.option("--pretty", is_flag=True, help="With --wire: JSON bodies indented, so no longer byte for byte.")
-@click.option("--full", is_flag=True, help="Long observations whole.")
-@click.option("--html", metavar="FILE", help="Write one HTML file instead: all steps and the wire, to look at or mail.")
+@options.flag("--wire", help="Show each request and response, byte for byte.")
+@options.flag("--pretty", help="With --wire: indent JSON bodies, so they are no longer byte for byte.")
+@options.flag("--full", help="Do not shorten long observations.")
+@click.option("--html", metavar="FILE", help="Write one HTML file instead, with all steps, requests and responses.")
 @options.journal
-@options.config
 @options.as_object
 def show(
     run: str, wire: bool, pretty: bool, full: bool, html: str | None, journal: str | None, as_object: bool
 ) -> None:
-    """Tell RUN (an id, the beginning of one, or `last`) again, step by step, on stdout."""
-    from plait.cli.record import found
-    from plait.core.errors import UsageError
-
+    """Show RUN (an id, the beginning of one, or `last`) step by step on stdout."""
     if pretty and not wire:
         raise UsageError("--pretty is for --wire.", hint="Add --wire.")
     if html is not None and (wire or as_object):
-        raise UsageError("--html tells all of a run by itself.", hint="Leave out --wire and --json.")
-    row, kept = found(run, journal)
+        raise UsageError("--html shows everything by itself.", hint="Leave out --wire and --json.")
+    row, store = find_run(run, journal)
+    if wire:
+        _show_wire(row.head, store.iter_rows(row.head.run), pretty=pretty, as_object=as_object)
+        return
+    rows = store.rows(row.head.run)
     if html is not None:
-        _html(row, kept.rows(row.head.run), html, full=full)
-    elif wire:
-        _wire(row.head, kept.iter_rows(row.head.run), pretty=pretty, as_object=as_object)
+        _write_html(row, rows, html, full=full)
     elif as_object:
-        _object(row, kept.rows(row.head.run))
+        _show_object(row, rows)
     else:
-        _told(row, kept.rows(row.head.run), full=full)
+        _show_steps(row, rows, full=full)
 
 
-def _html(row: Any, rows: Any, name: str, *, full: bool) -> None:
-    from pathlib import Path
-
-    from plait.core.errors import UsageError
+def _write_html(row: Any, rows: Any, name: str, *, full: bool) -> None:
     from plait.window.html_file import LONGEST, render_html
 
-    place = Path(name).expanduser()
-    if place.is_dir():
-        raise UsageError(f"{name} is a folder.", hint="Name a file in it.")
-    if not place.absolute().parent.is_dir():
-        raise UsageError(f"{name} can't be written.", hint="Name a file in a folder that is there.")
+    path = check_writable(name)
     text = render_html(row, rows, max_text=None if full else LONGEST)
     try:
-        place.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as why:
         raise UsageError(f"{name} can't be written: {why.strerror}.") from why
-    click.echo(f"Written: {place}", err=True)
+    click.echo(f"Written: {path}", err=True)
 
 
-def _told(row: Any, rows: Any, *, full: bool) -> None:
-    from plait.cli.record import at
-    from plait.cli.text import SHOWN, as_json, clean, count, duration, money, one_line, tokens
-    from plait.cli.watch import watch_for
-    from plait.core import Usage
-    from plait.runtime.retell import recorded_loop, retell
-
+def _show_steps(row: Any, rows: Any, *, full: bool) -> None:
     head, outcome, totals = row.head, row.outcome or {}, row.totals
-    asked = ", ".join(
+    models = ", ".join(
         f"{phase}={model['spec']}" if phase else str(model["spec"]) for phase, model in head.models.items()
     )
     origin = f" · step {head.fork_at} of {head.parent}" if head.parent else ""
     origin += f" · session {clean(head.session)}" if head.session else ""
-    click.echo(f"run {head.run} · {head.strategy['name']} · {clean(asked)} · {at(row.started)}{origin}")
-    click.echo(f"Question: {one_line(head.question)}")
-    watch = watch_for(sys.stdout, most=None if full else SHOWN)
+    click.echo(f"run {head.run} · {head.strategy['name']} · {clean(models)} · {format_time(row.started)}{origin}")
+    click.echo(f"Question: {clean_text(head.question)}")
+    view = view_for(sys.stdout, limit=None if full else SHOWN)
     for event in retell(rows, recorded_loop(head)):
-        watch(event)
-    watch.close()
-    if outcome.get("answer") is not None:
-        answer = outcome["answer"]
-        click.echo(f"Answer: {one_line(answer if isinstance(answer, str) else as_json(answer))}")
-    parts = [row.status + (f": {one_line(outcome['reason'])}" if outcome.get("reason") else "")]
+        view(event)
+    view.close()
+    if (answer := outcome.get("answer")) is not None:
+        click.echo(f"Answer: {clean_text(answer if isinstance(answer, str) else as_json(answer))}")
+    parts = [row.status + (f": {clean_text(outcome['reason'])}" if outcome.get("reason") else "")]
     if "steps" in totals:
-        usage = Usage(
-            totals["input_tokens"],
-            totals["output_tokens"],
-            totals["cached_tokens"],
-            totals.get("estimated", False),
-        )
-        parts += [count(totals["steps"], "step"), count(totals["calls"], "call"), tokens(usage)]
-        parts += [duration(totals["seconds"]), money(totals["cost_usd"])]
+        names = ("input_tokens", "output_tokens", "cached_tokens", "estimated")
+        usage = Usage(**{name: totals[name] for name in names if name in totals})
+        parts += [format_count(totals["steps"], "step"), format_count(totals["calls"], "call"), format_tokens(usage)]
+        parts += [format_seconds(totals["seconds"]), format_usd(totals["cost_usd"])]
     click.echo(" · ".join(parts))
-    _phases(rows)
-
-
-def _phases(rows: Any) -> None:
-    """What each phase took, where there is more than one: the line above has said it of a single one."""
-    from plait.cli.spent import phase_table
-    from plait.cli.table import show_table
-    from plait.runtime.spending import spending
-
-    spent = spending(rows)
-    if len(spent) > 1:
-        heads, lines = phase_table(spent)
-        right = {i for i, (_, to_the_right) in enumerate(heads) if to_the_right}
+    if len(spent := spending(rows)) > 1:  # the line above describes a single phase
         click.echo()
-        show_table([name for name, _ in heads], lines, right=right)
+        print_table(*phase_table(spent))
 
 
-def _object(row: Any, rows: Any) -> None:
-    import msgspec
-
-    from plait.cli.record import listed
-    from plait.cli.text import as_json
-    from plait.runtime.retell import recorded_loop, retell
-    from plait.runtime.spending import spending
-
-    told = {
-        "fork_at": row.head.fork_at or None,
-        "phases": [each.json() for each in spending(rows)],
-        "events": msgspec.to_builtins(retell(rows, recorded_loop(row.head))),
-    }
-    click.echo(as_json({**listed(row), **told}, indent=1))
+def _show_object(row: Any, rows: Any) -> None:
+    print_json(
+        {
+            **run_as_json(row),
+            "fork_at": row.head.fork_at or None,
+            "phases": [each.json() for each in spending(rows)],
+            "events": msgspec.to_builtins(retell(rows, recorded_loop(row.head))),
+        }
+    )
 
 
-def _wire(head: RunHead, rows: Iterable[Any], *, pretty: bool, as_object: bool) -> None:
-    from plait.cli.text import as_json
-    from plait.journal.records import Got, Thinking
-
-    asked: dict[int, Thinking] = {}
-    first = True
+def _show_wire(head: Any, rows: Iterable[Any], *, pretty: bool, as_object: bool) -> None:
+    steps: dict[int, int] = {}
+    separator = ""
     for row in rows:
         record = row.record
         if isinstance(record, Thinking):
-            asked[record.n] = record
-            where = head.address(record)
-            told = {
+            steps[record.n] = record.step
+            path = head.address(record)
+            about = {
                 "type": "request",
                 "step": record.step,
                 "phase": record.phase,
                 "model": record.model,
                 "attempt": record.attempt + 1,
                 "method": "POST",
-                "path": where,
+                "path": path,
             }
-            title = f"--- request · step {record.step} · {record.phase} · {record.model}"
-            title += f" · attempt {record.attempt + 1}"
-            line = f"POST {where}"
+            title = f"request · step {record.step} · {record.phase} · {record.model} · attempt {record.attempt + 1}"
+            line = f"POST {path}"
         elif isinstance(record, Got):
-            step = asked[record.n].step if record.n in asked else 0
-            told = {
+            step = steps.get(record.n, 0)
+            about = {
                 "type": "response",
                 "step": step,
                 "attempt": record.attempt + 1,
@@ -165,26 +146,22 @@ def _wire(head: RunHead, rows: Iterable[Any], *, pretty: bool, as_object: bool) 
                 "error": record.error or None,
                 "cut": record.cut,
             }
-            title = f"--- response · step {step} · {record.seconds:.3f} s" + (" · cut at a stop" if record.cut else "")
+            title = f"response · step {step} · {record.seconds:.3f} s" + (" · cut at a stop" if record.cut else "")
             line = str(record.status or "no response") + (f"  {record.error}" if record.error else "")
         else:
             continue
         body = row.body or b""
         if as_object:
-            click.echo(as_json({**told, "body": body.decode(errors="backslashreplace")}))
+            print_json({**about, "body": body.decode(errors="backslashreplace")}, indent=None)
             continue
-        click.echo(("" if first else "\n") + f"{title}\n{line}")
-        first = False
-        _body(body, pretty=pretty)
+        click.echo(f"{separator}--- {title}\n{line}")
+        separator = "\n"
+        _print_body(body, pretty=pretty)
 
 
-def _body(body: bytes, *, pretty: bool) -> None:
-    import json
-
-    from plait.cli.text import as_json, clean
-
+def _print_body(body: bytes, *, pretty: bool) -> None:
     if pretty:
-        with suppress(ValueError):  # a stream, or no JSON at all, is shown as it came
+        with suppress(ValueError):  # a stream, or text that is not JSON, is shown as it came
             body = as_json(json.loads(body), indent=2).encode()
     if sys.stdout.isatty():
         click.echo(clean(body.decode(errors="backslashreplace")))
@@ -192,3 +169,72 @@ def _body(body: bytes, *, pretty: bool) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(body + (b"" if body.endswith(b"\n") else b"\n"))
     sys.stdout.buffer.flush()
+
+
+@click.command()
+@click.argument("run")
+@options.journal
+def export(run: str, journal: str | None) -> None:
+    """Write the record of RUN: one line of JSON for the run, then one for every row, bodies included."""
+    row, store = find_run(run, journal)
+    for line in lines(row, store.iter_rows(row.head.run)):
+        click.echo(line)
+
+
+TRAJECTORIES_EPILOG = """\
+\b
+Examples:
+  plait trajectories --comparison last -o train
+  plait trajectories --all --loop react --model openai:gpt-5 --approved -o train
+
+A run is good if a comparison graded it as successful, or if a person marked it good (`plait mark`); never if a person
+marked it bad. Exit codes: 0 lines were written, 3 there are none to write, 1 an error, 2 wrong usage.
+"""
+
+
+@click.command(epilog=TRAJECTORIES_EPILOG)
+@click.argument("runs", metavar="[RUN...]", nargs=-1)
+@click.option("--comparison", default="", metavar="NAME", help="The runs of a comparison: its name, or last.")
+@options.flag("--all", "every", help="All recorded runs.")
+@click.option("-o", "--out", "folder", required=True, metavar="DIR", help="The folder for the files LOOP.PHASE.jsonl.")
+@click.option("--loop", default="", metavar="LOOP", help="Only runs of this loop: react, or react(dialect=lines).")
+@click.option("--model", default="", metavar="SPEC", help="Only calls of this model.")
+@click.option(
+    "--min-score", type=options.NumberType(0, 1), metavar="X", help="Only graded runs with at least this score."
+)
+@options.flag("--approved", help="Only runs that a person marked good.")
+@options.flag("--strict", help="Leave out replies that Plait had to repair.")
+@options.flag("--force", help="Overwrite existing files.")
+@options.journal
+@options.as_object
+def trajectories(
+    runs: Sequence[str], folder: str, force: bool, journal: str | None, as_object: bool, **chosen: Any
+) -> None:
+    """Write the model calls of good runs to DIR: a file for each loop and phase, a line for each call.
+
+    RUN is an id, the beginning of one, or `last`.
+    """
+    from plait.lab.training import trajectories as choose_trajectories
+
+    good = choose_trajectories(*runs, journal=options.journal_path(journal), **chosen)
+    written = good.write(folder, force=force)
+    if as_object:
+        print_json(
+            {
+                "folder": written.folder,
+                "files": written.files,
+                "lines": written.lines,
+                "runs": [each.run for each in good.runs],
+                "runs_left_out": good.runs_left_out,
+                "calls_left_out": written.calls_left_out,
+            }
+        )
+    else:
+        for name, lines in written.files.items():
+            click.echo(f"{clean(written.folder)}/{name}  {format_count(lines, 'line')}")
+        click.echo(f"{format_count(written.lines, 'line')} of {format_count(len(good.runs), 'good run')}.")
+        for what, reasons in (("Runs", good.runs_left_out), ("Calls", written.calls_left_out)):
+            if reasons:
+                counted = ", ".join(f"{number:,} {why}" for why, number in reasons.items())
+                click.echo(f"{what} left out: {counted}.")
+    exit_with(0 if written.lines else 3)

@@ -1,0 +1,223 @@
+"""Builds an agent from flags, environment, `plait.toml` and defaults, in this order."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from msgspec import structs
+
+from plait import strategies
+from plait.agent import Agent
+from plait.cli.options import journal_path
+from plait.config import RunDefaults, load
+from plait.core import CodeLimits
+from plait.core.errors import UsageError
+from plait.journal.records import RunHead
+from plait.runtime.described import USUAL
+from plait.runtime.limits import Limits
+from plait.sandbox import AUTO
+
+# A phase may be one of the fallback loop: `react.act`.
+_PHASE = re.compile(r"([A-Za-z_]\w*(?:[.-]\w+)*)=(.+)", re.DOTALL)
+LIMITS = {
+    "max_steps": "steps",
+    "max_calls": "calls",
+    "max_tokens": "tokens",
+    "max_cost": "usd",
+    "max_seconds": "seconds",
+}
+"""The field of `Limits` that each flag sets."""
+
+
+def make_agent(
+    *,
+    strategy: str | None = None,
+    settings: Sequence[str] = (),
+    models: Sequence[str] = (),
+    tools: Sequence[str] = (),
+    prompts: str | None = None,
+    journal: str | None = None,
+    no_journal: bool = False,
+    system: str | None = None,
+    approve: str | None = None,
+    no_ask: bool = False,
+    embedder: str | None = None,
+    provenance: str | None = None,
+    sandbox: str | None = None,
+    code_limit: Sequence[str] = (),
+    show_tools: int | None = None,
+    results: str | None = None,
+    at_least: float | None = None,
+    default_loop: str = "react",
+    defaults: RunDefaults | None = None,
+    **limits: float | None,
+) -> Agent:
+    """Return the agent that the flags describe. `defaults` is a table of `plait.toml`, None for `[run]`.
+
+    Raises `UsageError`.
+    """
+    defaults = defaults if defaults is not None else load().run
+    if journal is not None and no_journal:
+        raise UsageError("--journal and --no-journal contradict each other.", hint="Give one of them.")
+    loop = strategy or os.environ.get("PLAIT_STRATEGY") or defaults.strategy or default_loop
+    most = _merge_limits(defaults, limits)
+    auto: dict[str, Any] = {}
+    if loop == "auto":
+        from plait.advice import Demand
+
+        share = defaults.at_least if at_least is None else at_least
+        caps: dict[str, Any] = {name: most.get(name) for name in ("usd", "seconds", "tokens")}
+        demand = Demand(0.8 if share is None else share, **caps)
+        auto = {"results": results or defaults.results, "demand": demand}
+    elif results is not None or at_least is not None:
+        flag = "--results" if results is not None else "--at-least"
+        raise UsageError(f"{flag} chooses a loop, but '{loop}' is already one.", hint="Give --strategy auto.")
+    # The options in the file belong to the loop in the file: another loop does not know them.
+    options = {**(defaults.set if loop == (defaults.strategy or "react") else {}), **parse_pairs(settings)}
+    if auto and options:
+        raise UsageError("--set needs a named loop, but --strategy auto chooses one.", hint="Leave out --set.")
+    for_all, by_phase = split_models(models)
+    general = for_all or os.environ.get("PLAIT_MODEL")
+    return Agent(
+        "auto" if auto else strategies.make(loop, options),
+        model=general or defaults.model or USUAL,
+        # A model for all phases from a flag or the environment overrides the file's models of single phases.
+        models=by_phase if general else {**defaults.models, **by_phase},
+        tools=tuple(tools) or tuple(defaults.tools),
+        limits=Limits(**most),
+        prompts=prompts or defaults.prompts,
+        system=read_text(system) if system is not None else None,
+        journal=False if no_journal else journal_path(journal, defaults),
+        approve=cast(Any, approve or defaults.approve or "never"),
+        can_ask=not no_ask,
+        embedder=_check_embedder(embedder or defaults.embedder),
+        provenance=cast(Any, provenance or defaults.provenance or "off"),
+        sandbox=sandbox or defaults.sandbox or AUTO,
+        show_tools=defaults.show_tools if show_tools is None else show_tools,
+        code_limits=_parse_code_limits(code_limit, defaults.code),
+        **auto,
+    )
+
+
+def make_recorded_agent(
+    head: RunHead,
+    *,
+    journal: str | None,
+    strategy: str | None = None,
+    settings: Sequence[str] = (),
+    models: Sequence[str] = (),
+    tools: Sequence[str] = (),
+    prompts: str | None = None,
+    load_tools: bool = False,
+    in_doubt: str | None = None,
+    **limits: float | None,
+) -> Agent:
+    """Return the agent of a recorded run, changed by what the flags say. Raises `UsageError`."""
+    changes: dict[str, Any] = {}
+    recorded = head.strategy["name"]
+    loop = strategy or recorded
+    if strategy or settings:
+        options = head.strategy["options"] if loop == recorded else {}
+        changes["strategy"] = strategies.make(loop, {**options, **parse_pairs(settings)})
+    for_all, by_phase = split_models(models)
+    if for_all:
+        changes.update(model=for_all, models=by_phase)
+    elif by_phase or loop != recorded:
+        phases = strategies.make(loop).phases
+        before = {phase: str(model["spec"]) for phase, model in head.models.items() if phase in phases}
+        changes["models"] = {**before, **by_phase}
+    if limits:
+        changes["limits"] = structs.replace(
+            msgspec.convert(head.settings.get("limits", {}), Limits),
+            **{field: limits[name] for name, field in LIMITS.items() if limits.get(name)},
+        )
+    given = {"tools": tuple(tools) or None, "prompts": prompts, "in_doubt": in_doubt}
+    changes.update({name: value for name, value in given.items() if value is not None})
+    return Agent.recorded(head, journal=journal_path(journal), load_tools=load_tools or None, **changes)
+
+
+def comparison_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the agent's fields that all runs of a comparison share. What no flag gives is left out."""
+    names = ("prompts", "provenance", "sandbox", "show_tools")
+    fields = {name: flags[name] for name in names if flags.get(name) is not None}
+    if most := _merge_limits(RunDefaults(), flags):
+        fields["limits"] = Limits(**most)
+    if flags.get("code_limit"):
+        fields["code_limits"] = _parse_code_limits(flags["code_limit"], {})
+    return fields
+
+
+def parse_pairs(settings: Sequence[str], flag: str = "--set", example: str = "misses=5") -> dict[str, str]:
+    """Return the `K=V` words of a flag as a mapping. Raises `UsageError` for a word without `=`."""
+    found = {}
+    for each in settings:
+        key, equals, value = each.partition("=")
+        if not equals or not key:
+            raise UsageError(f"{flag} {each}: write it as K=V.", hint=f"For example: {flag} {example}.")
+        found[key.strip().replace("-", "_")] = value
+    return found
+
+
+def split_models(models: Sequence[str]) -> tuple[str | None, dict[str, str]]:
+    """Split `--model SPEC` from `--model PHASE=SPEC`. A spec never begins with a bare word and `=`."""
+    for_all: str | None = None
+    by_phase: dict[str, str] = {}
+    for each in models:
+        if match := _PHASE.fullmatch(each):
+            by_phase[match[1]] = match[2]
+        elif not each.strip():
+            raise UsageError("--model is empty.", hint="For example: local, or openai:NAME.")
+        else:
+            for_all = each
+    return for_all, by_phase
+
+
+def read_text(name: str) -> str:
+    """Return the text of a file unchanged, line ends included. Raises `UsageError`."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        raise UsageError(f"{name} is a folder.", hint="Name a file in it.")
+    if not path.exists():
+        raise UsageError(f"There is no file {name}.", hint=f"Plait looked for {path.absolute()}.")
+    try:
+        return path.read_bytes().decode()
+    except OSError as why:
+        raise UsageError(f"{name} cannot be read: {why.strerror}.") from why
+    except UnicodeDecodeError as why:
+        raise UsageError(f"{name} is not UTF-8 text: byte {why.start} cannot be read.") from why
+
+
+def _merge_limits(defaults: RunDefaults, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the limits that are set, by the fields of `Limits`. A flag overrides the default."""
+    values = {
+        field: flags.get(name) if flags.get(name) is not None else getattr(defaults, name)
+        for name, field in LIMITS.items()
+    }
+    return {field: value for field, value in values.items() if value is not None}
+
+
+def _parse_code_limits(flags: Sequence[str], defaults: Mapping[str, Any]) -> CodeLimits:
+    values = {**defaults, **parse_pairs(flags, "--code-limit", "seconds=5")}
+    for name in values:
+        if name not in CodeLimits.__struct_fields__:
+            known = ", ".join(CodeLimits.__struct_fields__)
+            raise UsageError(f"There is no limit '{name}' of code.", hint=f"There are: {known}.")
+    try:
+        return msgspec.convert(values, CodeLimits, strict=False)
+    except msgspec.ValidationError as why:
+        raise UsageError(f"The limits of code can't be used: {why}.") from why
+
+
+def _check_embedder(word: str | None) -> str:
+    """Check the embedder before anything runs, because a session uses it only when it is searched."""
+    if word is None or word == "local":
+        return "local"
+    from plait.search import embedder
+
+    embedder(word)
+    return word

@@ -1,0 +1,295 @@
+"""`plait strategies`, `models`, `tools` and `prompts` list what there is; `plait trust` trusts a configuration."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import click
+import msgspec
+
+from plait import strategies as loops
+from plait.cli import options
+from plait.cli.output import as_json, print_json, print_table
+from plait.config import load
+from plait.core.errors import PlaitError, UsageError
+from plait.core.text import clean
+from plait.prompts.book import shipped
+from plait.strategies import prompts_of
+from plait.strategies.registry import ELSEWHERE, names
+
+# -- loops
+
+
+@click.group()
+def strategies() -> None:
+    """The loops."""
+
+
+@strategies.command("list")
+@click.argument("names", nargs=-1)
+@options.as_list
+def list_loops(names: tuple[str, ...], as_object: bool) -> None:
+    """List the loops (all, or those named): a description, phases (--model PHASE=SPEC) and options (--set K=V)."""
+    found = [_describe_loop(name) for name in names or loops.names()]
+    if as_object:
+        print_json(found)
+        return
+    for number, each in enumerate(found):
+        click.echo(("\n" if number else "") + f"{each['name']}: {each['what']}")
+        click.echo(f"  phases: {', '.join(each['phases'])}")
+        for option, (kind, default) in each["options"].items():
+            click.echo(f"  --set {option}={as_json(default) if not isinstance(default, str) else default}  ({kind})")
+
+
+def _describe_loop(name: str) -> dict[str, Any]:
+    loop = loops.make(name)
+    return {
+        "name": name,
+        "what": _first_line(type(loop)),
+        "phases": list(loop.phases),
+        "options": {
+            option: [_option_type(option, type(loop)), default] for option, default in loops.options_of(loop).items()
+        },
+    }
+
+
+def _option_type(option: str, owner: type) -> str:
+    """Return the values of an option in words: its choices, otherwise its type."""
+    try:
+        hint = get_type_hints(owner)[option]
+    except (NameError, KeyError):
+        return "see its documentation"
+    if get_origin(hint) is Literal:
+        return " | ".join(map(str, get_args(hint)))
+    parts = get_args(hint) or (hint,)
+    return " | ".join("none" if part is type(None) else getattr(part, "__name__", str(part)) for part in parts)
+
+
+# -- models
+
+
+@click.group()
+def models() -> None:
+    """The local models, and the providers of other models."""
+
+
+@models.command("list")
+@options.config
+@options.as_list
+def list_models(as_object: bool) -> None:
+    """List the local models (size, licence, whether fetched) and the providers of others."""
+    from plait.models.fetch import list_catalogue
+    from plait.models.resolve import providers
+
+    rows = list_catalogue()
+    if as_object:
+        print_json([{"model": f"local:{row.name}", **msgspec.to_builtins(row)} for row in rows])
+        return
+    lines = [
+        [
+            f"local:{row.name}",
+            f"{row.bytes / 1e6:,.0f}",
+            row.licence,
+            "yes" if row.cached else "no",
+            "the default for `local`" if row.default else "",
+        ]
+        for row in rows
+    ]
+    print_table(["model", ">MB", "licence", "fetched", ""], lines)
+    click.echo("\nYour own file: local:/path/to/model.gguf")
+    others = ", ".join(name for name in providers(load().models) if name != "local")
+    click.echo(f"Other models are named PROVIDER:NAME. Providers: {others}")
+
+
+@models.command()
+@click.argument("name")
+def pull(name: str) -> None:
+    """Fetch the local model NAME, check its hash, and print the path of its file."""
+    from plait.models.fetch import model_file
+
+    click.echo(str(model_file(name.removeprefix("local:") if name != "local" else "")))
+
+
+# -- tools
+
+
+@click.group()
+def tools() -> None:
+    """The built-in tools, and those behind a word such as file.py."""
+
+
+@tools.command("list")
+@click.argument("words", nargs=-1, metavar="[WORD]...")
+@options.as_list
+def list_tools(words: tuple[str, ...], as_object: bool) -> None:
+    """List the toolkits; with words (calculator, lookup:FILE, file.py, module:name) the tools behind them."""
+    from plait.tools import toolkit_names, tools_from
+
+    if not words:
+        toolkits = {name: _describe_toolkit(name) for name in toolkit_names()}
+        if as_object:
+            print_json([{"toolkit": name, "what": what} for name, what in toolkits.items()])
+            return
+        width = max(map(len, toolkits))
+        for name, what in toolkits.items():
+            click.echo(f"{name:<{width}}  {what}".rstrip())
+        click.echo("\nfile.py and module:name are your own tools; `plait tools list WORD` shows each.", err=True)
+        return
+    found = tools_from(words)
+    if as_object:
+        print_json([_describe_tool(each) for each in found])
+        return
+    for number, each in enumerate(found):
+        about = _describe_tool(each)
+        marks = f"  [{', '.join(about['marks'])}]" if about["marks"] else ""
+        click.echo(("\n" if number else "") + f"{each.name} {each.signature.shape}{marks}")
+        for line in (about["description"], f"Returns: {about['returns']}" if about["returns"] else ""):
+            if line:
+                click.echo(textwrap.indent(line, "  "))
+
+
+@tools.command("search")
+@click.argument("description")
+@options.tools
+@click.option("-k", "count", type=options.WHOLE, default=3, metavar="N", help="Maximum number of tools (default 3).")
+@click.option("--embedder", metavar="SPEC", help="The embedder: local (default), openai:NAME, ...")
+@options.as_list
+def search_tools(description: str, tools: tuple[str, ...], count: int, embedder: str | None, as_object: bool) -> None:
+    """Search tools by what they do, as a model does: the best first, each with its score.
+
+    It searches the tools of --tools, otherwise those of plait.toml, otherwise all built-in tools.
+    """
+    from plait.search import ToolIndex
+    from plait.toolkits.method_search import lines_of
+    from plait.tools import tools_from
+
+    if not description.strip():
+        raise UsageError("The description is empty.", hint="Say in a few words what the tool should do.")
+    defaults = load().run
+    among = tools_from(tools or defaults.tools or ("all",))
+    index = ToolIndex((each.spec for each in among), embedder or defaults.embedder or "local")
+    found = [(among.get(each.tool.name), each.score) for each in index.search(description, count)]
+    if as_object:
+        print_json([{**_describe_tool(tool), "score": round(score, 4)} for tool, score in found])
+        return
+    for tool, score in found:
+        click.echo(f"{score:.2f}  {clean(lines_of([tool.spec]))}" if tool is not None else "")
+
+
+def _describe_tool(tool: Any) -> dict[str, Any]:
+    spec = tool.spec
+    return {
+        "name": spec.name,
+        "description": spec.description,
+        "parameters": spec.parameters,
+        "returns": spec.returns,
+        "marks": [mark for mark in ("read_only", "idempotent", "destructive") if getattr(spec, mark)],
+        "source": tool.source,
+    }
+
+
+def _describe_toolkit(name: str) -> str:
+    """Return the first line of its tool's description, or the names of its tools."""
+    from plait.tools import load
+
+    try:
+        found = load(name)
+    except PlaitError:  # it needs an argument, such as a file: the function that makes it describes it
+        import plait.toolkits
+
+        return _first_line(getattr(plait.toolkits, name, None))
+    if len(found) > 6:
+        return f"{len(found)} tools: {found[0].name}, {found[1].name} ... {found[-1].name}"
+    if len(found) > 1:
+        return ", ".join(tool.name for tool in found)
+    return found[0].spec.description.partition("\n")[0]
+
+
+def _first_line(documented: object) -> str:
+    return (inspect.getdoc(documented) or "").partition("\n")[0]
+
+
+# -- prompts
+
+
+@click.group()
+def prompts() -> None:
+    """The prompts of the loops: template files that you can replace (`plait run --prompts DIR`)."""
+
+
+@prompts.command("list")
+def list_prompts() -> None:
+    """List the prompts, one per line: STRATEGY/NAME."""
+    for strategy in sorted([*names(), *ELSEWHERE]):
+        for name in _prompt_texts(strategy):
+            click.echo(f"{strategy}/{name}")
+
+
+@prompts.command("show")
+@click.argument("which", metavar="STRATEGY[/NAME]")
+def show_prompts(which: str) -> None:
+    """Print one prompt as it is, or all prompts of a loop, each under its name."""
+    strategy, _, name = which.partition("/")
+    name = name.removesuffix(".j2")
+    texts = _prompt_texts(strategy)
+    if name:
+        if name not in texts:
+            raise UsageError(f"The loop {strategy} has no prompt {name!r}.", hint=f"It has: {', '.join(texts)}.")
+        click.echo(texts[name], nl=False)
+        return
+    for number, (each, text) in enumerate(texts.items()):
+        click.echo(("\n" if number else "") + f"--- {strategy}/{each}")
+        click.echo(text, nl=not text.endswith("\n"))
+
+
+@prompts.command("copy")
+@click.argument("strategy")
+@click.argument("folder", metavar="DIR")
+@options.flag("--force", help="Overwrite existing files.")
+def copy_prompts(strategy: str, folder: str, force: bool) -> None:
+    """Copy the prompts of a loop to DIR/STRATEGY. Change them there and use them with `--prompts DIR`."""
+    place = Path(folder) / strategy
+    files = {place / f"{name}.j2": text for name, text in _prompt_texts(strategy).items()}
+    existing = [path.name for path in files if path.exists()]
+    if existing and not force:
+        names = ", ".join(existing[:3]) + (", ..." if len(existing) > 3 else "")
+        raise UsageError(f"{place} already has {names}.", hint="Nothing was written; --force overwrites them.")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for path, text in files.items():
+            path.write_bytes(text.encode())
+    except OSError as why:
+        raise PlaitError(f"{why.filename or place} can't be written: {why.strerror}.") from why
+    click.echo(f"{len(files)} prompts in {place}; use them with --prompts {folder}", err=True)
+
+
+def _prompt_texts(strategy: str) -> dict[str, str]:
+    """Return a loop's templates by name, the built-in ones or those of another package. Raises `UsageError`."""
+    return dict(sorted({**prompts_of(strategy), **shipped(strategy)}.items()))
+
+
+# -- trust
+
+
+@click.command()
+@click.argument("file", default="plait.toml", metavar="[FILE]")
+@options.flag("--remove", help="Remove the trust.")
+def trust(file: str, remove: bool) -> None:
+    """Trust FILE (default ./plait.toml) with its current content.
+
+    Without trust, Plait does not read a folder's file that runs code, sends a key, or uses an address off this
+    machine. After a change, trust the file again. Exit codes: 0 done, 2 wrong usage.
+    """
+    from plait import trust as trust_store
+
+    path = Path(file)
+    if remove:
+        trust_store.distrust(path)
+        click.echo(f"Not trusted any more: {path.absolute()}")
+        return
+    for each in trust_store.trust(path):
+        click.echo(f"Allowed: {clean(each)}")
+    click.echo(f"Trusted: {path.absolute()}")

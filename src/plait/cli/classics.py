@@ -1,0 +1,202 @@
+"""`plait tables`: four classic tables, reproduced with the models at hand."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import click
+
+from plait.cli import options
+from plait.cli.commands import exit_with
+from plait.cli.compare import parse_models, parse_phase_models, run_comparison
+from plait.cli.options import F
+from plait.cli.output import print_json
+from plait.cli.runs import find_run
+from plait.core.errors import JournalError, UsageError
+from plait.lab.base import Suite
+from plait.lab.comparing import kept
+from plait.lab.comparison import Comparison
+from plait.lab.seeds import Drawn, asked, combined, doing, exchanges, markdown_of, product_of, text_of, working
+from plait.strategies import loop_from, parse_loops, word_of
+
+BASICS = "basics:report"
+
+_models = click.option("--models", default="local", metavar="X,Y", help="The models (default local).")
+_suite = click.option("--suite", metavar="SUITE", help=f"The tasks (default {BASICS}).")
+_question = click.option("--question", metavar="TEXT", help="One question of your own, instead of a suite.")
+_loop = click.option("--strategy", "loop", metavar="LOOP", help="The loop, as react or react(dialect=lines).")
+_shared = options.combine(
+    options.tools,
+    options.jobs,
+    options.budget,
+    options.repeat_finished,
+    options.limits,
+    options.flag("--markdown", "as_markdown", help="Print Markdown."),
+    options.as_object,
+    options.journal,
+    options.no_progress,
+)
+
+
+def _comparison(what: str) -> Callable[[F], F]:
+    return click.option("--comparison", metavar="NAME", help=f"Run nothing: show {what} of a stored comparison.")
+
+
+@click.group()
+def tables() -> None:
+    """Reproduce four classic tables with your models. Every run is recorded, and recorded runs are not repeated.
+
+    Exit codes: 0 the table is complete, 4 the budget or an endpoint ended it early, 130 cancelled, 1 an error, 2 wrong
+    usage.
+    """
+
+
+@tables.command("phases", short_help="Time and cost by phase, a row for each combination of phase models.")
+@_models
+@click.option("--model", "single", metavar="PHASE=X,Y", multiple=True, help="Models of one phase, instead of --models.")
+@_suite
+@_question
+@click.option("--limit", type=options.WHOLE, default=3, metavar="N", help="The first N tasks (default 3).")
+@options.hardware
+@_comparison("the rows of `phased`")
+@_shared
+def phases(models: str, single: Sequence[str], limit: int, hardware: float | None, **flags: Any) -> None:
+    """Seconds and USD of the loop `phased` by phase, for each combination of the models."""
+    everywhere = parse_models(models)
+    chosen = product_of("phased", everywhere, parse_phase_models(single))
+    if hardware is not None and flags["comparison"] is None and all(len(set(each)) < 2 for each in chosen.values()):
+        raise UsageError(
+            "--hardware compares rows with the first one, and there is only one row.",
+            hint="Name a model without the hardware first, then one with it: --models openai:NAME,local.",
+        )
+    suite = _choose_suite(flags)
+    done = _compare(suite, flags, strategies="phased", models=everywhere[:1], phases=chosen, limit=limit)
+    table = combined(done, hardware=hardware)
+    _print_and_exit("phases", done, flags, [table.drawn()], table.json())
+
+
+@tables.command("rewoo", short_help="Tokens of two loops on the same tasks: react and rewoo.")
+@_models
+@click.option("--strategies", default="react,rewoo", metavar="A,B", help="The two loops (default react,rewoo).")
+@_suite
+@_question
+@click.option("--limit", type=options.WHOLE, default=12, metavar="N", help="The first N tasks (default 12).")
+@_comparison("the two loops")
+@_shared
+def rewoo(models: str, strategies: str, limit: int, **flags: Any) -> None:
+    """Calls and tokens of two loops on the same tasks: a row for each task, and the sum. One table for each model."""
+    loops = [word_of(loop_from(word)) for word in parse_loops(strategies)]
+    if len(set(loops)) != 2:
+        raise UsageError(f"--strategies {strategies} does not name two loops.", hint="For example: react,rewoo.")
+    done = _compare(_choose_suite(flags), flags, strategies=strategies, models=models, limit=limit)
+    found = working(done, loops)
+    _print_and_exit("rewoo", done, flags, [each.drawn() for each in found], {"models": [each.json() for each in found]})
+
+
+@tables.command("tasks", short_help="The six tasks of the world by model, with marks and steps.")
+@_models
+@_loop
+@click.option("--suite", default="world:six", metavar="SUITE", help="Other tasks than the six (world:variations).")
+@click.option("--limit", type=options.WHOLE, metavar="N", help="Only the first N tasks.")
+@options.flag("--why", help="Say below the table what was wrong.")
+@_comparison("the cells")
+@_shared
+def tasks(models: str, loop: str | None, suite: str, limit: int | None, why: bool, **flags: Any) -> None:
+    """The six tasks of the offline world (A to F) by model: each cell has done, flaw or not done, and the steps.
+
+    The loop is codeact unless --strategy names another. Several, such as codeact,json, get a column each.
+    """
+    done = _compare(suite, flags, strategies=loop or "codeact", models=models, limit=limit)
+    table = doing(done)
+    _print_and_exit("tasks", done, flags, [table.drawn(why=why)], table.json())
+
+
+@tables.command("wire", short_help="The requests and responses of a run, as sent.")
+@click.argument("question", required=False)
+@_models
+@_loop
+@click.option("--run", metavar="RUN", help="Run nothing: show a recorded run, by its id or `last`.")
+@options.flag("--full", help="Also print what was sent before.")
+@_shared
+def wire(question: str | None, models: str, loop: str | None, run: str | None, full: bool, **flags: Any) -> None:
+    """Each request of a run with its stop strings, and each response, in order; `=` was sent before, `+` is new.
+
+    QUESTION runs with --strategy (default react) and the --tools; without it, the first task of basics runs.
+    `plait show RUN --wire` prints the same byte for byte.
+    """
+    options.check_one_format(markdown=flags["as_markdown"], json=flags["as_object"])
+    if run is not None and question is not None:
+        raise UsageError("A question and --run exclude each other.", hint="Choose one.")
+    if question is not None and _names_run(question, flags["journal"]):
+        raise UsageError(
+            f"{question!r} names a run, but this argument is a question.",
+            hint=f"To show a recorded run, write: plait tables wire --run {question}",
+        )
+    whole, wanted = True, [run] if run is not None else []
+    if run is None:
+        suite = _choose_suite({**flags, "suite": None, "question": question})
+        done = _compare(suite, flags, strategies=loop or "react", models=models, limit=1)
+        whole, wanted = done.whole, [result.run for result in done.results]
+    objects = []
+    for number, each in enumerate(wanted):
+        row, store = find_run(each, flags["journal"])
+        exchanged = exchanges(store.rows(row.head.run))
+        if flags["as_object"]:
+            head = {"run": row.head.run, "question": row.head.question, "strategy": row.head.strategy["name"]}
+            objects.append({**head, "exchanges": [one.json() for one in exchanged]})
+        else:
+            render = markdown_of if flags["as_markdown"] else text_of
+            click.echo(("\n" if number else "") + render(row.head.question, exchanged, full=full))
+    if flags["as_object"]:
+        print_json({"table": "wire", "runs": objects})
+    exit_with(0 if whole else 4)
+
+
+def _names_run(word: str, journal: str | None) -> bool:
+    """Whether a word is `last`, or the beginning (six letters or more) of the id of a recorded run."""
+    if word == "last":
+        return True
+    if not re.fullmatch(r"[0-9A-Za-z-]{6,}", word):
+        return False
+    try:
+        find_run(word, journal)
+    except JournalError:
+        return False
+    return True
+
+
+def _choose_suite(flags: Mapping[str, Any]) -> str | Suite:
+    """Return the suite that the flags name. Raises `UsageError` if they name two."""
+    if flags["question"] is None:
+        return flags["suite"] or BASICS
+    if flags["suite"] is not None:
+        raise UsageError("--suite and --question exclude each other.", hint="Choose one.")
+
+    return asked(flags["question"], flags["tools"])
+
+
+def _compare(suite: str | Suite, flags: Mapping[str, Any], **wanted: Any) -> Comparison:
+    """Return the comparison that a table shows: a stored one, or one that runs what is not recorded yet."""
+    options.check_one_format(markdown=flags["as_markdown"], json=flags["as_object"])
+    if flags.get("comparison") is not None:
+        return kept(flags["comparison"], options.journal_path(flags["journal"]))
+    tools = flags["tools"] if isinstance(suite, str) else ()  # a question's suite has its tools already
+    return run_comparison(suite, flags, tools=tools, **wanted)
+
+
+def _print_and_exit(
+    name: str, comparison: Comparison, flags: Mapping[str, Any], drawn: Sequence[Drawn], value: Mapping[str, Any]
+) -> NoReturn:
+    """Print tables one below the other, or as one JSON object, and exit: 0 everything is finished, 4 it is not."""
+    if flags["as_object"]:
+        head = {"comparison": comparison.name, "suite": comparison.suite.word, "unfinished": comparison.unfinished}
+        print_json({"table": name, **head, **value})
+    else:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        for number, each in enumerate(drawn):
+            click.echo(("\n" if number else "") + (each.markdown() if flags["as_markdown"] else each.text(width)))
+    exit_with(0 if comparison.whole else 4)

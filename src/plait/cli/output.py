@@ -1,0 +1,136 @@
+"""Output for terminals, pipes and files: cleaned text, numbers with units, calls, JSON and tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from plait.core.text import clean
+
+if TYPE_CHECKING:
+    from plait.core import Ran
+    from plait.core import events as ev
+
+SHOWN = 2000
+"""Characters of an observation that are shown during a run."""
+
+
+def clean_text(text: str) -> str:
+    """Remove control characters, keep line ends, and strip both ends."""
+    return clean(text).strip()
+
+
+def one_line(text: str) -> str:
+    """Remove control characters and put the text on one line."""
+    return " ".join(clean(text).split())
+
+
+def shorten(text: str, limit: int | None = SHOWN) -> tuple[str, str]:
+    """Return the start of a text and a note about the missing rest ("" for none). `limit` None keeps all of it."""
+    if limit is None or len(text) <= limit:
+        return text, ""
+    return text[:limit].rstrip(), f"({len(text) - limit:,} more characters)"
+
+
+def as_json(value: Any, *, indent: int | None = None) -> str:
+    """Return a value as JSON that every stream can write, with letters unescaped where possible."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair: only its escape can be written
+        text = json.dumps(value, indent=indent, default=str)
+    return text
+
+
+def print_json(value: Any, *, indent: int | None = 1) -> None:
+    """Print a value as JSON on stdout."""
+    click.echo(as_json(value, indent=indent))
+
+
+def format_tokens(usage: Any) -> str:
+    """Return `812 + 45 tokens (600 cached)`, with "about" if the provider did not report them."""
+    about = "about " if usage.estimated else ""
+    cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
+    return f"{about}{usage.input_tokens:,} + {usage.output_tokens:,} tokens{cached}"
+
+
+def format_usd(usd: float | None) -> str:
+    """Return `0.00012 USD`, or that the price is not known."""
+    if usd is None:
+        return "price not known"
+    return "0 USD" if usd == 0 else f"{usd:.5f} USD" if usd >= 0.00001 else f"{usd:.2g} USD"
+
+
+def format_seconds(seconds: float) -> str:
+    """Return `1.2 s`, `340 ms` or `2 min 5 s`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+
+
+def format_count(number: int, word: str) -> str:
+    """Return `1 step` or `2 steps`."""
+    return f"{number:,} {word}" + ("" if number == 1 else "s")
+
+
+def format_call(call: Any) -> str:
+    """Return the name of a call's tool and its input as JSON."""
+    return f"{call.tool} {'' if call.input is None else as_json(call.input)}".rstrip()
+
+
+def format_code_error(ran: Ran) -> str:
+    """Return why code ended early, as `ZeroDivisionError on line 3: division by zero`; "" if it did not."""
+    error = ran.error
+    if error is None:
+        return ""
+    return f"{error.type}{f' on line {error.line}' if error.line else ''}: {error.message}"
+
+
+def format_reply(event: ev.Replied) -> str:
+    """Return what one model call took: `step 2 · act · 812 + 45 tokens · 1.2 s · 0.00012 USD`."""
+    cost = "" if event.cost is None else f" · {format_usd(event.cost)}"
+    used = f"{format_tokens(event.usage)} · {format_seconds(event.seconds)}"
+    return f"step {event.step} · {event.phase} · {used}{cost}"
+
+
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, err: bool = False) -> None:
+    """Print a table, on stdout or stderr. A head that starts with ">" aligns its column to the right.
+
+    A terminal shows one line per row, cut at its width. A pipe gets every row whole.
+    """
+    names = [head.removeprefix(">") for head in heads]
+    widths = [max(len(row[i]) for row in (names, *rows)) for i in range(len(names))]
+    lines = []
+    for row in (names, *rows):
+        cells = [
+            cell.rjust(width) if head.startswith(">") else cell.ljust(width)
+            for cell, width, head in zip(row, widths, heads, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    stream = sys.stderr if err else sys.stdout
+    if stream.isatty():
+        from rich.console import Console
+        from rich.text import Text
+
+        Console(file=stream).print(Text("\n".join(lines)), no_wrap=True, overflow="ellipsis")
+    else:
+        click.echo("\n".join(lines), err=err)
+
+
+def check_writable(name: str) -> Path:
+    """Return the path of a file to write. Raises `UsageError` for a folder, and for a file in no folder."""
+    from plait.core.errors import UsageError
+
+    path = Path(name).expanduser()
+    if path.is_dir():
+        raise UsageError(f"{name} is a folder.", hint="Name a file in it.")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"{name} can't be written: there is no folder {path.parent}.", hint="Create it first.")
+    return path

@@ -1,0 +1,114 @@
+"""Plans as text: read from files and records, rendered with a picture, and priced."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import msgspec
+
+from plait.agent import Agent
+from plait.cli.agent_options import make_agent, read_text
+from plait.cli.output import as_json, clean_text, format_count, format_tokens, format_usd
+from plait.cli.runs import find_run
+from plait.core import Plan
+from plait.core.errors import UsageError
+from plait.core.text import clean
+from plait.formats.graph import as_mermaid, as_text, input_words
+from plait.formats.plan_scan import guard
+from plait.journal.records import Row, RunRow
+from plait.runtime.estimate import Amount, Expected
+from plait.runtime.plans import plan_of, recorded_plan, with_kept, written
+
+FORMS = {"text": (".txt",), "json": (".json",), "mermaid": (".mmd", ".mermaid"), "svg": (".svg",)}
+"""The forms of a plan, and the endings of file names that select them."""
+
+
+def read_plan_file(name: str) -> str:
+    """Return the text of a plan file; `-` is stdin. Raises `UsageError`."""
+    text = sys.stdin.read() if name == "-" else read_text(name)
+    if not text.strip():
+        where = "stdin" if name == "-" else name
+        raise UsageError(f"The plan in {where} is empty.", hint="`plait plan QUESTION` writes one.")
+    return text
+
+
+def read_recorded_plan(run: str, journal: str | None) -> tuple[Plan, RunRow, list[Row]]:
+    """Return the plan of a recorded run with the evidence it found, and the run."""
+    row, store = find_run(run, journal)
+    rows = list(store.rows(row.head.run))
+    return recorded_plan(row.head, rows), row, rows
+
+
+def make_agent_with_plan(file: str | None, evidence: str | None, *, strategy: str | None, **flags: Any) -> Agent:
+    """Return the agent that the flags describe, with the plan of a file. Raises `UsageError`."""
+    if file is None:
+        raise UsageError("--evidence goes with a plan.", hint="Give --plan FILE.")
+    if strategy not in (None, "rewoo"):
+        raise UsageError(f"The loop '{strategy}' takes no plan.", hint="--plan is for rewoo; leave --strategy out.")
+    agent = make_agent(strategy="rewoo", **flags)
+    text = read_plan_file(file)
+    plan = plan_of(text, agent.known_to(text))
+    if evidence is not None:
+        plan = with_kept(plan, read_recorded_plan(evidence, flags["journal"])[0])
+    return agent.with_plan(plan)
+
+
+def render_plan(plan: Plan, form: str, *, ascii: bool = False) -> str:
+    """Return a plan in one of `FORMS`. Text and JSON can be read back."""
+    from plait.formats.graph_svg import as_svg
+
+    match form:
+        case "json":
+            return as_json(msgspec.to_builtins(plan), indent=1)
+        case "mermaid":
+            return as_mermaid(plan)
+        case "svg":
+            return as_svg(plan).rstrip("\n")
+        case _:
+            return plan_page(plan, ascii=ascii)
+
+
+def plan_page(plan: Plan, *, ascii: bool = False) -> str:
+    """Return a plan's text and, below it as comments, the picture of its graph and its evidence."""
+    lines = as_text(plan, 98, ascii=ascii).split("\n")
+    lines += [
+        f"{step.id} gave: {input_words(plan.evidence[step.id], 80)}" for step in plan.calls if step.id in plan.evidence
+    ]
+    return "\n".join([written(plan), "", *(f"# {guard(line)}".rstrip() for line in lines)])
+
+
+def stdout_is_ascii() -> bool:
+    """Whether stdout can only write ASCII characters."""
+    try:
+        "●│┘".encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return True
+    return False
+
+
+def price_lines(expected: Expected) -> list[str]:
+    """Return the expected calls, tokens and USD of a plan, as lines."""
+    calls = f"{format_count(expected.calls, 'model call')} and {format_count(expected.tool_calls, 'tool call')}"
+    low, high = expected.low, expected.high
+    spread = f"from {_tokens(low)} to {_tokens(high)} tokens"
+    if low.usd is not None and high.usd is not None and high.usd:
+        spread += f", {format_usd(low.usd)} to {format_usd(high.usd)}"
+    usual = f"about {_tokens(expected.usual)} tokens, {format_usd(expected.usual.usd)}"
+    lines = [f"Expected: {calls}, {usual} ({spread})"]
+    if expected.spent is not None:
+        lines.append(f"  plan: {format_tokens(expected.spent.usage)} spent, {format_usd(expected.spent.cost_usd)}")
+    lines += [
+        f"  {each.phase}: {format_count(each.calls, 'call')} of {clean_text(each.model)}, about {_tokens(each.usual)}"
+        f" tokens, {format_usd(each.usual.usd)}"
+        for each in expected.phases
+    ]
+    results = [
+        f"{clean(tool)} {size:,} characters " + (f"as in {format_count(seen, 'earlier call')}" if seen else "assumed")
+        for tool, (size, seen) in expected.results.items()
+    ]
+    return [*lines, f"  results: {', '.join(results)}"] if results else lines
+
+
+def _tokens(amount: Amount) -> str:
+    return f"{amount.input_tokens:,} + {amount.output_tokens:,}"

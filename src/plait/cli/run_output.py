@@ -1,0 +1,225 @@
+"""Prints a run: its events as plain lines, its answer, its summary, what to do next, and its exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn, Protocol, TextIO
+
+import click
+
+from plait.cli.commands import discard_stdout, exit_with
+from plait.cli.main import CANCELLED, CRASHED
+from plait.cli.output import (
+    SHOWN,
+    as_json,
+    clean_text,
+    format_call,
+    format_code_error,
+    format_count,
+    format_reply,
+    format_seconds,
+    format_tokens,
+    format_usd,
+    shorten,
+)
+from plait.core import Crashed, Event, Failed, Stopped, Waiting
+from plait.core import events as ev
+from plait.core.text import clean
+from plait.runtime.run import Run
+
+CODES = {"answered": 0, "failed": 3, "stopped": 4, "waiting": 5, "cancelled": CANCELLED, "crashed": CRASHED}
+"""The exit code of each status."""
+
+
+class RunView(Protocol):
+    """Shows events. `close` ends what is still open on the screen."""
+
+    def __call__(self, event: Event) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class SilentView:
+    """Shows nothing."""
+
+    def __call__(self, event: Event) -> None:
+        return
+
+    def close(self) -> None:
+        return
+
+
+class LineView:
+    """Shows events as labelled lines: `Thought: ...`. Further lines of a text are indented.
+
+    So no output of a tool can look like a line of Plait. `limit`: characters shown of an observation, None for all.
+    """
+
+    def __init__(self, out: TextIO, limit: int | None = SHOWN) -> None:
+        self._out = out
+        self._limit = limit
+        self._thought = ""
+        self._open_calls = 0
+
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, ev.Thought):
+            self.close()
+        match event:
+            case ev.Began(run=run, strategy=strategy, resumed=resumed):
+                self._write("Run", f"{run} ({strategy}{', resumed' if resumed else ''})")
+            case ev.Thought(text=text):
+                self._thought += text
+            case ev.Called(call=call):
+                self._open_calls += 1
+                self._write("Action", format_call(call))
+            case ev.Observed(call=call, observation=observation):
+                which = f" of {call.tool}" if self._open_calls > 1 else ""
+                self._open_calls = max(0, self._open_calls - 1)
+                text, missing = shorten(observation.text, self._limit)
+                self._write(f"Observation{which}", text)
+                self._note(missing)
+                self._note(f"({observation.note})" if observation.note else "")
+            case ev.Executing(code=code):
+                self._write("Code", code)
+            case ev.Executed(ran=ran):
+                text, missing = shorten(ran.output, self._limit)
+                for label, shown in (("Output", text), ("Error", format_code_error(ran))):
+                    if shown:
+                        self._write(label, shown)
+                self._note(missing)
+            case ev.Replied():
+                self._note(f"({format_reply(event)})")
+            case ev.Noted(kind=kind, text=text):
+                self._write(f"Note ({kind})", text)
+            case _:
+                pass
+
+    def close(self) -> None:
+        """Write the thought that is still held back."""
+        text, self._thought = self._thought.strip(), ""
+        if text:
+            self._write("Thought", text)
+
+    def _write(self, label: str, text: str) -> None:
+        print(f"{label}: " + clean(text).strip("\n").replace("\n", "\n  "), file=self._out, flush=True)
+
+    def _note(self, text: str) -> None:
+        if text:
+            print(f"  {text}", file=self._out, flush=True)
+
+
+def view_for(out: TextIO, *, quiet: bool = False, limit: int | None = SHOWN) -> RunView:
+    """Return the view that fits a stream: a drawing for a terminal, lines for a pipe."""
+    if quiet:
+        return SilentView()
+    if out.isatty():
+        from plait.cli.drawing import TerminalView
+
+        return TerminalView(out, limit)
+    return LineView(out, limit)
+
+
+def exit_with_run(
+    run: Run | None,
+    *,
+    as_object: bool = False,
+    quiet: bool = False,
+    journal: tuple[str, ...] = (),
+    is_recorded: bool = True,
+    show_plan: Callable[[str], str] | None = None,
+) -> NoReturn:
+    """Print how a run ended and exit with its code. `None` is a run that was cancelled before it began.
+
+    `journal` are the words that make `plait resume` find the run; `show_plan` renders a plan that needs approval.
+    """
+    if run is None:
+        _print_error("Cancelled before the run began.")
+        exit_with(CANCELLED)
+    if not quiet or run.status != "answered":
+        if show_plan is not None and isinstance(run.outcome, Waiting) and run.outcome.kind == "plan":
+            _print_error(show_plan(run.outcome.reason) + "\n")
+        colour = "green" if run.status == "answered" else "yellow"
+        _print_error(click.style(summarize_run(run, is_recorded=is_recorded), fg=colour))
+        for line in next_steps(run, journal) if is_recorded else ():
+            _print_error(line)
+    try:
+        print_answer(run, as_object=as_object)
+    except BrokenPipeError:
+        discard_stdout()
+    except OSError as why:
+        where = f" `plait show {run.run}` shows it." if is_recorded else ""
+        _print_error(f"Error: the answer can't be written to stdout: {why.strerror}.{where}")
+        discard_stdout()
+        exit_with(CRASHED)
+    exit_with(CODES[run.status])
+
+
+def print_answer(run: Run, *, as_object: bool = False) -> None:
+    """Print the answer alone on stdout (text as it is, other values as JSON), or the whole run as one object."""
+    if as_object:
+        click.echo(as_json(run.json()))
+    elif run.answer is not None:
+        text = run.answer if isinstance(run.answer, str) else as_json(run.answer)
+        # A pipe gets exactly what the model wrote. In a terminal, the answer must not be able to draw.
+        click.echo(clean(text) if sys.stdout.isatty() else text)
+    sys.stdout.flush()
+
+
+def summarize_run(run: Run, *, is_recorded: bool = True) -> str:
+    """Return `answered · 3 steps · 3 calls · 812 + 45 tokens · 2.1 s · 0.00012 USD · run 2026...`."""
+    match run.outcome:
+        case Waiting(kind="plan"):
+            status = "waiting for approval of the plan"
+        case Crashed(reason=reason, hint=hint):
+            status = f"{run.status}: {clean_text(f'{reason} {hint}')}"
+        case Stopped() | Failed() | Waiting():
+            status = f"{run.status}: {clean_text(run.outcome.reason)}"
+        case _:
+            status = run.status
+    parts = [
+        status,
+        format_count(run.steps, "step"),
+        format_count(run.calls, "call"),
+        format_tokens(run.usage),
+        format_seconds(run.seconds),
+        format_usd(run.cost_usd),
+    ]
+    return " · ".join([*parts, f"run {run.run}"] if is_recorded else parts)
+
+
+def next_steps(run: Run, journal: tuple[str, ...] = ()) -> list[str]:
+    """Return what to do next, as commands that can be copied."""
+    resume = " ".join(("plait resume", run.run, *journal))
+    match run.outcome:
+        case Waiting():
+            return how_to_answer(run.run, run.outcome, journal)
+        case Crashed():
+            return [f"To continue after fixing this, run: {resume}"]
+        case _ if run.status == "cancelled":
+            return [f"To continue, run: {resume}"]
+        case _:
+            return []
+
+
+def how_to_answer(run: str, waiting: Waiting, journal: tuple[str, ...] = ()) -> list[str]:
+    """Return the commands that answer a question of a run."""
+    resume = " ".join(("plait resume", run, *journal, "--question", waiting.question))
+    match waiting.kind:
+        case "question":
+            return [f"Answer with: {resume} --answer TEXT"]
+        case "approval":
+            return [f"Approve with: {resume} --answer yes    (refuse with: --answer no, or a reason)"]
+        case "plan":
+            plan = " ".join(("plait plan --of", run, *journal))
+            return [
+                f"Approve with: {resume} --answer yes    (refuse with: --answer no, or say what to change)",
+                f"Edit it with: {plan} > plan.txt && $EDITOR plan.txt && {resume} --plan plan.txt",
+            ]
+
+
+def _print_error(text: str) -> None:
+    # If stderr is closed or its reader has gone, the answer and the exit code still arrive.
+    with suppress(OSError, ValueError):
+        click.echo(text, err=True)
