@@ -12,7 +12,7 @@ import pytest
 
 from plait.core.call_check import find_input_problem
 from plait.core.errors import BadInput
-from plait.core.shapes import LONGEST, shape_of
+from plait.core.json_schema import LONGEST, shape_of
 from plait.tools import Tool, tool
 from plait.tools.docstrings import LONGEST as DESCRIPTION
 from plait.tools.docstrings import read_docstring
@@ -110,7 +110,7 @@ def test_an_argument_error_shows_the_json_shape_and_no_python_type() -> None:
             draw,
             {"lines": [{"begin": {"x": "a", "y": 1}, "end": {}}, {"begin": {"x": 1, "y": 2}, "end": {"x": 1}}]},
             [
-                "lines[0].begin.x cannot",
+                "lines[0].begin.x must be a number",
                 "lines[0].end.x is missing",
                 "lines[0].end.y is m",
                 "lines[1].end.y is missing",
@@ -141,7 +141,10 @@ def test_an_input_with_hundreds_of_faults_gives_a_short_error() -> None:
 
 def test_a_planned_call_is_refused_with_all_its_faults() -> None:
     said = find_input_problem(plain.spec, {"ids": 5, "prices": 6}, lambda _: False)
-    assert said == "name is missing; ids must be a list, not 5; prices must be an object, not 6"
+    assert said == (
+        "name is missing; ids must be a list with a whole number each, not the number 5; "
+        "prices must be an object with a number each, not the number 6"
+    )
 
 
 def test_the_shape_of_a_schema_that_holds_itself_or_is_very_large_is_short() -> None:

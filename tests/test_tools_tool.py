@@ -282,11 +282,10 @@ def test_an_unknown_tool_is_answered_with_near_names_and_with_all_when_they_are_
     assert len(few.unknown("x" * 100_000)) < 300
 
 
-def test_making_a_plain_tool_imports_no_pydantic() -> None:
+def test_making_a_tool_imports_no_pydantic_before_the_tool_is_described() -> None:
     code = (
         "import sys, plait.tools as t\n"
         "@t.tool\ndef f(a: str, b: list[int] | None = None) -> str:\n    return a\n"
-        "f.spec; f.bind({'a': 1})\n"
         "import plait.toolkits\n"
         "assert 'pydantic' not in sys.modules and 'fractions' not in sys.modules, 'heavy'"
     )

@@ -18,6 +18,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from plait.core.json_schema import types_of
 from plait.core.loose_json import MISSING, QUOTES, NotJson, read_value
 from plait.core.messages import JSON
 
@@ -142,19 +143,7 @@ def named_input(value: JSON, parameters: Mapping[str, Any]) -> JSON:
 
 
 def _types(parameters: Mapping[str, Any], name: str) -> set[str]:
-    """The JSON types that a parameter may have; "any" where its schema does not say."""
-    schema = parameters.get("properties", {}).get(name)
-    if not isinstance(schema, Mapping):
-        return {"any"}
-    kind = schema.get("type")
-    if kind is None and "enum" in schema:
-        return {"string"}
-    for union in ("anyOf", "oneOf"):
-        if isinstance(schema.get(union), list):
-            return {one for part in schema[union] for one in _types({"properties": {"": part}}, "")}
-    if kind is None:
-        return {"object" if "$ref" in schema or "properties" in schema else "any"}
-    return set(kind) if isinstance(kind, list) else {str(kind)}
+    return types_of(parameters.get("properties", {}).get(name), parameters)
 
 
 def _takes_text(parameters: Mapping[str, Any]) -> bool:
@@ -296,7 +285,7 @@ def _by_keywords(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None
     if not names or (bare is text and (KEYWORD.match(text) is None or KEYWORD.match(text)[1] not in names)):  # type: ignore[index]
         return None
     repairs: list[str] = []
-    given = _arguments(bare, _commas(bare), names, repairs)
+    given = _arguments(bare, _walk(bare, 0)[1], names, repairs)
     if not all(each.literal and (each.key in names or bare is not text) for each in given):
         return None
     try:
@@ -344,7 +333,7 @@ def read_arguments(raw: str, parameters: Mapping[str, Any], commas: Sequence[int
         return ParsedInput(None)
     names = parameter_names(parameters)
     repairs: list[str] = []
-    given = _arguments(raw, _commas(raw) if commas is None else commas, names, repairs)
+    given = _arguments(raw, _walk(raw, 0)[1] if commas is None else commas, names, repairs)
     if len(names) == 1 and not all(each.literal for each in given):
         return ParsedInput(_text_for_one(raw, names[0]), (PLAIN,))
     placed = [each.value for each in given if not each.key]
@@ -365,14 +354,6 @@ def read_arguments(raw: str, parameters: Mapping[str, Any], commas: Sequence[int
     else:
         value = _by_name(placed, keyed, names)
     return ParsedInput(value, tuple(repairs))
-
-
-def _is_object_of(value: JSON, names: list[str]) -> bool:
-    return isinstance(value, dict) and bool(value) and value.keys() <= set(names)
-
-
-def _commas(raw: str) -> list[int]:
-    return _walk(raw, 0)[1]
 
 
 def _walk(text: str, start: int) -> tuple[int, list[int]]:

@@ -23,7 +23,7 @@ LONGEST = 2_000
 """Characters of a description: each prompt pays for it."""
 
 
-class Described(Struct, frozen=True):
+class DocString(Struct, frozen=True):
     """A docstring, read. `parameters` maps a name to its description; all texts are one line each."""
 
     summary: str = ""
@@ -31,10 +31,10 @@ class Described(Struct, frozen=True):
     returns: str = ""
 
 
-def read_docstring(text: str | None) -> Described:
+def read_docstring(text: str | None) -> DocString:
     """What a docstring says; empty texts where it says nothing. Never raises."""
     if not text or not text.strip():
-        return Described()
+        return DocString()
     lines = cleandoc(text).splitlines()
     parameters: dict[str, str] = {}
     returns = ""
@@ -50,7 +50,7 @@ def read_docstring(text: str | None) -> Described:
             parameters[name.split()[-1].lstrip("*")] = said
         elif kind in ("return", "returns"):
             returns = said
-    return Described(_description(kept), parameters, returns)
+    return DocString(_description(kept), parameters, returns)
 
 
 def _parted(lines: list[str]) -> tuple[list[str], list[tuple[str, list[str]]]]:

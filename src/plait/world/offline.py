@@ -48,7 +48,7 @@ def _offline(tool: Tool, world: World, services: Services) -> Tool:
     if answered is None and tool.is_async:
         raise AssertionError(f"{tool.name} reaches a service, and nothing stands in for it")
     function = answered or tool.function
-    names = [parameter.name for parameter in tool.signature.parameters]
+    names = tool.signature.names
 
     # What the tool is told of (hints, docstring) is read through `wraps` from the one that ships.
     @wraps(tool.function)
