@@ -140,11 +140,11 @@ def test_values_are_read_as_for_any_other_tool_and_a_missing_one_is_told_without
     assert [line for line in lines(log) if line.startswith("order")] == ["order pear red Lyon True"]
 
 
-def test_what_the_server_itself_refuses_is_an_error_observation(log: Path) -> None:
+def test_what_does_not_fit_the_servers_schema_or_fails_there_is_an_error_observation(log: Path) -> None:
     script = [act("order", item="pear", colour="red", to={"street": 1}), act("fail", why="x"), done()]
     run = agent("react", script, f"mcp:{command(log)}").run("Order.")
-    assert troubles(run) == ["raised", "raised"]
-    assert "city" in seen(run)[0] and seen(run)[1].startswith("Error")
+    assert troubles(run) == ["bad_input", "raised"]
+    assert "to.city is missing" in seen(run)[0] and seen(run)[1].startswith("Error")
 
 
 def test_pictures_sounds_and_files_go_by_their_handles_and_back_to_the_server(log: Path) -> None:

@@ -124,7 +124,7 @@ def place_arguments(parameters: Schema, given: Any, spread: str = "") -> tuple[d
     placed: dict[str, Any] = {}
     faults: list[str] = []
     if isinstance(given, dict):
-        placed, faults = _place_by_name(parameters, given, spread)
+        placed, faults = _place_by_name(parameters, given, required, spread)
     elif isinstance(given, list | tuple):
         placed, faults = _place_in_order(parameters, given, spread)
     elif given is None:
@@ -160,19 +160,21 @@ def _read_text(parameters: Schema, given: Any) -> Any:
 
 
 def takes_other_names(parameters: Schema) -> bool:
-    """Whether the tool takes arguments that its schema does not name.
+    """Says whether a tool takes arguments that its schema does not name.
 
-    A schema that does not say so allows them. Plait still reports them, because they are mistakes.
+    JSON Schema allows them unless it forbids them. Plait reports them where the schema names some, as mistakes.
     """
     more = parameters.get("additionalProperties")
     return bool(more) if more is not None else not parameters.get("properties") or "patternProperties" in parameters
 
 
-def _place_by_name(parameters: Schema, given: Mapping[str, Any], spread: str) -> tuple[dict[str, Any], list[str]]:
+def _place_by_name(
+    parameters: Schema, given: Mapping[str, Any], required: list[str], spread: str
+) -> tuple[dict[str, Any], list[str]]:
     properties: Mapping[str, Any] = parameters.get("properties", {})
     if not properties and is_no_input(given):
         return {}, []
-    single = [*_required(parameters)] or [*properties]
+    single = required or [*properties]
     whole = single[0] if len(single) == 1 and single[0] != spread and not takes_other_names(parameters) else ""
     if whole and not types_of(properties[whole], parameters) & {"object", "any"}:
         whole = ""
@@ -181,7 +183,7 @@ def _place_by_name(parameters: Schema, given: Mapping[str, Any], spread: str) ->
     placed = {name: given[name] for name in properties if name in given}
     faults: list[str] = []
     other: dict[str, Any] = {}
-    for name in given.keys() - properties.keys() if len(given) > len(placed) else ():
+    for name in [name for name in given if name not in properties]:
         # "City" and "max-results" are misspellings of city and max_results.
         alike = [known for known in properties if known not in placed and _fold(known) == _fold(name)]
         if len(alike) == 1:
@@ -189,9 +191,9 @@ def _place_by_name(parameters: Schema, given: Mapping[str, Any], spread: str) ->
         else:
             other[name] = given[name]
     if other and takes_other_names(parameters):
-        placed |= {str(name): other[name] for name in given if name in other}
+        placed |= {str(name): value for name, value in other.items()}
     elif other:
-        extra = ", ".join([show_value(name) for name in given if name in other][:5])
+        extra = ", ".join([show_value(name) for name in other][:5])
         faults.append(f"there is no parameter {extra} (known: {', '.join(properties) or 'none'})")
     if whole and len(properties) == 1:
         fits_by_name = not faults and _fits(given[whole], properties[whole], parameters)
