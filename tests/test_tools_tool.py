@@ -253,7 +253,7 @@ def test_what_cannot_be_described_is_refused_when_an_agent_is_made() -> None:
         tools_from([opaque])
     with pytest.raises(UsageError, match=r"unresolved.*Nowhere"):
         tools_from([unresolved])
-    with pytest.raises(UsageError, match="int is no tool"):
+    with pytest.raises(UsageError, match="int cannot be used as a tool"):
         tools_from([3])  # type: ignore[list-item]
 
 

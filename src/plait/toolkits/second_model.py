@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from plait.core.errors import ModelError, PlaitError, ToolError, UsageError
-from plait.tools.metering import run_meter
+from plait.tools.call_context import run_meter
 from plait.tools.tool import Tool, tool
 
 if TYPE_CHECKING:

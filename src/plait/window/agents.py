@@ -14,7 +14,7 @@ from plait.journal.records import RunHead
 from plait.runtime.described import settings_of
 from plait.runtime.sessions import SESSION
 from plait.runtime.showing import SEARCH
-from plait.tools.load import at_server
+from plait.tools.load import is_mcp_word
 from plait.window.errors import Rejected
 from plait.window.settings import ServedAgent
 
@@ -40,13 +40,13 @@ def same(agent: Agent, head: RunHead) -> bool:
 
 
 def _tools(agent: Agent) -> set[str]:
-    return {tool.name for tool in agent._toolset if not at_server(tool.source)}
+    return {tool.name for tool in agent._toolset if not is_mcp_word(tool.source)}
 
 
 def _recorded_tools(head: RunHead) -> set[str]:
     """The names of a run's tools: not of those that come by themselves, nor of a server's, which may change."""
     named = zip(head.tools, head.sources, strict=False)
-    return {spec["name"] for spec, source in named if source not in (SESSION, SEARCH) and not at_server(source)}
+    return {spec["name"] for spec, source in named if source not in (SESSION, SEARCH) and not is_mcp_word(source)}
 
 
 def changed(agent: Agent, changes: dict[str, Any]) -> Agent:
