@@ -1,4 +1,4 @@
-"""Tools: a typed function made callable by a model, sets of them, and where they are loaded from."""
+"""Tools: typed functions that a model can call, sets of them, and the words that load them."""
 
 from plait.tools.load import anchor_word, load, toolkit_names, tools_from
 from plait.tools.objects import toolset
