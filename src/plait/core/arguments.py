@@ -391,9 +391,10 @@ def _split_arguments(raw: str, commas: Sequence[int], names: list[str], repairs:
     found = []
     for piece in pieces:
         match = KEYWORD.match(piece)
-        value = piece[match.end() :] if match else piece
-        is_keyword = match and (match[1] in names or len(names) != 1 or _read_literal(value))
-        found.append(_read_argument(match[1] if is_keyword else "", value if is_keyword else piece, repairs))
+        key, value = (match[1], piece[match.end() :]) if match else ("", piece)
+        if key not in names and len(names) == 1 and not _read_literal(value):
+            key, value = "", piece
+        found.append(_read_argument(key, value, repairs))
     return found
 
 

@@ -233,6 +233,8 @@ def _fold(name: object) -> str:
 
 def repair_value(value: Any, schema: Any, root: Schema) -> Any:
     """Returns the value as the schema wants it; what has no or several readings stays as it is."""
+    if not schema:
+        return value
     allowed = alternatives(schema, root)
     fitting = [one for one in allowed if _has_type(value, one)]
     if len(fitting) == 1 and "format" not in fitting[0]:
@@ -276,7 +278,7 @@ def _has_type(value: Any, schema: Schema) -> bool:
 def _repair_inside(value: Any, schema: Schema, root: Schema) -> Any:
     if isinstance(value, list | tuple) and isinstance(items := schema.get("items"), dict) and items:
         return [repair_value(each, items, root) for each in value]
-    if isinstance(value, dict):
+    if isinstance(value, dict) and (schema.get("properties") or schema.get("additionalProperties")):
         return {name: repair_value(each, _schema_of(name, schema), root) for name, each in value.items()}
     return value
 

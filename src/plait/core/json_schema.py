@@ -104,25 +104,29 @@ def shape_of(schema: Any, root: Schema | None = None) -> str:
     root = root if root is not None else schema if isinstance(schema, dict) else {}
     said = ""
     for depth in _DEPTHS:
-        said = _shape(schema, root, depth)
+        said = _shape(schema, root, depth, [LONGEST // 2])
         if len(said) <= LONGEST:
             return said
     return said[: LONGEST - 4] + " ..."
 
 
-def _shape(schema: Any, root: Schema, depth: int) -> str:
-    return " | ".join(dict.fromkeys(_shape_of_one(one, root, depth) for one in alternatives(schema, root)))
+def _shape(schema: Any, root: Schema, depth: int, left: list[int]) -> str:
+    """Describes a schema. `left` counts how many more schemas can be described: references can multiply them."""
+    return " | ".join(dict.fromkeys(_shape_of_one(one, root, depth, left) for one in alternatives(schema, root)))
 
 
-def _shape_of_one(schema: Schema, root: Schema, depth: int) -> str:
+def _shape_of_one(schema: Schema, root: Schema, depth: int, left: list[int]) -> str:
+    left[0] -= 1
+    if left[0] < 0:
+        return "..."
     if (choices := choices_of(schema)) is not None:
         listed = [json.dumps(choice, ensure_ascii=False) for choice in choices[:FEW]]
         return " | ".join(listed + ["..."] * (len(choices) > FEW))
     kind = type_of(schema)
     if kind == "array":
-        return _shape_of_list(schema, root, depth)
+        return _shape_of_list(schema, root, depth, left)
     if kind == "object":
-        return _shape_of_object(schema, root, depth)
+        return _shape_of_object(schema, root, depth, left)
     if kind == "string":
         most, form = schema.get("maxLength"), schema.get("format")
         if form in Thing.kinds:
@@ -132,17 +136,17 @@ def _shape_of_one(schema: Schema, root: Schema, depth: int) -> str:
     return kind
 
 
-def _shape_of_list(schema: Schema, root: Schema, depth: int) -> str:
+def _shape_of_list(schema: Schema, root: Schema, depth: int, left: list[int]) -> str:
     first, items = schema.get("prefixItems"), schema.get("items")
-    parts = [_shape(item, root, depth - 1) for item in first] if isinstance(first, list) else []
+    parts = [_shape(item, root, depth - 1, left) for item in first] if isinstance(first, list) else []
     if depth <= 0 or (not parts and not items):
         return "[...]"
     if isinstance(items, dict) and items:
-        parts.append(f"{_shape(items, root, depth - 1)}, ...")
+        parts.append(f"{_shape(items, root, depth - 1, left)}, ...")
     return f"[{', '.join(parts)}]"
 
 
-def _shape_of_object(schema: Schema, root: Schema, depth: int) -> str:
+def _shape_of_object(schema: Schema, root: Schema, depth: int, left: list[int]) -> str:
     properties, more = schema.get("properties"), schema.get("additionalProperties")
     named = properties if isinstance(properties, dict) else {}
     if not named and (depth <= 0 or not isinstance(more, dict) or not more):
@@ -151,22 +155,27 @@ def _shape_of_object(schema: Schema, root: Schema, depth: int) -> str:
         return "{...}"
     required = schema.get("required", ())
     parts = [
-        f"{json.dumps(str(name), ensure_ascii=False)}: {_shape(one, root, depth - 1)}"
+        f"{json.dumps(str(name), ensure_ascii=False)}: {_shape(one, root, depth - 1, left)}"
         + ("" if name in required else " (optional)")
         for name, one in named.items()
     ]
     if isinstance(more, dict) and more and not named:
-        parts.append(f"NAME: {_shape(more, root, depth - 1)}")
+        parts.append(f"NAME: {_shape(more, root, depth - 1, left)}")
     return "{" + ", ".join(parts + ["..."] * bool(more)) + "}"
 
 
-def words_of(schema: Any, root: Schema, depth: int = 0) -> str:
+def words_of(schema: Any, root: Schema) -> str:
     """Describes a schema in a sentence: "a list with a whole number each", "one of 'km', 'mile'"."""
-    found = dict.fromkeys(_words_of_one(one, root, depth) for one in alternatives(schema, root))
+    return shorten(_words(schema, root, 4, [LONGEST // 10]), LONGEST)
+
+
+def _words(schema: Any, root: Schema, depth: int, left: list[int]) -> str:
+    found = dict.fromkeys(_words_of_one(one, root, depth, left) for one in alternatives(schema, root))
     return " or ".join(sorted(found, key=lambda words: words == "null"))
 
 
-def _words_of_one(schema: Schema, root: Schema, depth: int) -> str:
+def _words_of_one(schema: Schema, root: Schema, depth: int, left: list[int]) -> str:
+    left[0] -= 1
     if (choices := choices_of(schema)) is not None:
         return ("one of " if len(choices) > 1 else "") + ", ".join(map(repr, choices))
     kind, form = type_of(schema), schema.get("format")
@@ -176,8 +185,8 @@ def _words_of_one(schema: Schema, root: Schema, depth: int) -> str:
     if kind == "string" and form:
         return f"the id of a thing of kind {form}, such as {form}-1" if form in Thing.kinds else f"a string ({form})"
     inner = schema.get("items" if kind == "array" else "additionalProperties")
-    if kind in ("array", "object") and isinstance(inner, dict) and inner and depth < 10:
-        return f"{words} with {words_of(inner, root, depth + 1)} each"
+    if kind in ("array", "object") and isinstance(inner, dict) and inner and depth > 0 and left[0] > 0:
+        return f"{words} with {_words(inner, root, depth - 1, left)} each"
     return words
 
 
