@@ -259,7 +259,7 @@ def _has_type(value: Any, schema: Schema) -> bool:
         return any(value == choice and type(value) is type(choice) for choice in choices)
     match type_of(schema):
         case "string":
-            return isinstance(value, str | Thing)
+            return isinstance(value, str) or ("format" in schema and isinstance(value, Thing))
         case "integer":
             return isinstance(value, int) and not isinstance(value, bool)
         case "number":
