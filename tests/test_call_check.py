@@ -88,13 +88,13 @@ def test_what_is_refused_is_refused_by_the_tool_as_well_and_most_of_what_the_too
     [
         ("weather", "Lyon", "uses 'weather', which is no tool. There are: forecast, less"),
         ("forecast", None, "gives forecast what it cannot take: city is missing. It takes city: string, days: integer"),
-        ("forecast", {"city": "x", "hour": 2}, "it has no parameter 'hour'"),
+        ("forecast", {"city": "x", "hour": 2}, "there is no parameter 'hour' (known: city, days, unit)"),
         ("less", [1], "b is missing"),
-        ("less", "5", "it needs a, b, but one value is given"),
+        ("less", "5", "it needs a, b, but only '5' is given"),
         ("less", [1, 2, 3], "it takes at most 2 values, but 3 are given"),
         ("less", ["one", 2], "a must be a number, not 'one'"),
         ("page", "x" * 21, "title has 21 characters, but at most 20 are allowed"),
-        ("today", "now", "it takes no input. It takes no input."),
+        ("today", "now", "it takes no input, but 'now' is given. It takes no input."),
     ],
 )
 def test_a_problem_is_said_in_words(tool: str, given: Any, words: str) -> None:

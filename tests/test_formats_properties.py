@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from conftest import LONG, examples
 from plait.core import Call, ToolSpec
-from plait.core.loose_json import NotJson, find_object, read_value
+from plait.core.loose_json import NotJson, objects, read_value
 from plait.formats import JsonTurn, Turn, Unreadable, react_format
 from plait.formats.scan import LABEL, OBSERVATION
 
@@ -332,4 +332,4 @@ def test_loose_json_raises_nothing_but_its_own(text):
         read_value(text)
     except NotJson as error:
         assert 0 <= error.position <= len(text)
-    find_object(text)
+    next(objects(text), None)

@@ -22,7 +22,7 @@ from plait.core import events as ev
 from plait.core.errors import CallLost, ToolError
 from plait.tools import mcp as rooms
 from plait.tools import tools_from
-from plait.tools.progress import heard_by
+from plait.tools.call_context import report_progress_to
 
 
 @pytest.fixture(autouse=True)
@@ -140,11 +140,11 @@ def test_values_are_read_as_for_any_other_tool_and_a_missing_one_is_told_without
     assert [line for line in lines(log) if line.startswith("order")] == ["order pear red Lyon True"]
 
 
-def test_what_the_server_itself_refuses_is_an_error_observation(log: Path) -> None:
+def test_what_does_not_fit_the_servers_schema_or_fails_there_is_an_error_observation(log: Path) -> None:
     script = [act("order", item="pear", colour="red", to={"street": 1}), act("fail", why="x"), done()]
     run = agent("react", script, f"mcp:{command(log)}").run("Order.")
-    assert troubles(run) == ["raised", "raised"]
-    assert "city" in seen(run)[0] and seen(run)[1].startswith("Error")
+    assert troubles(run) == ["bad_input", "raised"]
+    assert "to.city is missing" in seen(run)[0] and seen(run)[1].startswith("Error")
 
 
 def test_pictures_sounds_and_files_go_by_their_handles_and_back_to_the_server(log: Path) -> None:
@@ -279,7 +279,7 @@ async def test_calls_that_lose_their_server_together_find_a_whole_new_one(log: P
 async def test_a_call_is_not_made_again_because_another_one_finds_nobody_at_the_address(log: Path) -> None:
     with over_http(log) as (url, process):
         tools = {tool.name: tool for tool in plait.mcp(url)}
-        with heard_by(lambda text: None):  # the server's answer begins with how far it is
+        with report_progress_to(lambda text: None):  # the server's answer begins with how far it is
             stays = asyncio.create_task(tools["stay"](seconds=60))
         await asyncio.to_thread(until, lambda: "stay began" in lines(log))
         process.kill()

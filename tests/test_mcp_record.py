@@ -14,7 +14,7 @@ from mcp_support import ODD, command, lines, pids, trusted
 from mcp_talker import act, done
 from plait import Agent, Limits, Scripted, UsageError
 from plait.journal.store import Journal
-from plait.tools import anchored
+from plait.tools import anchor_word
 from plait.tools import mcp as rooms
 from plait.tools.mcp_words import place_of, read_word
 from window_server import script
@@ -150,11 +150,11 @@ def test_a_call_that_began_when_the_process_ended_is_in_doubt(log: Path, journal
 
 def test_a_word_on_the_record_has_the_folder_and_no_values_that_may_be_secret(tmp_path: Path) -> None:
     here = os.getcwd()
-    assert anchored("mcp:npx -y server") == f'mcp:{{"command": ["npx", "-y", "server"], "cwd": "{here}"}}'
-    assert anchored("mcp:https://example.com/mcp") == "mcp:https://example.com/mcp"
-    kept = anchored("x=mcp:A=$A B=secret npx server")
+    assert anchor_word("mcp:npx -y server") == f'mcp:{{"command": ["npx", "-y", "server"], "cwd": "{here}"}}'
+    assert anchor_word("mcp:https://example.com/mcp") == "mcp:https://example.com/mcp"
+    kept = anchor_word("x=mcp:A=$A B=secret npx server")
     assert '"env": {"A": "$A", "B": null}' in kept and "secret" not in kept and kept.startswith("x=mcp:{")
-    assert anchored(kept) == kept
+    assert anchor_word(kept) == kept
     place = place_of("https://example.com/mcp", headers={"Authorization": "Bearer $T", "X": "y"}, only=("a",))
     assert read_word(place.word).headers == {"Authorization": "Bearer $T", "X": None}
     assert read_word(place.word).only == ("a",)

@@ -210,7 +210,7 @@ def test_arguments_in_need_of_repair_are_repaired_and_noted(journal: Path) -> No
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (native_call("people", [1, 2], "x"), "2 values came, but it takes at most 1"),
+        (native_call("people", [1, 2], "x"), "it takes at most 1 value, but 2 are given"),
         (native_call("people", {"town": "Lyon"}, "x"), "there is no parameter 'town'"),
         (native_call("peeple", {"city": "Lyon"}, "x"), "There is no tool named 'peeple'. Did you mean people?"),
     ],

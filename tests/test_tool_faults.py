@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import time
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -10,9 +11,9 @@ import msgspec
 import pydantic
 import pytest
 
-from plait.core.call_check import find_input_problem
+from plait.core.call_check import find_faults, find_input_problem, repair_value
 from plait.core.errors import BadInput
-from plait.core.shapes import LONGEST, shape_of
+from plait.core.json_schema import LONGEST, shape_of, words_of
 from plait.tools import Tool, tool
 from plait.tools.docstrings import LONGEST as DESCRIPTION
 from plait.tools.docstrings import read_docstring
@@ -110,7 +111,7 @@ def test_an_argument_error_shows_the_json_shape_and_no_python_type() -> None:
             draw,
             {"lines": [{"begin": {"x": "a", "y": 1}, "end": {}}, {"begin": {"x": 1, "y": 2}, "end": {"x": 1}}]},
             [
-                "lines[0].begin.x cannot",
+                "lines[0].begin.x must be a number",
                 "lines[0].end.x is missing",
                 "lines[0].end.y is m",
                 "lines[1].end.y is missing",
@@ -141,7 +142,10 @@ def test_an_input_with_hundreds_of_faults_gives_a_short_error() -> None:
 
 def test_a_planned_call_is_refused_with_all_its_faults() -> None:
     said = find_input_problem(plain.spec, {"ids": 5, "prices": 6}, lambda _: False)
-    assert said == "name is missing; ids must be a list, not 5; prices must be an object, not 6"
+    assert said == (
+        "name is missing; ids must be a list with a whole number each, not the number 5; "
+        "prices must be an object with a number each, not the number 6"
+    )
 
 
 def test_the_shape_of_a_schema_that_holds_itself_or_is_very_large_is_short() -> None:
@@ -174,3 +178,26 @@ def test_a_very_long_description_is_cut_at_the_end_of_a_sentence() -> None:
     read = read_docstring("Books a room.\n\n" + "This is one sentence. " * 500)
     assert len(read.summary) <= DESCRIPTION and read.summary.endswith("This is one sentence.")
     assert read_docstring("word " * 1_000).summary.endswith(" ...")
+
+
+def test_values_inside_users_own_types_are_read_as_leniently_as_plain_ones() -> None:
+    given = {"items": [{"name": 5, "amount": "1,200", "unit": "KG"}], "to": '{"city": "Lyon", "zip": "69,000"}'}
+    _, named = order.bind(given)
+    assert named["items"] == [Item(name="5", amount=1200, unit=Unit.KILOGRAM)] and named["to"] == Place("Lyon", 69000)
+    assert draw.bind([{"begin": {"x": "1", "y": 2}, "end": {"x": 0, "y": "1,000"}}]) == (
+        (),
+        {"lines": [Line(Point(1.0, 2.0), Point(0.0, 1000.0))]},
+    )
+
+
+def test_a_schema_whose_references_multiply_is_described_and_checked_in_a_moment() -> None:
+    several = [{"type": "array", "items": {"$ref": "#/properties/a"}, "title": str(i)} for i in range(25)]
+    schema = {"properties": {"a": {"anyOf": several}}}
+    many = {f"d{i}": {"anyOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 20} for i in range(40)}
+    deep = {"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**many, "d40": {"type": "integer"}}}
+    began = time.process_time()
+    for root in (schema, deep):
+        assert len(shape_of(root)) <= LONGEST
+        assert len(words_of(root["properties"]["a"], root)) <= LONGEST
+        list(find_faults(repair_value([[["1"]]] * 1000, root["properties"]["a"], root), root["properties"]["a"], root))
+    assert time.process_time() - began < 2.0

@@ -108,10 +108,10 @@ class Needs:
     ("item", "said"),
     [
         (Needs, r"can't be made without arguments.*plait.toolset\(lambda: Needs\(...\)\)"),
-        (3, "int is no tool"),
-        (object(), "object is no tool"),
-        (plait.Agent(journal=False), "Agent is no tool"),
-        (plait.Limits, "Limits is no tool"),
+        (3, "int cannot be used as a tool"),
+        (object(), "object cannot be used as a tool"),
+        (plait.Agent(journal=False), "Agent cannot be used as a tool"),
+        (plait.Limits, "Limits cannot be used as a tool"),
     ],
 )
 def test_what_has_no_methods_for_a_model_is_refused(item: Any, said: str) -> None:

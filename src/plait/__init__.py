@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from plait.runtime.sessions import Window
     from plait.strategies import CodeAct, Compiler, JsonReact, Native, Phased, React, Rewoo
     from plait.tools import Tool, tool, toolset
-    from plait.tools.cancel import cancelled
+    from plait.tools.call_context import cancelled
     from plait.tools.mcp import mcp
 
 # Names are imported when they are first used, so that `import plait` costs next to nothing.
@@ -63,7 +63,7 @@ _PLACES = {
     "Window": "plait.runtime.sessions",
     "advise": "plait.advice",
     "acompare": "plait.lab.comparing",
-    "cancelled": "plait.tools.cancel",
+    "cancelled": "plait.tools.call_context",
     "compare": "plait.lab.comparing",
     "mcp": "plait.tools.mcp",
     "telemetry": "plait.telemetry",

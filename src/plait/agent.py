@@ -36,7 +36,7 @@ from plait.runtime.runs import Replayed
 from plait.runtime.sessions import Embedder, Seat, Window, seat_of, session_spec, take_seat
 from plait.runtime.showing import Finder, most_shown, narrowed, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
-from plait.tools import Tool, Toolset, anchored, tools_from
+from plait.tools import Tool, Toolset, anchor_word, tools_from
 
 if TYPE_CHECKING:
     from plait.advice import Advice, Demand
@@ -448,7 +448,7 @@ class Agent:
 
     @cached_property
     def _sources(self) -> tuple[str, ...]:
-        return tuple(anchored(tool.source) if tool.source else "" for tool in self._toolset)
+        return tuple(anchor_word(tool.source) if tool.source else "" for tool in self._toolset)
 
     @cached_property
     def _settings(self) -> dict[str, Any]:

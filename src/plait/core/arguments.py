@@ -1,12 +1,11 @@
-"""A tool's input, read as the value that the model meant.
+"""Reads a tool's input as the value that the model meant.
 
 Models write inputs as JSON, as JSON in need of repair, in quotes, in fences, as Python arguments, as `name: value`
-lines or as plain text, and often write more behind it: a closing fence, a remark, a result that they invented.
-`read_input` reads such a text, `read_arguments` what stands between the parentheses of a call. Both say what they
-repaired and what they cut off. Text formats, plans and the binding of tools share them, so that an input means the same
-everywhere.
+lines or as plain text. They often add a closing fence, a remark, or a result that they invented. `read_input` reads
+such a text, `read_arguments` reads what stands between the parentheses of a call. Both report what they repaired and
+what they cut off. Text formats, plans and the binding of tools share them, so an input means the same everywhere.
 
-`parameters` is always the JSON Schema of a tool's parameters, `{}` for a tool that is not known.
+`parameters` is always the JSON Schema of a tool's parameters, `{}` for an unknown tool.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from plait.core.json_schema import types_of
 from plait.core.loose_json import MISSING, QUOTES, NotJson, read_value
 from plait.core.messages import JSON
 
@@ -30,7 +30,7 @@ _OPEN_FENCE = re.compile(r"```[A-Za-z0-9_+-]{0,20}[ \t]*+(?:\r?\n)?")
 _CLOSE_FENCE = re.compile(r"\r?\n[ \t]{0,8}```|```")
 _CLOSERS = re.compile(r"[`}\])\s]*+")
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "`": "`"}
-# A line that brings a result: only tools have results, so whatever an input holds from there on is invented.
+# A line that begins a result. Only tools have results, so an input has invented whatever follows.
 _WORD = r"(?:[A-Z][\w.-]{0,40}|of|the|from|tool|function|search|call)"
 _RESULT = (
     r"(?:[Rr]esults?|[Oo]utputs?|[Rr]esponses?|[Rr]eturns?|[Rr]eturned|[Oo]bservations?|[Oo]utcomes?|[Aa]nswer"
@@ -50,7 +50,7 @@ _RESULT_LINE = re.compile(
 _INLINE = re.compile(r"(?<![\w\\])Observation(?:[ \t]{0,3}#?\d{1,9})?[*_`]{0,3}[ \t]{0,4}[:：]")
 KEYWORD = re.compile(r"\s*+([^\W\d]\w{0,63})\s*+=(?!=)\s*+")
 _NAMED_LINE = re.compile(r"[ \t*_`\"'-]{0,8}([^\W\d][\w-]{0,63})[*_`\"']{0,3}[ \t]*+[:：](?!//)[ \t]*+(.*)")
-# A bare reference to a result, or what may hold its like and is none: an escaped character, a string.
+# A bare reference to a result; or an escaped character or a string, in which the same signs are no reference.
 _BARE = re.compile(r"""\\.|"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+'|(\$\{\d{1,6}\}|\$\d{1,6}(?![\w.]))""", re.S | re.A)
 _PARTS = re.compile(r"""["'“‘()\[\]{},]""")
 _STRINGS = {
@@ -63,9 +63,9 @@ _SIMPLE = frozenset({"string", "integer", "number", "boolean"})
 
 
 class ParsedInput(Struct, frozen=True):
-    """An input as read: its value, what was repaired, and what stood behind it and was cut off.
+    """The value of an input, what was repaired, and what followed it and was cut off.
 
-    `plain`: the value is the text as it stood there, and neither JSON nor quoted.
+    `plain`: the value is the unchanged text, which is neither JSON nor quoted.
     """
 
     value: JSON
@@ -75,11 +75,11 @@ class ParsedInput(Struct, frozen=True):
 
 
 class InvalidArguments(ValueError):
-    """The arguments of a call contradict each other. The text says how, in words for the model."""
+    """The arguments of a call contradict each other. The text explains it to the model."""
 
 
 class _Argument(Struct, frozen=True):
-    """One argument as written: its keyword, if it has one, its value, and whether that stood there as a literal."""
+    """One argument: its keyword or "", its value, and whether the value was written as a literal."""
 
     key: str
     value: JSON
@@ -90,18 +90,17 @@ class _Argument(Struct, frozen=True):
 
 
 def parameter_names(parameters: Mapping[str, Any]) -> list[str]:
-    """The names of a tool's parameters, in order."""
+    """Returns the names of a tool's parameters, in order."""
     return list(parameters.get("properties", {}))
 
 
 def takes_list(parameters: Mapping[str, Any], name: str) -> bool:
-    """A list is a value that this parameter can have."""
-    return bool({"array", "any"} & _types(parameters, name))
+    """Says whether a parameter can be a list."""
+    return bool({"array", "any"} & types_of(parameters.get("properties", {}).get(name), parameters))
 
 
 def is_no_input(value: JSON) -> bool:
-    """The value stands for no input at all: None, "none", or what holds
-    nothing else, such as {}, [""] and [null]."""
+    """Says whether a value means no input: None, "none", or what holds nothing else, such as {}, [""] and [null]."""
     if isinstance(value, str):
         return value.strip().lower() in _NO_INPUT
     if isinstance(value, Mapping):
@@ -112,10 +111,10 @@ def is_no_input(value: JSON) -> bool:
 
 
 def separate_inputs(value: JSON, parameters: Mapping[str, Any]) -> list[JSON]:
-    """The inputs of the calls that are meant: one, or one for each entry of a list.
+    """Returns the inputs of the calls that the model meant: one, or one for each entry of a list.
 
-    A tool with one parameter that is no list gets a list of several values only if it is to be called several times.
-    A tool without parameters gets None for whatever stands for no input.
+    A list of several values means several calls of a tool whose one parameter is not a list. A tool without parameters
+    gets None for whatever means no input.
     """
     names = parameter_names(parameters)
     if not names and parameters.get("properties") is not None and is_no_input(value):
@@ -128,7 +127,7 @@ def separate_inputs(value: JSON, parameters: Mapping[str, Any]) -> list[JSON]:
 
 
 def named_input(value: JSON, parameters: Mapping[str, Any]) -> JSON:
-    """The input as an object by the parameters' names, where the tool's parameters say which ones are meant."""
+    """Returns the input as an object by parameter name, if the tool's parameters tell which ones are meant."""
     names = parameter_names(parameters)
     if (
         isinstance(value, list)
@@ -141,62 +140,46 @@ def named_input(value: JSON, parameters: Mapping[str, Any]) -> JSON:
     return {names[0]: value}
 
 
-def _types(parameters: Mapping[str, Any], name: str) -> set[str]:
-    """The JSON types that a parameter may have; "any" where its schema does not say."""
-    schema = parameters.get("properties", {}).get(name)
-    if not isinstance(schema, Mapping):
-        return {"any"}
-    kind = schema.get("type")
-    if kind is None and "enum" in schema:
-        return {"string"}
-    for union in ("anyOf", "oneOf"):
-        if isinstance(schema.get(union), list):
-            return {one for part in schema[union] for one in _types({"properties": {"": part}}, "")}
-    if kind is None:
-        return {"object" if "$ref" in schema or "properties" in schema else "any"}
-    return set(kind) if isinstance(kind, list) else {str(kind)}
-
-
 def _takes_text(parameters: Mapping[str, Any]) -> bool:
-    """The whole input may be one text: the tool is not known, or has one parameter that is needed, a text."""
+    """Says whether the whole input may be one text: for an unknown tool, or for one required parameter, a text."""
     names = parameter_names(parameters)
     if "properties" not in parameters:
         return True
     needed = [name for name in names if name in parameters.get("required", ())] or names[:1]
-    return len(needed) == 1 and bool({"string", "any"} & _types(parameters, needed[0]))
+    return len(needed) == 1 and bool({"string", "any"} & types_of(parameters["properties"][needed[0]], parameters))
 
 
 # -- an input as text
 
 
 def read_input(text: str, parameters: Mapping[str, Any], *, closed: bool = False) -> ParsedInput:
-    """The value in an input's text.
+    """Reads the value in an input's text.
 
-    A JSON object or list is that value, a text in quotes is its text. Anything else stays text, numbers and `null`
-    among it: what looks like a number may be a postcode, and the tool's schema decides. No text is None. What follows
-    the value is cut off, and so is an invented result behind plain text. `closed`: brackets enclosed the text, so
-    all of it is the input. Raises nothing, whatever the text.
+    A JSON object or list is that value, a text in quotes is its text. Everything else stays text, also numbers and
+    `null`: a number may be a postcode, and the tool's schema decides. No text is None. What follows the value is cut
+    off, and so is an invented result after plain text. `closed`: brackets enclosed the text, so all of it is the input.
+    Never raises.
     """
     text = text.strip().strip(_INVISIBLE).strip()
     if not text:
         return ParsedInput(None)
-    if not closed and text.startswith("```") and (inside := _unfenced(text, parameters)) is not None:
+    if not closed and text.startswith("```") and (inside := _read_in_fence(text, parameters)) is not None:
         return inside
-    if (values := _in_order(text, parameters)) is not None:
+    if (values := _read_in_order(text, parameters)) is not None:
         return values
-    if text[0] in '{["“„' and (found := _json(text, parameters, closed)) is not None:
+    if text[0] in '{["“„' and (found := _read_json(text, parameters, closed)) is not None:
         return found
-    kept = text if closed else _before_result(text)
+    kept = text if closed else _cut_result(text)
     if kept != text:
         inner = read_input(kept, parameters)
         return ParsedInput(inner.value, inner.repairs, text[len(kept) - len(inner.cut) :].strip(), inner.plain)
-    if (quoted := _in_quotes(text)) is not None:
+    if (quoted := _unquote(text)) is not None:
         return ParsedInput(quoted, ("quotes around the input were dropped",))
-    return _by_keywords(text, parameters) or _by_lines(text, parameters) or ParsedInput(text, plain=True)
+    return _read_keywords(text, parameters) or _read_named_lines(text, parameters) or ParsedInput(text, plain=True)
 
 
-def _in_order(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
-    """Values between commas, such as `2, "Lyon"`, for a tool that needs so many: the arguments in order."""
+def _read_in_order(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
+    """Reads values between commas, such as `2, "Lyon"`, as the arguments of a tool that needs so many, in order."""
     needed = len(parameters.get("required", ()))
     if needed < 2 or "," not in text or text[0] in "{[":
         return None
@@ -211,12 +194,12 @@ def _in_order(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
 
 
 def brings_result(text: str) -> bool:
-    """A line of this text begins a result. Where a model wrote the text, it invented the result."""
+    """Says whether a line of a text begins a result. If a model wrote the text, it invented the result."""
     return _RESULT_LINE.search(text) is not None
 
 
 def is_plain_text(text: str) -> bool:
-    """`read_input` gives this text back as it stands, whatever the tool takes."""
+    """Says whether `read_input` returns this text unchanged, whatever the tool takes."""
     return (
         bool(text)
         and text == text.strip().strip(_INVISIBLE).strip()
@@ -228,21 +211,21 @@ def is_plain_text(text: str) -> bool:
 
 
 def read_structure(text: str) -> JSON:
-    """The list or object that a text is, with repairs and whatever may follow it; None where it is neither."""
+    """Reads a text as a list or an object, with repairs, and ignores what follows; None if it is neither."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
-    found = _json(text.strip(), {"properties": {}}, False)
+    found = _read_json(text.strip(), {"properties": {}}, False)
     return found.value if found is not None else None
 
 
-def _unfenced(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
-    """The input inside the fence that a text begins with; None where the text is rather a page with code in it."""
+def _read_in_fence(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
+    """Reads the input inside the fence at the beginning of a text; None if the text is rather a page with code."""
     opening = _OPEN_FENCE.match(text)
     assert opening is not None
     closing = _CLOSE_FENCE.search(text, opening.end())
     inside = text[opening.end() : closing.start() if closing else len(text)]
     behind = text[closing.end() :].strip() if closing else ""
-    if inside.lstrip()[:1] in ("{", "[") and (found := _json(inside.strip(), parameters, False)) is not None:
+    if inside.lstrip()[:1] in ("{", "[") and (found := _read_json(inside.strip(), parameters, False)) is not None:
         rest = text[text.index(found.cut, opening.end()) :] if found.cut else behind
         return ParsedInput(found.value, (FENCE, *found.repairs), rest)
     if "```" in behind and _RESULT_LINE.match(behind) is None:
@@ -250,8 +233,8 @@ def _unfenced(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
     return ParsedInput(inside.strip() or None, (FENCE,), behind, plain=True)
 
 
-def _json(text: str, parameters: Mapping[str, Any], closed: bool) -> ParsedInput | None:
-    """The JSON value that a text begins with, and what follows it; None where the text is rather a text."""
+def _read_json(text: str, parameters: Mapping[str, Any], closed: bool) -> ParsedInput | None:
+    """Reads the JSON value at the beginning of a text, and what follows it; None if the text is rather plain text."""
     try:
         found = read_value(text)
     except NotJson:
@@ -273,30 +256,29 @@ def _json(text: str, parameters: Mapping[str, Any], closed: bool) -> ParsedInput
     return ParsedInput(found.value, repairs, rest.strip())
 
 
-def _before_result(text: str) -> str:
-    """A text up to the line with which an invented result begins."""
+def _cut_result(text: str) -> str:
+    """Returns a text up to the line where an invented result begins."""
     second = text.find("\n") + 1
     found = (_RESULT_LINE.search(text, second) if second else None, _INLINE.search(text))
     starts = [each.start() for each in found if each is not None]
     return text[: min(starts)].strip() or text if starts else text
 
 
-def _in_quotes(text: str) -> str | None:
-    """What stands in the quotes around a whole text; None where they may belong to it."""
+def _unquote(text: str) -> str | None:
+    """Returns the text inside the quotes around a whole text; None if they may belong to the text."""
     if len(text) < 3 or _QUOTES.get(text[0]) != text[-1] or text[0] == '"':
         return None
-    inside = text[1:-1]
-    return None if set(inside) & {text[0], text[-1], "\n"} else inside
+    return None if set(text[1:-1]) & {text[0], text[-1], "\n"} else text[1:-1]
 
 
-def _by_keywords(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
-    """The arguments of a text such as `city="Lyon", days=2` or `("Lyon", 2)`, by name where they have one."""
+def _read_keywords(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
+    """Reads a text such as `city="Lyon", days=2` or `("Lyon", 2)` as arguments."""
     names = parameter_names(parameters)
     bare = text[1:-1] if text[0] == "(" and text[-1] == ")" else text
     if not names or (bare is text and (KEYWORD.match(text) is None or KEYWORD.match(text)[1] not in names)):  # type: ignore[index]
         return None
     repairs: list[str] = []
-    given = _arguments(bare, _commas(bare), names, repairs)
+    given = _split_arguments(bare, _scan_arguments(bare, 0)[1], names, repairs)
     if not all(each.literal and (each.key in names or bare is not text) for each in given):
         return None
     try:
@@ -306,8 +288,8 @@ def _by_keywords(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None
     return ParsedInput(read.value, ("the input was written as Python arguments", *read.repairs))
 
 
-def _by_lines(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
-    """The arguments of lines such as `city: Lyon`, where each line names a parameter of its own."""
+def _read_named_lines(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
+    """Reads lines such as `city: Lyon` as arguments, if each line names a parameter of its own."""
     names = {name.lower().replace("-", "_"): name for name in parameter_names(parameters)}
     lines = [line for line in text.splitlines() if line.strip()]
     if not names or len(lines) > len(names):
@@ -318,7 +300,7 @@ def _by_lines(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
         name = names.get(match[1].lower().replace("-", "_")) if match else None
         if match is None or name is None or name in given:
             return None
-        read = _literal(match[2].strip().rstrip(","))
+        read = _read_literal(match[2].strip().rstrip(","))
         given[name] = match[2].strip() if read is None else read[0]
     return ParsedInput(given, ("the input was written as lines, each with a parameter's name",))
 
@@ -327,30 +309,32 @@ def _by_lines(text: str, parameters: Mapping[str, Any]) -> ParsedInput | None:
 
 
 def end_of_arguments(text: str, start: int) -> int:
-    """Where the parenthesis closes that was opened just before `start`; -1 where it does not."""
-    return _walk(text, start)[0]
+    """Finds the parenthesis that closes the one before `start`; -1 if none does."""
+    return _scan_arguments(text, start)[0]
 
 
 def read_arguments(raw: str, parameters: Mapping[str, Any], commas: Sequence[int] | None = None) -> ParsedInput:
-    """The input that stands between a call's parentheses, as in Python: `"Lyon", limit=3, $1`.
+    """Reads what stands between a call's parentheses, as Python does: `"Lyon", limit=3, $1`.
 
-    A value is a JSON or Python literal, or a reference (`$1`, `${1}`), which becomes a text. What is no literal is
-    taken as text where that is clear: `$1 - $2` for a tool of one parameter, `EUR` between two commas. `commas` are
-    the places where `raw` is parted, if they are known. None without arguments; a scalar for the one argument of a tool
-    with one parameter; else an object by the parameters' names. Arguments of an unknown tool, or more than a tool has
-    parameters, stay a list. Raises `InvalidArguments` for an argument that is given twice.
+    A value is a JSON or Python literal, or a reference (`$1`, `${1}`), which becomes a text. Something else is taken as
+    text where that is clear: `$1 - $2` for a tool of one parameter, `EUR` between two commas. `commas` are the places
+    of the commas between arguments, if they are known.
+
+    The value is None without arguments, a scalar for the one argument of a tool with one parameter, else an object by
+    parameter name. Arguments of an unknown tool, or more than a tool has parameters, stay a list. Raises
+    `InvalidArguments` for an argument that is given twice.
     """
     if not raw.strip():
         return ParsedInput(None)
     names = parameter_names(parameters)
     repairs: list[str] = []
-    given = _arguments(raw, _commas(raw) if commas is None else commas, names, repairs)
+    given = _split_arguments(raw, _scan_arguments(raw, 0)[1] if commas is None else commas, names, repairs)
     if len(names) == 1 and not all(each.literal for each in given):
         return ParsedInput(_text_for_one(raw, names[0]), (PLAIN,))
     placed = [each.value for each in given if not each.key]
     keyed = [each for each in given if each.key]
     if len(names) == 1 and len(given) == 1:
-        value = _one(given[0], names[0], parameters, repairs)
+        value = _name_single_argument(given[0], names[0], parameters, repairs)
     elif len(names) == 1 and not keyed:
         schema = parameters["properties"][names[0]]
         if not (isinstance(schema, Mapping) and schema.get("type") == "array"):
@@ -363,22 +347,14 @@ def read_arguments(raw: str, parameters: Mapping[str, Any], commas: Sequence[int
     ):
         value = placed[0]  # the arguments as one object
     else:
-        value = _by_name(placed, keyed, names)
+        value = _name_arguments(placed, keyed, names)
     return ParsedInput(value, tuple(repairs))
 
 
-def _is_object_of(value: JSON, names: list[str]) -> bool:
-    return isinstance(value, dict) and bool(value) and value.keys() <= set(names)
+def _scan_arguments(text: str, start: int) -> tuple[int, list[int]]:
+    """Finds the end of the arguments that begin at `start` (-1 if no parenthesis closes them) and the commas between.
 
-
-def _commas(raw: str) -> list[int]:
-    return _walk(raw, 0)[1]
-
-
-def _walk(text: str, start: int) -> tuple[int, list[int]]:
-    """Where the arguments that begin at `start` end, -1 where no parenthesis closes them, and the commas between them.
-
-    A quote opens a string only where a value may begin, so that `it's` is text.
+    A quote opens a string only where a value may begin, so `it's` is text.
     """
     depth, at = 0, start
     commas: list[int] = []
@@ -406,7 +382,7 @@ def _walk(text: str, start: int) -> tuple[int, list[int]]:
     return -1, commas
 
 
-def _arguments(raw: str, commas: Sequence[int], names: list[str], repairs: list[str]) -> list[_Argument]:
+def _split_arguments(raw: str, commas: Sequence[int], names: list[str], repairs: list[str]) -> list[_Argument]:
     ends = [*commas, len(raw)]
     starts = [0, *(comma + 1 for comma in commas)]
     pieces = [raw[start:end] for start, end in zip(starts, ends, strict=True)]
@@ -415,16 +391,18 @@ def _arguments(raw: str, commas: Sequence[int], names: list[str], repairs: list[
     found = []
     for piece in pieces:
         match = KEYWORD.match(piece)
-        key = match[1] if match and (match[1] in names or len(names) != 1 or _literal(piece[match.end() :])) else ""
-        found.append(_argument(key, piece[match.end() :] if match and key else piece, repairs))
+        key, value = (match[1], piece[match.end() :]) if match else ("", piece)
+        if key not in names and len(names) == 1 and not _read_literal(value):
+            key, value = "", piece
+        found.append(_read_argument(key, value, repairs))
     return found
 
 
-def _argument(key: str, text: str, repairs: list[str]) -> _Argument:
+def _read_argument(key: str, text: str, repairs: list[str]) -> _Argument:
     text = text.strip()
-    if (read := _literal(text)) is not None:
-        value, mended = read
-        repairs += [f"an argument had {what}" for what in mended if what != QUOTES]
+    if (read := _read_literal(text)) is not None:
+        value, repaired = read
+        repairs += [f"an argument had {what}" for what in repaired if what != QUOTES]
         return _Argument(key, value, True)
     if len(text) > 1 and text[0] != "`" and _QUOTES.get(text[0], "") == text[-1]:
         repairs.append("quotes inside a text in quotes were kept")
@@ -433,8 +411,8 @@ def _argument(key: str, text: str, repairs: list[str]) -> _Argument:
     return _Argument(key, text, False)
 
 
-def _literal(text: str) -> tuple[JSON, tuple[str, ...]] | None:
-    """The value if the whole text is one literal, and what was repaired in it."""
+def _read_literal(text: str) -> tuple[JSON, tuple[str, ...]] | None:
+    """Reads a whole text as one literal: its value and what was repaired in it; None if it is not a literal."""
     text = _BARE.sub(lambda match: f'"{match[0]}"' if match[1] else match[0], text.strip())
     try:
         found = read_value(text)
@@ -444,14 +422,14 @@ def _literal(text: str) -> tuple[JSON, tuple[str, ...]] | None:
 
 
 def _text_for_one(raw: str, name: str) -> str:
-    """All that stands between the parentheses, as the text for a tool's one parameter."""
+    """Returns everything between the parentheses, as the text for a tool's one parameter."""
     match = KEYWORD.match(raw)
     text = (raw[match.end() :] if match and match[1] == name else raw).strip()
-    # A string that was not closed.
+    # The string is not closed.
     return text[1:] if text.startswith('"') and text.count('"') == 1 else text
 
 
-def _one(given: _Argument, name: str, parameters: Mapping[str, Any], repairs: list[str]) -> JSON:
+def _name_single_argument(given: _Argument, name: str, parameters: Mapping[str, Any], repairs: list[str]) -> JSON:
     if given.key == name or (given.key and parameters.get("additionalProperties")):
         return {given.key: given.value}
     if given.key:
@@ -459,7 +437,7 @@ def _one(given: _Argument, name: str, parameters: Mapping[str, Any], repairs: li
     return {name: given.value} if given.value is None or isinstance(given.value, list | dict) else given.value
 
 
-def _by_name(placed: list[JSON], keyed: list[_Argument], names: list[str]) -> JSON:
+def _name_arguments(placed: list[JSON], keyed: list[_Argument], names: list[str]) -> JSON:
     if len(placed) > len(names):
         raise InvalidArguments(
             f"it gives {len(placed)} arguments without a name, but there are {len(names)} parameters"

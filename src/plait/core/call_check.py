@@ -1,212 +1,368 @@
-"""Whether a planned call can be made: its tool exists, and its input fits the tool's parameters.
+"""Whether an input fits the JSON Schema of a tool's parameters, as the tool itself would decide it.
 
-The check reads nothing but the tools' JSON Schemas, so a loop can ask before anything runs, and a replay asks the same.
-It reports only what the tool is certain to reject. The types of a tool may reject more when it is called.
+The binding of tools uses this module, and so do loops, which check a planned call before anything runs. The check
+reads nothing but JSON Schemas, so a replay decides the same. `root` is always the schema that references (`$ref`)
+start from.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import islice
 from typing import Any, TypeAlias
 
 from plait.core.arguments import is_no_input, read_input, read_structure
+from plait.core.json_schema import (
+    Schema,
+    alternatives,
+    choices_of,
+    shape_of,
+    show_place,
+    show_value,
+    type_of,
+    types_of,
+    words_of,
+)
 from plait.core.messages import JSON
-from plait.core.shapes import shape_of
+from plait.core.things import Thing
 from plait.core.tools import ToolSpec
 
 IsOpen: TypeAlias = Callable[[str], bool]
-"""Whether a text has a reference to a result in it, so that its value is not known yet."""
+"""Whether a text refers to a result, so that its value is not known yet."""
+Path: TypeAlias = tuple[str | int, ...]
+"""The place of a value inside another one."""
+Fault: TypeAlias = tuple[Path, str]
+"""What does not fit: its place, and the rest of a sentence that begins with the place: "must be a number, not 'x'"."""
 
 FEW = 12
-"""At most so many tools are listed in full."""
-
+"""Maximum number of tools that an error lists in full."""
 MOST = 8
-"""At most so many faults of one input are listed."""
+"""Maximum number of faults that an error lists for one input."""
 
-_WORDS = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "a text"}
-_WORDS |= {"array": "a list", "object": "an object"}
-_YES_OR_NO = ("true", "false", "yes", "no", "on", "off", "1", "0", "t", "f", "y", "n")
+_GROUPED = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
+_BOOLEANS = dict.fromkeys(("true", "yes", "on", "1", "t", "y"), True)
+_BOOLEANS |= dict.fromkeys(("false", "no", "off", "0", "f", "n"), False)
+_UNREADABLE: Any = object()
+_BOUNDS = {
+    "minimum": (float.__lt__, "at least"),
+    "maximum": (float.__gt__, "at most"),
+    "exclusiveMinimum": (float.__le__, "more than"),
+    "exclusiveMaximum": (float.__ge__, "less than"),
+}
+
+
+# -- a planned call
 
 
 def find_call_problem(tool: str, given: JSON, tools: Mapping[str, ToolSpec], is_open: IsOpen) -> str:
-    """Why a call cannot be made, as the rest of a sentence that begins with the step's name; "" if it can."""
+    """Says why a call cannot be made, as the rest of a sentence that begins with the step's name; "" if it can."""
     spec = tools.get(tool)
     if spec is None:
-        return f"uses '{tool}', which is no tool. {_there_are(tool, tools)}"
+        return f"uses '{tool}', which is no tool. {_list_tools(tool, tools)}"
     problem = find_input_problem(spec, given, is_open)
-    return f"gives {tool} what it cannot take: {problem}. {_takes(spec)}" if problem else ""
+    return f"gives {tool} what it cannot take: {problem}. {_describe_input(spec)}" if problem else ""
 
 
 def find_input_problem(tool: ToolSpec, given: JSON, is_open: IsOpen) -> str:
-    """Why a tool cannot take an input, in words; "" if it can, or if that is not certain."""
+    """Says why a tool cannot take an input; "" if it can, or if that is not certain."""
     properties = tool.parameters.get("properties")
-    if not isinstance(properties, Mapping):
+    if not isinstance(properties, dict):
         return ""
-    return "; ".join(islice(_problems(tool.parameters, properties, given, is_open), MOST))
-
-
-def _problems(schema: Mapping[str, Any], properties: Mapping[str, Any], given: JSON, is_open: IsOpen) -> Iterator[str]:
-    required = [name for name in schema.get("required", ()) if name in properties]
-    loose = bool(schema.get("additionalProperties", not properties or "patternProperties" in schema))
-    one = [*required, *properties][0] if len(required) == 1 or len(properties) == 1 else ""
-    if isinstance(given, str):
-        read = read_structure(given)
-        read = read_input(given, schema, closed=True).value if read is None else read
-        by_name = isinstance(read, dict) and bool(read) and set(required) <= read.keys() <= properties.keys()
-        if by_name or (isinstance(read, list | dict) and len(required) > 1):
-            yield from _problems(schema, properties, read, is_open)
-            return
-        if is_open(given) or (not required and is_no_input(given)):
-            return
-    if not properties:
-        if not loose and not is_no_input(given):
-            yield "it takes no input"
-    elif given is None or given in ({}, []):
-        taken = "null" if given is None else "object" if given == {} else "array"
-        if not (one and _types(properties[one]) & {taken, "any"}):
-            yield from _missing(required)
-    elif isinstance(given, Mapping):
-        if not (one and _types(properties[one]) & {"object", "any"}):
-            yield from _by_name(properties, required, loose, given, is_open)
-    elif isinstance(given, list):
-        if not (one and _types(properties[one]) & {"array", "any"}):
-            yield from _by_place(properties, required, given, is_open)
-    elif len(required) > 1:
-        yield f"it needs {', '.join(required)}, but one value is given"
-    else:
-        yield from _value(one or next(iter(properties)), properties[one or next(iter(properties))], given, is_open)
-
-
-def _by_name(
-    properties: Mapping[str, Any], required: list[str], loose: bool, given: Mapping[str, Any], is_open: IsOpen
-) -> Iterator[str]:
-    alike = {_fold(name): name for name in properties}
-    placed = {name if name in properties else alike.get(_fold(name), ""): value for name, value in given.items()}
-    extra = [str(name) for name in given if name not in properties and _fold(name) not in alike]
-    if extra and not loose:
-        yield f"it has no parameter {', '.join(map(repr, extra[:5]))}"
-    yield from _missing([name for name in required if name not in placed])
+    given = _read_text(tool.parameters, given)
+    if isinstance(given, str) and is_open(given):
+        return ""
+    # The schema does not say whether the last parameter takes all values that are left (`*names`).
+    last = list(properties)[-1] if isinstance(given, list) and len(properties) > 1 else ""
+    spread = last if last and types_of(properties[last], {}) & {"array", "any"} else ""
+    placed, problems = place_arguments(tool.parameters, given, spread)
     for name, value in placed.items():
-        if name:
-            yield from _value(name, properties[name], value, is_open)
-
-
-def _by_place(properties: Mapping[str, Any], required: list[str], given: list[Any], is_open: IsOpen) -> Iterator[str]:
-    names = list(properties)
-    spread = bool(_types(properties[names[-1]]) & {"array", "any"})  # it may take all that is left
-    if len(given) > len(names) and not spread:
-        yield f"it takes at most {len(names)} values, but {len(given)} are given"
-    yield from _missing([name for name in required if name in names[len(given) :]])
-    for name, value in zip(names[:-1] if spread else names, given, strict=False):
-        yield from _value(name, properties[name], value, is_open)
-
-
-def _missing(names: Collection[str]) -> Iterator[str]:
-    if names:
-        yield f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} missing"
-
-
-def _value(name: str, schema: Any, value: JSON, is_open: IsOpen) -> Iterator[str]:
-    """Why a parameter cannot have a value."""
-    if not isinstance(schema, Mapping) or _has_open(value, is_open):
-        return
-    choices = schema.get("enum")
-    if isinstance(choices, list):
-        if str(value).strip().casefold() not in {str(choice).casefold() for choice in choices}:
-            yield f"{name} must be one of {', '.join(map(str, choices[:FEW]))}, not {_shown(value)}"
-        return
-    types = _types(schema)
-    if not types <= _WORDS.keys() | {"null"}:
-        return
-    if any(_fits(kind, value) for kind in types):
-        yield from _out_of_bounds(name, schema, value)
-        return
-    wanted = " or ".join(_WORDS[kind] for kind in _WORDS if kind in types)
-    yield f"{name} must be {wanted}, not {_shown(value)}"
-
-
-def _fits(kind: str, value: JSON) -> bool:
-    """A value is of a kind, or can be read as such."""
-    if kind == "null":
-        return value is None
-    if kind in ("array", "object"):
-        return isinstance(value, list | Mapping) or (isinstance(value, str) and read_structure(value) is not None)
-    if kind == "string":
-        return isinstance(value, str | int | float)
-    if kind == "boolean":
-        return isinstance(value, bool | int) or (isinstance(value, str) and value.strip().lower() in _YES_OR_NO)
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return False
-    try:
-        number = float(value.strip().replace(",", "") if isinstance(value, str) else value)
-    except (ValueError, OverflowError):
-        return isinstance(value, int)  # a whole number with more digits than a float has
-    return kind == "number" or number - number != 0 or number.is_integer()
-
-
-def _out_of_bounds(name: str, schema: Mapping[str, Any], value: JSON) -> Iterator[str]:
-    most, least = schema.get("maxLength"), schema.get("minLength")
-    if isinstance(value, str) and schema.get("type") == "string":
-        if isinstance(most, int) and len(value) > most:
-            yield f"{name} has {len(value):,} characters, but at most {most:,} are allowed"
-        if isinstance(least, int) and len(value) < least:
-            yield f"{name} has {len(value):,} characters, but at least {least:,} are needed"
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        for key, too_far, words in (
-            ("minimum", float.__lt__, "at least"),
-            ("maximum", float.__gt__, "at most"),
-            ("exclusiveMinimum", float.__le__, "more than"),
-            ("exclusiveMaximum", float.__ge__, "less than"),
-        ):
-            bound = schema.get(key)
-            if isinstance(bound, int | float) and abs(value) < 1e300 and too_far(float(value), float(bound)):
-                yield f"{name} must be {words} {bound}, not {value}"
-
-
-def _types(schema: Any) -> set[str]:
-    """The JSON types that a parameter may have; "any" where its schema does not say."""
-    if not isinstance(schema, Mapping):
-        return {"any"}
-    for union in ("anyOf", "oneOf"):
-        if isinstance(schema.get(union), list):
-            # Bounds within a union are the tool's own to check.
-            return {kind for part in schema[union] for kind in _types(part)}
-    kind = schema.get("type")
-    if kind is None:
-        return {"string"} if "enum" in schema else {"object"} if "properties" in schema else {"any"}
-    return {str(each) for each in kind} if isinstance(kind, list) else {str(kind)}
+        if name in properties and name != spread and not _has_open(value, is_open):
+            # Without a root, references allow any value: the type behind one may take more than its schema says.
+            faults = find_faults(repair_value(value, properties[name], {}), properties[name], {})
+            problems += [f"{show_place(name, path)} {text}" for path, text in faults]
+    return "; ".join(problems[:MOST])
 
 
 def _has_open(value: JSON, is_open: IsOpen) -> bool:
     if isinstance(value, str):
         return is_open(value)
-    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return any(_has_open(each, is_open) for each in inner)
 
 
-def _there_are(name: str, known: Collection[str]) -> str:
-    """The tools there are; of many, those with a name like the given one."""
+def _list_tools(name: str, known: Collection[str]) -> str:
+    """Lists the tools; of many, those with a similar name."""
     if len(known) <= FEW:
         return f"There are: {', '.join(sorted(known))}."
     near = difflib.get_close_matches(name, sorted(known), 3, 0.5)
     return f"Did you mean {' or '.join(near)}?" if near else f"There are {len(known)} tools."
 
 
-def _takes(tool: ToolSpec) -> str:
+def _describe_input(tool: ToolSpec) -> str:
     required = tool.parameters.get("required", ())
     parts = []
     for name, schema in tool.parameters["properties"].items():
-        kinds = shape_of(schema, tool.parameters)
-        parts.append(f"{name}{f': {kinds}' if kinds != 'any' else ''}{'' if name in required else ' (optional)'}")
+        shape = shape_of(schema, tool.parameters)
+        parts.append(f"{name}{f': {shape}' if shape != 'any' else ''}{'' if name in required else ' (optional)'}")
     return f"It takes {', '.join(parts)}." if parts else "It takes no input."
+
+
+# -- an input and the parameters
+
+
+def place_arguments(parameters: Schema, given: Any, spread: str = "") -> tuple[dict[str, Any], list[str]]:
+    """Returns the value of each parameter, not yet checked, and what is wrong with the input as a whole.
+
+    None is no argument, a scalar the one argument, a list the arguments in order, an object the arguments by name. A
+    tool with one object or list parameter takes an object or a list whole. `spread` names the parameter that takes all
+    values that are left.
+    """
+    properties: Mapping[str, Any] = parameters.get("properties", {})
+    required = _required(parameters)
+    given = _read_text(parameters, given)
+    placed: dict[str, Any] = {}
+    faults: list[str] = []
+    if isinstance(given, dict):
+        placed, faults = _place_by_name(parameters, given, required, spread)
+    elif isinstance(given, list | tuple):
+        placed, faults = _place_in_order(parameters, given, spread)
+    elif given is None:
+        if len(required) == 1 and types_of(properties[required[0]], parameters) & {"null", "any"}:
+            placed = {required[0]: None}
+    elif required or not is_no_input(given):
+        if not properties:
+            return {}, [f"it takes no input, but {show_value(given)} is given"]
+        if len(required) > 1:
+            return {}, [f"it needs {', '.join(required)}, but only {show_value(given)} is given"]
+        target = [*required, *properties][0]
+        placed = {target: [given] if target == spread else given}
+    if missing := [name for name in required if name not in placed]:
+        faults.append(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+    return placed, faults
+
+
+def _required(parameters: Schema) -> list[str]:
+    return [name for name in parameters.get("required", ()) if name in parameters.get("properties", {})]
+
+
+def _read_text(parameters: Schema, given: Any) -> Any:
+    """Returns the arguments that a text holds, where the tool takes several or the text names them; else the input."""
+    if not isinstance(given, str):
+        return given
+    required = _required(parameters)
+    read = read_structure(given)
+    read = read_input(given, parameters, closed=True).value if read is None else read
+    by_name = (
+        isinstance(read, dict) and read and set(required) <= read.keys() <= parameters.get("properties", {}).keys()
+    )
+    return read if by_name or (isinstance(read, list | dict) and len(required) > 1) else given
+
+
+def takes_other_names(parameters: Schema) -> bool:
+    """Says whether a tool takes arguments that its schema does not name.
+
+    JSON Schema allows them unless it forbids them. Plait reports them where the schema names some, as mistakes.
+    """
+    more = parameters.get("additionalProperties")
+    return bool(more) if more is not None else not parameters.get("properties") or "patternProperties" in parameters
+
+
+def _place_by_name(
+    parameters: Schema, given: Mapping[str, Any], required: list[str], spread: str
+) -> tuple[dict[str, Any], list[str]]:
+    properties: Mapping[str, Any] = parameters.get("properties", {})
+    if not properties and is_no_input(given):
+        return {}, []
+    single = required or [*properties]
+    whole = single[0] if len(single) == 1 and single[0] != spread and not takes_other_names(parameters) else ""
+    if whole and not types_of(properties[whole], parameters) & {"object", "any"}:
+        whole = ""
+    if whole and whole not in given:
+        return {whole: given}, []
+    placed = {name: given[name] for name in properties if name in given}
+    faults: list[str] = []
+    other: dict[str, Any] = {}
+    for name in [name for name in given if name not in properties]:
+        # "City" and "max-results" are misspellings of city and max_results.
+        alike = [known for known in properties if known not in placed and _fold(known) == _fold(name)]
+        if len(alike) == 1:
+            placed[alike[0]] = given[name]
+        else:
+            other[name] = given[name]
+    if other and takes_other_names(parameters):
+        placed |= {str(name): value for name, value in other.items()}
+    elif other:
+        extra = ", ".join([show_value(name) for name in other][:5])
+        faults.append(f"there is no parameter {extra} (known: {', '.join(properties) or 'none'})")
+    if whole and len(properties) == 1:
+        fits_by_name = not faults and _fits(given[whole], properties[whole], parameters)
+        if not fits_by_name and _fits(given, properties[whole], parameters):
+            return {whole: given}, []
+    return placed, faults
+
+
+def _place_in_order(parameters: Schema, given: Any, spread: str) -> tuple[dict[str, Any], list[str]]:
+    properties: Mapping[str, Any] = parameters.get("properties", {})
+    names = list(properties)
+    if not names and is_no_input(given):
+        return {}, []
+    if len(names) == 1 and types_of(properties[names[0]], parameters) & {"array", "any"}:
+        nested = len(given) == 1 and isinstance(given[0], list)
+        if not nested or _fits(given, properties[names[0]], parameters):
+            return {names[0]: given}, []
+    before = names.index(spread) if spread in names else len(names)
+    placed = dict(zip(names[:before], given, strict=False))
+    if spread in names and len(given) > before:
+        placed[spread] = given[before:]
+    if spread not in names and len(given) > len(names):
+        return placed, [f"it takes at most {len(names)} value{'s' * (len(names) != 1)}, but {len(given)} are given"]
+    return placed, []
+
+
+def _fits(value: Any, schema: Any, root: Schema) -> bool:
+    return not any(find_faults(repair_value(value, schema, root), schema, root))
 
 
 def _fold(name: object) -> str:
     return str(name).strip().lower().replace("-", "_").replace(" ", "_")
 
 
-def _shown(value: JSON) -> str:
-    text = repr(value) if isinstance(value, str) else "null" if value is None else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+# -- a value and its schema
+
+
+def repair_value(value: Any, schema: Any, root: Schema) -> Any:
+    """Returns the value as the schema wants it; what has no or several readings stays as it is."""
+    if not schema:
+        return value
+    allowed = alternatives(schema, root)
+    fitting = [one for one in allowed if _has_type(value, one)]
+    if len(fitting) == 1 and "format" not in fitting[0]:
+        return _repair_inside(value, fitting[0], root)
+    may_be_null = any(type_of(one) == "null" for one in allowed) and all("format" in one for one in fitting)
+    if may_be_null and isinstance(value, str) and value.strip().lower() in ("null", "none"):
+        return None  # where any text may stand, such a word is text
+    if fitting or isinstance(value, list | dict):
+        return value
+    for one in allowed:
+        try:
+            read = _read_as(value, one)
+        except (ValueError, OverflowError):  # no number, or one with too many digits
+            continue
+        if read is not _UNREADABLE:
+            return _repair_inside(read, one, root)
+    return value
+
+
+def _has_type(value: Any, schema: Schema) -> bool:
+    if (choices := choices_of(schema)) is not None:
+        return any(value == choice and type(value) is type(choice) for choice in choices)
+    match type_of(schema):
+        case "string":
+            return isinstance(value, str) or ("format" in schema and isinstance(value, Thing))
+        case "integer":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "boolean":
+            return isinstance(value, bool)
+        case "null":
+            return value is None
+        case "array":
+            return isinstance(value, list | tuple)
+        case "object":
+            return isinstance(value, dict)
+    return True
+
+
+def _repair_inside(value: Any, schema: Schema, root: Schema) -> Any:
+    if isinstance(value, list | tuple) and isinstance(items := schema.get("items"), dict) and items:
+        return [repair_value(each, items, root) for each in value]
+    if isinstance(value, dict) and (schema.get("properties") or schema.get("additionalProperties")):
+        return {name: repair_value(each, _schema_of(name, schema), root) for name, each in value.items()}
+    return value
+
+
+def _schema_of(name: Any, schema: Schema) -> Any:
+    """Returns the schema of an entry of an object: False for one that may not be there."""
+    properties = schema.get("properties")
+    if isinstance(properties, dict) and name in properties:
+        return properties[name]
+    return {} if "patternProperties" in schema else schema.get("additionalProperties", {})
+
+
+def _read_as(value: Any, schema: Schema) -> Any:
+    """Returns the one reading of a scalar as a type, else `_UNREADABLE`. Raises `ValueError` and `OverflowError`."""
+    if not isinstance(value, str | int | float):
+        return _UNREADABLE
+    if (choices := choices_of(schema)) is not None:
+        folded = {str(choice).casefold(): choice for choice in reversed(choices)}
+        return folded.get(str(value).strip().casefold(), _UNREADABLE)
+    kind = type_of(schema)
+    if kind == "string" and "format" not in schema:
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    if kind in ("integer", "number") and not isinstance(value, bool):
+        number = _read_number(value) if isinstance(value, str) else value
+        if kind == "number":
+            return number
+        return int(number) if isinstance(number, int) or number.is_integer() else _UNREADABLE
+    if kind == "boolean" and not isinstance(value, float):
+        return _BOOLEANS.get(str(value).strip().lower(), _UNREADABLE)
+    if kind in ("array", "object") and isinstance(value, str):
+        read = read_structure(value)
+        return read if read is not None and _has_type(read, schema) else _UNREADABLE
+    return _UNREADABLE
+
+
+def _read_number(text: str) -> int | float:
+    text = text.strip()
+    text = text.replace(",", "") if _GROUPED.fullmatch(text) else text
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+    if number - number != 0:
+        raise ValueError("JSON can hold neither an infinite number nor NaN")
+    return number
+
+
+def find_faults(value: Any, schema: Any, root: Schema, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Finds what does not fit: its place, and the rest of a sentence such as "must be a number, not 'x'"."""
+    allowed = alternatives(schema, root)
+    fitting = [one for one in allowed if _has_type(value, one)]
+    if not fitting:
+        yield path, f"must be {words_of(schema, root)}, not {show_value(value)}"
+    elif len(fitting) == 1:
+        yield from _faults_inside(value, fitting[0], root, path)
+
+
+def _faults_inside(value: Any, schema: Schema, root: Schema, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, list | tuple) and isinstance(items := schema.get("items"), dict) and items:
+        for i, each in enumerate(value):
+            yield from find_faults(each, items, root, (*path, i))
+    elif isinstance(value, dict):
+        for name in schema.get("required", ()):
+            if name not in value:
+                yield (*path, name), "is missing"
+        for name, each in value.items():
+            if (inner := _schema_of(name, schema)) is False:
+                yield (*path, str(name)), "is not known"
+            elif inner:
+                yield from find_faults(each, inner, root, (*path, str(name)))
+    else:
+        yield from ((path, text) for text in _out_of_bounds(value, schema))
+
+
+def _out_of_bounds(value: Any, schema: Schema) -> Iterator[str]:
+    most, least = schema.get("maxLength"), schema.get("minLength")
+    if isinstance(value, str):
+        if isinstance(most, int) and len(value) > most:
+            yield f"has {len(value):,} characters, but at most {most:,} are allowed"
+        if isinstance(least, int) and len(value) < least:
+            yield f"has {len(value):,} characters, but at least {least:,} are needed"
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        for key, bound in schema.items():
+            if key in _BOUNDS and isinstance(bound, int | float) and abs(value) < 1e300:
+                is_outside, words = _BOUNDS[key]
+                if is_outside(float(value), float(bound)):
+                    yield f"must be {words} {bound}, not {value}"

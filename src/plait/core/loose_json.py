@@ -1,13 +1,12 @@
-"""JSON as models write it: strict first, then with repairs, each of them named.
+"""Reads JSON as models write it: strictly first, then with repairs, each of which has a name.
 
-`read_value` reads one value at a place in a text; `objects` finds the objects in prose. What is repaired:
-curly or single quotes as delimiters, unquoted keys, trailing commas, `True`/`False`/`None`, line breaks
-and tabs inside strings, backslashes that escape nothing, comments, brackets that are missing or crossed.
-A string without its end is not repaired: what it should have held is unknown, and running a tool on half
-an input is worse than asking again.
+`read_value` reads one value at a place in a text. `objects` finds the objects in prose. The repairs are: curly or
+single quotes as delimiters, unquoted keys, trailing commas, `True`/`False`/`None`, line breaks and tabs inside strings,
+backslashes that escape nothing, comments, brackets that are missing or crossed. A string without its end is not
+repaired: nobody knows what it should have held, and running a tool on half an input is worse than asking again.
 
-Time is linear in the text: strings are matched by possessive patterns, and a search through prose has
-a fixed budget of looks at each character.
+Time is linear in the text: strings are matched by possessive patterns, and a search through prose has a fixed budget
+of looks at each character.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from typing import Any
 from msgspec import Struct
 
 MAX_DEPTH = 64
-"""Deepest nesting that is read."""
+"""Maximum depth of nesting."""
 
 _LOOKS = 8
-"""How many times, on average, a search through prose may look at a character before it ends."""
+"""Maximum number of looks at a character, on average, before a search through prose ends."""
 
 _TRIES = 300
-"""How many things that begin like an object and are none a search through prose passes over."""
+"""Maximum number of texts that only begin like an object before a search through prose ends."""
 
 _BLANK = re.compile(r"(?:\s++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)|#[^\n]*+)*+")
 _DOUBLE = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.S)
@@ -57,9 +56,9 @@ HALF = "half of a surrogate pair"
 
 
 class NotJson(ValueError):
-    """Here is no JSON value, not even with repairs.
+    """A text has no JSON value at a place, not even with repairs.
 
-    `position` is the index in the text where reading stuck, `reach` how far it had to look to know.
+    `position` is the index in the text where reading stopped, `reach` the last index that was looked at.
     """
 
     def __init__(self, what: str, position: int, reach: int = 0) -> None:
@@ -69,14 +68,14 @@ class NotJson(ValueError):
         self.reach = max(position, reach)
 
     def where(self, text: str) -> str:
-        """The place in words: line and column, both from 1."""
+        """Names the place: line and column, both from 1."""
         line = text.count("\n", 0, self.position) + 1
         column = self.position - (text.rfind("\n", 0, self.position) + 1) + 1
         return f"line {line}, column {column}"
 
 
 class Found(Struct, frozen=True):
-    """A value and where it stands: text[start:end]. `repairs` names what was repaired, each kind once."""
+    """A value, its place text[start:end], and the names of its repairs, each once."""
 
     value: Any
     start: int
@@ -92,7 +91,7 @@ _STRICT = json.JSONDecoder(parse_constant=_refuse)
 
 
 def read_value(text: str, start: int = 0) -> Found:
-    """The JSON value that begins at `start` (blanks before it are skipped); text after it is left alone.
+    """Reads the JSON value that begins at `start`, after blanks; ignores the text after it.
 
     Raises `NotJson`, and nothing else, whatever the text.
     """
@@ -101,7 +100,7 @@ def read_value(text: str, start: int = 0) -> Found:
         value, end = _STRICT.raw_decode(text, begin)
     except (ValueError, RecursionError):
         return _Reader(text).read(begin)
-    # `12 o'clock` and `1.2.3` begin with a number and are none.
+    # `12 o'clock` and `1.2.3` begin with a number, but are not numbers.
     if isinstance(value, (int, float)) and end < len(text) and (text[end].isalnum() or text[end] in "._"):
         raise NotJson("text runs on after a number", end)
     if _too_deep(value):
@@ -111,10 +110,10 @@ def read_value(text: str, start: int = 0) -> Found:
 
 
 def objects(text: str, start: int = 0, *, whole: bool = False) -> Iterator[Found]:
-    """The JSON objects in a text, first to last, none inside another; prose between them is passed over.
+    """Finds the JSON objects in a text, from first to last, none inside another; skips prose between them.
 
-    After too many things that only begin like an object the search ends, so that it stays linear; with
-    `whole`, it then raises `NotJson`, so that the caller knows that not all was looked at.
+    The search ends after too many texts that only begin like an object, so that it stays linear. With `whole`, it then
+    raises `NotJson`, so that the caller knows that a part was not searched.
     """
     budget, tries = _LOOKS * (len(text) + 64), _TRIES
     at = start
@@ -127,7 +126,7 @@ def objects(text: str, start: int = 0, *, whole: bool = False) -> Iterator[Found
             tries -= 1
             if budget < 0 or tries < 0:
                 if whole:
-                    raise NotJson("there is too much that looks like an object and is none", at) from None
+                    raise NotJson("too many texts look like an object and are not one", at) from None
                 return
             at += 1
             continue
@@ -135,13 +134,8 @@ def objects(text: str, start: int = 0, *, whole: bool = False) -> Iterator[Found
         at = found.end
 
 
-def find_object(text: str, start: int = 0) -> Found | None:
-    """The first JSON object in a text, None where there is none."""
-    return next(objects(text, start), None)
-
-
 def without_halves(value: Any) -> tuple[Any, bool]:
-    """The value with lone surrogates (which no UTF-8 text can hold) replaced, and whether there were any."""
+    """Replaces lone surrogates, which UTF-8 cannot hold, in a value; says whether there were any."""
     if isinstance(value, str):
         return (_SURROGATE.sub("�", value), True) if _SURROGATE.search(value) else (value, False)
     if isinstance(value, list):
@@ -169,44 +163,44 @@ def _too_deep(value: Any) -> bool:
 
 
 class _Reader:
-    """The lenient reader: recursive descent over one text, collecting what it repaired."""
+    """Reads one text leniently, by recursive descent, and collects the repairs."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.repairs: dict[str, None] = {}
 
     def read(self, start: int) -> Found:
-        value, end = self.value(start, 0)
+        value, end = self.read_value(start, 0)
         whole, halved = without_halves(value)
         if halved:
-            self.note(HALF)
+            self.note_repair(HALF)
         return Found(whole, start, end, tuple(self.repairs))
 
-    def note(self, repair: str) -> None:
+    def note_repair(self, repair: str) -> None:
         self.repairs[repair] = None
 
-    def blank(self, at: int) -> int:
+    def skip_blank(self, at: int) -> int:
         end = _BLANK.match(self.text, at).end()  # type: ignore[union-attr]
         if end > at and not self.text[at:end].isspace():
-            self.note(COMMENT)
+            self.note_repair(COMMENT)
         return end
 
-    def over(self, at: int) -> bool:
-        """Nothing more comes: the text ends here, or its fence closes."""
+    def is_over(self, at: int) -> bool:
+        """Says whether the text ends here, or its fence closes."""
         return at >= len(self.text) or self.text.startswith("```", at)
 
-    def value(self, at: int, depth: int) -> tuple[Any, int]:
-        if self.over(at):
+    def read_value(self, at: int, depth: int) -> tuple[Any, int]:
+        if self.is_over(at):
             raise NotJson("a value is missing", at)
         if depth > MAX_DEPTH:
             raise NotJson(f"it is nested more than {MAX_DEPTH} deep", at)
         char = self.text[at]
         if char == "{":
-            return self.object(at, depth)
+            return self.read_object(at, depth)
         if char == "[":
-            return self.array(at, depth)
+            return self.read_array(at, depth)
         if char in "\"'‘’“”„":
-            return self.string(at)
+            return self.read_string(at)
         if (number := _NUMBER.match(self.text, at)) is not None:
             try:
                 return json.loads(number[0]), number.end()
@@ -216,20 +210,20 @@ class _Reader:
             if word[0] in _CONSTANTS:
                 return _CONSTANTS[word[0]], word.end()
             if word[0] in _PYTHON:
-                self.note(LITERAL)
+                self.note_repair(LITERAL)
                 return _PYTHON[word[0]], word.end()
             raise NotJson(f"the word {word[0][:30]!r} stands where a value should (text needs quotes)", at)
         raise NotJson(f"{char!r} stands where a value should", at)
 
-    def string(self, at: int) -> tuple[str, int]:
+    def read_string(self, at: int) -> tuple[str, int]:
         quote = self.text[at]
         pattern = _DOUBLE if quote == '"' else _SINGLE if quote in "'‘’" else _CURLY
         if (match := pattern.match(self.text, at)) is None:
             raise NotJson("a string is not closed", at, len(self.text))
         if quote != '"':
-            self.note(QUOTES)
+            self.note_repair(QUOTES)
         if _CONTROL.search(match[1]):
-            self.note(RAW_BREAK)
+            self.note_repair(RAW_BREAK)
         return self.unescape(match[1], quote), match.end()
 
     def unescape(self, raw: str, quote: str) -> str:
@@ -244,8 +238,8 @@ class _Reader:
                 return _SIMPLE[what]
             if what in "'‘’“”" and quote != '"':
                 return what
-            self.note(BACKSLASH)
-            # Data is shown escaped this way (see scan.py): a model that copies it means the bare sign.
+            self.note_repair(BACKSLASH)
+            # Plait shows data with such escapes (see scan.py): a model that copies one means the bare sign.
             return what if what in "'\n:\uff1a`" else match[0]
 
         text = _ESCAPE.sub(one, raw)
@@ -253,57 +247,57 @@ class _Reader:
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         return text
 
-    def close(self, at: int, mine: str) -> int | None:
-        """Where reading goes on after this bracket, or None when it is not closed here."""
-        if self.over(at):
-            self.note(MISSING)
+    def close_bracket(self, at: int, mine: str) -> int | None:
+        """Returns the index after the closing bracket; None if the bracket is not closed here."""
+        if self.is_over(at):
+            self.note_repair(MISSING)
             return at
         char = self.text[at]
         if char == mine:
             return at + 1
-        if char in "]}":  # the outer bracket closes: so does this one
-            self.note(CROSSED)
+        if char in "]}":  # the outer bracket closes, and this one with it
+            self.note_repair(CROSSED)
             return at
         return None
 
-    def array(self, at: int, depth: int) -> tuple[list[Any], int]:
+    def read_array(self, at: int, depth: int) -> tuple[list[Any], int]:
         items: list[Any] = []
-        at = self.blank(at + 1)
+        at = self.skip_blank(at + 1)
         while True:
-            if (end := self.close(at, "]")) is not None:
+            if (end := self.close_bracket(at, "]")) is not None:
                 return items, end
-            item, at = self.value(at, depth + 1)
+            item, at = self.read_value(at, depth + 1)
             items.append(item)
-            at = self.comma(at, "]")
+            at = self.skip_comma(at, "]")
 
-    def object(self, at: int, depth: int) -> tuple[dict[str, Any], int]:
+    def read_object(self, at: int, depth: int) -> tuple[dict[str, Any], int]:
         fields: dict[str, Any] = {}
-        at = self.blank(at + 1)
+        at = self.skip_blank(at + 1)
         while True:
-            if (end := self.close(at, "}")) is not None:
+            if (end := self.close_bracket(at, "}")) is not None:
                 return fields, end
-            key, at = self.key(at)
-            at = self.blank(at)
-            if self.over(at) or self.text[at] != ":":
+            key, at = self.read_key(at)
+            at = self.skip_blank(at)
+            if self.is_over(at) or self.text[at] != ":":
                 raise NotJson(f"a colon is missing after the key {key[:30]!r}", at)
-            fields[key], at = self.value(self.blank(at + 1), depth + 1)
-            at = self.comma(at, "}")
+            fields[key], at = self.read_value(self.skip_blank(at + 1), depth + 1)
+            at = self.skip_comma(at, "}")
 
-    def key(self, at: int) -> tuple[str, int]:
+    def read_key(self, at: int) -> tuple[str, int]:
         if self.text[at] in "\"'‘’“”„":
-            return self.string(at)
+            return self.read_string(at)
         if (bare := _KEY.match(self.text, at)) is not None:
-            self.note(BARE_KEY)
+            self.note_repair(BARE_KEY)
             return bare[1], bare.end()
         raise NotJson(f"{self.text[at]!r} stands where a key in quotes should", at)
 
-    def comma(self, at: int, mine: str) -> int:
-        at = self.blank(at)
-        if self.over(at) or self.text[at] in "]}":
+    def skip_comma(self, at: int, mine: str) -> int:
+        at = self.skip_blank(at)
+        if self.is_over(at) or self.text[at] in "]}":
             return at
         if self.text[at] != ",":
             raise NotJson(f"{self.text[at]!r} stands where a comma or {mine!r} should", at)
-        at = self.blank(at + 1)
-        if self.over(at) or self.text[at] in "]}":
-            self.note(COMMA)
+        at = self.skip_blank(at + 1)
+        if self.is_over(at) or self.text[at] in "]}":
+            self.note_repair(COMMA)
         return at

@@ -41,6 +41,18 @@ class Thing(ABC):
     def __init_subclass__(cls) -> None:
         Thing.kinds[cls.kind] = cls
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type, handler: Any) -> Any:
+        """Tells pydantic that a tool takes the object itself."""
+        from pydantic_core.core_schema import is_instance_schema
+
+        return is_instance_schema(source)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, str]:
+        """Tells pydantic that a model gives the object's id."""
+        return {"type": "string", "format": core_schema["cls"].kind}
+
     @abstractmethod
     def about(self) -> str:
         """The object in a few words, in one line, as in `<Image 640x480 JPEG>`."""

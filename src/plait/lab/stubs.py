@@ -17,19 +17,18 @@ from msgspec import Struct
 from plait.core.errors import UsageError
 from plait.lab.base import digest
 from plait.lab.loaders import files
-from plait.tools.kinds import ANYTHING, Kind, plain_kind
-from plait.tools.signature import Parameter, Signature
+from plait.tools.signature import Signature
 from plait.tools.tool import Tool
 
-_TYPES: dict[str, Any] = {
-    **dict.fromkeys(("str", "string", "text"), str),
-    **dict.fromkeys(("int", "integer"), int),
-    **dict.fromkeys(("float", "number", "double"), float),
-    **dict.fromkeys(("bool", "boolean"), bool),
-    **dict.fromkeys(("list", "array"), list),
-    **dict.fromkeys(("dict", "object"), dict),
+_TYPES = {
+    **dict.fromkeys(("str", "string", "text"), "string"),
+    **dict.fromkeys(("int", "integer"), "integer"),
+    **dict.fromkeys(("float", "number", "double"), "number"),
+    **dict.fromkeys(("bool", "boolean"), "boolean"),
+    **dict.fromkeys(("list", "array"), "array"),
+    **dict.fromkeys(("dict", "object"), "object"),
 }
-_WORDS = Parameter("request", plain_kind(str) or ANYTHING, "What is wanted, in words.", "")
+_WORDS = {"request": {"type": "string", "description": "What is wanted, in words.", "default": ""}}
 
 
 class Stub(Tool, frozen=True, dict=True, kw_only=True):
@@ -101,8 +100,10 @@ def _made(entry: files.Entry) -> Stub:
     schema = value.get("parameters", value.get("inputSchema", value.get("input_schema")))
     if not isinstance(said, str) or not isinstance(schema, dict | None):
         raise entry.wrong("the tool's description or parameters can't be read.", "A text, and an object.")
-    parameters = (_WORDS,) if schema is None else _parameters(inner, schema)
-    signature = Signature(parameters, said, "", None, {})
+    properties, required = (_WORDS, []) if schema is None else _parameters(inner, schema)
+    known: dict[str, Any] = {"type": "object", "properties": properties}
+    known |= {"required": required} if required else {}
+    signature = Signature({**known, "additionalProperties": False}, said)
     return Stub(
         function=partial(_done, name),
         name=name,
@@ -114,24 +115,24 @@ def _made(entry: files.Entry) -> Stub:
     )
 
 
-def _parameters(entry: files.Entry, schema: dict[str, Any]) -> tuple[Parameter, ...]:
+def _parameters(entry: files.Entry, schema: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Returns the schema of each parameter, the required ones first, and the names of these."""
     properties = schema.get("properties") if schema.get("type") == "object" else schema
     required = schema.get("required") if schema.get("type") == "object" else entry.value.get("required")
     if not isinstance(properties, dict | None) or not isinstance(required, list | None):
         raise entry.wrong("'parameters' can't be read.", "It is a JSON Schema, or names with a type each.")
-    found = []
+    needed: dict[str, Any] = {}
+    optional: dict[str, Any] = {}
     for name, told in (properties or {}).items():
         told = told if isinstance(told, dict) else {"type": str(told)}
-        needed = required is not None and name in required
-        kind = _kind(told.get("type"))
-        said = str(told.get("description", ""))
-        found.append(Parameter(name, kind, said) if needed else Parameter(name, kind, said, None))
-    return tuple(sorted(found, key=lambda parameter: not parameter.required))
-
-
-def _kind(named: Any) -> Kind:
-    plain = _TYPES.get(str(named).casefold())
-    return (plain_kind(plain) if plain is not None else None) or ANYTHING
+        kind = _TYPES.get(str(told.get("type")).casefold())
+        schema_of_one = {"type": kind} if kind else {}
+        schema_of_one |= {"description": str(told["description"])} if told.get("description") else {}
+        if required is not None and name in required:
+            needed[name] = schema_of_one
+        else:
+            optional[name] = {**schema_of_one, "default": None}
+    return needed | optional, list(needed)
 
 
 def _done(name: str, *args: Any, **kwargs: Any) -> str:

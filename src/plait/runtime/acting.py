@@ -31,8 +31,7 @@ from plait.runtime.past import PastEffect
 from plait.runtime.printing import as_usual
 from plait.runtime.provenance import refusal, told, warning
 from plait.runtime.tool_models import ToolModels
-from plait.tools.metering import metered_by
-from plait.tools.progress import heard_by
+from plait.tools.call_context import count_model_calls, report_progress_to
 
 Invented: TypeAlias = dict[int, tuple[str, ...]]
 """The made-up values of calls, by their index."""
@@ -189,8 +188,8 @@ class Actor:
                 with as_usual():
                     self.desk.say(ev.Noted(group.step, "progress", f"{call.tool}: {text}"))
 
-            heard = heard_by(progress)
-            metered = metered_by(ToolModels(self.desk, group.step, call.tool))
+            heard = report_progress_to(progress)
+            metered = count_model_calls(ToolModels(self.desk, group.step, call.tool))
             with heard, metered, self.desk.span.tool(group.step, call, job.tools) as span:
                 try:
                     made = await make_call(job.tools, call, job.limits.tool_seconds, self.desk.things)

@@ -23,7 +23,7 @@ from plait.runtime.exact import exact_result
 from plait.runtime.printing import collecting
 from plait.runtime.things import Things
 from plait.tools import Tool, Toolset, render
-from plait.tools.cancel import set_token
+from plait.tools.call_context import set_cancel_event
 from plait.tools.render import sound
 
 GRACE = 5.0
@@ -155,7 +155,7 @@ async def _in_thread(function: Callable[[], Any]) -> Any:
     token = threading.Event()
     future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
-    context.run(set_token, token)
+    context.run(set_cancel_event, token)
 
     def finish(result: Any, error: BaseException | None) -> None:
         # Not as the future's exception: a GeneratorExit would close every coroutine that waits here.

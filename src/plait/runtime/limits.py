@@ -13,7 +13,7 @@ from msgspec import Struct
 from plait.core import LimitNear, Reply, Usage
 from plait.models.base import Model
 from plait.models.prices import total
-from plait.tools.metering import BudgetSpent, run_meter
+from plait.tools.call_context import BudgetSpent, run_meter
 
 TOKENS_A_BYTE = 0.25
 """Tokens of a byte of a request, until an endpoint has reported some."""

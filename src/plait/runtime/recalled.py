@@ -16,7 +16,7 @@ from plait.core import ToolSpec
 from plait.core.errors import ToolError, UsageError
 from plait.journal.records import RunHead
 from plait.tools import Tool, Toolset
-from plait.tools.load import at_server, recalled, runs_code
+from plait.tools.load import is_mcp_word, recall_tools, runs_code
 from plait.tools.signature import Signature
 
 
@@ -66,8 +66,8 @@ def tools_of(head: RunHead, apart: tuple[str, ...], load_code: bool = True) -> t
         specs = [convert(spec, ToolSpec) for spec, each in both if each == source]
         if source not in apart and not load_code and runs_code(source):
             found += [RecordedTool(_not_loaded, spec.name, source=source, recorded=spec) for spec in specs]
-        elif at_server(source):
-            found += recalled(source, specs)
+        elif is_mcp_word(source):
+            found += recall_tools(source, specs)
         elif source not in apart:
             found.append(source)
     return tuple(found)
@@ -75,16 +75,16 @@ def tools_of(head: RunHead, apart: tuple[str, ...], load_code: bool = True) -> t
 
 def as_recorded(tools: Toolset, head: RunHead) -> Toolset:
     """The agent's tools, those at a server as the run's record has them."""
-    if not any(at_server(source) for source in head.sources) or any(isinstance(tool, RecordedTool) for tool in tools):
+    if not any(is_mcp_word(source) for source in head.sources) or any(isinstance(tool, RecordedTool) for tool in tools):
         return tools
     from plait.tools.mcp_tools import with_spec
 
     found: list[Tool] = []
     for raw, source in zip(head.tools, head.sources, strict=False):
         known = tools.get(str(raw["name"]))
-        if at_server(source):
+        if is_mcp_word(source):
             spec = convert(raw, ToolSpec)
-            found.append(with_spec(known, spec) if known is not None else recalled(source, (spec,))[0])
+            found.append(with_spec(known, spec) if known is not None else recall_tools(source, (spec,))[0])
         elif known is not None:
             found.append(known)
     there = {tool.name for tool in found}

@@ -9,7 +9,7 @@ from plait.core import Usage
 from plait.core.errors import JournalError
 from plait.models.base import Model
 from plait.runtime.job import Desk
-from plait.tools.metering import BudgetSpent
+from plait.tools.call_context import BudgetSpent
 
 
 class ToolModels:

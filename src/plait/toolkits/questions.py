@@ -10,7 +10,7 @@ from msgspec import structs
 from plait.core.effects import Think
 from plait.core.errors import ModelError, PlaitError, ToolError, UsageError
 from plait.core.messages import user
-from plait.tools.metering import run_meter
+from plait.tools.call_context import run_meter
 from plait.tools.tool import Tool, tool
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import Any
 
 from plait.core.errors import ToolError
 from plait.toolkits.frame import Column, Table
-from plait.tools.cancel import cancelled
+from plait.tools.call_context import cancelled
 
 SECONDS = 5.0
 MAX_ROWS = 100_000

@@ -1,6 +1,6 @@
-"""Tools: a typed function made callable by a model, sets of them, and where they are loaded from."""
+"""Tools: typed functions that a model can call, sets of them, and the words that load them."""
 
-from plait.tools.load import anchored, load, toolkit_names, tools_from
+from plait.tools.load import anchor_word, load, toolkit_names, tools_from
 from plait.tools.objects import toolset
 from plait.tools.render import render
 from plait.tools.tool import FunctionTool, Tool, tool
@@ -10,7 +10,7 @@ __all__ = [
     "FunctionTool",
     "Tool",
     "Toolset",
-    "anchored",
+    "anchor_word",
     "load",
     "render",
     "tool",

@@ -1,7 +1,7 @@
 """Reads a function's docstring: what it does, what each parameter means, what comes back.
 
-Takes the three styles in use: sections with an indented list (Google), sections underlined with dashes
-(NumPy), and `:param name:` fields (Sphinx).
+Three styles are known: sections with an indented list (Google), sections underlined with dashes (NumPy), and
+`:param name:` fields (Sphinx).
 """
 
 from __future__ import annotations
@@ -20,113 +20,104 @@ _ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\(([^)]*)\))?\s*:\s*(.*)$")
 _TYPED = re.compile(r"^(?:str|int|float|bool|bytes|list|dict|tuple|set|None|Any|[\w.]+\[.*\])\s*:\s+")
 
 LONGEST = 2_000
-"""Characters of a description: each prompt pays for it."""
+"""Maximum characters of a description: each prompt pays for it."""
 
 
-class Described(Struct, frozen=True):
-    """A docstring, read. `parameters` maps a name to its description; all texts are one line each."""
+class DocString(Struct, frozen=True):
+    """What a docstring says. `parameters` maps a name to its description; each text is one line."""
 
     summary: str = ""
     parameters: dict[str, str] = field(default_factory=dict)
     returns: str = ""
 
 
-def read_docstring(text: str | None) -> Described:
-    """What a docstring says; empty texts where it says nothing. Never raises."""
-    if not text or not text.strip():
-        return Described()
-    lines = cleandoc(text).splitlines()
+def read_docstring(text: str | None) -> DocString:
+    """Reads a docstring; texts that it does not have are empty. Never raises."""
+    lines = cleandoc(text or "").splitlines()
     parameters: dict[str, str] = {}
     returns = ""
-    body, sections = _parted(lines)
+    body, sections = _split_sections(lines)
     for name, content in sections:
         if name in _PARAMETERS:
-            parameters |= _entries(content)
+            parameters |= _read_entries(content)
         elif name in _RETURNS:
-            returns = _returned(content)
-    kept: list[str] = []
-    for kind, name, said in _fields(body, kept):
+            returns = _read_returns(content)
+    body, fields = _split_fields(body)
+    for kind, name, said in fields:
         if kind in ("param", "parameter", "arg", "argument", "key", "keyword") and name:
             parameters[name.split()[-1].lstrip("*")] = said
         elif kind in ("return", "returns"):
             returns = said
-    return Described(_description(kept), parameters, returns)
+    return DocString(_join_paragraphs(body), parameters, returns)
 
 
-def _parted(lines: list[str]) -> tuple[list[str], list[tuple[str, list[str]]]]:
-    """The lines before the first section, and each section's name and lines."""
+def _split_sections(lines: list[str]) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """Returns the lines before the first section, and the name and lines of each section."""
     body: list[str] = []
     sections: list[tuple[str, list[str]]] = []
-    i = 0
-    while i < len(lines):
-        line = lines[i]
+    rest = iter(zip(lines, [*lines[1:], ""], strict=False))
+    for line, following in rest:
         name = line.strip().rstrip(":").lower()
-        known = name in _PARAMETERS | _RETURNS | _OTHERS and not line[:1].isspace()
-        ruled = i + 1 < len(lines) and re.fullmatch(r"\s*-{3,}\s*", lines[i + 1]) is not None
-        if known and (ruled or line.rstrip().endswith(":")):
+        is_underlined = re.fullmatch(r"\s*-{3,}\s*", following) is not None
+        is_known = name in _PARAMETERS | _RETURNS | _OTHERS and not line[:1].isspace()
+        if is_known and (is_underlined or line.rstrip().endswith(":")):
             sections.append((name, []))
-            i += 2 if ruled else 1
-            continue
-        (sections[-1][1] if sections else body).append(line)
-        i += 1
+            if is_underlined:
+                next(rest)
+        else:
+            (sections[-1][1] if sections else body).append(line)
     return body, sections
 
 
-def _entries(lines: list[str]) -> dict[str, str]:
-    """A section's parameters: `name (type): text` or `name : type` with the text indented below."""
+def _read_entries(lines: list[str]) -> dict[str, str]:
+    """Reads a section's parameters: `name (type): text`, or `name : type` with the text indented below."""
     found: dict[str, list[str]] = {}
     names: list[str] = []
-    content = dedent("\n".join(lines)).splitlines()
-    numpy = bool(lines) and any(line and not line[0].isspace() for line in lines)
-    for line in content:
+    is_numpy = any(line and not line[0].isspace() for line in lines)
+    for line in dedent("\n".join(lines)).splitlines():
         if line[:1].isspace():
             for name in names:
                 found[name].append(line.strip())
-            continue
-        match = _ENTRY.match(line)
-        if numpy:
-            names = [n.strip().lstrip("*") for n in line.partition(":")[0].split(",") if n.strip()]
-            found.update({name: [] for name in names})
-        elif match:
+        elif is_numpy:
+            names = [name.strip().lstrip("*") for name in line.partition(":")[0].split(",") if name.strip()]
+            found |= {name: [] for name in names}
+        elif match := _ENTRY.match(line):
             names = [match[1]]
             found[match[1]] = [match[3]]
-        elif names and line.strip():  # a text that goes on without being indented
+        elif names and line.strip():  # a text that goes on without an indent
             found[names[0]].append(line.strip())
     return {name: " ".join(part for part in parts if part) for name, parts in found.items()}
 
 
-def _returned(lines: list[str]) -> str:
-    """A section on what comes back, without the type it may begin with."""
+def _read_returns(lines: list[str]) -> str:
+    """Reads a section on what comes back, without the type at its beginning."""
     content = [line for line in lines if line.strip()]
     if len(content) > 1 and not content[0][0].isspace() and content[1][0].isspace():
         content = content[1:]  # NumPy style: the type stands alone on the first line
     return _TYPED.sub("", " ".join(line.strip() for line in content))
 
 
-def _fields(lines: list[str], kept: list[str]) -> list[tuple[str, str, str]]:
-    """The `:kind name: text` fields; the other lines go to `kept`."""
-    found: list[tuple[str, str, str]] = []
+def _split_fields(lines: list[str]) -> tuple[list[str], list[tuple[str, str, str]]]:
+    """Returns the other lines, and the `:kind name: text` fields."""
+    other: list[str] = []
+    fields: list[tuple[str, str, str]] = []
     for line in lines:
-        match = _FIELD.match(line.strip())
-        if match:
-            found.append((match[1], match[2] or "", match[3]))
-        elif found and line[:1].isspace() and line.strip():
-            kind, name, said = found[-1]
-            found[-1] = (kind, name, f"{said} {line.strip()}".strip())
+        if match := _FIELD.match(line.strip()):
+            fields.append((match[1], match[2] or "", match[3]))
+        elif fields and line[:1].isspace() and line.strip():
+            kind, name, said = fields[-1]
+            fields[-1] = (kind, name, f"{said} {line.strip()}".strip())
         else:
-            kept.append(line)
-    return found
+            other.append(line)
+    return other, fields
 
 
-def _description(lines: list[str]) -> str:
-    """All paragraphs as one line. A text above `LONGEST` characters is cut after a sentence, or ends with `...`."""
-    paragraphs: list[str] = []
-    for block in "\n".join(line.strip() for line in lines).split("\n\n"):
-        if flat := " ".join(block.split()):
-            paragraphs.append(flat)
-    said = " ".join(
-        one if one[-1] in ".!?:;," or i == len(paragraphs) - 1 else one + "." for i, one in enumerate(paragraphs)
-    )
+def _join_paragraphs(lines: list[str]) -> str:
+    """Joins all paragraphs to one line. Cuts a longer text than `LONGEST` after a sentence, or ends it with `...`."""
+    blocks = "\n".join(line.strip() for line in lines).split("\n\n")
+    paragraphs = [" ".join(block.split()) for block in blocks if block.strip()]
+    ended = [text if text[-1] in ".!?:;," else f"{text}." for text in paragraphs[:-1]]
+    said = " ".join(ended + paragraphs[-1:])
     if len(said) <= LONGEST:
         return said
     cut = said[: LONGEST - 4]

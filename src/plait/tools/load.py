@@ -1,13 +1,15 @@
-"""Tools from words, files, modules, plug-ins and plain functions.
+"""Loads tools from words, files, modules, plug-ins and plain functions.
 
-A word is what stands on the command line or in a tools list: `calculator`, `lookup:facts.json`, `file.py`,
-`module:name`, or a plug-in's name from the entry point group `plait.toolkits` (with `:argument` where it
-takes one). `cities=lookup:cities.json` gives the one tool of a word another name. `mcp:COMMAND` and `mcp:http://ADDRESS`
-are the tools of an MCP server (`mcp_words`).
+A word is what stands on the command line or in a list of tools: `calculator`, `lookup:facts.json`, `file.py`,
+`module:name`, or the name of a plug-in from the entry point group `plait.toolkits` (with `:argument` if it takes one).
+`mcp:COMMAND` and `mcp:http://ADDRESS` are the tools of an MCP server (`mcp_words`). `cities=lookup:cities.json` gives
+the one tool of a word another name.
 """
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -22,7 +24,7 @@ from plait.plugins import plugins
 from plait.tools.objects import is_toolset, tools_of_object
 from plait.tools.tool import Tool, tool
 from plait.tools.toolset import Toolset, nearest
-from plait.tools.user_code import in_a_line, run_file, see_folder
+from plait.tools.user_code import add_to_path, run_file, show_error
 
 GROUP = "plait.toolkits"
 SHIPPED = {
@@ -44,46 +46,42 @@ SHIPPED = {
     "all": "plait.toolkits:everything",
     "world": "plait.world:world",
 }
-"""The toolkits that ship, named and not imported: toolkits are built on tools, not the other way round."""
+"""The toolkits that ship. They are named and not imported, because toolkits are built on tools."""
 
 OF_TASKS = {"lab": "plait.lab.tools:tools"}
-"""Words that stand in the record of a task's runs and are listed nowhere: its tools are found again by them."""
+"""Words of tasks. No list names them; a record names them, so that the tools of a task's run are found again."""
 
-AT_SERVER = "mcp:"
-"""What a word for the tools of an MCP server begins with."""
-
-_RENAMED = r"(\w[\w.-]*)=(.+)"
+MCP = "mcp:"
+"""The beginning of a word for the tools of an MCP server."""
 
 
 def load(word: str) -> tuple[Tool, ...]:
-    """The tools that a word names, each with the word as its `source`.
+    """Loads the tools that a word names, each with the word as its `source`.
 
-    Raises `UsageError`, which says what to do, for a word that names nothing or a file that can't be used.
-    A file's folder (and for a module the current one) is added at the end of the import path, so that the
-    user's tools may import what lies beside them.
+    Adds the folder of a file, and for a module the current folder, at the end of the import path, so that the user's
+    tools can import what lies beside them. Raises `UsageError`, which says what to do, for a word that names nothing or
+    a file that cannot be used.
     """
-    renamed = re.fullmatch(_RENAMED, word, re.DOTALL)
-    if at_server(word):
+    name, rest = _split_name(word)
+    if rest.startswith(MCP):
         from plait.tools.mcp import of_word
 
-        return of_word(renamed[2].strip() if renamed else word.strip(), renamed[1] if renamed else "")
-    if renamed is None:
-        return tuple(structs.replace(one, source=word) for one in _load(word.strip()))
-    found = _load(renamed[2].strip())
+        return of_word(rest, name)
+    found = _load(rest)
+    if not name:
+        return tuple(structs.replace(one, source=word) for one in found)
     if len(found) != 1:
         raise UsageError(
-            f"{word!r} gives a name to {len(found)} tools at once.",
-            hint="Only a word of one tool can be renamed.",
+            f"{word!r} gives a name to {len(found)} tools at once.", hint="Only a word of one tool can be renamed."
         )
-    return (structs.replace(found[0], name=renamed[1], source=word),)
+    return (structs.replace(found[0], name=name, source=word),)
 
 
 def tools_from(items: Iterable[Any]) -> Toolset:
-    """A toolset of tools, plain typed functions (made tools, with no marks), objects and classes (their public methods)
-    and words, in order.
+    """Makes a toolset of tools, typed functions, objects and classes (their public methods) and words, in order.
 
-    Raises `UsageError` for what is none of them, for two tools of one name, and for a tool whose type hints
-    can't be described.
+    Raises `UsageError` for anything else, for two tools of one name, and for a tool whose type hints cannot be
+    described.
     """
     if isinstance(items, (str, Tool)):
         items = [items]
@@ -97,167 +95,172 @@ def tools_from(items: Iterable[Any]) -> Toolset:
             found.append(tool(item))
         else:
             found.extend(tools_of_object(item))
-    if any(at_server(each.source) for each in found):
+    if any(is_mcp_word(each.source) for each in found):
         from plait.tools.mcp import told_apart
 
         found = list(told_apart(found))
     toolset = Toolset(tuple(found))
-    _ = toolset.specs  # what can't be described is said now, not in the middle of a run
+    _ = toolset.specs  # what cannot be described is reported now, not in the middle of a run
     return toolset
 
 
-def anchored(word: str) -> str:
-    """The word with the path in it made absolute: it names the same tools from any folder."""
-    prefix, _, rest = word.partition("=") if re.fullmatch(_RENAMED, word, re.DOTALL) else ("", "", word)
-    prefix += "=" if prefix else ""
-    rest = rest.strip()
-    if rest.startswith(AT_SERVER):
+def anchor_word(word: str) -> str:
+    """Makes the path in a word absolute, so that the word names the same tools from any folder."""
+    name, rest = _split_name(word)
+    prefix = f"{name}=" if name else ""
+    if rest.startswith(MCP):
         from plait.tools.mcp import canonical
 
         return prefix + canonical(rest)
     if rest.endswith(".py"):
         return prefix + os.path.abspath(rest)
-    name, _, argument = rest.partition(":")
+    toolkit, _, argument = rest.partition(":")
     if argument and os.path.exists(argument):
-        return f"{prefix}{name}:{os.path.abspath(argument)}"
+        return f"{prefix}{toolkit}:{os.path.abspath(argument)}"
     return word
 
 
-def at_server(word: str) -> bool:
-    """Does the word, perhaps with a name before it, stand for the tools of an MCP server?"""
-    renamed = re.fullmatch(_RENAMED, word, re.DOTALL)
-    return (renamed[2] if renamed else word).strip().startswith(AT_SERVER)
+def is_mcp_word(word: str) -> bool:
+    """Says whether a word stands for the tools of an MCP server."""
+    return _split_name(word)[1].startswith(MCP)
 
 
 def runs_code(word: str) -> bool:
-    """Does loading the word, or calling its tools, run code that Plait does not ship: a file, a module, a command?"""
-    renamed = re.fullmatch(_RENAMED, word, re.DOTALL)
-    name = (renamed[2] if renamed else word).strip().partition(":")[0]
-    return name not in SHIPPED and name not in OF_TASKS
+    """Says whether loading a word or calling its tools runs code that Plait does not ship."""
+    toolkit = _split_name(word)[1].partition(":")[0]
+    return toolkit not in SHIPPED and toolkit not in OF_TASKS
 
 
-def recalled(word: str, specs: Iterable[ToolSpec]) -> tuple[Tool, ...]:
-    """The tools of an MCP server as a record describes them."""
-    from plait.tools.mcp import recalled as from_server
+def recall_tools(word: str, specs: Iterable[ToolSpec]) -> tuple[Tool, ...]:
+    """Returns the tools of an MCP server as a record describes them."""
+    from plait.tools.mcp import recalled
 
-    renamed = re.fullmatch(_RENAMED, word, re.DOTALL)
-    return from_server(renamed[2].strip() if renamed else word, specs, renamed[1] if renamed else "")
+    name, rest = _split_name(word)
+    return recalled(rest, specs, name)
 
 
 def toolkit_names() -> tuple[str, ...]:
-    """The words that toolkits go by: those that ship, then installed plug-ins."""
+    """Returns the words that toolkits go by: those that ship, then installed plug-ins."""
     return (*SHIPPED, *(name for name in _plugins() if name not in SHIPPED))
 
 
+def _split_name(word: str) -> tuple[str, str]:
+    """Splits `NAME=WORD`; the name is "" for a plain word."""
+    renamed = re.fullmatch(r"(\w[\w.-]*)=(.+)", word, re.DOTALL)
+    return (renamed[1], renamed[2].strip()) if renamed else ("", word.strip())
+
+
 def _load(word: str) -> tuple[Tool, ...]:
-    name, colon, argument = word.partition(":")
+    name, colon, text = word.partition(":")
+    argument = text if colon else None
     if name in SHIPPED:
-        return _made(_attribute(SHIPPED[name], word), word, argument if colon else None)
+        return _make_tools(_import_name(SHIPPED[name], word), word, argument)
     if word.endswith(".py"):
-        return _from_module(run_file(word, "file"), word)
+        return _tools_of_module(run_file(word, "file"), word)
     if name in OF_TASKS:
-        return _checked(_called(_attribute(OF_TASKS[name], word), word, argument if colon else None), word)
-    plugins = _plugins()
-    if name in plugins:
+        return _require_tools(_call_factory(_import_name(OF_TASKS[name], word), word, argument), word)
+    if (plugin := _plugins().get(name)) is not None:
         try:
-            plugin = plugins[name].load()
+            found = plugin.load()
         except Exception as error:
             raise UsageError(
-                f"The toolkit {name} can't be loaded: {in_a_line(error)}.", hint="Reinstall it."
+                f"The toolkit {name} can't be loaded: {show_error(error)}.", hint="Reinstall it."
             ) from error
-        return _made(plugin, word, argument if colon else None)
-    if colon and argument and re.fullmatch(r"[A-Za-z_][\w.]*", name):
-        return _made(_attribute(word, word), word, None)
-    near = nearest(name, _nameable())
-    hint = f"Did you mean {' or '.join(near)}?" if near else f"Toolkits: {', '.join(toolkit_names())}."
+        return _make_tools(found, word, argument)
+    if text and re.fullmatch(r"[A-Za-z_][\w.]*", name):
+        return _make_tools(_import_name(word, word), word, None)
+    hint = _suggest(name, "") or f"Toolkits: {', '.join(toolkit_names())}."
     raise UsageError(
-        f"No toolkit is named {name!r}.",
-        hint=f"{hint} A file ends in .py; a name in a module is module:name.",
+        f"No toolkit is named {name!r}.", hint=f"{hint} A file ends in .py; a name in a module is module:name."
     )
-
-
-def _nameable() -> tuple[str, ...]:
-    """The words that a misspelt one may have meant: "all" is within too many others."""
-    return tuple(name for name in toolkit_names() if name != "all")
 
 
 def _plugins() -> dict[str, Any]:
     return {point.name: point for point in plugins(GROUP)}
 
 
-def _attribute(path: str, word: str) -> Any:
-    import importlib
+def _suggest(name: str, what: str, known: Iterable[str] | None = None) -> str:
+    """Suggests similar names, of toolkits where no others are given; "" if there is none."""
+    if known is None:
+        known = (one for one in toolkit_names() if one != "all")  # "all" is a part of too many other names
+    near = nearest(name, tuple(known))
+    return f"Did you mean {what}{' or '.join(near)}?" if near else ""
 
+
+def _import_name(path: str, word: str) -> Any:
     module_name, _, name = path.partition(":")
     if module_name.partition(".")[0] != "plait":
-        see_folder()
+        add_to_path(os.getcwd())
     try:
-        found: Any = importlib.import_module(module_name)
+        module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        near = nearest(module_name, _nameable())
-        hint = f"Did you mean the toolkit {' or '.join(near)}?" if near else "Is it installed, or in this folder?"
+        hint = _suggest(module_name, "the toolkit ") or "Is it installed, or in this folder?"
         raise UsageError(f"{word!r}: there is no module {error.name!r}.", hint=hint) from error
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{word!r}: the module {module_name} fails when imported: {in_a_line(error)}.") from error
-    module = found
+        raise UsageError(f"{word!r}: the module {module_name} fails when imported: {show_error(error)}.") from error
+    found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
-            tools = tuple(key for key, value in vars(module).items() if isinstance(value, Tool))
-            near = nearest(part, tools or tuple(key for key in vars(module) if not key.startswith("_")))
-            hint = f"Did you mean {' or '.join(near)}?" if near else ""
+            tools = [key for key, value in vars(module).items() if isinstance(value, Tool)]
+            hint = _suggest(part, "", tools or [key for key in vars(module) if not key.startswith("_")])
             raise UsageError(f"{word!r}: the module {module_name} has no {part!r}.", hint=hint)
         found = getattr(found, part)
     return found
 
 
-def _made(found: Any, word: str, argument: str | None) -> tuple[Tool, ...]:
-    """The tools of what a word led to: tools, a module, or what makes tools (given the argument, if any)."""
+def _make_tools(found: Any, word: str, argument: str | None) -> tuple[Tool, ...]:
+    """Makes tools of what a word led to: a tool, a module, a function, or what makes tools of the argument."""
     name = word.partition(":")[0]
     if isinstance(found, Tool):
         if argument is not None:
-            raise UsageError(f"{word!r}: {name} takes nothing after the colon.", hint=f"Write {name}.")
+            raise _no_argument(word)
         return (found,)
     if isinstance(found, ModuleType):
-        return _from_module(found, word)
-    if callable(found) and (argument is not None or name in SHIPPED or name in toolkit_names()):
-        return _checked(_called(found, word, argument), word)
+        return _tools_of_module(found, word)
+    if callable(found) and (argument is not None or name in toolkit_names()):
+        return _require_tools(_call_factory(found, word, argument), word)
     if is_toolset(found):
         return tools_of_object(found)
     if callable(found):
         return (tool(found),)  # module:name says itself which function is meant
-    return _checked(found, word)
+    return _require_tools(found, word)
 
 
-def _called(factory: Callable[..., Any], word: str, argument: str | None) -> Any:
-    import inspect
-
+def _no_argument(word: str) -> UsageError:
     name = word.partition(":")[0]
+    return UsageError(f"{word!r}: {name} takes nothing after the colon.", hint=f"Write {name}.")
+
+
+def _call_factory(factory: Callable[..., Any], word: str, argument: str | None) -> Any:
+    name = word.partition(":")[0]
+    arguments = () if argument is None else (argument,)
     try:
-        inspect.signature(factory).bind(*([] if argument is None else [argument]))
+        inspect.signature(factory).bind(*arguments)
     except TypeError as error:
-        if argument is None:
-            hint = f"Write {name}:, then what it works on, such as {name}:facts.json."
-            raise UsageError(f"The toolkit {name} needs to be told more.", hint=hint) from error
-        raise UsageError(f"{word!r}: {name} takes nothing after the colon.", hint=f"Write {name}.") from error
+        if argument is not None:
+            raise _no_argument(word) from error
+        raise UsageError(
+            f"The toolkit {name} needs an argument.", hint=f"Write {name}:ARGUMENT, such as {name}:facts.json."
+        ) from error
     except ValueError:  # it does not show its parameters
         pass
     try:
-        return factory() if argument is None else factory(argument)
+        return factory(*arguments)
     except PlaitError:
         raise
     except Exception as error:
-        raise UsageError(f"{word!r}: the toolkit fails: {in_a_line(error)}.") from error
+        raise UsageError(f"{word!r}: the toolkit fails: {show_error(error)}.") from error
 
 
-def _checked(found: Any, word: str) -> tuple[Tool, ...]:
+def _require_tools(found: Any, word: str) -> tuple[Tool, ...]:
     several = (found,) if isinstance(found, Tool) else tuple(found) if isinstance(found, (list, tuple)) else ()
     if not several or not all(isinstance(one, Tool) for one in several):
         raise UsageError(f"{word!r} is a {type(found).__name__} and not a tool.", hint="Make it one with @plait.tool.")
     return several
 
 
-def _from_module(module: ModuleType, word: str) -> tuple[Tool, ...]:
-    """Every tool among a module's names, in the order they were given."""
+def _tools_of_module(module: ModuleType, word: str) -> tuple[Tool, ...]:
+    """Returns every tool among a module's names, in the order of their definition."""
     found = {id(value): value for value in vars(module).values() if isinstance(value, Tool)}
     if found:
         return tuple(found.values())

@@ -11,11 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, Union
 
-from msgspec import structs
-
 from plait.core.errors import UsageError
-from plait.tools.kinds import ANYTHING, plain_kind
-from plait.tools.signature import Parameter, Signature
+from plait.tools.signature import Signature
 
 LARGEST = 60_000
 """Characters a tool's schema may have as JSON; of a larger one the names and the types of the parameters are kept."""
@@ -106,25 +103,8 @@ def _plain_target(reference: Any, whole: Mapping[str, Any]) -> dict[str, Any] | 
 
 
 def signature_of(schema: dict[str, Any], description: str, returns: str, result: str) -> Signature:
-    """A tool's parameters by their schemas: what a model gives is taken as for any other tool.
-
-    What has types that can't be read here is taken as it comes; the server says what is wrong with it.
-    """
-    required = schema.get("required", [])
-    found = [
-        Parameter(
-            name,
-            structs.replace(plain_kind(_hint(one, schema, 0)) or ANYTHING, schema=one),
-            str(one.get("description", "")),
-            **({} if name in required else {"default": one.get("default")}),
-        )
-        for name, one in schema["properties"].items()
-    ]
-    more = schema.get("additionalProperties")
-    # A schema that says nothing of other names allows them; a name that isn't known is a mistake all the same.
-    loose = bool(more) if more is not None else not found or "patternProperties" in schema
-    rest = ANYTHING if loose else None
-    return Signature(tuple(found), description, returns, rest, schema.get("$defs", {}), result)
+    """Returns the parameters of a tool that is known by its schema: their input is read as that of any other tool."""
+    return Signature(schema, description, returns, result)
 
 
 def _hint(schema: Any, whole: dict[str, Any], depth: int) -> Any:

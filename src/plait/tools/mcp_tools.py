@@ -15,11 +15,11 @@ from plait.core.messages import JSON
 from plait.core.text import visible
 from plait.core.tools import ToolSpec
 from plait.tools import mcp_thread
+from plait.tools.call_context import progress_listener
 from plait.tools.mcp_results import sent, value_of
 from plait.tools.mcp_schema import result_of, signature_of, sound
 from plait.tools.mcp_words import Place
 from plait.tools.names import LONGEST, safe, safe_in_python
-from plait.tools.progress import listener
 from plait.tools.signature import Signature
 from plait.tools.tool import Tool
 from plait.tools.toolset import nearest
@@ -89,7 +89,7 @@ class Remote:
         self.recorded = recorded
 
     async def __call__(self, /, **arguments: Any) -> Any:
-        heard, here = listener(), asyncio.get_running_loop()
+        heard, here = progress_listener(), asyncio.get_running_loop()
 
         def said(text: str) -> None:
             with suppress(RuntimeError):  # the loop may be closed: then nobody listens any more

@@ -1,8 +1,7 @@
-"""Names of tools as a loop or an endpoint needs them.
+"""Names of tools that a loop or an endpoint can use.
 
-A tool may be called `get-weather`, `3D_Services` or `天気`. Code can call only what Python takes for a name.
-Endpoints with native tools allow ASCII letters, digits, `_` and `-`. A loop says what it needs (`tool_names`), and only
-names that do not fit are changed.
+A tool may be called `get-weather`, `3D_Services` or `天気`. Code needs a Python name. Endpoints with native tools allow
+ASCII letters, digits, `_` and `-`. A loop says what it needs (`tool_names`). Only names that do not fit are changed.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 LONGEST = 64
 VALID = re.compile(r"\w[\w.-]{0,63}")
-"""What a tool may be called."""
+"""The names that a tool may have."""
 
 _WIRE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CALL = re.compile(r"[^\W\d][\w.-]{0,63}")
@@ -24,7 +23,7 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 def is_free_in_python(name: str) -> bool:
-    """A name that code can call, and that is neither a keyword nor a function of Python's own."""
+    """Says whether code can call the name, and it is neither a keyword nor a built-in function of Python."""
     return _WORD.fullmatch(name) is not None and not keyword.iskeyword(name) and not hasattr(builtins, name)
 
 
@@ -34,11 +33,11 @@ NEEDS: Mapping[str, Callable[[str], object]] = {
     "call": _CALL.fullmatch,
     "python": is_free_in_python,
 }
-"""Whether a name fits, by what a loop says in `tool_names`."""
+"""Checks of a name, by what a loop says in `tool_names`."""
 
 
 def safe(name: str) -> str:
-    """A name that all models, loops and Python take, made of any."""
+    """Makes a name that all models, loops and Python accept."""
     plain = name if name.isascii() else unicodedata.normalize("NFKD", name)
     plain = "".join(sign for sign in plain if not unicodedata.combining(sign))
     plain = re.sub(r"\W+", "_", plain, flags=re.ASCII).strip("_")
@@ -52,13 +51,13 @@ def safe(name: str) -> str:
 
 
 def safe_in_python(name: str) -> str:
-    """The same, and no function of Python's own: `print` becomes `print_tool`."""
+    """Makes such a name that is not a built-in function of Python: `print` becomes `print_tool`."""
     plain = safe(name)
     return plain if is_free_in_python(plain) else f"{plain}_tool"
 
 
 def fitted(names: Iterable[str], needs: Collection[str], is_reserved: Callable[[str], bool]) -> dict[str, str]:
-    """Each name with one that fits all needs: itself where it does, else a safe one that no other tool has."""
+    """Maps each name to one that fits all needs: itself if it fits, else a safe name that no other tool has."""
     fits = [NEEDS.get(need, VALID.fullmatch) for need in needs]
     found = {name: name if all(fit(name) for fit in fits) else "" for name in names}
     taken = {name for name in found.values() if name}

@@ -1,7 +1,7 @@
 """Tools from classes and objects: each public method is a tool.
 
-A class has an object of its own in each run, made when the run first calls one of its tools. So nothing that one run
-leaves in it is seen by another.
+Each run gets an object of its own of a class, made when the run first calls one of its tools. So no run sees what
+another one left in it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from plait.tools.tool import Tool, tool
 
 
 class PerRun:
-    """Makes the object whose methods are tools, one for each run. `toolset` makes it."""
+    """Makes the object whose methods are tools, one for each run."""
 
     def __init__(self, make: Callable[[], Any], methods: dict[str, FunctionType | Tool], name: str) -> None:
         self.make, self.methods, self.name = make, methods, name
 
     def tools(self) -> tuple[Tool, ...]:
-        """The tools, described but not yet of any run."""
-        return tuple(structs.replace(_described(each, self), per_run=self) for each in self.methods.values())
+        """Returns the tools, which belong to no run yet."""
+        return tuple(structs.replace(_describe_method(each, self), per_run=self) for each in self.methods.values())
 
 
-class Made:
-    """The object of one run, made when it is first needed: a run that calls none of its tools makes none."""
+class RunObject:
+    """The object of one run, made when the run first calls one of its tools."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
@@ -39,7 +39,7 @@ class Made:
         self._found: list[Any] = []
 
     def get(self) -> Any:
-        """The object."""
+        """Returns the object."""
         with self._lock:
             if not self._found:
                 self._found.append(self._make())
@@ -47,10 +47,10 @@ class Made:
 
 
 def toolset(make: Callable[[], Any]) -> PerRun:
-    """Tools from an object that `make()` gives, a new one for each run: `tools=[plait.toolset(lambda: Repl(limit=5))]`.
+    """Makes tools of the methods of an object, a new one for each run: `tools=[plait.toolset(lambda: Repl(limit=5))]`.
 
-    The object's public methods are the tools. `make` is called once to see them, then once for each run that calls one
-    of them. Raises `UsageError` when it fails, or gives an object without such methods.
+    `make()` returns the object. Plait calls it once to see the public methods, then once for each run that calls one of
+    them. Raises `UsageError` when it fails, or returns an object without such methods.
     """
     if isinstance(make, type):
         return of_class(make)
@@ -58,12 +58,12 @@ def toolset(make: Callable[[], Any]) -> PerRun:
         sample = make()
     except Exception as why:
         raise UsageError(f"The factory of a toolset failed: {type(why).__name__}: {why}.") from why
-    return PerRun(make, _methods(type(sample), type(sample).__name__), type(sample).__name__)
+    return PerRun(make, _find_methods(type(sample), type(sample).__name__), type(sample).__name__)
 
 
 def of_class(kind: type) -> PerRun:
-    """The tools of a class, whose object is made without arguments. Raises `UsageError` when that can't be."""
-    methods = _methods(kind, kind.__name__)
+    """Makes tools of a class without arguments. Raises `UsageError` when it needs some."""
+    methods = _find_methods(kind, kind.__name__)
     try:
         inspect.signature(kind).bind()
     except TypeError as why:
@@ -77,61 +77,61 @@ def of_class(kind: type) -> PerRun:
 
 
 def is_toolset(item: Any) -> bool:
-    """Is it a class, what makes objects, or an object with methods, rather than a function?"""
+    """Says whether it is a class or makes objects, rather than being a function."""
     return isinstance(item, (PerRun, type)) or (isinstance(item, partial) and isinstance(item.func, type))
 
 
 def tools_of_object(item: Any) -> tuple[Tool, ...]:
-    """The public methods of a class, a factory or an object as tools. Raises `UsageError` when there are none."""
+    """Makes tools of the public methods of a class, a factory or an object. Raises `UsageError` if there are none."""
     if isinstance(item, PerRun):
         return item.tools()
     if isinstance(item, type):
         return of_class(item).tools()
     if isinstance(item, partial):
         return toolset(item).tools()
-    methods = _methods(type(item), type(item).__name__)
+    methods = _find_methods(type(item), type(item).__name__)
     return tuple(
         each.__get__(item) if isinstance(each, Tool) else tool(MethodType(each, item)) for each in methods.values()
     )
 
 
 def for_run(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-    """The tools as one run calls them: those of a class are methods of an object that no other run has."""
+    """Returns the tools of one run: those of a class become methods of an object that no other run has."""
     if not any(each.per_run for each in tools):
         return tools
-    made: dict[int, Made] = {}
+    objects: dict[int, RunObject] = {}
     found: list[Tool] = []
     for each in tools:
         if each.per_run is None:
             found.append(each)
             continue
-        held = made.setdefault(id(each.per_run), Made(each.per_run.make))
-        bound = structs.replace(each, function=_late(each.function, held))
+        of_run = objects.setdefault(id(each.per_run), RunObject(each.per_run.make))
+        bound = structs.replace(each, function=_bind_late(each.function, of_run))
         vars(bound).update(signature=each.signature, spec=each.spec)
         found.append(bound)
     return tuple(found)
 
 
-def _late(method: Any, held: Made) -> Callable[..., Any]:
-    """The method of an object that is made when it is called."""
+def _bind_late(method: Any, of_run: RunObject) -> Callable[..., Any]:
+    """Binds a method to an object that is made when the method is called."""
     function = method.__func__
     if inspect.iscoroutinefunction(function):
 
         async def called(*args: Any, **kwargs: Any) -> Any:
-            return await function(held.get(), *args, **kwargs)
+            return await function(of_run.get(), *args, **kwargs)
 
         return called
-    return lambda *args, **kwargs: function(held.get(), *args, **kwargs)
+    return lambda *args, **kwargs: function(of_run.get(), *args, **kwargs)
 
 
-def _described(method: FunctionType | Tool, owner: PerRun) -> Tool:
+def _describe_method(method: FunctionType | Tool, owner: PerRun) -> Tool:
     # Bound to no object of the class: what describes a tool must not need one.
     return method.__get__(owner) if isinstance(method, Tool) else tool(MethodType(method, owner))
 
 
-def _methods(kind: type, name: str) -> dict[str, FunctionType | Tool]:
-    """The methods of a class that are tools: those made so by `plait.tool` if there are any, else all public ones that
-    have a docstring or type hints."""
+def _find_methods(kind: type, name: str) -> dict[str, FunctionType | Tool]:
+    """Returns the methods of a class that are tools: those that `plait.tool` marks if there are any, else all public
+    ones that have a docstring or type hints."""
     found: dict[str, Any] = {}
     for each in reversed(kind.__mro__[:-1]):
         found.update({key: value for key, value in vars(each).items() if not key.startswith("_")})
@@ -143,7 +143,7 @@ def _methods(kind: type, name: str) -> dict[str, FunctionType | Tool]:
     }
     if kind.__module__.partition(".")[0] == "plait" or not (marked or plain):
         raise UsageError(
-            f"{'An' if name[:1] in 'AEIOUaeiou' else 'A'} {name} is no tool.",
+            f"{'An' if name[:1] in 'AEIOUaeiou' else 'A'} {name} cannot be used as a tool.",
             hint="Give a typed function, a plait.tool, an object or class with public methods that have docstrings, "
             "or a word such as 'calculator'.",
         )

@@ -1,4 +1,4 @@
-"""What a tool returned, as the text of an observation and as a JSON value."""
+"""Renders what a tool returned as the text of an observation and as a JSON value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_RESULT = "(no result)"
 _DEPTH = 60
 
 Keep: TypeAlias = Callable[[Thing], JSON] | None
-"""What stands for a thing where JSON does; None shows it as any other object."""
+"""Returns the JSON that stands for a thing; None renders a thing as any other object."""
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -34,96 +34,88 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 
 
 class Numeral(str):
-    """A text that a table holds and that is a number. A model is shown the text; code gets the number."""
+    """A text in a table that is a number. A model sees the text; code gets the number."""
 
 
 _NUMERAL = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,12})?")
 
 
 def numeral(value: Any) -> Any:
-    """The value, texts that are numbers marked as such: in it, or in a record's fields. `007` is no number."""
+    """Marks texts that are numbers, in a value or in the fields of a record. `007` is not a number."""
     if isinstance(value, str):
         return Numeral(value) if _NUMERAL.fullmatch(value) else value
     return {key: numeral(one) for key, one in value.items()} if type(value) is dict else value
 
 
 def render(value: Any, keep: Keep = None) -> tuple[str, JSON]:
-    """The text a model is shown, and the value where JSON can hold it (else None). Never raises.
+    """Returns the text that a model sees, and the value if JSON can hold it (else None). Never raises.
 
-    Text stays as it is, None is "(no result)", a float has its shortest form, bytes are described and never
-    shown, lists, objects, data classes and models are JSON, and what is left is its `str()`. Nothing in it but what
-    `keep` gives can pass for a handle: the mark's key is renamed.
+    Text stays as it is, None is "(no result)", a float has its shortest form, bytes are described and never shown.
+    Lists, objects, data classes and models are JSON. Everything else is its `str()`. Only what `keep` returns can look
+    like a handle: the key of other marks is renamed.
     """
     if type(value) is str:
         return sound(value), sound(value)
-    if value is None:
-        return NO_RESULT, None
     try:
-        return _render(value, keep)
-    except Exception:  # whatever a stranger's object may raise while it is looked at
+        plain = _plain(value, (), keep)
+        if plain is None:
+            return NO_RESULT, None
+        if isinstance(plain, str):
+            return plain, plain
+        if isinstance(plain, float):
+            return repr(plain), plain if math.isfinite(plain) else None
+        text = _json(plain)
+        try:
+            # Decoded again, so that a run and its replay hold the same value.
+            return text, msgspec.json.decode(msgspec.json.encode(plain))
+        except (OverflowError, ValueError, msgspec.MsgspecError):
+            return text, None
+    except Exception:  # a user's object may raise anything while it is read
         return f"(a {type(value).__name__} that can't be shown)", None
 
 
-def _render(value: Any, keep: Keep) -> tuple[str, JSON]:
-    plain = _plain(value, (), keep)
-    if plain is None:
-        return NO_RESULT, None
-    if isinstance(plain, str):
-        return plain, plain
-    if isinstance(plain, float):
-        return repr(plain), plain if math.isfinite(plain) else None
-    text = _json(plain)
-    try:
-        # Read back, so that a run and its replay hold the same value.
-        return text, msgspec.json.decode(msgspec.json.encode(plain))
-    except (OverflowError, ValueError, msgspec.MsgspecError):
-        return text, None
-
-
 def _plain(value: Any, path: tuple[int, ...], keep: Keep) -> Any:
-    """The value in dicts with text keys, lists, texts, numbers, booleans and None. `path` holds the ids of
-    what it stands in, so that what contains itself ends."""
+    """Returns the value in dicts with text keys, lists, texts, numbers, booleans and None.
+
+    `path` holds the ids of the values around it, so that a value which contains itself ends.
+    """
     if value is None or value is True or value is False:
         return value
     if len(path) > _DEPTH or id(value) in path:
         return "(nested too deeply to show)"
+    path = (*path, id(value))
     if keep is not None and isinstance(value, Thing):
         return keep(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return describe_bytes(bytes(value))
     if isinstance(value, dict):
-        return {_key(k): _plain(v, (*path, id(value)), keep) for k, v in value.items()}
+        return {_key(k): _plain(v, path, keep) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         names = getattr(value, "_fields", None)
         if names is not None:  # a named tuple
-            return {name: _plain(part, (*path, id(value)), keep) for name, part in zip(names, value, strict=True)}
-        return [_plain(part, (*path, id(value)), keep) for part in value]
+            return {name: _plain(part, path, keep) for name, part in zip(names, value, strict=True)}
+        return [_plain(part, path, keep) for part in value]
     if isinstance(value, (set, frozenset)):
-        return [_plain(part, (*path, id(value)), keep) for part in sorted(value, key=repr)]
+        return [_plain(part, path, keep) for part in sorted(value, key=repr)]
     if isinstance(value, Enum):
-        return _plain(value.value, (*path, id(value)), keep)
+        return _plain(value.value, path, keep)
     if isinstance(value, str):
         return sound(str.__str__(value))
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
         return float(value)
-    return _object(value, path, keep)
-
-
-def _object(value: Any, path: tuple[int, ...], keep: Keep) -> Any:
     if isinstance(value, type):
         return str(value)
-    if isinstance(value, msgspec.Struct):
-        return {name: _plain(getattr(value, name), (*path, id(value)), keep) for name in value.__struct_fields__}
-    if hasattr(value, "__dataclass_fields__"):
-        return {name: _plain(getattr(value, name), (*path, id(value)), keep) for name in value.__dataclass_fields__}
+    fields = getattr(value, "__struct_fields__", getattr(value, "__dataclass_fields__", None))
+    if fields is not None:
+        return {name: _plain(getattr(value, name), path, keep) for name in fields}
     dump = getattr(value, "model_dump", None)
     if callable(dump) and hasattr(type(value), "model_fields"):
-        return _plain(dump(mode="python"), (*path, id(value)), keep)
+        return _plain(dump(mode="python"), path, keep)
     kind: Any = type(value)
     if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
-        return f"(a {kind.__name__})"  # an address in memory says nothing, and differs on replay
+        return f"(a {kind.__name__})"  # an address in memory says nothing, and differs in a replay
     return sound(value.isoformat() if hasattr(value, "isoformat") else str(value))
 
 
@@ -144,7 +136,7 @@ def _json(plain: Any) -> str:
 
 
 def sound(text: str) -> str:
-    """The text without lone surrogates, which no UTF-8 can hold."""
+    """Replaces lone surrogates, which UTF-8 cannot hold."""
     if text.isascii():
         return text
     try:
@@ -155,7 +147,7 @@ def sound(text: str) -> str:
 
 
 def describe_bytes(data: bytes) -> str:
-    """Bytes in words: how many, and of what type by their first ones, as in `1,024 bytes (image/png)`."""
+    """Describes bytes by their number and their type, such as `1,024 bytes (image/png)`."""
     kind = next((name for magic, name in _MAGIC if data.startswith(magic)), "")
     if data[:4] == b"RIFF":
         kind = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(data[8:12], "")

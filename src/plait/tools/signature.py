@@ -2,134 +2,113 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
+from plait.core.call_check import takes_other_names
 from plait.core.errors import UsageError
-from plait.core.shapes import shape_of
-from plait.tools.docstrings import Described, read_docstring
-from plait.tools.kinds import ANYTHING, Kind, plain_kind
+from plait.core.json_schema import shape_of, words_of
+from plait.core.things import Thing
+from plait.tools.docstrings import read_docstring
+from plait.tools.python_types import PythonType, Undescribable, describe_types
 from plait.tools.tool import innermost
 
 _KINDS = inspect.Parameter
 _MISSING = inspect.Parameter.empty
 
 
-class Parameter(Struct, frozen=True):
-    """One parameter. `spread` is True for `*names`, whose kind is that of each entry's list.
-
-    `positional` says that it can't be given by name; `default` is `inspect.Parameter.empty` for a required
-    one.
-    """
-
-    name: str
-    kind: Kind
-    description: str = ""
-    default: Any = _MISSING
-    positional: bool = False
-    spread: bool = False
-
-    @property
-    def required(self) -> bool:
-        return self.default is _MISSING and not self.spread
-
-
 class Signature(Struct, frozen=True):
-    """All that is known of a function's input and output.
+    """All that is known of a tool's input and output.
 
-    `rest` is the kind of further named arguments (`**names`), None where there can be none. `definitions`
-    are the schemas that parameters share. `returns` says in words what comes back, `result` its type as it is written
-    in Python, "" where it is not said.
+    `schema` is the JSON Schema of the input: of type object, with a property for each parameter, in order. `returns`
+    says in words what comes back, `result` its type as Python writes it; both are "" where it is not known. A tool that
+    is a Python function has `types`, the Python type of each parameter (`**` for arguments with other names), and
+    `function` where its arguments cannot all be given by name. `spread` is the name of `*names`.
     """
 
-    parameters: tuple[Parameter, ...]
-    summary: str
-    returns: str
-    rest: Kind | None
-    definitions: dict[str, Any]
+    schema: dict[str, Any]
+    summary: str = ""
+    returns: str = ""
     result: str = ""
+    types: Mapping[str, PythonType] = {}
+    function: inspect.Signature | None = None
+    spread: str = ""
 
     @property
-    def schema(self) -> dict[str, Any]:
-        """The JSON Schema of the input, of type object, a property a parameter, in order."""
-        properties: dict[str, Any] = {}
-        for parameter in self.parameters:
-            described = dict(parameter.kind.schema)
-            if parameter.description:
-                described["description"] = parameter.description
-            if parameter.default is not _MISSING and _is_json(parameter.default):
-                described["default"] = parameter.default
-            properties[parameter.name] = described
-        schema: dict[str, Any] = {"type": "object", "properties": properties}
-        required = [parameter.name for parameter in self.parameters if parameter.required]
-        if required:
-            schema["required"] = required
-        schema["additionalProperties"] = False if self.rest is None else self.rest.schema or True
-        if self.definitions:
-            schema["$defs"] = self.definitions
-        return schema
+    def names(self) -> list[str]:
+        """The names of the parameters in order, without `*names`."""
+        return [name for name in self.schema["properties"] if name != self.spread]
 
     @property
     def takes_things(self) -> bool:
-        """Some parameter is a thing, which a model names by its id."""
-        return any(parameter.kind.thing for parameter in self.parameters)
+        """Whether a parameter is a thing, which a model names by its id."""
+        return any(_is_thing(each.schema) for each in self.types.values() if each.is_exact)
 
     @property
     def shape(self) -> str:
         """The input in one line: `{"city": string, "days": integer (optional)}`."""
-        return shape_of(self.schema) if self.parameters or self.rest is not None else "{}"
+        takes_any = self.schema["properties"] or takes_other_names(self.schema)
+        return shape_of(self.schema) if takes_any else "{}"
+
+    def type_of(self, name: str) -> PythonType:
+        """Returns the type of a parameter, or of an argument that the schema does not name."""
+        known = self.types.get(name) or (self.types.get("**") if name not in self.schema["properties"] else None)
+        return known or PythonType(self.schema["properties"].get(name, self.schema.get("additionalProperties")))
 
 
 def read_signature(function: Callable[..., Any], name: str) -> Signature:
-    """The signature of a function that is to be the tool `name`.
+    """Reads the signature of a function that is to be the tool `name`.
 
-    Raises `UsageError` when a type hint can't be resolved or is of a type that JSON can't describe.
+    Raises `UsageError` when a type hint cannot be resolved or is of a type that JSON cannot describe.
     """
     described = read_docstring(innermost(function).__doc__)
     hints = _hints(function, name)
-    found: list[Parameter] = []
-    users: dict[str, Any] = {}
-    rest: Kind | None = None
-    for parameter in _parameters(function, name):
-        hint, default, said = _unwrapped(hints.get(parameter.name, Any), parameter.default)
-        kind = plain_kind(hint)
-        if parameter.kind is _KINDS.VAR_KEYWORD:
-            rest = kind or ANYTHING
-            continue
-        spread = parameter.kind is _KINDS.VAR_POSITIONAL
-        if spread:
-            hint = list.__class_getitem__(hint)
-            kind = plain_kind(hint)
-        if kind is None:
-            users[parameter.name] = hint
-        found.append(
-            Parameter(
-                parameter.name,
-                kind or ANYTHING,
-                described.parameters.get(parameter.name) or said,
-                default,
-                parameter.kind is _KINDS.POSITIONAL_ONLY,
-                spread,
-            )
-        )
-    definitions: dict[str, Any] = {}
-    if users:
-        kinds, definitions = _user_kinds(users, name)
-        found = [structs.replace(p, kind=kinds.get(p.name, p.kind)) for p in found]
-    result = _result(hints.get("return", Any))
-    return Signature(tuple(found), described.summary, _returns(described, hints), rest, definitions, result)
+    python = _python_signature(function, name)
+    wanted: dict[str, Any] = {}
+    texts: dict[str, str] = {}
+    defaults: dict[str, Any] = {}
+    spread = ""
+    for parameter in python.parameters.values():
+        hint, defaults[parameter.name], said = _unwrapped(hints.get(parameter.name, Any), parameter.default)
+        if parameter.kind is _KINDS.VAR_POSITIONAL:
+            spread, hint = parameter.name, list.__class_getitem__(hint)
+        wanted["**" if parameter.kind is _KINDS.VAR_KEYWORD else parameter.name] = hint
+        texts[parameter.name] = described.parameters.get(parameter.name) or said
+    types, definitions = _describe(wanted, name)
+    properties: dict[str, Any] = {}
+    for key in wanted:
+        if key != "**":
+            properties[key] = {**types[key].schema} | ({"description": texts[key]} if texts[key] else {})
+            if defaults[key] is None or isinstance(defaults[key], bool | int | float | str):
+                properties[key]["default"] = defaults[key]
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if required := [key for key in properties if defaults[key] is _MISSING and key != spread]:
+        schema["required"] = required
+    schema["additionalProperties"] = (types["**"].schema or True) if "**" in types else False
+    if definitions:
+        schema["$defs"] = definitions
+    in_order = any(one.kind in (_KINDS.POSITIONAL_ONLY, _KINDS.VAR_POSITIONAL) for one in python.parameters.values())
+    returned = hints.get("return", _MISSING)
+    return Signature(
+        schema,
+        described.summary,
+        described.returns or _returns(returned),
+        _result(returned),
+        types,
+        python if in_order else None,
+        spread,
+    )
 
 
-def _user_kinds(users: dict[str, Any], name: str) -> tuple[dict[str, Kind], dict[str, Any]]:
-    from plait.tools.userkinds import Undescribable, user_kinds
-
+def _describe(wanted: dict[str, Any], name: str) -> tuple[dict[str, PythonType], dict[str, Any]]:
     try:
-        return user_kinds(users)
+        return describe_types(wanted)
     except Undescribable as error:
         raise UsageError(
             f"The tool {name} has a parameter of a type that JSON can't describe: {error}.",
@@ -137,9 +116,9 @@ def _user_kinds(users: dict[str, Any], name: str) -> tuple[dict[str, Kind], dict
         ) from error
 
 
-def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
+def _python_signature(function: Callable[..., Any], name: str) -> inspect.Signature:
     try:
-        return list(inspect.signature(function).parameters.values())
+        return inspect.signature(function)
     except (ValueError, TypeError) as error:
         raise UsageError(
             f"The tool {name} can't be described: its function does not show its parameters ({error}).",
@@ -171,23 +150,24 @@ def _unwrapped(hint: Any, default: Any) -> tuple[Any, Any, str]:
     return hint, default, said
 
 
-def _returns(described: Described, hints: dict[str, Any]) -> str:
-    if described.returns or "return" not in hints:
-        return described.returns
-    hint = hints["return"]
+def _returns(hint: Any) -> str:
+    """Describes a returned type in words; "" for one that says nothing."""
     if hint in (None, type(None)):
         return "nothing"
-    kind = plain_kind(hint)
-    if kind is not None:
-        return "" if kind is ANYTHING else kind.words
+    if hint is _MISSING:
+        return ""
+    with contextlib.suppress(Exception):  # a type that nothing describes has a name
+        types, definitions = describe_types({"": hint})
+        if types[""].is_exact and not definitions:
+            return words_of(types[""].schema, {}) if types[""].schema else ""
     return hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
 
 
 def _result(hint: Any) -> str:
-    """A type hint as it is written, without the modules that its names are from; "" for one that says nothing."""
+    """Writes a type hint without the modules of its names; "" for one that says nothing."""
     if typing.get_origin(hint) is typing.Annotated:
         hint = typing.get_args(hint)[0]
-    if hint in (Any, object) or isinstance(hint, typing.TypeVar):
+    if hint in (Any, object, _MISSING) or isinstance(hint, typing.TypeVar):
         return ""
     if hint in (None, type(None)):
         return "None"
@@ -195,5 +175,8 @@ def _result(hint: Any) -> str:
     return hint.__name__ if plain else re.sub(r"\b(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_])", "", str(hint))
 
 
-def _is_json(value: Any) -> bool:
-    return value is None or isinstance(value, (bool, int, float, str))
+def _is_thing(schema: Any) -> bool:
+    """Whether the schema of a plain type is that of a thing, a list of things, or a union with one."""
+    if schema.get("format") in Thing.kinds:
+        return True
+    return any(map(_is_thing, schema.get("anyOf", [schema["items"]] if "items" in schema else [])))

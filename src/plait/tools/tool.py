@@ -1,4 +1,4 @@
-"""A tool: a typed function, with what a model must be told of it and what a runtime must know."""
+"""A tool: a typed function, with what a model and the runtime must know about it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from plait.tools.names import VALID
 if TYPE_CHECKING:
     from plait.tools.signature import Signature
 
-# What reads signatures and binds input is imported when a tool is first described: making tools is quick.
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def innermost(function: Any) -> Any:
-    """The function itself, below `functools.partial` and objects that are called."""
+    """Returns the function inside of `functools.partial` and of objects that are called."""
     while isinstance(function, partial):
         function = function.func
     if isroutine(function) or isinstance(function, type):
@@ -35,11 +33,12 @@ def innermost(function: Any) -> Any:
 class Tool(Struct, frozen=True, dict=True):
     """A function that a model may call.
 
-    `inline` marks a quick, pure, sync function that may run on the event loop, without a thread. `timeout` is
-    its own time limit in seconds, None for the run's. `source` is the word it was loaded by, "" for one given
-    in Python. `person` marks one that is answered by the person: the run waits, and its function is never called.
-    `excludes` names tools that do the same job. `description` and `returns` are "" where the docstring
-    and the hints are to say it.
+    `description` and `returns` are "" to use the docstring and the type hints. `read_only`, `idempotent` and
+    `destructive` are the marks of `ToolSpec`. `timeout` is its own time limit in seconds, None for the run's. `inline`
+    marks a quick, pure, sync function that may run on the event loop, without a thread. `source` is the word it was
+    loaded by, "" for a tool given in Python. `excludes` names tools that do the same job. The user answers a tool with
+    `person`: the run waits, and its function is never called. `per_run` (`objects.PerRun`) makes the object whose
+    method the tool is; None for a function.
     """
 
     function: Callable[..., Any]
@@ -55,7 +54,6 @@ class Tool(Struct, frozen=True, dict=True):
     excludes: tuple[str, ...] = ()
     person: bool = False
     per_run: Any = None
-    """What makes the object of a run whose method this is (`objects.PerRun`); None for a function."""
 
     def __post_init__(self) -> None:
         if not VALID.fullmatch(self.name):
@@ -72,14 +70,14 @@ class Tool(Struct, frozen=True, dict=True):
 
     @cached_property
     def signature(self) -> Signature:
-        """The parameters. Raises `UsageError` when the function's type hints can't be described."""
-        from plait.tools.signature import read_signature
+        """The parameters. Raises `UsageError` when the function's type hints cannot be described."""
+        from plait.tools.signature import read_signature  # heavy: it may import pydantic
 
         return read_signature(self.function, self.name)
 
     @cached_property
     def spec(self) -> ToolSpec:
-        """What a model is told. Raises `UsageError` as `signature` does."""
+        """What a model learns about the tool. Raises `UsageError` as `signature` does."""
         return ToolSpec(
             self.name,
             self.description or self.signature.summary,
@@ -94,21 +92,21 @@ class Tool(Struct, frozen=True, dict=True):
 
     @cached_property
     def is_async(self) -> bool:
-        """Must its result be awaited?"""
+        """Whether its result must be awaited."""
         return iscoroutinefunction(innermost(self.function))
 
     def bind(self, input: JSON) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments that a model's input stands for. Raises `BadInput`, whose text is for the model."""
+        """Returns the arguments of a model's input. Raises `BadInput`, whose text is for the model."""
         from plait.tools.binding import bind
 
         return bind(self.name, self.signature, input)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function itself; an async one gives its awaitable."""
+        """Calls the function itself; an async one returns its awaitable."""
         return self.function(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Tool:
-        """As a method: the tool of that instance."""
+        """Returns the tool of an instance, for a method."""
         if instance is None:
             return self
         return structs.replace(self, function=self.function.__get__(instance, owner))
@@ -126,7 +124,7 @@ class Tool(Struct, frozen=True, dict=True):
 
 
 class FunctionTool(Tool, Generic[P, R], frozen=True, dict=True):
-    """A tool that still has the type of its function: what the decorator gives."""
+    """A tool that keeps the type of its function: the decorator returns it."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return cast(R, self.function(*args, **kwargs))
@@ -165,16 +163,16 @@ def tool(
     inline: bool = False,
     excludes: Iterable[str] = (),
 ) -> Any:
-    """Make a tool of a typed function, sync or async; used bare or with options.
+    """Makes a tool of a typed function, sync or async; used bare or with options.
 
-    The name is the function's, the description its docstring up to the first section, the parameters its type
-    hints with the docstring's word on each; `name`, `description` and `returns` say them otherwise. Marks:
-    `read_only` changes nothing outside, `idempotent` may be called twice with the effect of once,
-    `destructive` may destroy something. With no mark a tool is taken to have effects that must not happen
-    twice. `timeout` is in seconds. `inline` promises a quick, pure, sync function, run without a thread. `excludes`
-    names tools that do the same job: of two that exclude each other, a loop that calls several at once calls one.
+    The docstring up to its first section is the description. The type hints are the parameters, and the docstring
+    describes each. `name`, `description` and `returns` override the function's own. Marks: a `read_only` tool changes
+    nothing outside, an `idempotent` one can be called twice with the effect of once, a `destructive` one may destroy
+    something. Plait assumes that a tool without a mark has effects that must not happen twice. `timeout` is in seconds.
+    `inline` promises a quick, pure, sync function, which runs without a thread. `excludes` names tools that do the same
+    job: of two that exclude each other, a loop that calls several at once calls one.
 
-    Raises `UsageError` for a name, mark or timeout that can't be; type hints are read when first needed.
+    Raises `UsageError` for an impossible name, mark or timeout. Type hints are read when they are first needed.
     """
 
     def wrap(wrapped: Callable[..., Any]) -> FunctionTool[..., Any]:

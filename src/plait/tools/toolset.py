@@ -13,26 +13,26 @@ from plait.tools.objects import for_run
 from plait.tools.tool import Tool
 
 FEW = 12
-"""At most this many names are listed in full."""
+"""Maximum number of names that are listed in full."""
 
 
 class Toolset(Struct, frozen=True, dict=True):
     """Tools by name. Raises `UsageError` when two have the same name.
 
-    `near`, where there is an index, tells of the tools for a name that none has: given the name and those like it.
+    With an index, `near(name, similar names)` describes the tools that fit a name which no tool has. `own` maps the
+    name that a loop uses for a tool to the tool's own name.
     """
 
     tools: tuple[Tool, ...] = ()
     near: Callable[[str, tuple[str, ...]], str] | None = None
     own: Mapping[str, str] = {}
-    """The own names of tools that a loop calls by another one, by that other one."""
 
     def __post_init__(self) -> None:
         seen: dict[str, Tool] = {}
         for tool in self.tools:
             if tool.name in seen:
                 raise UsageError(
-                    f"Two tools are named {tool.name}: {_origin(seen[tool.name])} and {_origin(tool)}.",
+                    f"Two tools are named {tool.name}: {_show_origin(seen[tool.name])} and {_show_origin(tool)}.",
                     hint="Rename one: NAME=WORD on the command line, name= in Python.",
                 )
             seen[tool.name] = tool
@@ -47,7 +47,7 @@ class Toolset(Struct, frozen=True, dict=True):
         return name in self._by_name
 
     def for_run(self) -> Toolset:
-        """The tools as one run calls them: those of a class have an object that no other run has."""
+        """Returns the tools of one run: those of a class get an object that no other run has."""
         tools = for_run(self.tools)
         return self if tools is self.tools else structs.replace(self, tools=tools)
 
@@ -57,23 +57,23 @@ class Toolset(Struct, frozen=True, dict=True):
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What a model is told of each. Raises `UsageError` when a tool can't be described."""
+        """What a model learns about each tool. Raises `UsageError` when a tool cannot be described."""
         return tuple(tool.spec for tool in self.tools)
 
     def with_own_name(self, call: Call) -> Call:
-        """The call as the tool's author knows it."""
+        """Returns the call with the tool's own name."""
         return structs.replace(call, tool=self.own[call.tool]) if call.tool in self.own else call
 
     def get(self, name: str) -> Tool | None:
-        """The tool of exactly that name."""
+        """Returns the tool of exactly that name."""
         return self._by_name.get(name)
 
     def nearest(self, name: str, n: int = 3) -> tuple[str, ...]:
-        """Up to `n` names like the given one, best first (one that differs only in case before all)."""
+        """Returns up to `n` similar names, best first; one that differs only in case comes before all others."""
         return nearest(name, tuple(self._by_name), n)
 
     def unknown(self, name: str) -> str:
-        """The observation for a call of a tool that does not exist. With an index it may take a while."""
+        """Writes the observation for a call of a tool that does not exist. With an index it may take a while."""
         shown = name if len(name) <= 60 else name[:57] + "..."
         said = f"There is no tool named {shown!r}."
         if not self.tools:
@@ -89,7 +89,7 @@ class Toolset(Struct, frozen=True, dict=True):
 
 
 def nearest(name: str, known: tuple[str, ...], n: int = 3) -> tuple[str, ...]:
-    """Up to `n` of the known names that are like the given one, best first."""
+    """Returns up to `n` of the known names that are similar, best first."""
     import difflib
 
     folded: dict[str, list[str]] = {}
@@ -98,7 +98,7 @@ def nearest(name: str, known: tuple[str, ...], n: int = 3) -> tuple[str, ...]:
     wanted = _fold(name[:200])
     same = folded.get(wanted, [])
     close = difflib.get_close_matches(wanted, list(folded), n, 0.5)
-    # a name that stands whole inside the other is near however long the other is
+    # A name that is a part of the other one is similar, however long the other one is.
     inside = [key for key in folded if len(wanted) > 2 and len(key) > 2 and (key in wanted or wanted in key)]
     ordered = dict.fromkeys([*same, *(one for key in [*inside, *close] for one in folded[key])])
     return tuple(ordered)[:n]
@@ -108,7 +108,7 @@ def _fold(name: str) -> str:
     return "".join(character for character in name.casefold() if character.isalnum())
 
 
-def _origin(tool: Tool) -> str:
+def _show_origin(tool: Tool) -> str:
     module = getattr(tool.function, "__module__", None) or ""
     name = getattr(tool.function, "__qualname__", type(tool.function).__qualname__)
     return f"{tool.source or name} (from {module})" if module else tool.source or name

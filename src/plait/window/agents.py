@@ -19,7 +19,7 @@ from plait.journal.records import RunHead
 from plait.runtime.described import settings_of
 from plait.runtime.sessions import SESSION
 from plait.runtime.showing import SEARCH
-from plait.tools.load import at_server
+from plait.tools.load import is_mcp_word
 from plait.window.errors import RequestRejected
 
 FORKABLE = ("strategy", "options", "model", "models", "approve", "provenance")
@@ -81,9 +81,9 @@ def makes_same_requests(agent: Agent, head: RunHead) -> bool:
     recorded = {
         spec["name"]
         for spec, source in zip(head.tools, head.sources, strict=False)
-        if source not in (SESSION, SEARCH) and not at_server(source)
+        if source not in (SESSION, SEARCH) and not is_mcp_word(source)
     }
-    return recorded == {tool.name for tool in agent._toolset if not at_server(tool.source)}
+    return recorded == {tool.name for tool in agent._toolset if not is_mcp_word(tool.source)}
 
 
 def change_agent(agent: Agent, changes: dict[str, Any]) -> Agent:

@@ -47,7 +47,7 @@ def _take_offline(tool: Tool, world: World, services: Services) -> Tool:
     if answered is None and tool.is_async:
         raise AssertionError(f"{tool.name} reaches a service, and nothing stands in for it")
     function = answered or tool.function
-    names = [parameter.name for parameter in tool.signature.parameters]
+    names = tool.signature.names
 
     # Type hints and docstring are read through `wraps` from the tool that ships.
     @wraps(tool.function)

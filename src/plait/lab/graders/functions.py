@@ -23,7 +23,7 @@ from plait.core.errors import PlaitError, UsageError
 from plait.lab.base import Grade, Grader, Task
 from plait.lab.graders.answers import ended, of_run
 from plait.runtime.run import Run
-from plait.tools.user_code import in_a_line, read_file, run_file, see_folder
+from plait.tools.user_code import add_to_path, read_file, run_file, show_error
 
 
 def function_grader(word: str) -> Grader:
@@ -64,7 +64,7 @@ def source_of(place: str) -> str:
     """The text of `file.py` or of a module, "" for one that has none. Raises `UsageError` where there is no file."""
     if place.endswith(".py"):
         return read_file(place).decode(errors="replace")
-    see_folder()
+    add_to_path(os.getcwd())
     try:
         spec = find_spec(place)
     except (ImportError, ValueError):
@@ -116,13 +116,13 @@ def _function(place: str, name: str, word: str) -> Callable[..., Any]:
 
 
 def _module(name: str, word: str) -> ModuleType:
-    see_folder()
+    add_to_path(os.getcwd())
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
         raise UsageError(f"{word!r}: there is no module {error.name!r}.", hint="Is it in this folder?") from error
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{word!r}: {name} fails when imported: {_place(error)}{in_a_line(error)}.") from error
+        raise UsageError(f"{word!r}: {name} fails when imported: {_place(error)}{show_error(error)}.") from error
 
 
 def _place(error: BaseException) -> str:

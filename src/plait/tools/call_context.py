@@ -1,0 +1,84 @@
+"""What a tool knows about the call that it serves: whether it was cancelled, who follows its progress, and the meter of
+its run. The runtime sets these around each call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol, TypeVar
+
+from plait.core import Usage
+from plait.core.errors import ToolError
+
+T = TypeVar("T")
+
+
+class BudgetSpent(ToolError):
+    """The limits of the run leave no model call for its tools."""
+
+    def __init__(self, limit: str, detail: str) -> None:
+        super().__init__(f"No model can be asked: {detail}.", hint="Answer from what is known.")
+        self.limit = limit
+        self.detail = detail
+
+
+class RunMeter(Protocol):
+    """Counts the model calls that tools make against the limits of the run that called the tools."""
+
+    def request(self, model: Any) -> None:
+        """Counts a request that is about to be sent. Raises `BudgetSpent` if the limits leave none."""
+        ...
+
+    def took(self, model: str, usage: Usage, cost: float | None) -> None:
+        """Counts what a request took."""
+        ...
+
+
+_cancelled: ContextVar[threading.Event | None] = ContextVar("plait_cancelled", default=None)
+_listener: ContextVar[Callable[[str], None] | None] = ContextVar("plait_progress", default=None)
+_meter: ContextVar[RunMeter | None] = ContextVar("plait_run_meter", default=None)
+
+
+def cancelled() -> bool:
+    """Says, inside a tool, whether nobody waits for its result any more.
+
+    Plait cannot stop a thread from outside. A tool that works for long should ask now and then, and return.
+    """
+    event = _cancelled.get()
+    return event is not None and event.is_set()
+
+
+def set_cancel_event(event: threading.Event) -> None:
+    """Sets the event that cancels the calls made in this context."""
+    _cancelled.set(event)
+
+
+def progress_listener() -> Callable[[str], None] | None:
+    """Returns what a tool calls, on the run's own loop, to report its progress; None if nobody listens."""
+    return _listener.get()
+
+
+def report_progress_to(listener: Callable[[str], None]) -> AbstractContextManager[None]:
+    """Sends the progress of the tools that are called within to a listener."""
+    return _set_variable(_listener, listener)
+
+
+def run_meter() -> RunMeter | None:
+    """Returns the meter of the run whose tool is being called; None outside of a tool call."""
+    return _meter.get()
+
+
+def count_model_calls(meter: RunMeter) -> AbstractContextManager[None]:
+    """Counts the model calls of the tools that are called within."""
+    return _set_variable(_meter, meter)
+
+
+@contextmanager
+def _set_variable(variable: ContextVar[T | None], value: T) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
