@@ -3,7 +3,7 @@
 A word is what stands on the command line or in a tools list: `calculator`, `lookup:facts.json`, `file.py`,
 `module:name`, or a plug-in's name from the entry point group `plait.toolkits` (with `:argument` where it
 takes one). `cities=lookup:cities.json` gives the one tool of a word another name. `mcp:COMMAND` and `mcp:http://ADDRESS`
-are the tools of an MCP server (`mcp_words`).
+are the tools of an MCP server (`mcp/server.py`).
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def load(word: str) -> tuple[Tool, ...]:
     """
     renamed = re.fullmatch(_RENAMED, word, re.DOTALL)
     if at_server(word):
-        from plait.tools.mcp import of_word
+        from plait.tools.mcp.tools import load_mcp_tools
 
-        return of_word(renamed[2].strip() if renamed else word.strip(), renamed[1] if renamed else "")
+        return load_mcp_tools(renamed[2].strip() if renamed else word.strip(), renamed[1] if renamed else "")
     if renamed is None:
         return tuple(structs.replace(one, source=word) for one in _load(word.strip()))
     found = _load(renamed[2].strip())
@@ -98,9 +98,9 @@ def tools_from(items: Iterable[Any]) -> Toolset:
         else:
             found.extend(tools_of_object(item))
     if any(at_server(each.source) for each in found):
-        from plait.tools.mcp import told_apart
+        from plait.tools.mcp.tools import qualify_clashing_names
 
-        found = list(told_apart(found))
+        found = list(qualify_clashing_names(found))
     toolset = Toolset(tuple(found))
     _ = toolset.specs  # what can't be described is said now, not in the middle of a run
     return toolset
@@ -112,9 +112,9 @@ def anchored(word: str) -> str:
     prefix += "=" if prefix else ""
     rest = rest.strip()
     if rest.startswith(AT_SERVER):
-        from plait.tools.mcp import canonical
+        from plait.tools.mcp.server import parse_word
 
-        return prefix + canonical(rest)
+        return prefix + parse_word(rest).word
     if rest.endswith(".py"):
         return prefix + os.path.abspath(rest)
     name, _, argument = rest.partition(":")
@@ -138,10 +138,10 @@ def runs_code(word: str) -> bool:
 
 def recalled(word: str, specs: Iterable[ToolSpec]) -> tuple[Tool, ...]:
     """The tools of an MCP server as a record describes them."""
-    from plait.tools.mcp import recalled as from_server
+    from plait.tools.mcp.tools import restore_mcp_tools
 
     renamed = re.fullmatch(_RENAMED, word, re.DOTALL)
-    return from_server(renamed[2].strip() if renamed else word, specs, renamed[1] if renamed else "")
+    return restore_mcp_tools(renamed[2].strip() if renamed else word, specs, renamed[1] if renamed else "")
 
 
 def toolkit_names() -> tuple[str, ...]:

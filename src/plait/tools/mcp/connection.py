@@ -1,0 +1,328 @@
+"""Connections to MCP servers: one for each server in a process, opened again after it broke.
+
+This module imports the SDK, which takes a second. So it is imported when the first server is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import AsyncExitStack, suppress
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+import httpx2
+import mcp_types as types
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from pydantic import TypeAdapter
+
+from plait.core.errors import CallLost, PlaitError, ToolError, UsageError
+from plait.tools.mcp.background import on_fork, wait_for_background
+from plait.tools.mcp.errors import LOST, UNREACHED, McpServerUnavailable, describe_failure, describe_refusal, find_loss
+from plait.tools.mcp.results import format_progress
+from plait.tools.mcp.server import McpServer
+
+T = TypeVar("T")
+
+MAX_FAILURES = 3
+FAILURE_SECONDS = 60.0
+"""Plait does not start a server again that failed `MAX_FAILURES` times in `FAILURE_SECONDS`."""
+MAX_PAGES = 200
+MAX_TOOLS = 5_000
+MAX_EVENT_BYTES = 256 * 1024 * 1024
+CLOSE_SECONDS = 8.0
+"""Time for all servers to end. The SDK closes their stdin, then terminates and kills them."""
+STDERR_BYTES = 8_000
+STDERR_SHOWN = 1_200
+INHERITED = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+"""Variables that a server process gets in addition to the SDK's: HOME, LOGNAME, PATH, SHELL, TERM and USER."""
+
+_CALL_RESULT: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
+_connections: dict[Hashable, McpConnection] = {}
+
+
+def connection_to(server: McpServer, in_process: Any = None) -> McpConnection:
+    """Return the connection to a server that all its tools share. It opens with the first request.
+
+    Raises `UsageError` if a variable that the server needs is not set.
+    """
+    key = server.connection_key() if in_process is None else id(in_process)
+    return _connections.setdefault(key, McpConnection(server, in_process))
+
+
+def close() -> None:
+    """End all servers and connections of this process. A later call of a tool starts its server again."""
+    if _connections:
+        wait_for_background(_close_all(), CLOSE_SECONDS + 2)
+
+
+async def _close_all() -> None:
+    await asyncio.gather(*(connection.close() for connection in tuple(_connections.values())))
+
+
+def _close_at_exit() -> None:
+    with suppress(TimeoutError):
+        close()
+
+
+atexit.register(_close_at_exit)
+on_fork(_connections.clear)
+for _name in ("mcp", "client"):  # the SDK's loggers would write on the terminal; our errors say enough
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+
+
+class McpConnection:
+    """The connection to one server. Its methods run on the background loop."""
+
+    def __init__(self, server: McpServer, in_process: Any = None) -> None:
+        self.server = server
+        self.tools: tuple[types.Tool, ...] = ()
+        """The tools as the server listed them last."""
+        self._in_process = in_process
+        self._session: _McpSession | None = None
+        self._opening = asyncio.Lock()
+        self._failures: list[float] = []
+        self._stderr = ""
+
+    async def list_tools(self) -> tuple[types.Tool, ...]:
+        """Return the tools that the server has now.
+
+        Raises `McpServerUnavailable`, and `UsageError` if the list does not end.
+        """
+        before = self._session
+
+        async def list_again(session: _McpSession) -> None:
+            if session is before:  # otherwise the tools were listed when it opened
+                try:
+                    async with asyncio.timeout(self.server.start):
+                        await self._read_tools(session)
+                except Exception as error:
+                    raise error if find_loss(error) else session.describe_failure(error) from error
+
+        await self._request(list_again, is_repeatable=True)
+        return self.tools
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], is_repeatable: bool, report: Callable[[str], None] | None
+    ) -> types.CallToolResult:
+        """Return the server's result of a call. Plait makes a lost call once more if `is_repeatable`.
+
+        `report` gets the progress as text. Raises `McpServerUnavailable` if no call was made, `CallLost` if that is not
+        known, and `ToolError` if the server refuses the call.
+        """
+        request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
+        on_progress = format_progress(report) if report is not None else None
+
+        # Not the client's `call_tool`: it drops a result that does not fit the server's own output schema, and
+        # validating by a schema from the server lets the server decide how much is computed here.
+        async def send(session: _McpSession) -> Any:
+            return await session.client.session.send_request(request, _CALL_RESULT, progress_callback=on_progress)
+
+        try:
+            result = await self._request(send, is_repeatable)
+        except PlaitError:
+            raise
+        except Exception as error:
+            raise describe_refusal(self.server, error) from error
+        if isinstance(result, types.CallToolResult):
+            return result
+        raise ToolError("The MCP server asks for input during a call, which Plait does not support.")
+
+    async def close(self) -> None:
+        """End the connection, and the server if Plait started it."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _request(self, send: Callable[[_McpSession], Awaitable[T]], is_repeatable: bool) -> T:
+        for is_last in (False, True):
+            # Shielded: if this request is cancelled, the server goes on starting for the next one.
+            session = await asyncio.shield(asyncio.ensure_future(self._open()))
+            try:
+                return await send(session)
+            except Exception as error:
+                loss = find_loss(error)
+                if not loss:
+                    raise
+                if loss == "unreached":
+                    raise session.describe_failure(error) from error
+                await self._discard(session)
+                if is_last or not (is_repeatable or loss == "before"):
+                    text = f"The MCP server {self.server.label} ended during this call."
+                    text += f" It is not known whether the call took effect.{session.describe_stderr()}"
+                    raise (ToolError if is_repeatable else CallLost)(text) from error
+        raise AssertionError("A request is sent at most twice.")
+
+    async def _open(self) -> _McpSession:
+        async with self._opening:
+            if self._session is not None and self._session.is_closed:  # the server ended between two requests
+                await self._discard(self._session)
+            if self._session is not None:
+                return self._session
+            now = time.monotonic()
+            self._failures = [then for then in self._failures if now - then < FAILURE_SECONDS]
+            if len(self._failures) >= MAX_FAILURES:
+                text = f"The MCP server {self.server.label} ended {len(self._failures)} times within a minute."
+                raise McpServerUnavailable(f"{text} Plait waits a minute before it starts it again.{self._stderr}")
+            session = self._session = _McpSession(self.server, self._in_process)
+            try:
+                async with asyncio.timeout(self.server.start):
+                    await session.open()
+                    await self._read_tools(session)
+            except Exception as error:
+                await self._discard(session)
+                raise session.describe_failure(error) from error
+            return session
+
+    async def _discard(self, session: _McpSession) -> None:
+        """Close a session that broke, so that the next request opens a new one."""
+        if self._session is session:
+            self._session = None
+            self._failures.append(time.monotonic())
+            await session.close()
+            self._stderr = session.describe_stderr()
+
+    async def _read_tools(self, session: _McpSession) -> None:
+        tools: list[types.Tool] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            page = await session.client.list_tools(cursor=cursor)
+            tools += page.tools
+            cursor = page.next_cursor
+            if not cursor or len(tools) > MAX_TOOLS:
+                break
+        if cursor or len(tools) > MAX_TOOLS:
+            text = f"The MCP server {self.server.label} lists more than {MAX_TOOLS:,} tools, or its list does not end."
+            raise UsageError(text, hint="Use another server.")
+        self.tools = tuple(tools)
+
+
+class _McpSession:
+    """One session with a server. The task that opens the SDK's client must also close it, so `_run` does both."""
+
+    client: Client
+
+    def __init__(self, server: McpServer, in_process: Any) -> None:
+        self.http_status = 0
+        """The HTTP status of the server's last refusal."""
+        self._server = server
+        self._in_process = in_process
+        self._stderr = _StderrTail() if server.command and in_process is None else None
+        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._closing = asyncio.Event()
+        self._task = asyncio.create_task(self._run())
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the server ended. The SDK has no public way to ask; without this one, the next call finds out."""
+        return bool(getattr(getattr(self.client.session, "_dispatcher", None), "_closed", False))
+
+    async def open(self) -> None:
+        """Wait for the end of the handshake. Raises whatever goes wrong."""
+        await self._opened
+
+    async def close(self) -> None:
+        """End the session, and the server process."""
+        self._closing.set()
+        if not hasattr(self, "client"):
+            self._task.cancel()
+        await asyncio.wait([self._task], timeout=CLOSE_SECONDS)
+
+    def describe_failure(self, error: BaseException) -> PlaitError:
+        """Return the error for a session that did not open, or whose server did not list its tools."""
+        return describe_failure(self._server, error, self.describe_stderr(), self.http_status)
+
+    def describe_stderr(self) -> str:
+        """Return a sentence with the last lines of the server's stderr, or ""."""
+        return self._stderr.describe() if self._stderr is not None else ""
+
+    async def _run(self) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                info = types.Implementation(name="plait", version=version("plait"))
+                client = Client(await self._make_transport(stack), client_info=info, cache=None)
+                self.client = await stack.enter_async_context(client)
+                if self._stderr is not None:
+                    self._stderr.file.close()  # the process has it now
+                self._opened.set_result(None)
+                await self._closing.wait()
+        except BaseException as error:
+            if not self._opened.done():
+                self._opened.set_exception(error if isinstance(error, Exception) else ConnectionError("cancelled"))
+        finally:
+            if self._stderr is not None:
+                self._stderr.close()
+
+    async def _make_transport(self, stack: AsyncExitStack) -> Any:
+        if self._in_process is not None:
+            return self._in_process
+        if self._stderr is None:
+            timeout = httpx2.Timeout(self._server.start, read=None)  # the run limits how long a call may take
+            http = _HttpClient(self, headers=self._server.values_of("headers"), timeout=timeout)
+            await stack.enter_async_context(http)
+            return streamable_http_client(self._server.address, http_client=http, max_sse_event_size=MAX_EVENT_BYTES)
+        command, *arguments = self._server.command
+        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        env = {**inherited, **self._server.values_of("env")}
+        parameters = StdioServerParameters(command=command, args=arguments, env=env, cwd=self._server.cwd)
+        parameters.encoding_error_handler = "replace"  # half a character must not end the connection
+        return stdio_client(parameters, errlog=self._stderr.file)
+
+
+class _HttpClient(httpx2.AsyncClient):
+    """An HTTP client that turns a failed connection into the error of one request.
+
+    Otherwise the SDK would end the whole session, and with it all other calls.
+    """
+
+    def __init__(self, session: _McpSession, **options: Any) -> None:
+        super().__init__(**options)
+        self._session = session
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        try:
+            response = await super().send(request, **options)
+        except httpx2.TransportError as error:
+            is_unsent = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout))
+            text = f"{type(error).__name__}: {error}" if is_unsent else f"{LOST} ({type(error).__name__}: {error})"
+            fault = {"code": types.CONNECTION_CLOSED, "message": text, "data": UNREACHED if is_unsent else None}
+            self._session.http_status = 0
+            return httpx2.Response(503, json={"jsonrpc": "2.0", "id": None, "error": fault}, request=request)
+        if response.status_code >= 400:
+            self._session.http_status = response.status_code
+        return response
+
+
+class _StderrTail:
+    """The last bytes that a server process wrote on stderr. A thread reads them."""
+
+    def __init__(self) -> None:
+        read_end, write_end = os.pipe()
+        self.file = os.fdopen(write_end, "w")
+        self._text = b""
+        self._thread = threading.Thread(target=self._read, args=(read_end,), name="plait-mcp-stderr", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Read what is there, but do not wait for a process that the server left behind."""
+        self.file.close()
+        self._thread.join(0.2)
+
+    def describe(self) -> str:
+        """Return a sentence with the last lines, without control characters for the terminal, or ""."""
+        text = self._text.decode("utf-8", "replace").strip()
+        text = "".join(each if each.isprintable() or each == "\n" else " " for each in text)
+        shown = text if len(text) <= STDERR_SHOWN else "..." + text[-STDERR_SHOWN:]
+        return f" It wrote on stderr:\n{shown}\n" if text else ""
+
+    def _read(self, read_end: int) -> None:
+        with open(read_end, "rb", buffering=0) as pipe:
+            while data := pipe.read(65_536):
+                self._text = (self._text + data)[-STDERR_BYTES:]
