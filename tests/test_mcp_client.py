@@ -307,7 +307,7 @@ def test_a_server_that_was_started_anew_is_listed_again(log: Path) -> None:
 def test_a_server_that_cant_be_begun_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot start: there is no program 'no-such-program'\. Install it"):
         plait.mcp("no-such-program --now")
-    with pytest.raises(UsageError, match=r"(?s)ended or did not speak MCP.*wrote on stderr:\nNo licence.*\nRun the command"):
+    with pytest.raises(UsageError, match=r"(?s)did not speak MCP.*wrote on stderr:\nNo licence.*\nRun the command"):
         plait.mcp([sys.executable, "-c", "import sys; sys.exit('No licence')"])
     with pytest.raises(UsageError, match=r"did not list its tools within 1 seconds.*start="):
         plait.mcp([sys.executable, "-c", "import time; time.sleep(60)"], start=1)

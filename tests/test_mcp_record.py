@@ -176,7 +176,7 @@ def test_a_value_that_was_left_off_the_record_is_asked_for(log: Path, journal: P
         ("mcp:{", "cannot read"),
         ("mcp:https://user:pass@example.com/mcp", "a password in its address"),
         ("mcp:https:///mcp", "has no host"),
-        ("mcp:ws://127.0.0.1:9/mcp", "ws://127.0.0.1:9/mcp would need ws, which Plait does not support. Write mcp:http"),
+        ("mcp:ws://127.0.0.1:9/mcp", "would need ws, which Plait does not support. Write mcp:http"),
         ('mcp:{"url": "ftp://127.0.0.1/mcp"}', "would need ftp"),
         ('mcp:{"command": "x", "headers": {"a": "b"}}', "takes no url or headers"),
         ('mcp:{"url": "http://x", "timeout": -1}', "timeout=-1"),

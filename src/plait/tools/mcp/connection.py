@@ -11,10 +11,10 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Hashable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import httpx2
 import mcp_types as types
@@ -60,19 +60,15 @@ def connection_to(server: McpServer, in_process: Any = None) -> McpConnection:
 def close() -> None:
     """End all servers and connections of this process. A later call of a tool starts its server again."""
     if _connections:
-        wait_for_background(_close_all(), CLOSE_SECONDS + 2)
+        with suppress(TimeoutError):
+            wait_for_background(_close_all(), CLOSE_SECONDS + 2)
 
 
 async def _close_all() -> None:
     await asyncio.gather(*(connection.close() for connection in tuple(_connections.values())))
 
 
-def _close_at_exit() -> None:
-    with suppress(TimeoutError):
-        close()
-
-
-atexit.register(_close_at_exit)
+atexit.register(close)
 on_fork(_connections.clear)
 for _name in ("mcp", "client"):  # the SDK's loggers would write on the terminal; our errors say enough
     logging.getLogger(_name).addHandler(logging.NullHandler())
@@ -214,7 +210,7 @@ class _McpSession:
         """The HTTP status of the server's last refusal."""
         self._server = server
         self._in_process = in_process
-        self._stderr = _StderrTail() if server.command and in_process is None else None
+        self._stderr = b""
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closing = asyncio.Event()
         self._task = asyncio.create_task(self._run())
@@ -240,40 +236,60 @@ class _McpSession:
         return describe_failure(self._server, error, self.describe_stderr(), self.http_status)
 
     def describe_stderr(self) -> str:
-        """Return a sentence with the last lines of the server's stderr, or ""."""
-        return self._stderr.describe() if self._stderr is not None else ""
+        """Return a sentence with the last lines of the server's stderr, without control characters, or ""."""
+        text = self._stderr.decode("utf-8", "replace").strip()
+        text = "".join(each if each.isprintable() or each == "\n" else " " for each in text)
+        shown = text if len(text) <= STDERR_SHOWN else "..." + text[-STDERR_SHOWN:]
+        return f" It wrote on stderr:\n{shown}\n" if text else ""
 
     async def _run(self) -> None:
+        transport = self._connect() if self._in_process is None else self._in_process
+        info = types.Implementation(name="plait", version=version("plait"))
         try:
-            async with AsyncExitStack() as stack:
-                info = types.Implementation(name="plait", version=version("plait"))
-                client = Client(await self._make_transport(stack), client_info=info, cache=None)
-                self.client = await stack.enter_async_context(client)
-                if self._stderr is not None:
-                    self._stderr.file.close()  # the process has it now
+            async with Client(transport, client_info=info, cache=None) as self.client:
                 self._opened.set_result(None)
                 await self._closing.wait()
         except BaseException as error:
             if not self._opened.done():
                 self._opened.set_exception(error if isinstance(error, Exception) else ConnectionError("cancelled"))
-        finally:
-            if self._stderr is not None:
-                self._stderr.close()
 
-    async def _make_transport(self, stack: AsyncExitStack) -> Any:
-        if self._in_process is not None:
-            return self._in_process
-        if self._stderr is None:
-            timeout = httpx2.Timeout(self._server.start, read=None)  # the run limits how long a call may take
-            http = _HttpClient(self, headers=self._server.values_of("headers"), timeout=timeout)
-            await stack.enter_async_context(http)
-            return streamable_http_client(self._server.address, http_client=http, max_sse_event_size=MAX_EVENT_BYTES)
-        command, *arguments = self._server.command
+    @asynccontextmanager
+    async def _connect(self) -> AsyncGenerator[Any]:
+        server = self._server
+        if server.url:
+            timeout = httpx2.Timeout(server.start, read=None)  # the run limits how long a call may take
+            http = _HttpClient(self, headers=server.values_of("headers"), timeout=timeout)
+            transport = streamable_http_client(server.address, http_client=http, max_sse_event_size=MAX_EVENT_BYTES)
+            async with http, transport as streams:
+                yield streams
+            return
+        command, *arguments = server.command
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
-        env = {**inherited, **self._server.values_of("env")}
-        parameters = StdioServerParameters(command=command, args=arguments, env=env, cwd=self._server.cwd)
+        env = {**inherited, **server.values_of("env")}
+        parameters = StdioServerParameters(command=command, args=arguments, env=env, cwd=server.cwd)
         parameters.encoding_error_handler = "replace"  # half a character must not end the connection
-        return stdio_client(parameters, errlog=self._stderr.file)
+        with self._keep_stderr() as file:
+            async with stdio_client(parameters, errlog=file) as streams:
+                file.close()  # only the process has it now, so the pipe ends with the process
+                yield streams
+
+    @contextmanager
+    def _keep_stderr(self) -> Iterator[TextIO]:
+        """Give a file for the process to write on. A thread reads it and keeps the last bytes."""
+        read_end, write_end = os.pipe()
+
+        def read() -> None:
+            with open(read_end, "rb", buffering=0) as pipe:
+                while data := pipe.read(65_536):
+                    self._stderr = (self._stderr + data)[-STDERR_BYTES:]
+
+        reader = threading.Thread(target=read, name="plait-mcp-stderr", daemon=True)
+        reader.start()
+        try:
+            with os.fdopen(write_end, "w") as file:
+                yield file
+        finally:
+            reader.join(0.2)  # a process that the server left behind may keep the pipe open
 
 
 class _HttpClient(httpx2.AsyncClient):
@@ -298,31 +314,3 @@ class _HttpClient(httpx2.AsyncClient):
         if response.status_code >= 400:
             self._session.http_status = response.status_code
         return response
-
-
-class _StderrTail:
-    """The last bytes that a server process wrote on stderr. A thread reads them."""
-
-    def __init__(self) -> None:
-        read_end, write_end = os.pipe()
-        self.file = os.fdopen(write_end, "w")
-        self._text = b""
-        self._thread = threading.Thread(target=self._read, args=(read_end,), name="plait-mcp-stderr", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Read what is there, but do not wait for a process that the server left behind."""
-        self.file.close()
-        self._thread.join(0.2)
-
-    def describe(self) -> str:
-        """Return a sentence with the last lines, without control characters for the terminal, or ""."""
-        text = self._text.decode("utf-8", "replace").strip()
-        text = "".join(each if each.isprintable() or each == "\n" else " " for each in text)
-        shown = text if len(text) <= STDERR_SHOWN else "..." + text[-STDERR_SHOWN:]
-        return f" It wrote on stderr:\n{shown}\n" if text else ""
-
-    def _read(self, read_end: int) -> None:
-        with open(read_end, "rb", buffering=0) as pipe:
-            while data := pipe.read(65_536):
-                self._text = (self._text + data)[-STDERR_BYTES:]

@@ -46,14 +46,11 @@ class Attachment(Thing):
 
     @classmethod
     def load(cls, data: bytes) -> Self:
-        head, newline, rest = data.partition(b"\n")
+        head, _, rest = data.partition(b"\n")
         try:
-            media_type = json.loads(head)["media_type"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            media_type = None
-        if not newline or not isinstance(media_type, str):
-            raise ValueError("These bytes are not a stored file.")
-        return cls(media_type, rest)
+            return cls(str(json.loads(head)["media_type"]), rest)
+        except (KeyError, TypeError, RecursionError) as error:
+            raise ValueError("These bytes are not a stored file.") from error
 
 
 def read_result(result: CallToolResult, *, unwrap: bool = False) -> Any:

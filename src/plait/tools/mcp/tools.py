@@ -52,8 +52,8 @@ def mcp(
 
     Args:
         server: A command as text or as a list of words, an address (streamable HTTP), or a server object of the package
-            `mcp`, which runs in this process. Plait starts a command now and ends it with the program. All who give
-            the same command or address share the process or connection.
+            `mcp`, which runs in this process. Agents that name a server alike share one process or connection, which
+            ends with the program.
         env: Variables for the process of a command, which gets few others. `$NAME` in a value is replaced by that
             environment variable. The journal stores `$NAME`, and no value without one.
         headers: Headers of each request to an address. `$NAME` works as in `env`.
@@ -149,7 +149,7 @@ class McpToolSource:
 
     def load_tools(self) -> tuple[Tool, ...]:
         """Connect to the server if necessary, and return its tools. This blocks."""
-        listed = wait_for_background(self._list_tools())
+        listed = wait_for_background(self._connection.list_tools())
         return tuple(self.make_tool(self._describe(tool, name)) for name, tool in self._name_tools(listed).items())
 
     def make_tool(self, spec: ToolSpec, is_recorded: bool = False) -> McpTool:
@@ -179,9 +179,6 @@ class McpToolSource:
         from plait.tools.mcp.connection import connection_to
 
         return connection_to(self._server, self._in_process)
-
-    async def _list_tools(self) -> tuple[ListedTool, ...]:
-        return await self._connection.list_tools()
 
     async def _call(self, spec: ToolSpec, is_recorded: bool, /, **arguments: Any) -> Any:
         listener, loop = progress_listener(), asyncio.get_running_loop()
