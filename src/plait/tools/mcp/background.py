@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -25,7 +24,7 @@ def run_in_background(work: Coroutine[Any, Any, T]) -> Future[T]:
     """Start a coroutine on the background loop. Cancelling the future cancels it."""
     global _loop, _thread
     with _lock:
-        if _loop is None:
+        if _loop is None or _thread is None or not _thread.is_alive():  # a forked process does not have the thread
             _loop = asyncio.new_event_loop()
             _thread = threading.Thread(target=_run, args=(_loop,), name="plait-mcp", daemon=True)
             _thread.start()
@@ -45,27 +44,15 @@ def wait_for_background(work: Coroutine[Any, Any, T], timeout: float | None = No
         raise
 
 
-def on_fork(forget: Callable[[], object]) -> None:
-    """Call `forget` in each forked process. The thread and the connections stay with the parent."""
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=forget)
-
-
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         runner.get_loop().run_forever()
 
 
 def _stop() -> None:
-    if _loop is not None and _thread is not None:
+    if _loop is not None and _thread is not None and _thread.is_alive():
         _loop.call_soon_threadsafe(_loop.stop)
         _thread.join(2)
 
 
-def _forget() -> None:
-    global _lock, _loop, _thread
-    _lock, _loop, _thread = threading.Lock(), None, None
-
-
 atexit.register(_stop)
-on_fork(_forget)

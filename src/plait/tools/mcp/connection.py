@@ -24,7 +24,7 @@ from mcp.client.streamable_http import streamable_http_client
 from pydantic import TypeAdapter
 
 from plait.core.errors import CallLost, PlaitError, ToolError, UsageError
-from plait.tools.mcp.background import on_fork, wait_for_background
+from plait.tools.mcp.background import wait_for_background
 from plait.tools.mcp.errors import LOST, UNREACHED, McpServerUnavailable, describe_failure, describe_refusal, find_loss
 from plait.tools.mcp.results import format_progress
 from plait.tools.mcp.server import McpServer
@@ -45,7 +45,8 @@ INHERITED = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 """Variables that a server process gets in addition to the SDK's: HOME, LOGNAME, PATH, SHELL, TERM and USER."""
 
 _CALL_RESULT: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
-_connections: dict[Hashable, McpConnection] = {}
+_connections: dict[tuple[int, Hashable], McpConnection] = {}
+"""The connections by process and server, because a forked process leaves its parent's alone."""
 
 
 def connection_to(server: McpServer, in_process: Any = None) -> McpConnection:
@@ -54,22 +55,22 @@ def connection_to(server: McpServer, in_process: Any = None) -> McpConnection:
     Raises `UsageError` if a variable that the server needs is not set.
     """
     key = server.connection_key() if in_process is None else id(in_process)
-    return _connections.setdefault(key, McpConnection(server, in_process))
+    return _connections.setdefault((os.getpid(), key), McpConnection(server, in_process))
 
 
 def close() -> None:
     """End all servers and connections of this process. A later call of a tool starts its server again."""
-    if _connections:
+
+    async def close_all() -> None:
+        await asyncio.gather(*(connection.close() for connection in connections))
+
+    connections = [connection for (process, _), connection in _connections.items() if process == os.getpid()]
+    if connections:
         with suppress(TimeoutError):
-            wait_for_background(_close_all(), CLOSE_SECONDS + 2)
-
-
-async def _close_all() -> None:
-    await asyncio.gather(*(connection.close() for connection in tuple(_connections.values())))
+            wait_for_background(close_all(), CLOSE_SECONDS + 2)
 
 
 atexit.register(close)
-on_fork(_connections.clear)
 for _name in ("mcp", "client"):  # the SDK's loggers would write on the terminal; our errors say enough
     logging.getLogger(_name).addHandler(logging.NullHandler())
 

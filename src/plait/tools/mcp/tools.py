@@ -145,11 +145,13 @@ class McpToolSource:
         self._server = server
         self._name = name
         self._in_process = in_process
+        self._named: tuple[Iterable[ListedTool], dict[str, ListedTool]] | None = None
+        """A list of the server's tools, and these by the names that they have in Plait."""
         self._word = "" if in_process is not None else f"{name}={server.word}" if name else server.word
 
     def load_tools(self) -> tuple[Tool, ...]:
         """Connect to the server if necessary, and return its tools. This blocks."""
-        listed = wait_for_background(self._connection.list_tools())
+        listed = wait_for_background(self._connection().list_tools())
         return tuple(self.make_tool(self._describe(tool, name)) for name, tool in self._name_tools(listed).items())
 
     def make_tool(self, spec: ToolSpec, is_recorded: bool = False) -> McpTool:
@@ -165,13 +167,15 @@ class McpToolSource:
     def find_tool(self, listed: Iterable[ListedTool], name: str) -> ListedTool | None:
         """Return the server's tool that has a name in Plait, also one that was changed for another tool or a loop."""
         try:
-            named = self._name_tools(listed)
-        except UsageError:
+            if self._named is None or self._named[0] is not listed:
+                self._named = (listed, self._name_tools(listed))
+        except UsageError:  # a tool of `only` is gone
             return None
-        changed = {change(own): tool for own, tool in named.items() for change in (safe_in_python, self.qualify)}
-        return named.get(name) or changed.get(name)
+        named = self._named[1]
+        if name not in named:
+            named = {change(own): tool for own, tool in named.items() for change in (safe_in_python, self.qualify)}
+        return named.get(name)
 
-    @cached_property
     def _connection(self) -> McpConnection:
         if find_spec("mcp") is None:
             hint = "Install it: pip install 'plait[mcp]'."
@@ -181,19 +185,16 @@ class McpToolSource:
         return connection_to(self._server, self._in_process)
 
     async def _call(self, spec: ToolSpec, is_recorded: bool, /, **arguments: Any) -> Any:
-        listener, loop = progress_listener(), asyncio.get_running_loop()
-
-        def report(text: str) -> None:
-            with suppress(RuntimeError):  # the loop of the run is closed
-                loop.call_soon_threadsafe(listener or str, text)
-
-        work = self._call_in_background(spec, is_recorded, arguments, report if listener else None)
+        listener, report = progress_listener(), None
+        if listener is not None:
+            report = partial(_report_on_loop, asyncio.get_running_loop(), listener)
+        work = self._call_in_background(spec, is_recorded, arguments, report)
         return await asyncio.wrap_future(run_in_background(work))
 
     async def _call_in_background(
         self, spec: ToolSpec, is_recorded: bool, arguments: dict[str, Any], report: Callable[[str], None] | None
     ) -> Any:
-        connection = self._connection
+        connection = self._connection()
         tool = self.find_tool(connection.tools or await connection.list_tools(), spec.name)
         if tool is None:
             raise ToolError(f"The MCP server {self._server.label} no longer has a tool {spec.name}.")
@@ -250,3 +251,8 @@ class McpToolSource:
             destructive=bool(hints and hints.destructive_hint and not read_only),
             result=result_type(tool.output_schema),
         )
+
+
+def _report_on_loop(loop: asyncio.AbstractEventLoop, listener: Callable[[str], None], text: str) -> None:
+    with suppress(RuntimeError):  # the loop of the run is closed
+        loop.call_soon_threadsafe(listener, text)
