@@ -301,6 +301,22 @@ def test_a_server_that_was_started_anew_is_listed_again(log: Path) -> None:
         assert "price" in {tool.name for tool in plait.mcp(url)}
 
 
+FORK = """
+import asyncio, os, sys, plait
+(price,) = plait.mcp(sys.argv[1], only=["price"])
+print(asyncio.run(price(item="pear")), flush=True)
+if child := os.fork():
+    os.waitpid(child, 0)
+print(asyncio.run(price(item="lamp")), flush=True)
+"""
+
+
+def test_a_forked_process_has_a_server_of_its_own(log: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", FORK, command(log)], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout.split()) == (0, ["3", "20", "20"])
+    assert len(pids(log)) == 2 and not any(map(alive, pids(log)))
+
+
 # -- beginning and ending
 
 

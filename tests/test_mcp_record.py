@@ -158,6 +158,7 @@ def test_a_word_on_the_record_has_the_folder_and_no_values_that_may_be_secret(tm
     server = parse_server("https://example.com/mcp", headers={"Authorization": "Bearer $T", "X": "y"}, only=("a",))
     assert parse_word(server.word).headers == {"Authorization": "Bearer $T", "X": None}
     assert parse_word(server.word).only == ("a",)
+    assert '"env": {"A": null}' in anchored("mcp:A=$$secret npx server"), "$$ is a dollar and names no variable"
 
 
 def test_a_value_that_was_left_off_the_record_is_asked_for(log: Path, journal: Path, tmp_path: Path) -> None:
