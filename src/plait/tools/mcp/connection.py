@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib.metadata import version
@@ -85,7 +86,7 @@ class McpConnection:
         self._in_process = in_process
         self._session: _McpSession | None = None
         self._opening = asyncio.Lock()
-        self._failures: list[float] = []
+        self._failures: deque[float] = deque(maxlen=MAX_FAILURES)
         self._stderr = ""
 
     async def list_tools(self) -> tuple[types.Tool, ...]:
@@ -93,17 +94,10 @@ class McpConnection:
 
         Raises `McpServerUnavailable`, and `UsageError` if the list does not end.
         """
-        before = self._session
-
-        async def list_again(session: _McpSession) -> None:
-            if session is before:  # otherwise the tools were listed when it opened
-                try:
-                    async with asyncio.timeout(self.server.start):
-                        await self._read_tools(session)
-                except Exception as error:
-                    raise error if find_loss(error) else session.describe_failure(error) from error
-
-        await self._request(list_again, is_repeatable=True)
+        if self._session is None:
+            await self._ready()  # opening a session lists the tools
+        else:
+            await self._request(self._read_tools, is_repeatable=True)
         return self.tools
 
     async def call_tool(
@@ -140,8 +134,7 @@ class McpConnection:
 
     async def _request(self, send: Callable[[_McpSession], Awaitable[T]], is_repeatable: bool) -> T:
         for is_last in (False, True):
-            # Shielded: if this request is cancelled, the server goes on starting for the next one.
-            session = await asyncio.shield(asyncio.ensure_future(self._open()))
+            session = await self._ready()
             try:
                 return await send(session)
             except Exception as error:
@@ -157,21 +150,23 @@ class McpConnection:
                     raise (ToolError if is_repeatable else CallLost)(text) from error
         raise AssertionError("A request is sent at most twice.")
 
+    async def _ready(self) -> _McpSession:
+        # Shielded: if this request is cancelled, the server goes on starting for the next one.
+        return await asyncio.shield(asyncio.ensure_future(self._open()))
+
     async def _open(self) -> _McpSession:
         async with self._opening:
             if self._session is not None and self._session.is_closed:  # the server ended between two requests
                 await self._discard(self._session)
             if self._session is not None:
                 return self._session
-            now = time.monotonic()
-            self._failures = [then for then in self._failures if now - then < FAILURE_SECONDS]
-            if len(self._failures) >= MAX_FAILURES:
-                text = f"The MCP server {self.server.label} ended {len(self._failures)} times within a minute."
+            if len(self._failures) == MAX_FAILURES and time.monotonic() - self._failures[0] < FAILURE_SECONDS:
+                text = f"The MCP server {self.server.label} ended {MAX_FAILURES} times within a minute."
                 raise McpServerUnavailable(f"{text} Plait waits a minute before it starts it again.{self._stderr}")
             session = self._session = _McpSession(self.server, self._in_process)
             try:
                 async with asyncio.timeout(self.server.start):
-                    await session.open()
+                    await session.opened
                     await self._read_tools(session)
             except Exception as error:
                 await self._discard(session)
@@ -189,12 +184,18 @@ class McpConnection:
     async def _read_tools(self, session: _McpSession) -> None:
         tools: list[types.Tool] = []
         cursor: str | None = None
-        for _ in range(MAX_PAGES):
-            page = await session.client.list_tools(cursor=cursor)
-            tools += page.tools
-            cursor = page.next_cursor
-            if not cursor or len(tools) > MAX_TOOLS:
-                break
+        try:
+            async with asyncio.timeout(self.server.start):
+                for _ in range(MAX_PAGES):
+                    page = await session.client.list_tools(cursor=cursor)
+                    tools += page.tools
+                    cursor = page.next_cursor
+                    if not cursor or len(tools) > MAX_TOOLS:
+                        break
+        except Exception as error:
+            if find_loss(error):
+                raise
+            raise session.describe_failure(error) from error
         if cursor or len(tools) > MAX_TOOLS:
             text = f"The MCP server {self.server.label} lists more than {MAX_TOOLS:,} tools, or its list does not end."
             raise UsageError(text, hint="Use another server.")
@@ -212,7 +213,8 @@ class _McpSession:
         self._server = server
         self._in_process = in_process
         self._stderr = b""
-        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """The end of the handshake, or what went wrong."""
         self._closing = asyncio.Event()
         self._task = asyncio.create_task(self._run())
 
@@ -220,10 +222,6 @@ class _McpSession:
     def is_closed(self) -> bool:
         """Whether the server ended. The SDK has no public way to ask; without this one, the next call finds out."""
         return bool(getattr(getattr(self.client.session, "_dispatcher", None), "_closed", False))
-
-    async def open(self) -> None:
-        """Wait for the end of the handshake. Raises whatever goes wrong."""
-        await self._opened
 
     async def close(self) -> None:
         """End the session, and the server process."""
@@ -248,11 +246,11 @@ class _McpSession:
         info = types.Implementation(name="plait", version=version("plait"))
         try:
             async with Client(transport, client_info=info, cache=None) as self.client:
-                self._opened.set_result(None)
+                self.opened.set_result(None)
                 await self._closing.wait()
         except BaseException as error:
-            if not self._opened.done():
-                self._opened.set_exception(error if isinstance(error, Exception) else ConnectionError("cancelled"))
+            if not self.opened.done():
+                self.opened.set_exception(error if isinstance(error, Exception) else ConnectionError("cancelled"))
 
     @asynccontextmanager
     async def _connect(self) -> AsyncGenerator[Any]:
