@@ -132,7 +132,7 @@ def is_wrapped(schema: Any) -> bool:
 
 
 def result_type(schema: Any) -> str:
-    """Return the Python type that an output schema describes, or "" if there is none."""
+    """Return the Python type that an output schema describes, or "" for a schema without a type."""
     inner = schema["properties"]["result"] if is_wrapped(schema) else schema
     try:
         hint = _type_hint(inner, schema)
