@@ -20,15 +20,15 @@ from mcp_support import SHOP, alive, command, lines, over_http, pids, trusted, u
 from plait import Agent, Scripted, UsageError
 from plait.core import events as ev
 from plait.core.errors import CallLost, ToolError
-from plait.tools import mcp as rooms
 from plait.tools import tools_from
 from plait.tools.call_context import report_progress_to
+from plait.tools.mcp import connection
 
 
 @pytest.fixture(autouse=True)
 def ended() -> Iterator[None]:
     yield
-    rooms.close()
+    connection.close()
 
 
 @pytest.fixture
@@ -250,7 +250,7 @@ def test_a_server_that_ends_again_and_again_is_left_alone(log: Path) -> None:
     run = agent("react", script, f"mcp:{command(log)}", limits=plait.Limits(steps=10)).run("Try.")
     assert run.status == "answered"
     assert troubles(run)[:4] == ["in_doubt", "in_doubt", "in_doubt", "raised"]
-    assert "is left alone for a while" in seen(run)[3] and len(pids(log)) == 3
+    assert "waits a minute before it starts it again" in seen(run)[3] and len(pids(log)) == 3
 
 
 def test_a_server_behind_an_address_is_killed_in_a_call_and_comes_back(log: Path) -> None:
@@ -259,7 +259,7 @@ def test_a_server_behind_an_address_is_killed_in_a_call_and_comes_back(log: Path
         tools = plait.mcp(url)
         run = agent("react", script, *tools).run("Go on.")
         process.wait()
-        assert troubles(run) == ["in_doubt", "raised"] and "can't be reached" in seen(run)[1]
+        assert troubles(run) == ["in_doubt", "raised"] and "cannot be reached" in seen(run)[1]
     port = int(url.split(":")[2].split("/")[0])
     with over_http(log, port):
         run = agent("react", [act("price", item="pear"), done()], *tools).run("Go on.")
@@ -286,7 +286,7 @@ async def test_a_call_is_not_made_again_because_another_one_finds_nobody_at_the_
         process.wait()
         await asyncio.sleep(0.05)
         others = await asyncio.gather(*(tools["price"](item="pear") for _ in range(3)), return_exceptions=True)
-        with pytest.raises(CallLost, match="whether it happened is not known"):
+        with pytest.raises(CallLost, match="not known whether the call took effect"):
             await stays
     assert all(isinstance(each, ToolError) for each in others)
 
@@ -295,23 +295,39 @@ def test_a_server_that_was_started_anew_is_listed_again(log: Path) -> None:
     with over_http(log) as (url, _):
         plait.mcp(url)
     port = int(url.split(":")[2].split("/")[0])
-    with pytest.raises(UsageError, match="can't be reached"):
+    with pytest.raises(UsageError, match="cannot be reached"):
         plait.mcp(url)
     with over_http(log, port):
         assert "price" in {tool.name for tool in plait.mcp(url)}
+
+
+FORK = """
+import asyncio, os, sys, plait
+(price,) = plait.mcp(sys.argv[1], only=["price"])
+print(asyncio.run(price(item="pear")), flush=True)
+if child := os.fork():
+    os.waitpid(child, 0)
+print(asyncio.run(price(item="lamp")), flush=True)
+"""
+
+
+def test_a_forked_process_has_a_server_of_its_own(log: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", FORK, command(log)], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout.split()) == (0, ["3", "20", "20"])
+    assert len(pids(log)) == 2 and not any(map(alive, pids(log)))
 
 
 # -- beginning and ending
 
 
 def test_a_server_that_cant_be_begun_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"there is no program 'no-such-program'\. Install it"):
+    with pytest.raises(UsageError, match=r"cannot start: there is no program 'no-such-program'\. Install it"):
         plait.mcp("no-such-program --now")
-    with pytest.raises(UsageError, match=r"(?s)ended or spoke no MCP.*wrote on stderr:\nNo licence.*\nRun the command"):
+    with pytest.raises(UsageError, match=r"(?s)did not speak MCP.*wrote on stderr:\nNo licence.*\nRun the command"):
         plait.mcp([sys.executable, "-c", "import sys; sys.exit('No licence')"])
-    with pytest.raises(UsageError, match=r"did not say what tools it has within 1 seconds.*start="):
+    with pytest.raises(UsageError, match=r"did not list its tools within 1 seconds.*start="):
         plait.mcp([sys.executable, "-c", "import time; time.sleep(60)"], start=1)
-    with pytest.raises(UsageError, match=r"can't be reached.*Is it running"):
+    with pytest.raises(UsageError, match=r"cannot be reached.*Check that it is running"):
         plait.mcp("http://127.0.0.1:9/mcp")
     with pytest.raises(UsageError, match=r"needs \$NO_SUCH_TOKEN, which is not set"):
         plait.mcp("http://127.0.0.1:9/mcp", headers={"Authorization": "Bearer $NO_SUCH_TOKEN"})
@@ -403,7 +419,7 @@ def test_agents_in_several_threads_share_a_server(log: Path) -> None:
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plait.tools.mcp.find_spec", lambda name: None)
+    monkeypatch.setattr("plait.tools.mcp.tools.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'plait\[mcp\]'"):
         plait.mcp("anything")
 

@@ -15,7 +15,7 @@ import plait
 from mcp_support import ODD, command, pids
 from mcp_talker import act, done
 from plait import Agent, Scripted, Tool, UsageError
-from plait.tools import mcp as rooms
+from plait.tools.mcp import connection
 
 LOOPS = ["react", "json", "native", "rewoo", "compiler", "phased", "codeact"]
 
@@ -23,7 +23,7 @@ LOOPS = ["react", "json", "native", "rewoo", "compiler", "phased", "codeact"]
 @pytest.fixture(autouse=True)
 def ended() -> Iterator[None]:
     yield
-    rooms.close()
+    connection.close()
 
 
 def odd(folder: Path, kind: str, **options: Any) -> tuple[Tool, ...]:
@@ -116,13 +116,13 @@ def test_garbage_on_its_stdout_and_answers_that_are_none_are_survived(tmp_path: 
     tools = odd(tmp_path, "bad")
     run = run_of(act("garbage"), act("wrong"), act("schema"), act("garbage"), done(), tools=tools)
     texts = seen(run)
-    assert texts[0] == texts[3] == "garbage: {}" and "is no result" in texts[1]
+    assert texts[0] == texts[3] == "garbage: {}" and "invalid result" in texts[1]
     assert texts[2] == '{"n": "no number"}', "a result is not lost for not keeping to its schema"
     assert len(pids(tmp_path / "log")) == 1
 
 
 def test_a_list_of_tools_without_an_end_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="never ends listing them"):
+    with pytest.raises(UsageError, match="its list does not end"):
         odd(tmp_path, "endless")
 
 

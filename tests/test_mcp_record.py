@@ -15,15 +15,15 @@ from mcp_talker import act, done
 from plait import Agent, Limits, Scripted, UsageError
 from plait.journal.store import Journal
 from plait.tools import anchor_word
-from plait.tools import mcp as rooms
-from plait.tools.mcp_words import place_of, read_word
+from plait.tools.mcp import connection
+from plait.tools.mcp.server import parse_server, parse_word
 from window_server import script
 
 
 @pytest.fixture(autouse=True)
 def ended() -> Iterator[None]:
     yield
-    rooms.close()
+    connection.close()
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def agent(folder: Path, journal: Path, *replies: str, tools: Any, **fields: Any)
 
 def recorded(journal: Path, run: str) -> Agent:
     """The agent as another process finds it."""
-    rooms.close()
-    rooms._links.clear()
+    connection.close()
+    connection._connections.clear()
     return Agent.recorded(Journal.at(journal).run(run).head, journal=journal, load_tools=True)
 
 
@@ -98,8 +98,8 @@ def test_tools_that_changed_since_are_as_recorded_and_say_so_when_called(
     forked = recorded(journal, run.run).fork(run.run, 1)
     texts = seen(forked)
     assert texts[0] == "keep: {}"
-    assert "has no tool go any more: its tools have changed" in texts[1]
-    assert "y is missing" in texts[2] and "describes this tool otherwise than when the run began" in texts[2]
+    assert "no longer has a tool go" in texts[1]
+    assert "y is missing" in texts[2] and "has changed its description of this tool since the run began" in texts[2]
 
 
 def test_the_same_agent_goes_on_with_what_its_run_was_shown(log: Path, journal: Path, tmp_path: Path) -> None:
@@ -109,12 +109,12 @@ def test_the_same_agent_goes_on_with_what_its_run_was_shown(log: Path, journal: 
     run = first.run("Go.")
     assert run.status == "waiting"
     stage(log, "2")
-    rooms.close()
-    rooms._links.clear()
+    connection.close()
+    connection._connections.clear()
     second = agent(tmp_path, journal, *replies, tools=[word], approve=lambda call: call.tool == "go")
     assert "more" in {spec.name for spec in second.specs}
     again = second.resume(run, "yes")
-    assert again.status == "answered" and "has no tool go any more" in seen(again)[-1]
+    assert again.status == "answered" and "no longer has a tool go" in seen(again)[-1]
 
 
 def test_a_call_that_began_when_the_process_ended_is_in_doubt(log: Path, journal: Path, tmp_path: Path) -> None:
@@ -155,36 +155,37 @@ def test_a_word_on_the_record_has_the_folder_and_no_values_that_may_be_secret(tm
     kept = anchor_word("x=mcp:A=$A B=secret npx server")
     assert '"env": {"A": "$A", "B": null}' in kept and "secret" not in kept and kept.startswith("x=mcp:{")
     assert anchor_word(kept) == kept
-    place = place_of("https://example.com/mcp", headers={"Authorization": "Bearer $T", "X": "y"}, only=("a",))
-    assert read_word(place.word).headers == {"Authorization": "Bearer $T", "X": None}
-    assert read_word(place.word).only == ("a",)
+    server = parse_server("https://example.com/mcp", headers={"Authorization": "Bearer $T", "X": "y"}, only=("a",))
+    assert parse_word(server.word).headers == {"Authorization": "Bearer $T", "X": None}
+    assert parse_word(server.word).only == ("a",)
+    assert '"env": {"A": null}' in anchor_word("mcp:A=$$secret npx server"), "$$ is a dollar and names no variable"
 
 
 def test_a_value_that_was_left_off_the_record_is_asked_for(log: Path, journal: Path, tmp_path: Path) -> None:
     tools = plait.mcp(command(log), env={"MODE": "quick"})
     run = agent(tmp_path, journal, act("price", item="pear"), done("3"), tools=tools).run("How much?")
     forked = recorded(journal, run.run).fork(run.run, 1)
-    assert "The value of MODE" in seen(forked)[0] and "is not on the record" in seen(forked)[0]
+    assert "The journal does not store the value of MODE" in seen(forked)[0]
 
 
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("mcp:", "No MCP server is named"),
-        ("mcp:npx 'server", "can't be read as a command"),
-        ('mcp:{"comand": "x"}', "It may have: command"),
-        ("mcp:{", "can't be read"),
-        ("mcp:https://user:pass@example.com/mcp", "a password in it"),
+        ("mcp:", "The MCP server is missing"),
+        ("mcp:npx 'server", "cannot read the command"),
+        ('mcp:{"comand": "x"}', "Possible keys: command"),
+        ("mcp:{", "cannot read"),
+        ("mcp:https://user:pass@example.com/mcp", "a password in its address"),
         ("mcp:https:///mcp", "has no host"),
-        ("mcp:ws://127.0.0.1:9/mcp", "are not asked by ws: 'ws://127.0.0.1:9/mcp'. Write mcp:http"),
-        ('mcp:{"url": "ftp://127.0.0.1/mcp"}', "are not asked by ftp"),
-        ('mcp:{"command": "x", "headers": {"a": "b"}}', "takes no headers"),
+        ("mcp:ws://127.0.0.1:9/mcp", "would need ws, which Plait does not support. Write mcp:http"),
+        ('mcp:{"url": "ftp://127.0.0.1/mcp"}', "would need ftp"),
+        ('mcp:{"command": "x", "headers": {"a": "b"}}', "takes no url or headers"),
         ('mcp:{"url": "http://x", "timeout": -1}', "timeout=-1"),
     ],
 )
 def test_a_word_that_cant_be_says_what_is_wrong(word: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        read_word(word)
+        parse_word(word)
 
 
 def test_a_limit_is_kept_while_a_server_takes_long(log: Path, journal: Path, tmp_path: Path) -> None:

@@ -117,11 +117,12 @@ def test_a_run_with_such_names_is_replayed_from_its_record(tmp_path: Path) -> No
 def test_a_servers_tool_that_was_renamed_for_python_is_found_at_the_server() -> None:
     from types import SimpleNamespace
 
-    from plait.tools.mcp_tools import Names
-    from plait.tools.mcp_words import Place
+    from plait.tools.mcp.server import McpServer
+    from plait.tools.mcp.tools import McpToolSource
 
     listed = SimpleNamespace(name="print")
-    assert Names(Place(command=("x",))).find([listed], safe_in_python("print")) is listed  # type: ignore[list-item]
+    source = McpToolSource(McpServer(command=("x",)))
+    assert source.find_tool([listed], safe_in_python("print")) is listed  # type: ignore[list-item]
 
 
 def test_a_name_that_no_prompt_can_hold_is_refused_with_what_a_name_may_have() -> None:

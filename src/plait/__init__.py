@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from plait.strategies import CodeAct, Compiler, JsonReact, Native, Phased, React, Rewoo
     from plait.tools import Tool, tool, toolset
     from plait.tools.call_context import cancelled
-    from plait.tools.mcp import mcp
+    from plait.tools.mcp.tools import mcp
 
 # Names are imported when they are first used, so that `import plait` costs next to nothing.
 _PLACES = {
@@ -65,7 +65,7 @@ _PLACES = {
     "acompare": "plait.lab.comparing",
     "cancelled": "plait.tools.call_context",
     "compare": "plait.lab.comparing",
-    "mcp": "plait.tools.mcp",
+    "mcp": "plait.tools.mcp.tools",
     "telemetry": "plait.telemetry",
     "tool": "plait.tools",
     "toolset": "plait.tools",

@@ -31,10 +31,8 @@ class RecordedTool(Tool, frozen=True, dict=True, kw_only=True):
 
     @cached_property
     def signature(self) -> Signature:
-        from plait.tools.mcp_schema import signature_of
-
-        told = self.recorded
-        return signature_of(told.parameters, told.description, told.returns, told.result)
+        spec = self.recorded
+        return Signature(spec.parameters, spec.description, spec.returns, spec.result)
 
     @cached_property
     def spec(self) -> ToolSpec:
@@ -77,14 +75,14 @@ def as_recorded(tools: Toolset, head: RunHead) -> Toolset:
     """The agent's tools, those at a server as the run's record has them."""
     if not any(is_mcp_word(source) for source in head.sources) or any(isinstance(tool, RecordedTool) for tool in tools):
         return tools
-    from plait.tools.mcp_tools import with_spec
+    from plait.tools.mcp.tools import with_recorded_spec
 
     found: list[Tool] = []
     for raw, source in zip(head.tools, head.sources, strict=False):
         known = tools.get(str(raw["name"]))
         if is_mcp_word(source):
             spec = convert(raw, ToolSpec)
-            found.append(with_spec(known, spec) if known is not None else recall_tools(source, (spec,))[0])
+            found.append(with_recorded_spec(known, spec) if known is not None else recall_tools(source, (spec,))[0])
         elif known is not None:
             found.append(known)
     there = {tool.name for tool in found}

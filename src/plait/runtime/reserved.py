@@ -21,10 +21,10 @@ def with_free_names(tools: Toolset, loop: Strategy) -> Toolset:
     reserved = _reserved(loop)
     if not any(_folded(tool.name) in reserved for tool in tools):
         return tools
-    from plait.tools.mcp import told_apart
+    from plait.tools.mcp.tools import qualify_clashing_names
 
     before = tuple(tools)
-    found = told_apart(before, lambda name: _folded(name) in reserved)
+    found = qualify_clashing_names(before, lambda name: _folded(name) in reserved)
     for old, tool in zip(before, found, strict=True):
         if (word := reserved.get(_folded(tool.name))) and not _asks(tool, word):
             raise UsageError(

@@ -2,7 +2,7 @@
 
 A word is what stands on the command line or in a list of tools: `calculator`, `lookup:facts.json`, `file.py`,
 `module:name`, or the name of a plug-in from the entry point group `plait.toolkits` (with `:argument` if it takes one).
-`mcp:COMMAND` and `mcp:http://ADDRESS` are the tools of an MCP server (`mcp_words`). `cities=lookup:cities.json` gives
+`mcp:COMMAND` and `mcp:http://ADDRESS` are the tools of an MCP server. `cities=lookup:cities.json` gives
 the one tool of a word another name.
 """
 
@@ -64,9 +64,9 @@ def load(word: str) -> tuple[Tool, ...]:
     """
     name, rest = _split_name(word)
     if rest.startswith(MCP):
-        from plait.tools.mcp import of_word
+        from plait.tools.mcp.tools import load_mcp_tools
 
-        return of_word(rest, name)
+        return load_mcp_tools(rest, name)
     found = _load(rest)
     if not name:
         return tuple(structs.replace(one, source=word) for one in found)
@@ -96,9 +96,9 @@ def tools_from(items: Iterable[Any]) -> Toolset:
         else:
             found.extend(tools_of_object(item))
     if any(is_mcp_word(each.source) for each in found):
-        from plait.tools.mcp import told_apart
+        from plait.tools.mcp.tools import qualify_clashing_names
 
-        found = list(told_apart(found))
+        found = list(qualify_clashing_names(found))
     toolset = Toolset(tuple(found))
     _ = toolset.specs  # what cannot be described is reported now, not in the middle of a run
     return toolset
@@ -109,9 +109,9 @@ def anchor_word(word: str) -> str:
     name, rest = _split_name(word)
     prefix = f"{name}=" if name else ""
     if rest.startswith(MCP):
-        from plait.tools.mcp import canonical
+        from plait.tools.mcp.server import parse_word
 
-        return prefix + canonical(rest)
+        return prefix + parse_word(rest).word
     if rest.endswith(".py"):
         return prefix + os.path.abspath(rest)
     toolkit, _, argument = rest.partition(":")
@@ -133,10 +133,10 @@ def runs_code(word: str) -> bool:
 
 def recall_tools(word: str, specs: Iterable[ToolSpec]) -> tuple[Tool, ...]:
     """Returns the tools of an MCP server as a record describes them."""
-    from plait.tools.mcp import recalled
+    from plait.tools.mcp.tools import restore_mcp_tools
 
     name, rest = _split_name(word)
-    return recalled(rest, specs, name)
+    return restore_mcp_tools(rest, specs, name)
 
 
 def toolkit_names() -> tuple[str, ...]:

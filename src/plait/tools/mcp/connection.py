@@ -1,0 +1,315 @@
+"""Connections to MCP servers: one for each server in a process, opened again after it broke.
+
+This module imports the SDK, which takes a second. So it is imported when the first server is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from importlib.metadata import version
+from typing import Any, TextIO, TypeVar
+
+import httpx2
+import mcp_types as types
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from pydantic import TypeAdapter
+
+from plait.core.errors import CallLost, PlaitError, ToolError, UsageError
+from plait.tools.mcp.background import wait_for_background
+from plait.tools.mcp.errors import LOST, UNREACHED, McpServerUnavailable, describe_failure, describe_refusal, find_loss
+from plait.tools.mcp.results import format_progress
+from plait.tools.mcp.server import McpServer
+
+T = TypeVar("T")
+
+MAX_FAILURES = 3
+FAILURE_SECONDS = 60.0
+"""Plait does not start a server again that failed `MAX_FAILURES` times in `FAILURE_SECONDS`."""
+MAX_PAGES = 200
+MAX_TOOLS = 5_000
+MAX_EVENT_BYTES = 256 * 1024 * 1024
+CLOSE_SECONDS = 8.0
+"""Time for all servers to end. The SDK closes their stdin, then terminates and kills them."""
+STDERR_BYTES = 8_000
+STDERR_SHOWN = 1_200
+INHERITED = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+"""Variables that a server process gets in addition to the SDK's: HOME, LOGNAME, PATH, SHELL, TERM and USER."""
+
+_CALL_RESULT: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
+_connections: dict[tuple[int, Hashable], McpConnection] = {}
+"""The connections by process and server, because a forked process leaves its parent's alone."""
+
+
+def connection_to(server: McpServer, in_process: Any = None) -> McpConnection:
+    """Return the connection to a server that all its tools share. It opens with the first request.
+
+    Raises `UsageError` if a variable that the server needs is not set.
+    """
+    key = server.connection_key() if in_process is None else id(in_process)
+    return _connections.setdefault((os.getpid(), key), McpConnection(server, in_process))
+
+
+def close() -> None:
+    """End all servers and connections of this process. A later call of a tool starts its server again."""
+
+    async def close_all() -> None:
+        await asyncio.gather(*(connection.close() for connection in connections))
+
+    connections = [connection for (process, _), connection in _connections.items() if process == os.getpid()]
+    if connections:
+        with suppress(TimeoutError):
+            wait_for_background(close_all(), CLOSE_SECONDS + 2)
+
+
+atexit.register(close)
+for _name in ("mcp", "client"):  # the SDK's loggers would write on the terminal; our errors say enough
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+
+
+class McpConnection:
+    """The connection to one server. Its methods run on the background loop."""
+
+    def __init__(self, server: McpServer, in_process: Any = None) -> None:
+        self.server = server
+        self.tools: tuple[types.Tool, ...] = ()
+        """The tools as the server listed them last."""
+        self._in_process = in_process
+        self._session: _McpSession | None = None
+        self._opening = asyncio.Lock()
+        self._failures: deque[float] = deque(maxlen=MAX_FAILURES)
+        self._stderr = ""
+
+    async def list_tools(self) -> tuple[types.Tool, ...]:
+        """Return the tools that the server has now.
+
+        Raises `McpServerUnavailable`, and `UsageError` if the list does not end.
+        """
+        if self._session is None:
+            await self._ready()  # opening a session lists the tools
+        else:
+            await self._request(self._read_tools, is_repeatable=True)
+        return self.tools
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], is_repeatable: bool, report: Callable[[str], None] | None
+    ) -> types.CallToolResult:
+        """Return the server's result of a call. Plait makes a lost call once more if `is_repeatable`.
+
+        `report` gets the progress as text. Raises `McpServerUnavailable` if no call was made, `CallLost` if that is not
+        known, and `ToolError` if the server refuses the call.
+        """
+        request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
+        on_progress = format_progress(report) if report is not None else None
+
+        # Not the client's `call_tool`: it drops a result that does not fit the server's own output schema, and
+        # validating by a schema from the server lets the server decide how much is computed here.
+        async def send(session: _McpSession) -> Any:
+            return await session.client.session.send_request(request, _CALL_RESULT, progress_callback=on_progress)
+
+        try:
+            result = await self._request(send, is_repeatable)
+        except PlaitError:
+            raise
+        except Exception as error:
+            raise describe_refusal(self.server, error) from error
+        if isinstance(result, types.CallToolResult):
+            return result
+        raise ToolError("The MCP server asks for input during a call, which Plait does not support.")
+
+    async def close(self) -> None:
+        """End the connection, and the server if Plait started it."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _request(self, send: Callable[[_McpSession], Awaitable[T]], is_repeatable: bool) -> T:
+        for is_last in (False, True):
+            session = await self._ready()
+            try:
+                return await send(session)
+            except Exception as error:
+                loss = find_loss(error)
+                if not loss:
+                    raise
+                if loss == "unreached":
+                    raise session.describe_failure(error) from error
+                await self._discard(session)
+                if is_last or not (is_repeatable or loss == "before"):
+                    text = f"The MCP server {self.server.label} ended during this call."
+                    text += f" It is not known whether the call took effect.{session.describe_stderr()}"
+                    raise (ToolError if is_repeatable else CallLost)(text) from error
+        raise AssertionError("A request is sent at most twice.")
+
+    async def _ready(self) -> _McpSession:
+        # Shielded: if this request is cancelled, the server goes on starting for the next one.
+        return await asyncio.shield(asyncio.ensure_future(self._open()))
+
+    async def _open(self) -> _McpSession:
+        async with self._opening:
+            if self._session is not None and self._session.is_closed:  # the server ended between two requests
+                await self._discard(self._session)
+            if self._session is not None:
+                return self._session
+            if len(self._failures) == MAX_FAILURES and time.monotonic() - self._failures[0] < FAILURE_SECONDS:
+                text = f"The MCP server {self.server.label} ended {MAX_FAILURES} times within a minute."
+                raise McpServerUnavailable(f"{text} Plait waits a minute before it starts it again.{self._stderr}")
+            session = self._session = _McpSession(self.server, self._in_process)
+            try:
+                async with asyncio.timeout(self.server.start):
+                    await session.opened
+                    await self._read_tools(session)
+            except Exception as error:
+                await self._discard(session)
+                raise session.describe_failure(error) from error
+            return session
+
+    async def _discard(self, session: _McpSession) -> None:
+        """Close a session that broke, so that the next request opens a new one."""
+        if self._session is session:
+            self._session = None
+            self._failures.append(time.monotonic())
+            await session.close()
+            self._stderr = session.describe_stderr()
+
+    async def _read_tools(self, session: _McpSession) -> None:
+        tools: list[types.Tool] = []
+        cursor: str | None = None
+        try:
+            async with asyncio.timeout(self.server.start):
+                for _ in range(MAX_PAGES):
+                    page = await session.client.list_tools(cursor=cursor)
+                    tools += page.tools
+                    cursor = page.next_cursor
+                    if not cursor or len(tools) > MAX_TOOLS:
+                        break
+        except Exception as error:
+            if find_loss(error):
+                raise
+            raise session.describe_failure(error) from error
+        if cursor or len(tools) > MAX_TOOLS:
+            text = f"The MCP server {self.server.label} lists more than {MAX_TOOLS:,} tools, or its list does not end."
+            raise UsageError(text, hint="Use another server.")
+        self.tools = tuple(tools)
+
+
+class _McpSession:
+    """One session with a server. The task that opens the SDK's client must also close it, so `_run` does both."""
+
+    client: Client
+
+    def __init__(self, server: McpServer, in_process: Any) -> None:
+        self.http_status = 0
+        """The HTTP status of the server's last refusal."""
+        self._server = server
+        self._in_process = in_process
+        self._stderr = b""
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """The end of the handshake, or what went wrong."""
+        self._closing = asyncio.Event()
+        self._task = asyncio.create_task(self._run())
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the server ended. The SDK has no public way to ask; without this one, the next call finds out."""
+        return bool(getattr(getattr(self.client.session, "_dispatcher", None), "_closed", False))
+
+    async def close(self) -> None:
+        """End the session, and the server process."""
+        self._closing.set()
+        if not hasattr(self, "client"):
+            self._task.cancel()
+        await asyncio.wait([self._task], timeout=CLOSE_SECONDS)
+
+    def describe_failure(self, error: BaseException) -> PlaitError:
+        """Return the error for a session that did not open, or whose server did not list its tools."""
+        return describe_failure(self._server, error, self.describe_stderr(), self.http_status)
+
+    def describe_stderr(self) -> str:
+        """Return a sentence with the last lines of the server's stderr, without control characters, or ""."""
+        text = self._stderr.decode("utf-8", "replace").strip()
+        text = "".join(each if each.isprintable() or each == "\n" else " " for each in text)
+        shown = text if len(text) <= STDERR_SHOWN else "..." + text[-STDERR_SHOWN:]
+        return f" It wrote on stderr:\n{shown}\n" if text else ""
+
+    async def _run(self) -> None:
+        transport = self._connect() if self._in_process is None else self._in_process
+        info = types.Implementation(name="plait", version=version("plait"))
+        try:
+            async with Client(transport, client_info=info, cache=None) as self.client:
+                self.opened.set_result(None)
+                await self._closing.wait()
+        except BaseException as error:
+            if not self.opened.done():
+                self.opened.set_exception(error if isinstance(error, Exception) else ConnectionError("cancelled"))
+
+    @asynccontextmanager
+    async def _connect(self) -> AsyncGenerator[Any]:
+        server = self._server
+        if server.url:
+            timeout = httpx2.Timeout(server.start, read=None)  # the run limits how long a call may take
+            http = _HttpClient(self, headers=server.values_of("headers"), timeout=timeout)
+            transport = streamable_http_client(server.address, http_client=http, max_sse_event_size=MAX_EVENT_BYTES)
+            async with http, transport as streams:
+                yield streams
+            return
+        command, *arguments = server.command
+        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        env = {**inherited, **server.values_of("env")}
+        parameters = StdioServerParameters(command=command, args=arguments, env=env, cwd=server.cwd)
+        parameters.encoding_error_handler = "replace"  # half a character must not end the connection
+        with self._keep_stderr() as file:
+            async with stdio_client(parameters, errlog=file) as streams:
+                file.close()  # only the process has it now, so the pipe ends with the process
+                yield streams
+
+    @contextmanager
+    def _keep_stderr(self) -> Iterator[TextIO]:
+        """Give a file for the process to write on. A thread reads it and keeps the last bytes."""
+        read_end, write_end = os.pipe()
+
+        def read() -> None:
+            with open(read_end, "rb", buffering=0) as pipe:
+                while data := pipe.read(65_536):
+                    self._stderr = (self._stderr + data)[-STDERR_BYTES:]
+
+        reader = threading.Thread(target=read, name="plait-mcp-stderr", daemon=True)
+        reader.start()
+        try:
+            with os.fdopen(write_end, "w") as file:
+                yield file
+        finally:
+            reader.join(0.2)  # a process that the server left behind may keep the pipe open
+
+
+class _HttpClient(httpx2.AsyncClient):
+    """An HTTP client that turns a failed connection into the error of one request.
+
+    Otherwise the SDK would end the whole session, and with it all other calls.
+    """
+
+    def __init__(self, session: _McpSession, **options: Any) -> None:
+        super().__init__(**options)
+        self._session = session
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        try:
+            response = await super().send(request, **options)
+        except httpx2.TransportError as error:
+            is_unsent = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout))
+            text = f"{type(error).__name__}: {error}" if is_unsent else f"{LOST} ({type(error).__name__}: {error})"
+            fault = {"code": types.CONNECTION_CLOSED, "message": text, "data": UNREACHED if is_unsent else None}
+            self._session.http_status = 0
+            return httpx2.Response(503, json={"jsonrpc": "2.0", "id": None, "error": fault}, request=request)
+        if response.status_code >= 400:
+            self._session.http_status = response.status_code
+        return response

@@ -1,0 +1,259 @@
+"""Tools of MCP servers as Plait's tools: their names, descriptions and hints, and how they are called."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property, partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from plait.core.errors import BadInput, ToolError, UsageError
+from plait.core.messages import JSON
+from plait.core.text import visible
+from plait.core.tools import ToolSpec
+from plait.tools.call_context import progress_listener
+from plait.tools.mcp.background import run_in_background, wait_for_background
+from plait.tools.mcp.results import encode_things, read_result
+from plait.tools.mcp.schema import is_wrapped, repair_schema, result_type
+from plait.tools.mcp.server import START_SECONDS, McpServer, parse_server, parse_word
+from plait.tools.names import LONGEST, safe, safe_in_python
+from plait.tools.signature import Signature
+from plait.tools.tool import Tool
+from plait.tools.toolset import nearest
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
+    from mcp_types import Tool as ListedTool
+
+    from plait.tools.mcp.connection import McpConnection
+
+MAX_DESCRIPTION = 4_000
+"""Characters of a tool's description that a model sees."""
+
+
+def mcp(
+    server: str | Sequence[str] | MCPServer,
+    *,
+    env: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    only: Iterable[str] | None = None,
+    prefix: str = "",
+    timeout: float | None = None,
+    start: float = START_SECONDS,
+    trust: bool = False,
+) -> tuple[Tool, ...]:
+    """Return the tools of an MCP server: `Agent("react", tools=[*plait.mcp("npx -y some-server"), "calculator"])`.
+
+    This blocks until the server has listed its tools. In a coroutine, use `await asyncio.to_thread(plait.mcp, ...)`.
+
+    Args:
+        server: A command as text or as a list of words, an address (streamable HTTP), or a server object of the package
+            `mcp`, which runs in this process. Agents that name a server alike share one process or connection, which
+            ends with the program.
+        env: Variables for the process of a command, which gets few others. `$NAME` in a value is replaced by that
+            environment variable. The journal stores `$NAME`, and no value without one.
+        headers: Headers of each request to an address. `$NAME` works as in `env`.
+        only: The tools to use, by the server's names.
+        prefix: Text before the names of the tools, followed by `_`.
+        timeout: Seconds for one call. None: the limit of the run.
+        start: Seconds to connect and to list the tools.
+        trust: Whether to believe the server that a tool changes nothing, or that a call may be repeated.
+
+    Raises `UsageError` if the server cannot be started or reached, or if the extra `mcp` is not installed.
+    """
+    options: dict[str, Any] = {"prefix": prefix, "timeout": timeout, "start": start, "trust": trust}
+    options["only"] = None if only is None else tuple(only)
+    if isinstance(server, (str, list, tuple)):
+        return McpToolSource(
+            parse_server(server, env=dict(env or {}), headers=dict(headers or {}), **options)
+        ).load_tools()
+    if not hasattr(server, "_lowlevel_server"):
+        hint = "Give a command, an address, or an MCPServer."
+        raise UsageError(f"A {type(server).__name__} is not an MCP server.", hint=hint)
+    return McpToolSource(
+        McpServer(command=(str(getattr(server, "name", "server")),), **options), in_process=server
+    ).load_tools()
+
+
+def load_mcp_tools(word: str, name: str = "") -> tuple[Tool, ...]:
+    """Return the tools for a word that begins with `mcp:`. Raises `UsageError`.
+
+    `name` is the name of the tool if the server has one tool, and otherwise the prefix of their names.
+    """
+    return McpToolSource(parse_word(word), name).load_tools()
+
+
+def restore_mcp_tools(word: str, specs: Iterable[ToolSpec], name: str = "") -> tuple[Tool, ...]:
+    """Return tools as the journal describes them. The server is only needed when one of them is called.
+
+    So a replay needs no server, and a resumed run shows its models the same tools as before.
+    """
+    source = McpToolSource(parse_word(word), name)
+    return tuple(source.make_tool(spec, is_recorded=True) for spec in specs)
+
+
+def with_recorded_spec(tool: Tool, spec: ToolSpec) -> Tool:
+    """Return a tool as the journal describes it, if it is a tool of an MCP server."""
+    return tool.origin.make_tool(spec, is_recorded=True) if isinstance(tool, McpTool) else tool
+
+
+def qualify_clashing_names(
+    tools: Iterable[Tool], is_reserved: Callable[[str], bool] = lambda _: False
+) -> tuple[Tool, ...]:
+    """Put the server's name before the name of an MCP tool if another tool has that name, or if it is reserved."""
+    tools = tuple(tools)
+    taken = {tool.name for tool in tools if not isinstance(tool, McpTool)}
+    qualified: list[Tool] = []
+    for tool in tools:
+        if isinstance(tool, McpTool) and (tool.name in taken or is_reserved(tool.name)):
+            name = tool.origin.qualify(tool.name)
+            tool = tool if name in taken else structs.replace(tool, name=name)
+        taken.add(tool.name)
+        qualified.append(tool)
+    return tuple(qualified)
+
+
+class McpTool(Tool, frozen=True, dict=True, kw_only=True):
+    """A tool of an MCP server. `described` is its description from the server or the journal."""
+
+    origin: McpToolSource
+    described: ToolSpec
+
+    @cached_property
+    def signature(self) -> Signature:
+        spec = self.described
+        return Signature(spec.parameters, spec.description, spec.returns, spec.result)
+
+    @cached_property
+    def spec(self) -> ToolSpec:
+        return structs.replace(self.described, name=self.name, excludes=self.excludes)
+
+    def bind(self, input: JSON) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        try:
+            return super().bind(encode_things(input))
+        except ToolError as error:
+            raise BadInput(f"{self.name}: {error}") from error
+
+
+class McpToolSource:
+    """An MCP server as the source of tools. `name` is the user's name for its only tool, or the prefix of several."""
+
+    def __init__(self, server: McpServer, name: str = "", in_process: Any = None) -> None:
+        self._server = server
+        self._name = name
+        self._in_process = in_process
+        self._named: tuple[Iterable[ListedTool], dict[str, ListedTool]] | None = None
+        """A list of the server's tools, and these by the names that they have in Plait."""
+        self._word = "" if in_process is not None else f"{name}={server.word}" if name else server.word
+
+    def load_tools(self) -> tuple[Tool, ...]:
+        """Connect to the server if necessary, and return its tools. This blocks."""
+        listed = wait_for_background(self._connection().list_tools())
+        return tuple(self.make_tool(self._describe(tool, name)) for name, tool in self._name_tools(listed).items())
+
+    def make_tool(self, spec: ToolSpec, is_recorded: bool = False) -> McpTool:
+        function = partial(self._call, spec, is_recorded)
+        marks = (spec.read_only, spec.idempotent, spec.destructive)
+        about = (spec.name, spec.description, spec.returns, *marks, self._server.timeout)
+        return McpTool(function, *about, source=self._word, origin=self, described=spec)
+
+    def qualify(self, name: str) -> str:
+        """Return a tool's name with the server's name before it."""
+        return safe(f"{self._server.short_name}_{name}")
+
+    def find_tool(self, listed: Iterable[ListedTool], name: str) -> ListedTool | None:
+        """Return the server's tool that has a name in Plait, also one that was changed for another tool or a loop."""
+        try:
+            if self._named is None or self._named[0] is not listed:
+                self._named = (listed, self._name_tools(listed))
+        except UsageError:  # a tool of `only` is gone
+            return None
+        named = self._named[1]
+        if name not in named:
+            named = {change(own): tool for own, tool in named.items() for change in (safe_in_python, self.qualify)}
+        return named.get(name)
+
+    def _connection(self) -> McpConnection:
+        if find_spec("mcp") is None:
+            hint = "Install it: pip install 'plait[mcp]'."
+            raise UsageError("Tools of MCP servers need the package mcp, which is not installed.", hint=hint)
+        from plait.tools.mcp.connection import connection_to
+
+        return connection_to(self._server, self._in_process)
+
+    async def _call(self, spec: ToolSpec, is_recorded: bool, /, **arguments: Any) -> Any:
+        listener, report = progress_listener(), None
+        if listener is not None:
+            report = partial(_report_on_loop, asyncio.get_running_loop(), listener)
+        work = self._call_in_background(spec, is_recorded, arguments, report)
+        return await asyncio.wrap_future(run_in_background(work))
+
+    async def _call_in_background(
+        self, spec: ToolSpec, is_recorded: bool, arguments: dict[str, Any], report: Callable[[str], None] | None
+    ) -> Any:
+        connection = self._connection()
+        tool = self.find_tool(connection.tools or await connection.list_tools(), spec.name)
+        if tool is None:
+            raise ToolError(f"The MCP server {self._server.label} no longer has a tool {spec.name}.")
+        try:
+            result = await connection.call_tool(tool.name, arguments, spec.repeatable, report)
+            return read_result(result, unwrap=is_wrapped(tool.output_schema))
+        except ToolError as error:
+            if not is_recorded or self._describe(tool, spec.name) == spec:
+                raise
+            note = "The server has changed its description of this tool since the run began."
+            raise type(error)(f"{error} ({note})") from error
+
+    def _name_tools(self, listed: Iterable[ListedTool]) -> dict[str, ListedTool]:
+        """Return the server's tools by names that all models and loops can use.
+
+        Raises `UsageError` if `only` has an unknown name.
+        """
+        own: dict[str, ListedTool] = {}
+        for tool in listed:
+            own.setdefault(tool.name, tool)  # a call cannot tell two of the same name apart
+        for name in self._server.only or ():
+            if name not in own:
+                near = nearest(name, tuple(own))
+                has = f"It has: {', '.join(list(own)[:20])}." if own else "It has no tools at all."
+                raise UsageError(
+                    f"The MCP server {self._server.label} has no tool {name!r}.",
+                    hint=f"Did you mean {' or '.join(near)}?" if near else has,
+                )
+        chosen = list(own) if self._server.only is None else list(dict.fromkeys(self._server.only))
+        if self._name and len(chosen) == 1:
+            return {self._name: own[chosen[0]]}
+        prefix = self._name or self._server.prefix
+        named: dict[str, ListedTool] = {}
+        for each in chosen:
+            name = wanted = safe(f"{prefix}_{each}" if prefix else each)
+            number = 2
+            while name in named:
+                name, number = f"{wanted[: LONGEST - 4]}_{number}", number + 1
+            named[name] = own[each]
+        return named
+
+    def _describe(self, tool: ListedTool, name: str) -> ToolSpec:
+        text = visible(tool.description or tool.title or "").strip()
+        if len(text) > MAX_DESCRIPTION:
+            text = f"{text[:MAX_DESCRIPTION]} ... ({len(text) - MAX_DESCRIPTION:,} more characters)"
+        hints, trust = tool.annotations, self._server.trust
+        read_only = bool(trust and hints and hints.read_only_hint)
+        return ToolSpec(
+            name,
+            text,
+            repair_schema(tool.input_schema),
+            read_only=read_only,
+            idempotent=bool(trust and hints and hints.idempotent_hint),
+            destructive=bool(hints and hints.destructive_hint and not read_only),
+            result=result_type(tool.output_schema),
+        )
+
+
+def _report_on_loop(loop: asyncio.AbstractEventLoop, listener: Callable[[str], None], text: str) -> None:
+    with suppress(RuntimeError):  # the loop of the run is closed
+        loop.call_soon_threadsafe(listener, text)
