@@ -18,11 +18,17 @@ from plait.core import Reply, Usage
 from plait.core.errors import ServerFailed
 from plait.journal.records import Thinking, Thought
 from plait.journal.store import Journal
-from plait.lab import Suite, Task, compare
-from plait.lab.base import Grade
-from plait.lab.comparison import Comparison
-from plait.lab.result import Result
-from plait.lab.seeds import asked, combined, doing, exchanges, markdown_of, product_of, text_of, working
+from plait.lab import CellResult, Comparison, Grade, Suite, SuiteTask, compare
+from plait.lab.classics import (
+    make_loop_tables,
+    make_phase_table,
+    make_task_table,
+    models_by_phase,
+    question_suite,
+    read_exchanges,
+    render_exchanges,
+    render_exchanges_markdown,
+)
 from plait.models.prices import Rate
 
 # -- phases
@@ -38,15 +44,15 @@ def phased(name: str, rate: Rate, tokens: int = 100) -> plait.Scripted:
 
 def test_each_phase_has_each_model_and_rows_add_up_to_what_the_runs_cost(tmp_path: Path) -> None:
     dear, cheap = phased("dear", Rate("tokens", input=10.0, output=30.0)), phased("cheap", Rate("tokens", input=1.0))
-    phases = product_of("phased", [dear, cheap], {"react": [cheap]})
+    phases = models_by_phase("phased", [dear, cheap], {"react": [cheap]})
     done = compare(
-        asked("What is 2 + 2?", ["calculator"]),
+        question_suite("What is 2 + 2?", ["calculator"]),
         strategies="phased",
         models=[dear],
         phases=phases,
         journal=tmp_path / "j.db",
     )
-    table = combined(done, hardware=1.0)
+    table = make_phase_table(done, hardware=1.0)
     assert [tuple(row.models.values()) for row in table.rows] == [
         (f"scripted:{reason}", "scripted:cheap", f"scripted:{reply}")
         for reason in ("dear", "cheap")
@@ -60,7 +66,7 @@ def test_each_phase_has_each_model_and_rows_add_up_to_what_the_runs_cost(tmp_pat
     for row, each in zip(table.rows, done.results, strict=True):
         assert row.nanos is not None and row.nanos / 10**9 == Fraction(str(each.cost_usd))
         assert journal.run(each.run).totals["cost_usd"] == each.cost_usd
-    text = table.drawn().text()
+    text = table.draw().text()
     head, *lines = text.splitlines()
     usd = [at for at, name in enumerate(re.split(r"  +", head)) if name.endswith("USD")]
     for line in lines[:4]:
@@ -74,7 +80,7 @@ def test_the_table_of_phases_is_that_of_plait_costs(tmp_path: Path) -> None:
 
     rate = Rate("tokens", input=1.0, output=2.0)
     done = compare(
-        [Task(id=str(n), question=f"What is 2 + {n}?", answer="It is 4.") for n in range(3)],
+        [SuiteTask(id=str(n), question=f"What is 2 + {n}?", answer="It is 4.") for n in range(3)],
         strategies="phased",
         models=[phased("one", rate), phased("two", rate, 70)],
         tools=["calculator"],
@@ -84,7 +90,7 @@ def test_the_table_of_phases_is_that_of_plait_costs(tmp_path: Path) -> None:
     lines = averaged(line_of(journal.run(each.run), journal.rows(each.run)) for each in done.results)
     heads, rows = table(lines, mean=True, tokens=False)
     theirs = [dict(zip((name for name, _ in heads), row, strict=True)) for row in rows]
-    drawn = combined(done).drawn()
+    drawn = make_phase_table(done).draw()
     ours = [
         {column.head: column.cells[at] for column in drawn.columns if column.head != "right"} for at in range(len(rows))
     ]
@@ -96,15 +102,17 @@ def test_the_table_of_phases_is_that_of_plait_costs(tmp_path: Path) -> None:
 def test_prices_that_are_not_known_and_runs_that_are_missing_are_told() -> None:
     known, unknown = spent("reason", "a", 1, (1, 1), 0.5, 0.001), spent("reason", "b", 1, (1, 1), 0.5, None)
     made = made_by_hand({"a": [{"phases": (known,)}, {"phases": (known,)}], "b": [{"phases": (unknown,)}]}, "phased")
-    table = combined(made, hardware=10)
+    table = make_phase_table(made, hardware=10)
     assert [row.paid_back_after for row in table.rows] == [None, "?"]
-    text = table.drawn().text()
+    text = table.draw().text()
     assert "?: a price is not known." in text and "not about the same tasks" in text and "Not finished" in text
     assert table.json()["rows"][1]["paid_back_after_runs"] == "not known"
-    never = combined(made_by_hand({"a": [{"phases": (known,)}], "b": [{"phases": (known,)}]}, "phased"), hardware=1)
+    never = make_phase_table(
+        made_by_hand({"a": [{"phases": (known,)}], "b": [{"phases": (known,)}]}, "phased"), hardware=1
+    )
     assert never.rows[1].paid_back_after == "never"
     crashed = made_by_hand({"a": [{"phases": (known,), "status": "crashed"}]}, "phased")
-    assert "1 of 1 runs crashed" in combined(crashed).drawn().text()
+    assert "1 of 1 runs crashed" in make_phase_table(crashed).draw().text()
 
 
 def made_by_hand(rows: dict[str, list[dict[str, Any]]], loop: str) -> Comparison:
@@ -116,7 +124,7 @@ def made_by_hand(rows: dict[str, list[dict[str, Any]]], loop: str) -> Comparison
         for row, found in zip(contenders, rows.values(), strict=True)
         for at, other in enumerate(found)
     )
-    tasks = tuple(Task(id=f"t{at + 1}", question="?", answer="x") for at in range(count))
+    tasks = tuple(SuiteTask(id=f"t{at + 1}", question="?", answer="x") for at in range(count))
     unfinished = "" if len(results) == count * len(rows) else "the budget is reached"
     suite = Suite(word="towns", about="", tasks=tasks)
     return Comparison(
@@ -137,7 +145,7 @@ def test_tokens_of_two_loops_are_set_side_by_side_and_summed_where_both_are_fini
         "plan": [Reply("Plan: Add.\n#E1 = calculator[2 + 2]", usage=Usage(500, 30))],
         "solve": [Reply("five", usage=Usage(100, 5))],
     }
-    tasks = [Task(id=name, question=f"What is 2 + 2, {name}?", answer="4") for name in ("ann", "bob")]
+    tasks = [SuiteTask(id=name, question=f"What is 2 + 2, {name}?", answer="4") for name in ("ann", "bob")]
     done = compare(
         tasks,
         strategies="react,rewoo",
@@ -145,7 +153,7 @@ def test_tokens_of_two_loops_are_set_side_by_side_and_summed_where_both_are_fini
         tools=["calculator"],
         journal=tmp_path / "j.db",
     )
-    (table,) = working(done)
+    (table,) = make_loop_tables(done)
     assert [(row.task, row.first.tokens, row.second.tokens) for row in table.rows if row.first and row.second] == [
         ("ann", 730, 635),
         ("bob", 730, 635),
@@ -155,25 +163,25 @@ def test_tokens_of_two_loops_are_set_side_by_side_and_summed_where_both_are_fini
     assert (whole.first.calls, whole.first.tokens, whole.first.right) == (4, 1460, 2)
     assert (whole.second.calls, whole.second.tokens, whole.second.right) == (4, 1270, 0)
     assert whole.ratio == 1270 / 1460
-    last = table.drawn().text().splitlines()[-1].split()
+    last = table.draw().text().splitlines()[-1].split()
     assert last == ["in", "all", "2", "of", "2", "4", "1,460", "0", "of", "2", "4", "1,270", "0.87"]
 
 
 def test_a_task_that_one_loop_has_not_finished_is_in_no_sum() -> None:
     made = comparison({"react": ["+", "+", "-"], "rewoo": ["+", " ", "+"]}, unfinished="the budget is reached")
-    (table,) = working(made)
+    (table,) = make_loop_tables(made)
     assert table.rows[1].second is None and table.rows[1].ratio is None
     assert table.in_all.first is not None and table.in_all.first.tokens == 2 * 1050
-    text = table.drawn().text()
+    text = table.draw().text()
     assert "the tasks that both loops have finished" in text and "Not finished: the budget is reached." in text
     for wrong in (("react", "json"), ("react", "react"), ("react",)):
         with pytest.raises(plait.UsageError):
-            working(made, wrong)
+            make_loop_tables(made, wrong)
 
 
 def test_a_run_that_went_on_as_another_loop_and_a_guess_of_tokens_have_their_marks() -> None:
     made = comparison({"react": ["+"], "rewoo": ["+"]}, fell_back=True, usage=Usage(10, 5, estimated=True))
-    text = working(made)[0].drawn().text()
+    text = make_loop_tables(made)[0].draw().text()
     assert "~15*" in text and "went on as another loop" in text and "estimated" in text
 
 
@@ -183,11 +191,11 @@ def test_a_run_that_went_on_as_another_loop_and_a_guess_of_tokens_have_their_mar
 def test_a_cell_has_the_mark_and_the_steps_of_its_run() -> None:
     marks = {("a", "A"): ("done", True, 3), ("a", "B"): ("flaw", False, 5), ("b", "A"): ("not done", False, 9)}
     contenders = tuple(contender("codeact", who) for who in ("a", "b"))
-    results: list[Result] = [
+    results: list[CellResult] = [
         result(f"codeact @ {who}", task, success, steps=steps, grade=Grade(success, 0.0, mark, f"of {who}"))
         for (who, task), (mark, success, steps) in marks.items()
     ]
-    tasks = (Task(id="A", question="Say\nthe date."), Task(id="B", question="Send " + "it " * 40))
+    tasks = (SuiteTask(id="A", question="Say\nthe date."), SuiteTask(id="B", question="Send " + "it " * 40))
     made = Comparison(
         name="trial",
         suite=Suite(word="world:six", about="", tasks=tasks),
@@ -195,15 +203,15 @@ def test_a_cell_has_the_mark_and_the_steps_of_its_run() -> None:
         repeat=1,
         results=tuple(results),
     )
-    table = doing(made)
-    lines = table.drawn(why=True).text().splitlines()
+    table = make_task_table(made)
+    lines = table.draw(why=True).text().splitlines()
     assert re.split(r"  +", lines[0]) == ["task", "what", "a", "b"]
     assert re.split(r"  +", lines[1]) == ["A", "Say the date.", "done 3", "not done 9"]
     assert re.split(r"  +", lines[2])[0] == "B" and re.split(r"  +", lines[2])[2:] == ["flaw 5", "-"]
     assert re.split(r"  +", lines[2])[1].endswith("…")
     assert re.split(r"  +", lines[3]) == ["done", "1 of 2", "0 of 1"]
     assert lines[-3:] == ["A, a: done: of a", "A, b: not done: of b", "B, a: flaw: of a"]
-    assert "what" not in table.drawn().text(50).splitlines()[0]
+    assert "what" not in table.draw().text(50).splitlines()[0]
     assert table.json()["rows"][1]["cells"][1] == []
 
 
@@ -224,7 +232,7 @@ def test_what_is_old_and_what_is_new_make_each_request_again(transcript: Any, tm
     loop = plait.React(transcript=transcript)
     run = plait.Agent(loop, model=model, tools=["calculator"], journal=journal).run("What is 2 + 2?")
     assert run.status == "answered"
-    found = exchanges(rows_of(journal, run))
+    found = read_exchanges(rows_of(journal, run))
     bodies = [json.loads(row.body) for row in rows_of(journal, run) if isinstance(row.record, Thinking)]
     replies = [row.record.reply.text for row in rows_of(journal, run) if isinstance(row.record, Thought)]
     assert len(found) == len(bodies) == 2
@@ -251,15 +259,15 @@ def test_each_line_has_its_mark_and_a_retry_and_an_error_are_told(tmp_path: Path
     model = plait.Scripted([ServerFailed("it is down"), BLOB, "Thought: so.\nFinal Answer: 4"])
     agent = plait.Agent("react", model=model, tools=["calculator"], journal=journal)
     run = agent.run("What is 2 + 2?")
-    found = exchanges(rows_of(journal, run))
+    found = read_exchanges(rows_of(journal, run))
     assert [each.sent.attempt for each in found] == [1, 2, 1]
     assert found[1].sent.letters_before == sum(len(piece.text) for piece in found[1].sent.pieces)
-    text = text_of(run.question, found)
+    text = render_exchanges(run.question, found)
     assert "--- response 1 · none came · " in text and "\n< error: ServerFailed: it is down\n" in text
     assert 'stop: "\\nObservation:"' in text and "+ Question: What is 2 + 2?" in text and "\n< Final Answer: 4" in text
     assert text.count("+ Question: What is 2 + 2?") == 1 and "= Question" not in text
     assert "= 2 messages as before" in text and "+ Observation: 4" in text
-    full = text_of(run.question, found, full=True)
+    full = render_exchanges(run.question, found, full=True)
     assert full.count("= Question: What is 2 + 2?") == 2 and full.count("+ Question: What is 2 + 2?") == 1
 
 
@@ -267,9 +275,9 @@ def test_markdown_holds_fences_of_any_length_and_nothing_draws_on_the_terminal(t
     journal = tmp_path / "j.db"
     model = plait.Scripted(["Thought: ````` and \x1b[2J\nFinal Answer: 4"])
     run = plait.Agent("react", model=model, journal=journal).run("What \x1b[31mis it?")
-    found = exchanges(rows_of(journal, run))
-    assert "\x1b" not in text_of(run.question, found) + markdown_of(run.question, found)
-    assert "``````text\nThought: ````` and" in markdown_of(run.question, found)
+    found = read_exchanges(rows_of(journal, run))
+    assert "\x1b" not in render_exchanges(run.question, found) + render_exchanges_markdown(run.question, found)
+    assert "``````text\nThought: ````` and" in render_exchanges_markdown(run.question, found)
 
 
 def test_native_calls_are_told_in_requests_and_responses(tmp_path: Path) -> None:
@@ -279,7 +287,7 @@ def test_native_calls_are_told_in_requests_and_responses(tmp_path: Path) -> None
     called = Reply("", finish="calls", calls=(Call("calculator", {"expression": "2 + 2"}, "c1"),))
     model = plait.Scripted([called, "It is 4."], abilities=Abilities(tools=True))
     run = plait.Agent("native", model=model, tools=["calculator"], journal=tmp_path / "j.db").run("What is 2 + 2?")
-    text = text_of(run.question, exchanges(rows_of(tmp_path / "j.db", run)))
+    text = render_exchanges(run.question, read_exchanges(rows_of(tmp_path / "j.db", run)))
     assert "tools: calculator" in text
     assert '< calculator {"expression":"2 + 2"}' in text and '+ calculator {"expression":"2 + 2"}' in text
 

@@ -62,7 +62,7 @@ def advise(
     The cheapest is that of the least USD; where these are equal, of the fewest tokens, then of the fewest seconds.
     """
     from plait.advice import advise as advised
-    from plait.advice.telling import command, sentences
+    from plait.advice.choose import run_command
     from plait.cli.ending import CODES
     from plait.cli.group import leave
     from plait.cli.places import journal_file
@@ -80,12 +80,12 @@ def advise(
     if as_object:
         click.echo(as_json(advice.json()))
     else:
-        for sentence in sentences(advice):
+        for sentence in advice.sentences():
             click.echo(_one(sentence))
         click.echo()
         _table(advice)
         if advice.chosen is not None:
-            click.echo(f"\nRun it with: {_one(command(advice.chosen.row))}")
+            click.echo(f"\nRun it with: {_one(run_command(advice.chosen.row))}")
     leave(CODES["answered" if advice.chosen is not None else "failed"])
 
 
@@ -105,7 +105,7 @@ def _one(text: str) -> str:
 
 
 def _cells(advice: Advice, each: Candidate) -> tuple[str, ...]:
-    from plait.advice.telling import certain, few
+    from plait.advice.choose import show_probability, show_short
 
     row = each.row
     stands = "chosen" if each == advice.chosen else "next" if each == advice.runner_up else "meets it"
@@ -114,11 +114,11 @@ def _cells(advice: Advice, each: Candidate) -> tuple[str, ...]:
         row.who,
         f"{row.success * 100:.0f} %" if row.n else "-",
         f"{row.evidence[1]:,}",
-        certain(each.sure).replace("more than ", ">").replace("less than ", "<")
+        show_probability(each.sure).replace("more than ", ">").replace("less than ", "<")
         if row.n and advice.demand.at_least
         else "-",
-        "-" if not row.n else "?" if row.cost_usd is None else few(row.cost_usd),
+        "-" if not row.n else "?" if row.cost_usd is None else show_short(row.cost_usd),
         f"{row.tokens:,.0f}" if row.n else "-",
-        few(row.seconds) if row.n else "-",
+        show_short(row.seconds) if row.n else "-",
         ", ".join(_MISSES[miss] for miss in each.misses) or stands,
     )

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from plait.cli.spent import ABSENT, CENT_MILLI, MILLISECOND, Head, rate_words, shown
 from plait.cli.text import clean
 from plait.journal.records import Resumed, Row, RunHead, RunRow, Thinking
-from plait.lab.grid import in_turn
+from plait.lab.grid import merge_in_order
 from plait.models.prices import NANO, UNKNOWN, Rate
 from plait.runtime.spending import MICRO, PhaseSpending, in_all, in_units, merged, spending
 
@@ -99,7 +99,7 @@ def averaged(lines: Iterable[Line]) -> list[Line]:
 
 def table(lines: Sequence[Line], *, mean: bool, tokens: bool) -> tuple[list[Head], list[list[str]]]:
     """The table's heads and its rows of cells, the columns of all lines' phases in it."""
-    columns = in_turn(line.columns for line in lines)
+    columns = merge_in_order(line.columns for line in lines)
     heads: list[Head] = [("runs" if mean else "run", mean), ("loop", False), ("models", False)]
     for column in columns:
         name = _label(column, columns)

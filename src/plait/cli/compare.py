@@ -12,7 +12,7 @@ from plait.cli import options
 from plait.cli.tables import output, unwatched
 
 if TYPE_CHECKING:
-    from plait.lab.running import Engine
+    from plait.lab.schedule import CellEngine
 
 EPILOG = """\
 \b
@@ -93,7 +93,7 @@ def compare(
     from plait.cli.places import journal_file
     from plait.cli.settings import lab_settings
     from plait.cli.tables import checked, show
-    from plait.lab.comparing import acompare
+    from plait.lab.run_comparison import acompare
 
     checked(output)
     settings = lab_settings(**flags)
@@ -125,13 +125,13 @@ def compare(
     leave(0 if done.whole else 4)
 
 
-def _engine(name: str, address: str | None) -> Engine | None:
+def _engine(name: str, address: str | None) -> CellEngine | None:
     from plait.core.errors import UsageError
 
     if name == "ray":
-        from plait.lab.on_ray import OnRay
+        from plait.lab.ray import RayEngine
 
-        return OnRay(address)
+        return RayEngine(address)
     if address:
         raise UsageError("--address is that of a Ray cluster.", hint="Give --engine ray as well.")
     return None

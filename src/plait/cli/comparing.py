@@ -15,8 +15,8 @@ import click
 from plait.cli.group import CANCELLED, leave
 from plait.cli.text import clean, duration, money
 from plait.core.errors import UsageError
-from plait.lab.comparison import Comparison
-from plait.lab.running import Progress
+from plait.lab.run_comparison import Comparison
+from plait.lab.schedule import Progress
 
 T = TypeVar("T")
 EVERY = 0.2

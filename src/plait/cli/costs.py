@@ -124,9 +124,9 @@ def _text(heads: Sequence[Head], rows: Sequence[Sequence[str]]) -> None:
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     columns = [
-        grid.Column(name, tuple(row[i] for row in rows), left=not right) for i, (name, right) in enumerate(heads)
+        grid.TableColumn(name, tuple(row[i] for row in rows), left=not right) for i, (name, right) in enumerate(heads)
     ]
-    click.echo(grid.text(columns, width)[0])
+    click.echo(grid.render_grid(columns, width)[0])
 
 
 def _markdown(heads: Sequence[Head], rows: Sequence[Sequence[str]]) -> None:

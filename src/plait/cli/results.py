@@ -67,7 +67,7 @@ def show_(name: str, journal: str | None, output: dict[str, Any]) -> None:
     """Print the table of a comparison: its NAME, the beginning of one, or `last`."""
     from plait.cli.places import journal_file
     from plait.cli.tables import checked, show
-    from plait.lab.comparing import kept
+    from plait.lab.run_comparison import load_comparison
 
     checked(output)
-    show(kept(name, journal_file(journal)), **output)
+    show(load_comparison(name, journal_file(journal)), **output)

@@ -14,9 +14,9 @@ from plait.cli import options
 from plait.cli.tables import unwatched
 
 if TYPE_CHECKING:
-    from plait.lab.base import Suite
-    from plait.lab.comparison import Comparison
-    from plait.lab.seeds import Drawn
+    from plait.lab.classics import ClassicTable
+    from plait.lab.run_comparison import Comparison
+    from plait.lab.tasks import Suite
 
 models = click.option("--models", "names", default="local", metavar="X,Y", help="The models (default local).")
 question = click.option("--question", metavar="TEXT", help="One question of your own, in place of a suite.")
@@ -66,9 +66,9 @@ def suite_of(word: str | None, asked: str | None, tools: Sequence[str], usual: s
         return word or usual
     if word is not None:
         raise UsageError("--suite and --question exclude each other.", hint="Choose one.")
-    from plait.lab.seeds import asked as suite
+    from plait.lab.classics import question_suite
 
-    return suite(asked, tools)
+    return question_suite(asked, tools)
 
 
 def compared(
@@ -86,11 +86,11 @@ def compared(
     from plait.cli.comparing import Watch, go, told
     from plait.cli.places import journal_file
     from plait.cli.settings import lab_settings
-    from plait.lab.comparing import acompare, kept
+    from plait.lab.run_comparison import acompare, load_comparison
 
     place = journal_file(running["journal"])
     if recorded is not None:
-        return kept(recorded, place)
+        return load_comparison(recorded, place)
     settings = lab_settings(
         prompts=None,
         provenance=None,
@@ -121,7 +121,7 @@ def compared(
     return told(found)
 
 
-def show(drawn: Sequence[Drawn], *, as_markdown: bool) -> None:
+def show(drawn: Sequence[ClassicTable], *, as_markdown: bool) -> None:
     """Print tables, one below the other."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for number, each in enumerate(drawn):

@@ -48,10 +48,10 @@ def phases(
     """
     from plait.cli.comparing import by_phase, several
     from plait.core.errors import UsageError
-    from plait.lab.seeds import combined, product_of
+    from plait.lab.classics import make_phase_table, models_by_phase
 
     everywhere = several(names)
-    chosen = product_of("phased", everywhere, by_phase(single))
+    chosen = models_by_phase("phased", everywhere, by_phase(single))
     if hardware is not None and recorded is None and all(len(set(each)) < 2 for each in chosen.values()):
         raise UsageError(
             "--hardware compares rows with the first one, and there is only one row.",
@@ -66,11 +66,11 @@ def phases(
         limit=limit,
         recorded=recorded,
     )
-    table = combined(done, hardware=hardware)
+    table = make_phase_table(done, hardware=hardware)
     if as_object:
         seeding.show_object("phases", done, table.json())
     else:
-        seeding.show([table.drawn()], as_markdown=as_markdown)
+        seeding.show([table.draw()], as_markdown=as_markdown)
     seeding.ended(done)
 
 
@@ -95,7 +95,7 @@ def rewoo(
 ) -> None:
     """Calls and tokens of two loops on the same tasks: a row a task, and in all. One table a model."""
     from plait.core.errors import UsageError
-    from plait.lab.seeds import working
+    from plait.lab.classics import make_loop_tables
     from plait.strategies import loop_from, parse_loops, word_of
 
     loops = [word_of(loop_from(word)) for word in parse_loops(strategies)]
@@ -109,11 +109,11 @@ def rewoo(
         limit=limit,
         recorded=recorded,
     )
-    found = working(done, loops)
+    found = make_loop_tables(done, loops)
     if as_object:
         seeding.show_object("rewoo", done, {"models": [each.json() for each in found]})
     else:
-        seeding.show([each.drawn() for each in found], as_markdown=as_markdown)
+        seeding.show([each.draw() for each in found], as_markdown=as_markdown)
     seeding.ended(done)
 
 
@@ -140,16 +140,16 @@ def tasks(
 
     The loop is codeact where --strategy names none; several, as codeact,json, have a column each.
     """
-    from plait.lab.seeds import doing
+    from plait.lab.classics import make_task_table
 
     done = seeding.compared(
         suite, running=running, strategies=loop or "codeact", models=names, limit=limit, recorded=recorded
     )
-    table = doing(done)
+    table = make_task_table(done)
     if as_object:
         seeding.show_object("tasks", done, table.json())
     else:
-        seeding.show([table.drawn(why=why)], as_markdown=as_markdown)
+        seeding.show([table.draw(why=why)], as_markdown=as_markdown)
     seeding.ended(done)
 
 
@@ -178,7 +178,7 @@ def wire(
     from plait.cli.record import found, names_run
     from plait.cli.text import as_json
     from plait.core.errors import UsageError
-    from plait.lab.seeds import exchanges, markdown_of, text_of
+    from plait.lab.classics import read_exchanges, render_exchanges, render_exchanges_markdown
 
     if run is not None and question is not None:
         raise UsageError("A question and --run exclude each other.", hint="Choose one.")
@@ -200,12 +200,12 @@ def wire(
     told = []
     for number, each in enumerate(wanted):
         row, kept = found(each, running["journal"])
-        exchanged = exchanges(kept.rows(row.head.run))
+        exchanged = read_exchanges(kept.rows(row.head.run))
         if as_object:
             head = {"run": row.head.run, "question": row.head.question, "strategy": row.head.strategy["name"]}
             told.append({**head, "exchanges": [one.json() for one in exchanged]})
             continue
-        say = markdown_of if as_markdown else text_of
+        say = render_exchanges_markdown if as_markdown else render_exchanges
         click.echo(("\n" if number else "") + say(row.head.question, exchanged, full=full))
     if as_object:
         click.echo(as_json({"table": "wire", "runs": told}, indent=1))

@@ -14,7 +14,7 @@ import click
 from plait.cli import options
 
 if TYPE_CHECKING:
-    from plait.lab.comparison import Comparison
+    from plait.lab.run_comparison import Comparison
 
 _FLAGS = options.combine(
     click.option("--by-phase", is_flag=True, help="What each phase took, as well."),
@@ -52,9 +52,9 @@ def checked(output: dict[str, Any]) -> None:
         place = Path(output["html"]).expanduser()
         if place.is_dir() or not place.absolute().parent.is_dir():
             raise UsageError(f"{output['html']} can't be written.", hint="Name a file in a folder that is there.")
-        from plait.lab.page import ready
+        from plait.lab.page import check_report_extra
 
-        ready()
+        check_report_extra()
 
 
 def show(
@@ -71,22 +71,22 @@ def show(
 ) -> None:
     """Print a comparison's table on stdout, and write its page."""
     from plait.cli.text import as_json
-    from plait.lab import render
+    from plait.lab import report
 
     if as_object:
-        click.echo(as_json(render.as_object(comparison, cells=cells), indent=1))
+        click.echo(as_json(report.as_object(comparison, cells=cells), indent=1))
     elif as_csv:
-        click.echo(render.values(comparison), nl=False)
+        click.echo(report.render_csv(comparison), nl=False)
     elif as_markdown:
-        click.echo(render.markdown(comparison, phases=by_phase, all_pairs=pairs, by=about, cells=cells))
+        click.echo(report.render_markdown(comparison, phases=by_phase, all_pairs=pairs, by=about, cells=cells))
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        shown = render.terminal(comparison, width=width, phases=by_phase, all_pairs=pairs, by=about, cells=cells)
+        shown = report.render_text(comparison, width=width, phases=by_phase, all_pairs=pairs, by=about, cells=cells)
         click.echo(shown)
     if html:
-        from plait.lab.comparing import record_of
-        from plait.lab.page import page
+        from plait.lab.page import render_page
+        from plait.lab.run_comparison import events_reader
 
         place = Path(html).expanduser()
-        place.write_text(page(comparison, record=record_of(comparison)), encoding="utf-8")
+        place.write_text(render_page(comparison, record=events_reader(comparison)), encoding="utf-8")
         click.echo(f"Written: {place}", err=True)

@@ -59,9 +59,9 @@ def trajectories(
     from plait.cli.group import leave
     from plait.cli.places import journal_file
     from plait.cli.text import as_json, clean, count
-    from plait.lab.training import trajectories as chosen
+    from plait.lab.trajectories import find_trajectories
 
-    good = chosen(
+    good = find_trajectories(
         *runs,
         comparison=comparison,
         every=every,

@@ -1,4 +1,4 @@
-"""A table as text, for a terminal of some width or in Markdown. Cells are text; what they say is not known here."""
+"""Tables of text cells, drawn for a terminal of some width or in Markdown."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from plait.core.text import clean
 
 T = TypeVar("T")
 NEVER = 0
-"""The `leave` of a column that is there however narrow the terminal is."""
-BAR, ELLIPSIS = "|", "…"
+"""The `leave` of a column that is always shown."""
+ELLIPSIS = "…"
 
 
-class Column(Struct, frozen=True):
-    """A column: its head, its cells from top to bottom, and when it may be left out where there is no room.
+class TableColumn(Struct, frozen=True):
+    """A column: its head and its cells. In a narrow terminal the column with the largest `leave` is dropped first.
 
-    The column with the largest `leave` goes first. `left`: set to the left, as names are; numbers are not.
+    `left` aligns it to the left, as names are.
     """
 
     head: str
@@ -31,12 +31,12 @@ class Column(Struct, frozen=True):
 
     @property
     def width(self) -> int:
-        """Letters of its widest cell."""
+        """The length of its widest cell."""
         return max(len(cell) for cell in (self.head, *self.cells))
 
 
-def in_turn(rows: Iterable[Iterable[T]]) -> list[T]:
-    """What stands in any of the rows, once; what is new stands behind what it follows in its own row."""
+def merge_in_order(rows: Iterable[Iterable[T]]) -> list[T]:
+    """Merge rows into one list without repetition; a new item follows the item that it follows in its own row."""
     found: list[T] = []
     for row in rows:
         at = 0
@@ -47,16 +47,16 @@ def in_turn(rows: Iterable[Iterable[T]]) -> list[T]:
     return found
 
 
-def line(text: str) -> str:
-    """Anybody's text as a cell: one line, no control characters."""
+def clean_line(text: str) -> str:
+    """Return any text as a cell: one line without control characters."""
     return " ".join(clean(text).split())
 
 
-def text(columns: Sequence[Column], width: int | None = None) -> tuple[str, list[str]]:
-    """The table in lines of at most `width` letters (None: as wide as it is), and the heads that were left out.
+def render_grid(columns: Sequence[TableColumn], width: int | None = None) -> tuple[str, list[str]]:
+    """Render a table with lines of at most `width` letters (None: no limit). Return it and the heads left out.
 
-    Where what must stay is still too wide, names on the left are cut as long as they stay different, then wrapped. Only
-    numbers make a line longer than the terminal's.
+    If the remaining columns are too wide, names are cut while they stay different, then wrapped. Only numbers can make
+    a line longer than `width`.
     """
     shown = list(columns)
     while width is not None and _wide(shown) > width and any(column.leave for column in shown):
@@ -78,50 +78,50 @@ def text(columns: Sequence[Column], width: int | None = None) -> tuple[str, list
     return "\n".join(lines), left_out
 
 
-def markdown(columns: Sequence[Column]) -> str:
-    """The table in Markdown, whole."""
+def render_markdown_grid(columns: Sequence[TableColumn]) -> str:
+    """Render a whole table in Markdown."""
     rows = list(zip(*((column.head, *column.cells) for column in columns), strict=True))
-    lines = ["| " + " | ".join(map(escaped, row)) + " |" for row in rows]
-    lines.insert(1, BAR + BAR.join("---" if column.left else "--:" for column in columns) + BAR)
+    lines = ["| " + " | ".join(map(escape_markdown, row)) + " |" for row in rows]
+    lines.insert(1, "|" + "|".join("---" if column.left else "--:" for column in columns) + "|")
     return "\n".join(lines)
 
 
-def escaped(text: str) -> str:
-    """Text as Markdown has it, with nothing that would end a cell or begin a tag."""
-    return text.replace("\\", "\\\\").replace(BAR, f"\\{BAR}").replace("<", "\\<")
+def escape_markdown(text: str) -> str:
+    """Escape what would end a cell or begin a tag in Markdown."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "\\<")
 
 
-def wrapped(text: str, width: int | None) -> str:
-    """A sentence in lines of at most so many letters, the further ones indented; None: one line."""
+def wrap_sentence(text: str, width: int | None) -> str:
+    """Wrap a sentence in lines of at most `width` letters, the later ones indented; None: one line."""
     if width is None:
         return text
     indent = text[: len(text) - len(text.lstrip())]
     return textwrap.fill(text, max(width, 20), subsequent_indent=indent + "  ", break_on_hyphens=False)
 
 
-def _wide(columns: Sequence[Column]) -> int:
+def _wide(columns: Sequence[TableColumn]) -> int:
     return sum(column.width for column in columns) + 2 * max(0, len(columns) - 1)
 
 
-def _narrower(columns: Sequence[Column], by: int, least: int = 8) -> list[Column]:
-    """The widest columns of names cut, letter by letter, while names stay different."""
+def _narrower(columns: Sequence[TableColumn], by: int, least: int = 8) -> list[TableColumn]:
+    """Cut the widest columns of names, letter by letter, while names stay different."""
     widths = {at: column.width for at, column in enumerate(columns) if column.left}
     while by > 0 and widths:
         at = max(widths, key=lambda each: widths[each])
-        if widths[at] <= least or not _told_apart(columns, {**widths, at: widths[at] - 1}):
+        if widths[at] <= least or not _stay_different(columns, {**widths, at: widths[at] - 1}):
             break
         widths[at] -= 1
         by -= 1
     return [
-        Column(column.head, tuple(_cut(cell, widths[at]) for cell in column.cells), column.leave, True)
+        TableColumn(column.head, tuple(_cut(cell, widths[at]) for cell in column.cells), column.leave, True)
         if at in widths
         else column
         for at, column in enumerate(columns)
     ]
 
 
-def _widths(columns: Sequence[Column], width: int | None, least: int = 8) -> list[int]:
-    """The columns' widths: those of names as narrow as the lines need, where cells are then wrapped."""
+def _widths(columns: Sequence[TableColumn], width: int | None, least: int = 8) -> list[int]:
+    """Return the columns' widths; columns of names get narrower until the lines fit, and their cells are wrapped."""
     widths = [column.width for column in columns]
     names = [at for at, column in enumerate(columns) if column.left]
     while width is not None and names and sum(widths) + 2 * (len(widths) - 1) > width:
@@ -133,7 +133,7 @@ def _widths(columns: Sequence[Column], width: int | None, least: int = 8) -> lis
 
 
 def _pieces(cell: str, width: int) -> list[str]:
-    """A cell in lines of at most so many letters, each cut behind a space, a comma or another sign where it can be."""
+    """Split a cell into lines of at most `width` letters, if possible after a space, a comma or another sign."""
     pieces = []
     while len(cell) > width:
         end = max((match.end() for match in re.finditer(r"[\s,;|/=+(-]", cell[:width])), default=0)
@@ -143,8 +143,8 @@ def _pieces(cell: str, width: int) -> list[str]:
     return [*pieces, cell]
 
 
-def _told_apart(columns: Sequence[Column], widths: dict[int, int]) -> bool:
-    """As many different names in each column as there were before."""
+def _stay_different(columns: Sequence[TableColumn], widths: dict[int, int]) -> bool:
+    """Tell whether each column has as many different names after cutting."""
     return all(
         len({_cut(cell, width) for cell in columns[at].cells}) == len(set(columns[at].cells))
         for at, width in widths.items()
@@ -152,6 +152,6 @@ def _told_apart(columns: Sequence[Column], widths: dict[int, int]) -> bool:
 
 
 def _cut(cell: str, width: int) -> str:
-    """What is cut goes from the middle: loops of one name differ in their last options."""
+    """Cut a cell in the middle: loops of one name differ in their last options."""
     tail = (width - 1) // 2
     return cell if len(cell) <= width else cell[: width - 1 - tail] + ELLIPSIS + cell[len(cell) - tail :]

@@ -1,8 +1,8 @@
-"""Stand-ins of tools that only a file tells of: each takes what it is told to take, and answers with one fixed text.
+"""Stand-ins for tools that a file describes. Each takes its declared arguments and returns one fixed text.
 
-A tool of the file has `name` (or `api_name`), `description` (or `api_description`), and perhaps `parameters`: a JSON
+A tool of the file has `name` (or `api_name`), `description` (or `api_description`), and optional `parameters`: a JSON
 Schema, or names with a `type` each and a list `required` beside them, as Seal-Tools has. MCP's `inputSchema` and the
-`function` of a chat-completions tool are read as well. One without parameters may be told in words what is wanted.
+`function` of a chat-completions tool are read as well. A tool without parameters takes a request in words.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core.errors import UsageError
-from plait.lab.base import digest
-from plait.lab.loaders import files
-from plait.tools.kinds import ANYTHING, Kind, plain_kind
+from plait.lab.records import FileRecord, check_distinct, file_stamp, find_file, read_records
+from plait.lab.tasks import digest
+from plait.tools import Tool
+from plait.tools.kinds import ANYTHING, plain_kind
 from plait.tools.signature import Parameter, Signature
-from plait.tools.tool import Tool
 
 _TYPES: dict[str, Any] = {
     **dict.fromkeys(("str", "string", "text"), str),
@@ -29,11 +29,10 @@ _TYPES: dict[str, Any] = {
     **dict.fromkeys(("list", "array"), list),
     **dict.fromkeys(("dict", "object"), dict),
 }
-_WORDS = Parameter("request", plain_kind(str) or ANYTHING, "What is wanted, in words.", "")
 
 
-class Stub(Tool, frozen=True, dict=True, kw_only=True):
-    """A tool whose parameters are known without a function to read them from."""
+class StubTool(Tool, frozen=True, dict=True, kw_only=True):
+    """A tool whose parameters come from a file and not from a function."""
 
     known: Signature
 
@@ -42,16 +41,16 @@ class Stub(Tool, frozen=True, dict=True, kw_only=True):
         return self.known
 
 
-class Kept(Struct, frozen=True, dict=True):
+class StubFile(Struct, frozen=True, dict=True):
     """The tools of a file."""
 
     path: Path
     stamp: tuple[int, int]
-    tools: tuple[Stub, ...]
+    tools: tuple[StubTool, ...]
 
     @cached_property
     def mark(self) -> str:
-        """What stands for these tools."""
+        """The digest of these tools."""
         return digest([[tool.name, tool.description, tool.known.schema] for tool in self.tools])
 
     @property
@@ -60,24 +59,29 @@ class Kept(Struct, frozen=True, dict=True):
         return f"lab:stubs,{self.mark},{self.path}"
 
 
-_KEPT: dict[Path, Kept] = {}
+_stubs: dict[Path, StubFile] = {}
 
 
-def kept(path: Path) -> Kept:
-    """The tools of a file, read once in a process as long as it does not change. Raises `UsageError`."""
-    now, known = files.stamp(path), _KEPT.get(path)
+def load_stubs(path: Path) -> StubFile:
+    """Load the tools of a file, once in a process while the file does not change. Raises `UsageError`."""
+    now, known = file_stamp(path), _stubs.get(path)
     if known is None or known.stamp != now:
-        entries = files.records(path)
-        made = [_made(entry) for entry in entries]
-        files.distinct((entry, tool.name) for entry, tool in zip(entries, made, strict=True))
-        known = _KEPT[path] = Kept(path, now, tuple(made))
+        entries = read_records(path)
+        made = [_make_stub(entry) for entry in entries]
+        check_distinct((entry, tool.name) for entry, tool in zip(entries, made, strict=True))
+        known = _stubs[path] = StubFile(path, now, tuple(made))
     return known
 
 
-def tools(settings: str) -> tuple[Tool, ...]:
-    """The tools of `MARK,FILE`. Raises `UsageError` where they are not the same any more."""
+def fit_tool_name(name: str) -> str:
+    """Return a name that a tool may have: letters, digits and `_.-`, at most 64, a letter or `_` first."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", name.strip())[:64].strip("_") or "tool"
+    return plain if plain[0].isalpha() else f"_{plain}"[:64]
+
+
+def find_stub_tools(settings: str) -> tuple[Tool, ...]:
     mark, _, name = settings.partition(",")
-    known = kept(files.found(name))
+    known = load_stubs(find_file(name))
     if known.mark != mark:
         raise UsageError(
             f"The tools of {known.path.name} are not those that the run was begun with.",
@@ -86,53 +90,43 @@ def tools(settings: str) -> tuple[Tool, ...]:
     return known.tools
 
 
-def fitting(name: str) -> str:
-    """A name as tools may have it: letters, digits and `_.-`, at most 64, a letter first."""
-    plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", name.strip())[:64].strip("_") or "tool"
-    return plain if plain[0].isalpha() else f"_{plain}"[:64]
-
-
-def _made(entry: files.Entry) -> Stub:
+def _make_stub(entry: FileRecord) -> StubTool:
     function = entry.value.get("function")
     value = function if isinstance(function, dict) else entry.value
-    inner = files.Entry(entry.place, entry.number, value)
-    name = fitting(inner.text("name", "api_name"))
-    said = value.get("description", value.get("api_description", ""))
+    inner = FileRecord(entry.place, entry.number, value)
+    name = fit_tool_name(inner.text("name", "api_name"))
+    description = value.get("description", value.get("api_description", ""))
     schema = value.get("parameters", value.get("inputSchema", value.get("input_schema")))
-    if not isinstance(said, str) or not isinstance(schema, dict | None):
-        raise entry.wrong("the tool's description or parameters can't be read.", "A text, and an object.")
-    parameters = (_WORDS,) if schema is None else _parameters(inner, schema)
-    signature = Signature(parameters, said, "", None, {})
-    return Stub(
-        function=partial(_done, name),
+    if not isinstance(description, str) or not isinstance(schema, dict | None):
+        raise entry.error("the tool's description or parameters can't be read.", "A text, and an object.")
+    request = Parameter("request", plain_kind(str) or ANYTHING, "What is wanted, in words.", "")
+    parameters = (request,) if schema is None else _parameters(inner, schema)
+    return StubTool(
+        function=partial(_run_stub, name),
         name=name,
-        description=said.strip() or name,
+        description=description.strip() or name,
         returns="a confirmation",
         read_only=True,
         inline=True,
-        known=signature,
+        known=Signature(parameters, description, "", None, {}),
     )
 
 
-def _parameters(entry: files.Entry, schema: dict[str, Any]) -> tuple[Parameter, ...]:
-    properties = schema.get("properties") if schema.get("type") == "object" else schema
-    required = schema.get("required") if schema.get("type") == "object" else entry.value.get("required")
+def _parameters(entry: FileRecord, schema: dict[str, Any]) -> tuple[Parameter, ...]:
+    whole = schema.get("type") == "object"
+    properties = schema.get("properties") if whole else schema
+    required = (schema if whole else entry.value).get("required")
     if not isinstance(properties, dict | None) or not isinstance(required, list | None):
-        raise entry.wrong("'parameters' can't be read.", "It is a JSON Schema, or names with a type each.")
+        raise entry.error("'parameters' can't be read.", "It is a JSON Schema, or names with a type each.")
     found = []
     for name, told in (properties or {}).items():
         told = told if isinstance(told, dict) else {"type": str(told)}
-        needed = required is not None and name in required
-        kind = _kind(told.get("type"))
-        said = str(told.get("description", ""))
-        found.append(Parameter(name, kind, said) if needed else Parameter(name, kind, said, None))
+        plain = _TYPES.get(str(told.get("type")).casefold())
+        kind = (plain_kind(plain) if plain is not None else None) or ANYTHING
+        optional = () if required is not None and name in required else (None,)
+        found.append(Parameter(name, kind, str(told.get("description", "")), *optional))
     return tuple(sorted(found, key=lambda parameter: not parameter.required))
 
 
-def _kind(named: Any) -> Kind:
-    plain = _TYPES.get(str(named).casefold())
-    return (plain_kind(plain) if plain is not None else None) or ANYTHING
-
-
-def _done(name: str, *args: Any, **kwargs: Any) -> str:
+def _run_stub(name: str, *args: Any, **kwargs: Any) -> str:
     return f"{name}: done."

@@ -29,7 +29,7 @@ def comparison_page(journal: Journal, name: str) -> str:
 
     Raises `UsageError`.
     """
-    from plait.lab.comparing import kept
-    from plait.lab.page import served_page
+    from plait.lab.page import render_served_page
+    from plait.lab.run_comparison import load_comparison
 
-    return served_page(kept(name, journal.path), "/#/runs/")
+    return render_served_page(load_comparison(name, journal.path), "/#/runs/")
