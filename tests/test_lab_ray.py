@@ -78,7 +78,7 @@ def test_the_table_is_the_same_as_without_ray_and_the_runs_can_be_replayed(clust
     there = compare(tasks(6), journal=tmp_path / "there.db", engine=RayEngine(), jobs=4, **options)
     assert there.whole and len(there.results) == 24 and told(there) == told(here)
     assert {result.grade.success for result in there.results} == {True, False}
-    assert [row.json()["success"] for row in there.rows] == [row.json()["success"] for row in here.rows]
+    assert [row.success for row in there.rows] == [row.success for row in here.rows]
 
     journal = Journal(tmp_path / "there.db")
     rows = asked(journal.path, "SELECT count(*), count(DISTINCT label), min(owner), max(owner) FROM runs")
@@ -119,7 +119,7 @@ def working() -> list[int]:
     listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()]
     children = {row[0] for row in rows if row[1] == str(os.getpid())}
-    return [int(row[0]) for row in rows if row[1] in children and row[2].startswith("ray::work")]
+    return [int(row[0]) for row in rows if row[1] in children and row[2].startswith("ray::run_packed_cell")]
 
 
 def test_a_cell_that_kills_its_worker_every_time_is_left_and_the_others_are_finished(
