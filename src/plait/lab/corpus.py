@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
@@ -157,28 +157,16 @@ class Corpus(Struct, frozen=True, dict=True):
         return (search, lookup_in)
 
 
-class FileTexts(Struct, frozen=True):
-    """The corpora of a file by task ("" for all)."""
-
-    kind: str
-    path: Path
-    stamp: tuple[int, int]
-    corpora: dict[str, Corpus]
-
-    def word(self, task: str) -> str:
-        """Return the word that finds a task's tools again, from anywhere on this machine."""
-        return f"lab:corpus,{self.kind},{quote(task, safe='')},{self.corpora[task].mark},{self.path}"
+def corpus_word(kind: str, path: Path, task: str = "") -> str:
+    """Return the word that finds the tools of a file's texts again ("": those of all tasks)."""
+    mark = _load_corpora(kind, path, file_stamp(path))[task].mark
+    return f"lab:corpus,{kind},{quote(task, safe='')},{mark},{path}"
 
 
-_texts: dict[tuple[str, Path], FileTexts] = {}
-"""Each file is read once in a process: each cell of a comparison finds its tools here."""
-
-
-def keep_texts(kind: str, path: Path, pages: PagesByTask) -> FileTexts:
-    """Keep the pages that were read from a file."""
-    made = FileTexts(kind, path, file_stamp(path), {task: Corpus(each) for task, each in pages.items()})
-    _texts[kind, path] = made
-    return made
+@lru_cache(maxsize=16)
+def _load_corpora(kind: str, path: Path, stamp: tuple[int, int]) -> dict[str, Corpus]:
+    """Load the corpora of a file by task. It is read once in a process while it does not change."""
+    return {task: Corpus(pages) for task, pages in read_pages(kind, path).items()}
 
 
 def split_page(title: str, text: str) -> CorpusPage:
@@ -191,10 +179,7 @@ def find_corpus_tools(settings: str) -> tuple[Tool, ...]:
     if len(parts) != 4 or parts[0] not in _KINDS:
         raise UsageError(f"lab:corpus,{settings} names no texts.", hint="A suite makes such words: lab:corpus,KIND,...")
     kind, task, mark, path = parts[0], unquote(parts[1]), parts[2], find_file(parts[3])
-    known = _texts.get((kind, path))
-    if known is None or known.stamp != file_stamp(path):
-        known = keep_texts(kind, path, read_pages(kind, path))
-    corpus = known.corpora.get(task)
+    corpus = _load_corpora(kind, path, file_stamp(path)).get(task)
     if corpus is None or corpus.mark != mark:
         raise UsageError(
             f"The texts of {path.name}{f' for {task!r}' if task else ''} are not those that the run was begun with.",

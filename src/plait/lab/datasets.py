@@ -6,18 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from plait.core.errors import UsageError
-from plait.lab.corpus import (
-    hotpotqa_id,
-    hotpotqa_pages,
-    keep_texts,
-    musique_id,
-    musique_pages,
-    read_pages,
-    strategyqa_pages,
-)
+from plait.lab.corpus import corpus_word, hotpotqa_id, musique_id, strategyqa_pages
 from plait.lab.graders.answers import LABELS, find_label, last_number, parse_yes_no
 from plait.lab.records import FileRecord, check_distinct, find_file, parse_options, read_records
-from plait.lab.stubs import fit_tool_name, load_stubs
+from plait.lab.stubs import fit_tool_name, load_stubs, stubs_word
 from plait.lab.tasks import Suite, SuiteTask
 
 SIX = "world:1,now=2024-03-12"
@@ -61,13 +53,12 @@ def load_hotpotqa(argument: str) -> Suite:
     entries = read_records(path)
     ids = [hotpotqa_id(entry) for entry in entries]
     check_distinct(zip(entries, ids, strict=True))
-    texts = keep_texts("hotpotqa", path, {id: hotpotqa_pages(each) for id, each in zip(ids, entries, strict=True)})
     tasks = tuple(
         SuiteTask(
             id=id,
             question=entry.text("question"),
             answer=entry.text("answer"),
-            tools=(texts.word(id),),
+            tools=(corpus_word("hotpotqa", path, id),),
             about={key: entry.value[key] for key in ("type", "level") if entry.value.get(key)},
         )
         for id, entry in zip(ids, entries, strict=True)
@@ -122,13 +113,13 @@ def load_strategyqa(argument: str) -> Suite:
             )
         )
     check_distinct((entry, task.id) for entry, task in zip(entries, tasks, strict=True))
-    pages = strategyqa_pages(entries)
+    has_facts = bool(strategyqa_pages(entries))
     return Suite(
         word=f"strategyqa:{path}",
-        about="yes-or-no questions" + (" over facts that can be searched" if pages else ""),
+        about="yes-or-no questions" + (" over facts that can be searched" if has_facts else ""),
         tasks=tuple(tasks),
         grader="yesno",
-        tools=(keep_texts("strategyqa", path, {"": pages}).word(""),) if pages else (),
+        tools=(corpus_word("strategyqa", path),) if has_facts else (),
     )
 
 
@@ -145,8 +136,6 @@ def load_musique(argument: str) -> Suite:
     ids = [musique_id(entry) for entry in known]
     check_distinct(zip(known, ids, strict=True))
     word, words = _with_corpus(f"musique:{path}", given)
-    pages = {} if words else {id: musique_pages(each) for id, each in zip(ids, known, strict=True)}
-    texts = None if words else keep_texts("musique", path, pages)
     tasks = []
     for id, entry in zip(ids, known, strict=True):
         hops = entry.value.get("question_decomposition")
@@ -159,7 +148,7 @@ def load_musique(argument: str) -> Suite:
                 id=id,
                 question=entry.text("question"),
                 answer=answers if len(answers) > 1 else first,
-                tools=(texts.word(id),) if texts is not None else (),
+                tools=() if words else (corpus_word("musique", path, id),),
                 about={"hops": len(hops)} if isinstance(hops, list) else {},
             )
         )
@@ -183,7 +172,7 @@ def load_tool_search(argument: str) -> Suite:
         raise UsageError(f"show={show} is no number of tools.", hint="Such as show=10.")
     path, where = find_file(name), find_file(given["tools"])
     stubs = load_stubs(where)
-    known = {tool.name for tool in stubs.tools}
+    known = {tool.name for tool in stubs}
     tasks = []
     entries = read_records(path)
     for entry in entries:
@@ -199,10 +188,10 @@ def load_tool_search(argument: str) -> Suite:
     check_distinct((entry, task.id) for entry, task in zip(entries, tasks, strict=True))
     return Suite(
         word=f"tool-search:{path},tools={where},show={int(show)}",
-        about=f"queries whose right tools, among {len(stubs.tools):,}, are to be found and called",
+        about=f"queries whose right tools, among {len(stubs):,}, are to be found and called",
         tasks=tuple(tasks),
         grader="calls",
-        tools=(stubs.word,),
+        tools=(stubs_word(where),),
         show_tools=int(show),
     )
 
@@ -239,7 +228,7 @@ def _with_corpus(word: str, given: dict[str, str]) -> tuple[str, tuple[str, ...]
     if "corpus" not in given:
         return word, ()
     path = find_file(given["corpus"])
-    return f"{word},corpus={path}", (keep_texts("pages", path, read_pages("pages", path)).word(""),)
+    return f"{word},corpus={path}", (corpus_word("pages", path),)
 
 
 def _gold_tools(entry: FileRecord, known: set[str], where: Path) -> list[str]:

@@ -8,11 +8,9 @@ Schema, or names with a `type` each and a list `required` beside them, as Seal-T
 from __future__ import annotations
 
 import re
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
-
-from msgspec import Struct
 
 from plait.core.errors import UsageError
 from plait.lab.records import FileRecord, check_distinct, file_stamp, find_file, read_records
@@ -41,36 +39,26 @@ class StubTool(Tool, frozen=True, dict=True, kw_only=True):
         return self.known
 
 
-class StubFile(Struct, frozen=True, dict=True):
-    """The tools of a file."""
-
-    path: Path
-    stamp: tuple[int, int]
-    tools: tuple[StubTool, ...]
-
-    @cached_property
-    def mark(self) -> str:
-        """The digest of these tools."""
-        return digest([[tool.name, tool.description, tool.known.schema] for tool in self.tools])
-
-    @property
-    def word(self) -> str:
-        """The word that finds them again, from anywhere on this machine."""
-        return f"lab:stubs,{self.mark},{self.path}"
-
-
-_stubs: dict[Path, StubFile] = {}
-
-
-def load_stubs(path: Path) -> StubFile:
+def load_stubs(path: Path) -> tuple[StubTool, ...]:
     """Load the tools of a file, once in a process while the file does not change. Raises `UsageError`."""
-    now, known = file_stamp(path), _stubs.get(path)
-    if known is None or known.stamp != now:
-        entries = read_records(path)
-        made = [_make_stub(entry) for entry in entries]
-        check_distinct((entry, tool.name) for entry, tool in zip(entries, made, strict=True))
-        known = _stubs[path] = StubFile(path, now, tuple(made))
-    return known
+    return _load_stubs(path, file_stamp(path))
+
+
+def stubs_word(path: Path) -> str:
+    """Return the word that finds the tools of a file again, from anywhere on this machine."""
+    return f"lab:stubs,{_digest(load_stubs(path))},{path}"
+
+
+@lru_cache(maxsize=16)
+def _load_stubs(path: Path, stamp: tuple[int, int]) -> tuple[StubTool, ...]:
+    entries = read_records(path)
+    made = tuple(_make_stub(entry) for entry in entries)
+    check_distinct((entry, tool.name) for entry, tool in zip(entries, made, strict=True))
+    return made
+
+
+def _digest(tools: tuple[StubTool, ...]) -> str:
+    return digest([[tool.name, tool.description, tool.known.schema] for tool in tools])
 
 
 def fit_tool_name(name: str) -> str:
@@ -81,13 +69,14 @@ def fit_tool_name(name: str) -> str:
 
 def find_stub_tools(settings: str) -> tuple[Tool, ...]:
     mark, _, name = settings.partition(",")
-    known = load_stubs(find_file(name))
-    if known.mark != mark:
+    path = find_file(name)
+    known = load_stubs(path)
+    if _digest(known) != mark:
         raise UsageError(
-            f"The tools of {known.path.name} are not those that the run was begun with.",
+            f"The tools of {path.name} are not those that the run was begun with.",
             hint="The file was changed: put the old one back, or begin anew.",
         )
-    return known.tools
+    return known
 
 
 def _make_stub(entry: FileRecord) -> StubTool:
