@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plait.core.text import clean
 
@@ -16,6 +16,8 @@ T = TypeVar("T")
 NEVER = 0
 """The `leave` of a column that is always shown."""
 ELLIPSIS = "…"
+_LEAST = 8
+"""The least width of a column of names."""
 
 
 class TableColumn(Struct, frozen=True):
@@ -62,13 +64,13 @@ def render_grid(columns: Sequence[TableColumn], width: int | None = None) -> tup
     while width is not None and _wide(shown) > width and any(column.leave for column in shown):
         shown.remove(max(shown, key=lambda column: column.leave))
     left_out = [column.head for column in columns if column not in shown]
+    widths = [column.width for column in shown]
     if width is not None and _wide(shown) > width:
-        shown = _narrower(shown, _wide(shown) - width)
-    widths = _widths(shown, width)
+        shown, widths = _fit_names(shown, width)
     rows = zip(*((column.head, *column.cells) for column in shown), strict=True)
     lines = []
     for row in rows:
-        pieces = [_pieces(cell, wide) for cell, wide in zip(row, widths, strict=True)]
+        pieces = [_wrap_cell(cell, wide) for cell, wide in zip(row, widths, strict=True)]
         for parts in zip_longest(*pieces, fillvalue=""):
             cells = [
                 part.ljust(wide) if column.left else part.rjust(wide)
@@ -103,52 +105,32 @@ def _wide(columns: Sequence[TableColumn]) -> int:
     return sum(column.width for column in columns) + 2 * max(0, len(columns) - 1)
 
 
-def _narrower(columns: Sequence[TableColumn], by: int, least: int = 8) -> list[TableColumn]:
-    """Cut the widest columns of names, letter by letter, while names stay different."""
-    widths = {at: column.width for at, column in enumerate(columns) if column.left}
-    while by > 0 and widths:
-        at = max(widths, key=lambda each: widths[each])
-        if widths[at] <= least or not _stay_different(columns, {**widths, at: widths[at] - 1}):
+def _fit_names(columns: Sequence[TableColumn], width: int) -> tuple[list[TableColumn], list[int]]:
+    """Cut names while they stay different, then narrow their columns, whose cells are then wrapped."""
+    shown, widths = list(columns), [column.width for column in columns]
+    names = {at for at, column in enumerate(columns) if column.left}
+    cutting = True
+    while names and sum(widths) + 2 * (len(widths) - 1) > width:
+        at = max(names, key=lambda each: (widths[each], -each))
+        if widths[at] <= _LEAST:
             break
+        cells = tuple(_cut(cell, widths[at] - 1) for cell in columns[at].cells)
+        cutting = cutting and len(set(cells)) == len(set(columns[at].cells))
         widths[at] -= 1
-        by -= 1
-    return [
-        TableColumn(column.head, tuple(_cut(cell, widths[at]) for cell in column.cells), column.leave, True)
-        if at in widths
-        else column
-        for at, column in enumerate(columns)
-    ]
+        if cutting:
+            shown[at] = structs.replace(columns[at], cells=cells)
+    return shown, widths
 
 
-def _widths(columns: Sequence[TableColumn], width: int | None, least: int = 8) -> list[int]:
-    """Return the columns' widths; columns of names get narrower until the lines fit, and their cells are wrapped."""
-    widths = [column.width for column in columns]
-    names = [at for at, column in enumerate(columns) if column.left]
-    while width is not None and names and sum(widths) + 2 * (len(widths) - 1) > width:
-        at = max(names, key=lambda each: widths[each])
-        if widths[at] <= least:
-            break
-        widths[at] -= 1
-    return widths
-
-
-def _pieces(cell: str, width: int) -> list[str]:
+def _wrap_cell(cell: str, width: int) -> list[str]:
     """Split a cell into lines of at most `width` letters, if possible after a space, a comma or another sign."""
-    pieces = []
+    lines = []
     while len(cell) > width:
         end = max((match.end() for match in re.finditer(r"[\s,;|/=+(-]", cell[:width])), default=0)
         end = end if end > width // 2 else width
-        pieces.append(cell[:end].rstrip())
+        lines.append(cell[:end].rstrip())
         cell = cell[end:].lstrip()
-    return [*pieces, cell]
-
-
-def _stay_different(columns: Sequence[TableColumn], widths: dict[int, int]) -> bool:
-    """Tell whether each column has as many different names after cutting."""
-    return all(
-        len({_cut(cell, width) for cell in columns[at].cells}) == len(set(columns[at].cells))
-        for at, width in widths.items()
-    )
+    return [*lines, cell]
 
 
 def _cut(cell: str, width: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -46,18 +46,13 @@ class TaskTotals(Struct, frozen=True):
 
 
 class LoopTable(Struct, frozen=True):
-    """The table of two loops with the same models."""
+    """The table of two loops with the same models. `in_all` sums the tasks that both loops have finished."""
 
     loops: tuple[str, str]
     who: str
     rows: tuple[TaskTotals, ...]
+    in_all: TaskTotals
     notes: tuple[str, ...] = ()
-
-    @property
-    def in_all(self) -> TaskTotals:
-        """The sums over the tasks that both loops have finished."""
-        both = [(row.first, row.second) for row in self.rows if row.first is not None and row.second is not None]
-        return TaskTotals("in all", _sum(first for first, _ in both), _sum(second for _, second in both))
 
     def draw(self) -> ClassicTable:
         """Return a row for each task, and the sums."""
@@ -119,18 +114,20 @@ def make_loop_tables(comparison: ComparisonData, loops: Sequence[str] = ("react"
 
 
 def _make_table(comparison: ComparisonData, one: Contender, other: Contender) -> LoopTable:
-    first, second = group_by_task(comparison.of(one)), group_by_task(comparison.of(other))
-    rows = [
-        TaskTotals(task.id, *(_totals(comparison, by_task.get(task.id, ())) for by_task in (first, second)))
-        for task in comparison.suite.tasks
-    ]
-    return LoopTable((one.strategy, other.strategy), one.who, tuple(rows), missing_notes(comparison))
+    by_task = [group_by_task(comparison.of(each)) for each in (one, other)]
+    rows, both = [], []
+    for task in comparison.suite.tasks:
+        # A task with a missing run counts for neither loop: the sums of both are about the same runs.
+        results = [each.get(task.id, []) for each in by_task]
+        finished = [len(each) >= comparison.repeat for each in results]
+        totals = [_totals(comparison, each) if done else None for each, done in zip(results, finished, strict=True)]
+        rows.append(TaskTotals(task.id, *totals))
+        both += [results] if all(finished) else []
+    in_all = TaskTotals("in all", *(_totals(comparison, [each for task in both for each in task[at]]) for at in (0, 1)))
+    return LoopTable((one.strategy, other.strategy), one.who, tuple(rows), in_all, missing_notes(comparison))
 
 
-def _totals(comparison: ComparisonData, results: Sequence[CellResult]) -> LoopTotals | None:
-    """Return None if a run is missing: the sums of both loops are about the same runs."""
-    if len(results) < comparison.repeat:
-        return None
+def _totals(comparison: ComparisonData, results: Sequence[CellResult]) -> LoopTotals:
     graded = judged_results(comparison, results)
     return LoopTotals(
         tuple(result.run for result in results),
@@ -139,19 +136,6 @@ def _totals(comparison: ComparisonData, results: Sequence[CellResult]) -> LoopTo
         sum(result.usage.tokens for result in results),
         any(result.usage.estimated for result in results),
         any(result.fell_back for result in results),
-    )
-
-
-def _sum(sides: Iterable[LoopTotals]) -> LoopTotals:
-    sides = tuple(sides)
-    right = [side.right for side in sides if side.right is not None]
-    return LoopTotals(
-        tuple(run for side in sides for run in side.runs),
-        sum(right) if right else None,
-        sum(side.calls for side in sides),
-        sum(side.tokens for side in sides),
-        any(side.estimated for side in sides),
-        any(side.fell_back for side in sides),
     )
 
 
