@@ -401,7 +401,7 @@ def test_what_is_no_results_is_said(given: Any, said: str, tmp_path: Path, monke
 def test_a_file_that_is_no_json_is_said(text: str, tmp_path: Path) -> None:
     place = tmp_path / "table.json"
     place.write_text(text)
-    with pytest.raises(UsageError, match="is no JSON"):
+    with pytest.raises(UsageError, match="is not JSON"):
         plait.advise(place)
 
 

@@ -268,11 +268,11 @@ async def test_a_task_without_an_answer_can_not_be_graded_by_it() -> None:
     for word in ("exact", "f1", "number", "has", "contains", "label", "yesno", "calls"):
         with pytest.raises(UsageError, match="'t'"):
             await graded(word, None, "18")
-    with pytest.raises(UsageError, match="is no number"):
+    with pytest.raises(UsageError, match="is not a number"):
         await graded("number", "many", "18")
     with pytest.raises(UsageError, match="neither yes nor no"):
         await graded("yesno", "perhaps", "yes")
-    with pytest.raises(UsageError, match="is no label"):
+    with pytest.raises(UsageError, match="is not a label"):
         await graded("label", "perhaps", "SUPPORTS")
 
 

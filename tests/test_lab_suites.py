@@ -470,8 +470,8 @@ GOOD = '{"question": "One?", "answer": "1"}\n'
         (GOOD + '{"answer": "2"}\n', "line 2: 'question' is missing"),
         (GOOD + '{"question": "  ", "answer": "2"}\n', "line 2: 'question' is not a text"),
         (GOOD + "\n" + '{"question": "Two?", "ans', "line 3: is not JSON.*cut short"),
-        (GOOD + "[1]\n", "line 2: is no object"),
-        (GOOD + '{"question": "Two?", "anwser": "2"}\n', "line 2: 'anwser' is no field.*'answer'"),
+        (GOOD + "[1]\n", "line 2: is not an object"),
+        (GOOD + '{"question": "Two?", "anwser": "2"}\n', "line 2: 'anwser' is not a field.*'answer'"),
         (GOOD + '{"question": "Two?", "answer": "2", "id": "1"}\n', "line 2: the id '1' is that of line 1"),
         (GOOD + '{"question": "Two?", "answer": "2", "grader": "exakt"}\n', "line 2: No grader.*exact"),
         (GOOD + '{"question": "Two?", "answer": "2", "tools": 3}\n', "line 2: 'tools'"),
@@ -597,7 +597,7 @@ def test_the_tools_of_a_run_are_found_again_and_a_changed_file_is_refused(tmp_pa
     again = plait.Agent.recorded(run_head(journal, run.run), journal=journal, model=plait.Scripted(script))
     assert again.replay(run.run).requests == 2
     lines(path, {**HOTPOT, "context": [["Cee", ["The Cee is a river in another country."]]]})
-    with pytest.raises(UsageError, match="not those that the run was begun with"):
+    with pytest.raises(UsageError, match="not those that the run started with"):
         load(task.tools[0])
 
 

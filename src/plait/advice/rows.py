@@ -99,7 +99,9 @@ def read_rows(results: object, journal: object = None) -> MeasuredRows:
         found = {key: getattr(results, key, None) for key in ("name", "suite", "rows", "unfinished")}
     where = name or "These results"
     if isinstance(found["rows"], str | bytes | Mapping) or not hasattr(found["rows"], "__iter__"):
-        raise UsageError(f"{where}: there is no list of `rows`, so they are no results of a comparison.", hint=_MADE_BY)
+        raise UsageError(
+            f"{where}: there is no list of `rows`, so they are not the results of a comparison.", hint=_MADE_BY
+        )
     given = [each if isinstance(each, Mapping) else _as_mapping(each, where) for each in found["rows"] or ()]
     rows = tuple(_make_row(each, f"{where}, row {number}") for number, each in enumerate(given, 1))
     if not rows:
@@ -121,7 +123,7 @@ def _read_file(place: Path) -> Any:
     except OSError as why:
         raise UsageError(f"{place} can't be read: {why.strerror}.") from why
     except (ValueError, RecursionError) as why:
-        raise UsageError(f"{place} is no JSON: {why}.", hint=_MADE_BY) from why
+        raise UsageError(f"{place} is not JSON: {why}.", hint=_MADE_BY) from why
 
 
 def _read_journal(name: str, journal: object) -> object:
@@ -143,7 +145,7 @@ def _as_mapping(row: object, where: str) -> Mapping[str, Any]:
     except TypeError as why:
         raise UsageError(f"{where}: a row is {type(row).__name__}, which can't be read: {why}.") from why
     if not isinstance(plain, dict):
-        raise UsageError(f"{where}: a row is {type(row).__name__}, which is no object.", hint=_MADE_BY)
+        raise UsageError(f"{where}: a row is {type(row).__name__}, which is not an object.", hint=_MADE_BY)
     return plain
 
 

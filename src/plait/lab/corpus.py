@@ -182,8 +182,8 @@ def find_corpus_tools(settings: str) -> tuple[Tool, ...]:
     corpus = _load_corpora(kind, path, file_stamp(path)).get(task)
     if corpus is None or corpus.mark != mark:
         raise UsageError(
-            f"The texts of {path.name}{f' for {task!r}' if task else ''} are not those that the run was begun with.",
-            hint="The file was changed: put the old one back, or begin anew.",
+            f"The texts of {path.name}{f' for {task!r}' if task else ''} are not those that the run started with.",
+            hint="The file has changed. Restore the old file, or start a new run.",
         )
     return corpus.tools
 

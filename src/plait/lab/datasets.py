@@ -31,7 +31,7 @@ def load_gsm8k(argument: str) -> Suite:
     for entry in read_records(path):
         number = last_number(entry.text("answer").rpartition("####")[2])
         if number is None:
-            raise entry.error("the answer has no number in it.", "It is to be 18, or a solution and then #### 18.")
+            raise entry.error("the answer has no number in it.", "It must be 18, or a solution and then #### 18.")
         answer = int(number) if number.denominator == 1 else float(number)
         tasks.append(SuiteTask(id=f"gsm8k-{entry.number}", question=entry.text("question"), answer=answer))
     return Suite(
@@ -141,7 +141,7 @@ def load_musique(argument: str) -> Suite:
         hops = entry.value.get("question_decomposition")
         first, others = entry.text("answer"), entry.value.get("answer_aliases") or []
         if not isinstance(others, list):
-            raise entry.error("'answer_aliases' is no list.")
+            raise entry.error("'answer_aliases' is not a list.")
         answers = list(dict.fromkeys([first, *map(str, others)]))
         tasks.append(
             SuiteTask(
@@ -169,7 +169,7 @@ def load_tool_search(argument: str) -> Suite:
         raise UsageError("A tool-search suite needs the tools.", hint="Write tool-search:QUERIES,tools=FILE.")
     show = given.get("show", str(SHOWN)).strip()
     if not show.isdecimal():
-        raise UsageError(f"show={show} is no number of tools.", hint="Such as show=10.")
+        raise UsageError(f"show={show} is not a number of tools.", hint="Such as show=10.")
     path, where = find_file(name), find_file(given["tools"])
     stubs = load_stubs(where)
     known = {tool.name for tool in stubs}

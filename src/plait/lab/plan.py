@@ -155,7 +155,7 @@ def make_plan(
     Raises `UsageError` for an invalid model, tool or setting, before anything runs.
     """
     if not suite.tasks:
-        raise UsageError(f"{suite.word} has no task.", hint="Is the limit, or the split, what you meant?")
+        raise UsageError(f"{suite.word} has no task.", hint="Check the limit and the split.")
     if repeat < 1:
         raise UsageError(f"Each task can't be run {repeat} times.", hint="Give 1 or more.")
     graders = {word: grader_digest(word) for word in dict.fromkeys(map(suite.grader_of, suite.tasks))}

@@ -142,7 +142,7 @@ def _read_lines(path: Path, lines: list[bytes]) -> list[FileRecord]:
             value = msgspec.json.decode(line)
         except (msgspec.DecodeError, RecursionError) as error:
             cut = number == written[-1][0] and number > 1
-            hint = "It is the last line: the file seems cut short." if cut else "Each line is to be one JSON object."
+            hint = "It is the last line: the file seems cut short." if cut else "Each line must be one JSON object."
             raise UsageError(f"{place}: is not JSON ({error}).", hint=hint) from error
         entries.append(_record(place, number, value))
     return entries
@@ -153,18 +153,18 @@ def _read_list(path: Path, data: bytes) -> list[FileRecord]:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
         cut = data.rstrip()[-1:] not in (b"]", b"}")
-        hint = "It seems cut short." if cut else "It is to be a list of objects."
+        hint = "It seems cut short." if cut else "It must be a list of objects."
         raise UsageError(f"{path.name}: is not JSON ({error}).", hint=hint) from error
     if isinstance(value, dict):
         value = value.get("data", value)
     if not isinstance(value, list):
-        raise UsageError(f"{path.name}: is no list of records.", hint="Write a JSON list, or a JSON object a line.")
+        raise UsageError(f"{path.name}: is not a list of records.", hint="Write a JSON list, or a JSON object a line.")
     return [_record(f"{path.name}, record {number}", number, each) for number, each in enumerate(value, 1)]
 
 
 def _record(place: str, number: int, value: Any) -> FileRecord:
     if not isinstance(value, dict):
-        raise UsageError(f"{place}: is no object: {_short(value)}.", hint='Write {"question": ..., "answer": ...}.')
+        raise UsageError(f"{place}: is not an object: {_short(value)}.", hint='Write {"question": ..., "answer": ...}.')
     return FileRecord(place, number, value)
 
 

@@ -68,12 +68,12 @@ async def acompare(
     Cancelling it cancels the current runs. Raises `UsageError` for invalid options before anything runs.
     """
     if jobs < 1:
-        raise UsageError(f"{jobs} runs at once are none.", hint="Give jobs=1 or more.")
+        raise UsageError(f"{jobs} runs at once are not possible.", hint="Give jobs=1 or more.")
     whole = make_suite(suite).first(limit)
     variants = make_variants(strategies, models, phases)
     for field in ("strategy", "model", "models", "now", "can_ask"):
         if field in settings:
-            raise UsageError(f"{field} is no setting of a comparison.", hint="See strategies, models and phases.")
+            raise UsageError(f"{field} is not a setting of a comparison.", hint="See strategies, models and phases.")
     template = Agent(variants[0].loop, journal=journal, can_ask=False, **{"provenance": "note", **settings})
     if template.journal is False:
         raise UsageError("A comparison needs a journal: it is where results are kept.", hint="Leave journal out.")

@@ -73,8 +73,8 @@ def find_stub_tools(settings: str) -> tuple[Tool, ...]:
     known = load_stubs(path)
     if _digest(known) != mark:
         raise UsageError(
-            f"The tools of {path.name} are not those that the run was begun with.",
-            hint="The file was changed: put the old one back, or begin anew.",
+            f"The tools of {path.name} are not those that the run started with.",
+            hint="The file has changed. Restore the old file, or start a new run.",
         )
     return known
 

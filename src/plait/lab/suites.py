@@ -98,7 +98,7 @@ def read_task(entry: FileRecord) -> SuiteTask:
     for name in value:
         near = difflib.get_close_matches(name, FIELDS, 1, 0.8)
         if near and name not in FIELDS and near[0] not in value:
-            raise entry.error(f"{name!r} is no field of a task.", f"Did you mean {near[0]!r}?")
+            raise entry.error(f"{name!r} is not a field of a task.", f"Did you mean {near[0]!r}?")
     question, answer = entry.text("question"), value.get("answer")
     grader = entry.text("grader") if "grader" in value else _usual_grader(answer)
     kind = grader.partition(":")[0]

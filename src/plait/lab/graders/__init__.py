@@ -101,5 +101,5 @@ def _parse_share(word: str, text: str) -> Fraction:
     except (ValueError, ZeroDivisionError):
         value = Fraction(-1)
     if not 0 <= value <= 1:
-        raise UsageError(f"{word!r}: {text!r} is no number from 0 to 1.", hint="Such as f1:0.5 or number:0.01.")
+        raise UsageError(f"{word!r}: {text!r} is not a number from 0 to 1.", hint="Such as f1:0.5 or number:0.01.")
     return value

@@ -49,7 +49,7 @@ def load_function_grader(word: str) -> Grader:
             raise UsageError(
                 f"The grader {word} fails {_error_place(error)}for the task {task.id!r}: "
                 f"{type(error).__name__}: {error}.",
-                hint="Fix it and start again: finished cells are kept.",
+                hint="Fix it and start again. Finished cells do not run again.",
             ) from error
         made = _make_grade(value, word, task)
         return made if whole else grade_of_run(run, made)
@@ -79,7 +79,7 @@ def _make_grade(said: Any, word: str, task: SuiteTask) -> Grade:
         return Grade(right, float(said), "right" if right else "wrong", why)
     raise UsageError(
         f"The grader {word} gave {said!r} for the task {task.id!r}.",
-        hint="It is to return true or false, a number from 0 to 1, or a plait.lab.Grade.",
+        hint="It must return true or false, a number from 0 to 1, or a plait.lab.Grade.",
     )
 
 

@@ -84,7 +84,7 @@ def score_label(task: SuiteTask, answer: Any, labels: tuple[str, ...] = answers.
     """The answer has the gold label, and no other label."""
     wanted = {answers.find_label(answer_text(gold), labels) for gold in _golds(task)}
     if "" in wanted:
-        raise UsageError(f"The answer of task {task.id!r} is no label.", hint=f"Labels: {', '.join(labels)}.")
+        raise UsageError(f"The answer of task {task.id!r} is not a label.", hint=f"Labels: {', '.join(labels)}.")
     said = answers.find_label(answer_text(answer), labels)
     return _right_or_wrong(said in wanted, _expected(task, answer) if said else "it names no label, or several")
 
@@ -95,7 +95,9 @@ def score_number(task: SuiteTask, answer: Any, tolerance: Fraction = answers.CLO
     for gold in _golds(task):
         read = answers.read_last_number(gold)
         if read is None:
-            raise UsageError(f"The answer of task {task.id!r} is no number: {gold!r}.", hint="Choose another grader.")
+            raise UsageError(
+                f"The answer of task {task.id!r} is not a number: {gold!r}.", hint="Choose another grader."
+            )
         golds.append(read)
     said = answers.read_last_number(answer)
     if said is None:

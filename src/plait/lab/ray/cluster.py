@@ -163,7 +163,7 @@ def _check_address(address: str) -> None:
     host, colon, port = address.rpartition(":")
     if "://" in address or not colon or not host or not port.isdecimal():
         raise UsageError(
-            f"{address!r} is no address of a Ray cluster.",
+            f"{address!r} is not the address of a Ray cluster.",
             hint="Write HOST:PORT as `ray start --head` prints it, or auto for the one on this machine.",
         )
     hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # RFC 9113, 3.4: empty SETTINGS
@@ -173,7 +173,7 @@ def _check_address(address: str) -> None:
             connection.settimeout(PATIENCE)
             if connection.recv(9)[3:4] == b"\x04":
                 return
-            why = "what answers there is no Ray cluster"
+            why = "what answers there is not a Ray cluster"
     except TimeoutError:
         why = f"nothing answers there within {PATIENCE:g} seconds"
     except (OSError, OverflowError) as error:
