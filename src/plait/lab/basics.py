@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from plait.core.errors import UsageError
 from plait.lab.tasks import Suite, SuiteTask
+from plait.toolkits.lookup import lookup
 from plait.tools import Tool
 from plait.world.chance import chance
 
@@ -291,8 +292,6 @@ def load_basics(settings: str = "") -> Suite:
 
 def facts_tool(settings: str = "") -> Tool:
     """Return the lookup tool over a split's facts: `report`, `tuning,seed=7`."""
-    from plait.toolkits.lookup import lookup
-
     split, seed, _ = _parse_settings(settings)
     return lookup(make_facts(split or "report", seed).facts)
 

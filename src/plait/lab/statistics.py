@@ -142,18 +142,18 @@ def seeable_difference(tasks: int, mean_square: float, unit: float = 1.0) -> flo
     if least_p(tasks) >= ALPHA:
         return None
 
-    def seen(d: float) -> bool:
+    def is_seen(d: float) -> bool:
         square = max(mean_square, unit * d)
         return tasks * d - unit >= _Z95 * math.sqrt(tasks * square) + _ZPOWER * math.sqrt(
             tasks * max(0.0, square - d * d)
         )
 
-    if not seen(1.0):
+    if not is_seen(1.0):
         return None
     low, high = 0.0, 1.0
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (low, middle) if seen(middle) else (middle, high)
+        low, high = (low, middle) if is_seen(middle) else (middle, high)
     return high
 
 

@@ -126,7 +126,7 @@ def _read_request(
     if not isinstance(told, dict):
         told = {"prompt": body.decode(errors="backslashreplace")}
     texts = _message_texts(told)
-    nearest = max(before, key=lambda each: _shared(each, texts), default=[])
+    nearest = max(before, key=lambda each: _count_old_letters(each, texts), default=[])
     stop = told.get("stop") or ()
     sent = SentRequest(
         number=number,
@@ -186,7 +186,7 @@ def _count_shared(old: str, new: str) -> int:
     return new.rfind("\n", 0, same) + 1
 
 
-def _shared(before: Sequence[tuple[str, str]], texts: Sequence[tuple[str, str]]) -> int:
+def _count_old_letters(before: Sequence[tuple[str, str]], texts: Sequence[tuple[str, str]]) -> int:
     return sum(len(piece.text) + 1 for piece in _split_messages(texts, before) if not piece.new)
 
 
@@ -244,7 +244,7 @@ def _title(sent: SentRequest) -> str:
 
 def _settings(sent: SentRequest) -> Iterator[str]:
     if sent.stop:
-        yield "stop: " + "  ".join(_quoted(each) for each in sent.stop)
+        yield "stop: " + "  ".join(_quote(each) for each in sent.stop)
     if sent.tools:
         yield f"tools: {clean(', '.join(sent.tools))}"
     for name, value in sent.other.items():
@@ -252,11 +252,11 @@ def _settings(sent: SentRequest) -> Iterator[str]:
 
 
 def _short(value: object, most: int = 100) -> str:
-    text = _quoted(value)
+    text = _quote(value)
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
 
-def _quoted(value: object) -> str:
+def _quote(value: object) -> str:
     return clean(json.dumps(value, ensure_ascii=False))
 
 

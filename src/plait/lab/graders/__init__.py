@@ -10,6 +10,7 @@ from typing import Literal
 
 from plait.core.errors import UsageError
 from plait.lab.graders import scores
+from plait.lab.graders.functions import load_function_grader, read_source
 from plait.lab.tasks import Grade, Grader, SuiteTask, digest
 from plait.runtime.run import Run
 
@@ -42,8 +43,6 @@ def load_grader(word: str, *, journal: str | Path | Literal[False] | None = None
     if word == UNJUDGED:
         return _leave_unjudged
     if name.endswith(".py") or name == "python":
-        from plait.lab.graders.functions import load_function_grader
-
         return load_function_grader(rest if name == "python" else word.strip())
     if name == "judge":
         from plait.lab.judge import load_judge
@@ -81,8 +80,6 @@ def grader_digest(word: str) -> str:
     """
     name, _, rest = word.strip().partition(":")
     if name.endswith(".py") or name == "python":
-        from plait.lab.graders.functions import read_source
-
         return digest(read_source((rest if name == "python" else word.strip()).rpartition(":")[0]))
     if name == "judge":
         from plait.lab.judge import judge_prompts

@@ -103,15 +103,15 @@ def find_label(text: str, labels: Iterable[str]) -> str:
 
 def contains_text(gold: str, text: str) -> bool:
     """Tell whether the gold text is in the answer, in whole words; case, spacing and kinds of quotes do not matter."""
-    wanted = _folded(gold)
+    wanted = _fold(gold)
     if not wanted:
         return False
     before = r"(?<!\w)" if wanted[0].isalnum() else ""
     after = r"(?!\w)" if wanted[-1].isalnum() else ""
-    return re.search(before + re.escape(wanted) + after, _folded(text)) is not None
+    return re.search(before + re.escape(wanted) + after, _fold(text)) is not None
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     text = unicodedata.normalize("NFKC", text).casefold().translate({0x2019: "'", 0x201C: '"', 0x201D: '"'})
     return " ".join(text.split())
 

@@ -23,6 +23,7 @@ from plait.core.errors import PlaitError, UsageError
 from plait.lab.graders.scores import describe_end, grade_of_run
 from plait.lab.tasks import Grade, Grader, SuiteTask
 from plait.runtime.run import Run
+from plait.tools.toolset import nearest
 from plait.tools.user_code import in_a_line, read_file, run_file, see_folder
 
 
@@ -101,8 +102,6 @@ def _load_function(place: str, name: str, word: str) -> Callable[..., Any]:
     module = run_file(place, "grader") if place.endswith(".py") else _import_module(place, word)
     found = getattr(module, name, None)
     if found is None:
-        from plait.tools.toolset import nearest
-
         near = nearest(name, tuple(each for each in vars(module) if not each.startswith("_")))
         raise UsageError(
             f"{word!r}: {place} has no {name!r}.", hint=f"Did you mean {' or '.join(near)}?" if near else ""
