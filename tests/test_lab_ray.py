@@ -202,8 +202,8 @@ def test_an_address_that_is_no_cluster_is_an_error_at_once(tmp_path: Path) -> No
     with closing(socket.create_server(("127.0.0.1", 0))) as silent, closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         addresses = {
-            "mine": "is no address of a Ray cluster",
-            "ray://127.0.0.1:10001": "is no address of a Ray cluster",
+            "mine": "is not the address of a Ray cluster",
+            "ray://127.0.0.1:10001": "is not the address of a Ray cluster",
             f"127.0.0.1:{free.getsockname()[1]}": "can't be reached: Connection refused",
             f"127.0.0.1:{silent.getsockname()[1]}": "nothing answers there",
         }
