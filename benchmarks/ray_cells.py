@@ -16,7 +16,7 @@ from pathlib import Path
 
 import plait
 from plait.lab import Progress, compare
-from plait.lab.on_ray import OnRay
+from plait.lab.ray import RayEngine
 
 REPLIES = [
     'Thought: I look it up.\nAction: calculator\nAction Input: {"expression": "6 * 7"}',
@@ -59,7 +59,7 @@ def main() -> None:
             tools=["calculator"],
             jobs=said.jobs,
             journal=journal,
-            engine=None if said.here else OnRay(),
+            engine=None if said.here else RayEngine(),
             tell=tell,
         )
         seconds = time.monotonic() - began

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from plait.core import Usage
-from plait.lab.base import Grade, Suite, Task
-from plait.lab.comparison import Comparison, Contender
-from plait.lab.result import Result
+from plait.lab import CellResult, Comparison, Contender, Grade, Suite, SuiteTask
 from plait.runtime.spending import PhaseSpending
 
 
@@ -16,7 +14,7 @@ def contender(strategy: str, who: str = "local") -> Contender:
     return Contender(f"{strategy} @ {who}", strategy, who, {"reason": who})
 
 
-def result(variant: str, task: str, right: bool, repeat: int = 0, **other: Any) -> Result:
+def result(variant: str, task: str, right: bool, repeat: int = 0, **other: Any) -> CellResult:
     """A finished cell; `tokens` is (in, out, cached), other names are the result's own."""
     used = other.pop("tokens", (1000, 50, 0))
     given: dict[str, Any] = {
@@ -29,7 +27,7 @@ def result(variant: str, task: str, right: bool, repeat: int = 0, **other: Any) 
         "seconds": 1.0,
     }
     names = {"cell": f"{variant}/{task}/{repeat}", "run": f"run-{variant}-{task}-{repeat}"}
-    return Result(variant=variant, task=task, repeat=repeat, **names, **{**given, **other})
+    return CellResult(variant=variant, task=task, repeat=repeat, **names, **{**given, **other})
 
 
 def comparison(
@@ -46,7 +44,9 @@ def comparison(
     repeat = max((len(text) for texts in outcomes.values() for text in texts), default=1)
     models = [who] * len(outcomes) if isinstance(who, str) else list(who)
     contenders = [contender(name, model) for name, model in zip(outcomes, models, strict=True)]
-    tasks = tuple(Task(id=f"t{at + 1}", question="?", about=dict(about[at]) if about else {}) for at in range(count))
+    tasks = tuple(
+        SuiteTask(id=f"t{at + 1}", question="?", about=dict(about[at]) if about else {}) for at in range(count)
+    )
     results = [
         result(row.key, f"t{at + 1}", letter == "+", turn, **other)
         for row, texts in zip(contenders, outcomes.values(), strict=True)

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 import plait
 from conftest import CAMPAIGN
 from plait import strategies
-from plait.advice import rows_of
-from plait.advice.certainty import more_tasks, sure
-from plait.advice.telling import few
+from plait.advice import read_rows
+from plait.advice.choose import count_more_tasks, probability_of_share, show_short
 from plait.core.errors import UsageError
 from plait.journal.results import Results as Comparisons
 from plait.journal.store import Journal
@@ -85,38 +84,38 @@ def tail(k: int, n: int, x: float, pieces: int = 20_000) -> float:
 @pytest.mark.parametrize("x", [0.0, 0.01, 0.3, 0.5, 0.8, 0.99, 1.0])
 @pytest.mark.parametrize("n", [0, 1, 7, 40])
 def test_all_right_none_right_and_nothing_seen_have_closed_forms(n: int, x: float) -> None:
-    assert sure(n, n, x) == pytest.approx(1 - x ** (n + 1), abs=1e-13)
-    assert sure(0, n, x) == pytest.approx((1 - x) ** (n + 1), abs=1e-13)
+    assert probability_of_share(n, n, x) == pytest.approx(1 - x ** (n + 1), abs=1e-13)
+    assert probability_of_share(0, n, x) == pytest.approx((1 - x) ** (n + 1), abs=1e-13)
 
 
 @pytest.mark.parametrize(("k", "n"), [(27, 32), (1, 3), (5, 10), (70, 100), (299, 300), (10, 500)])
 @pytest.mark.parametrize("x", [0.02, 0.5, 0.8, 0.95])
 def test_it_is_the_integral_of_the_beta_distribution(k: int, n: int, x: float) -> None:
-    assert sure(k, n, x) == pytest.approx(tail(k, n, x), abs=1e-9)
+    assert probability_of_share(k, n, x) == pytest.approx(tail(k, n, x), abs=1e-9)
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(1, 99))
 def test_it_is_the_exact_binomial_sum(k: int, more: int, hundredths: int) -> None:
     n, x = k + more, Fraction(hundredths, 100)
     exact = sum(math.comb(n + 1, i) * x**i * (1 - x) ** (n + 1 - i) for i in range(k + 1))
-    assert sure(k, n, hundredths / 100) == pytest.approx(float(exact), abs=1e-12)
+    assert probability_of_share(k, n, hundredths / 100) == pytest.approx(float(exact), abs=1e-12)
 
 
 def test_it_holds_for_numbers_at_which_powers_vanish() -> None:
-    assert sure(50_000, 100_000, 0.5) == pytest.approx(0.5, abs=0.002)
-    assert sure(81_000, 100_000, 0.8) > 1 - 1e-12
-    assert 0 <= sure(79_000, 100_000, 0.8) < 1e-12
+    assert probability_of_share(50_000, 100_000, 0.5) == pytest.approx(0.5, abs=0.002)
+    assert probability_of_share(81_000, 100_000, 0.8) > 1 - 1e-12
+    assert 0 <= probability_of_share(79_000, 100_000, 0.8) < 1e-12
 
 
 @pytest.mark.parametrize(
     ("share", "n", "at_least"), [(27 / 32, 32, 0.8), (0.9, 10, 0.8), (1.0, 3, 0.95), (0.6, 5, 0.5)]
 )
 def test_so_many_more_tasks_are_about_enough(share: float, n: int, at_least: float) -> None:
-    more = more_tasks(share, n, at_least)
+    more = count_more_tasks(share, n, at_least)
     assert more is not None
 
     def after(tasks: int) -> float:
-        return sure(math.floor(share * tasks + 1e-9), tasks, at_least)
+        return probability_of_share(math.floor(share * tasks + 1e-9), tasks, at_least)
 
     assert after(n + more) >= 0.95 > after(n + more - 1)
     # Found by counting up instead: the first number that is enough. Successes are whole, so the two may be apart.
@@ -125,9 +124,9 @@ def test_so_many_more_tasks_are_about_enough(share: float, n: int, at_least: flo
 
 
 def test_no_number_of_tasks_makes_a_share_sure_that_is_not_above_the_demand() -> None:
-    assert more_tasks(0.8, 30, 0.8) is None
-    assert more_tasks(0.80001, 30, 0.8) is None  # millions
-    assert more_tasks(0.99, 400, 0.8) == 0
+    assert count_more_tasks(0.8, 30, 0.8) is None
+    assert count_more_tasks(0.80001, 30, 0.8) is None  # millions
+    assert count_more_tasks(0.99, 400, 0.8) == 0
 
 
 # --- which row
@@ -146,8 +145,8 @@ def test_the_cheapest_that_meets_the_demand_is_named_and_the_next() -> None:
     assert [each.row.strategy for each in advice.cheaper] == ["native"]
     assert [each.row.strategy for each in advice.candidates] == ["native", "json", "rewoo", "react"]
     assert advice.candidates[0].misses == ("success",)
-    assert advice.chosen is not None and advice.chosen.sure == sure(28, 32, 0.8)
-    assert advice.cheaper[0].sure == sure(20, 32, 0.8) > 0
+    assert advice.chosen is not None and advice.chosen.sure == probability_of_share(28, 32, 0.8)
+    assert advice.cheaper[0].sure == probability_of_share(20, 32, 0.8) > 0
 
 
 def test_of_equal_price_the_fewest_tokens_decide_then_the_seconds() -> None:
@@ -234,10 +233,10 @@ def test_repeats_of_a_task_count_as_no_further_evidence() -> None:
     once = plait.advise(table(row(successes=27, n=32))).chosen
     three_times = plait.advise(table(row(successes=81, n=96, tasks=32))).chosen
     assert once is not None and three_times is not None
-    assert three_times.sure == once.sure == sure(27, 32, 0.8)
+    assert three_times.sure == once.sure == probability_of_share(27, 32, 0.8)
     assert three_times.row.success == 81 / 96
     odd = plait.advise(table(row(successes=83, n=96, tasks=32))).chosen
-    assert odd is not None and odd.sure == sure(27, 32, 0.8), "27.7 of 32 count as 27"
+    assert odd is not None and odd.sure == probability_of_share(27, 32, 0.8), "27.7 of 32 count as 27"
     assert "84 % of 32 tasks in 96 runs" in str(plait.advise(table(row(successes=81, n=96, tasks=32))))
 
 
@@ -248,7 +247,7 @@ def test_the_words_are_those_of_the_numbers() -> None:
         "rewoo with local: 84 % of 32 tasks (68-93); sure to 67 % that it is at least 80 %; "
         "a run takes 0.0012 USD, 1,240 tokens, 2.0 s."
     )
-    assert sure(27, 32, 0.8) == pytest.approx(0.67, abs=0.005)
+    assert probability_of_share(27, 32, 0.8) == pytest.approx(0.67, abs=0.005)
     assert advice.thin
     assert advice.more_tasks is not None and 100 < advice.more_tasks < 300
     assert second.startswith("This is thin evidence: 32 tasks. About ") and "95 % sure" in second
@@ -267,7 +266,7 @@ def test_the_words_are_those_of_the_numbers() -> None:
     ],
 )
 def test_numbers_are_told_plainly(number: float, said: str) -> None:
-    assert few(number) == said
+    assert show_short(number) == said
 
 
 def test_a_price_that_is_not_known_is_said_of_the_row() -> None:
@@ -330,10 +329,10 @@ def test_a_file_a_mapping_and_an_object_with_rows_are_the_same_results(tmp_path:
     place = tmp_path / "table.json"
     place.write_text(json.dumps(given, indent=3))
     for each in (place, str(place), given):
-        assert rows_of(each) == rows_of(given)
-    assert rows_of({**given, "rows": given["rows"][:1]}).digest != rows_of(given).digest
+        assert read_rows(each) == read_rows(given)
+    assert read_rows({**given, "rows": given["rows"][:1]}).digest != read_rows(given).digest
     lines = Table([Line("react", {"act": "local"}, 30, 32, 0.5)])
-    (only,) = rows_of(lines).rows
+    (only,) = read_rows(lines).rows
     assert (only.strategy, only.evidence, only.cost_usd) == ("react", (30, 32), 0.5)
 
 
@@ -353,7 +352,7 @@ def test_a_comparison_its_file_and_its_journal_are_the_same_results(tmp_path: Pa
     from msgspec import structs
 
     from lab_results import comparison
-    from plait.lab.render import as_object
+    from plait.lab.report import as_object
 
     made = comparison({"react": ["++", "++", "+-"], "json": ["--", "+-", "++"]})
     made = structs.replace(
@@ -364,7 +363,7 @@ def test_a_comparison_its_file_and_its_journal_are_the_same_results(tmp_path: Pa
     assert chosen(advice) == "react" and advice.chosen is not None
     assert advice.chosen.row.evidence == (2, 3), "5 of 6 runs of 3 tasks"
     assert (advice.name, advice.suite) == ("trial", "towns")
-    assert rows_of(made).digest == rows_of(tmp_path / "table.json").digest
+    assert read_rows(made).digest == read_rows(tmp_path / "table.json").digest
 
 
 def test_an_advice_stands_for_what_it_was_made_from() -> None:
@@ -402,7 +401,7 @@ def test_what_is_no_results_is_said(given: Any, said: str, tmp_path: Path, monke
 def test_a_file_that_is_no_json_is_said(text: str, tmp_path: Path) -> None:
     place = tmp_path / "table.json"
     place.write_text(text)
-    with pytest.raises(UsageError, match="is no JSON"):
+    with pytest.raises(UsageError, match="is not JSON"):
         plait.advise(place)
 
 
@@ -453,7 +452,7 @@ def test_a_chosen_agent_runs_and_its_record_says_by_what(folder: Path) -> None:
     head = agent._store.run(run.run).head
     assert head.strategy["options"]["dialect"] == "lines"
     assert head.settings["chosen"] == {
-        "results": {"name": "sums", "suite": "basics:report", "digest": rows_of("table.json").digest},
+        "results": {"name": "sums", "suite": "basics:report", "digest": read_rows("table.json").digest},
         "demand": {"at_least": 0.8, "usd": None, "seconds": None, "tokens": None, "include_changed": False},
         "strategy": "react(dialect=lines)",
         "models": {"act": ONE},

@@ -99,7 +99,7 @@ def test_where_nothing_meets_it_the_code_is_three_and_the_nearest_is_told(flags:
     ("args", "said"),
     [
         (["absent.json"], "There is no file absent.json"),
-        (["tools.py"], "tools.py is no JSON"),
+        (["tools.py"], "tools.py is not JSON"),
         (["one.json"], "no list of `rows`"),
         (["."], "There is no file ."),
         (["table.json", "--at-least", "80"], "is not a share from 0 to 1"),

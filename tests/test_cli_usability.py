@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli_support import Shell
-from plait.lab.grid import Column, text
+from plait.lab.grid import TableColumn, render_grid
 
 
 @pytest.fixture
@@ -32,19 +32,19 @@ def test_a_word_that_names_a_run_is_no_question_for_tables_wire(shell: Shell) ->
 def test_a_table_fits_and_names_that_differ_in_the_middle_stay_whole() -> None:
     names = tuple(f"react(dialect=lines, misses={n}, transcript=chat, constrain=True)" for n in range(3))
     columns = [
-        Column("loop", names, left=True),
-        Column("success", ("1", "2", "3")),
-        Column("USD", ("0.1", "0.2", "0.3")),
+        TableColumn("loop", names, left=True),
+        TableColumn("success", ("1", "2", "3")),
+        TableColumn("USD", ("0.1", "0.2", "0.3")),
     ]
-    shown, left_out = text(columns, 40)
+    shown, left_out = render_grid(columns, 40)
     assert all(len(line) <= 40 for line in shown.splitlines()) and not left_out
     for n in range(3):
         assert f"misses={n}" in shown
-    assert text(columns)[0].count("\n") == 3, "in a pipe a row is a line"
+    assert render_grid(columns)[0].count("\n") == 3, "in a pipe a row is a line"
 
 
 def test_a_name_without_a_place_to_cut_is_wrapped_as_well() -> None:
     names = ("x" * 50 + "1" + "y" * 50, "x" * 50 + "2" + "y" * 50)
-    shown, _ = text([Column("name", names, left=True), Column("n", ("1", "2"))], 30)
+    shown, _ = render_grid([TableColumn("name", names, left=True), TableColumn("n", ("1", "2"))], 30)
     assert all(len(line) <= 30 for line in shown.splitlines())
     assert "".join(line.split()[0] for line in shown.splitlines()[1:5]) == names[0]

@@ -23,9 +23,9 @@ from models_server import Asked, Server
 from plait.core import Reply, Usage
 from plait.journal.results import Results
 from plait.journal.store import Journal
-from plait.lab import Progress, Task, acompare, compare, kept, render
-from plait.lab.gates import Gate
-from plait.lab.seeds import combined
+from plait.lab import Progress, SuiteTask, acompare, compare, load_comparison, report
+from plait.lab.classics import make_phase_table
+from plait.lab.schedule import EndpointGate
 from plait.models.prices import Rate
 
 TASKS = [{"id": name, "question": f"What is {name}?", "answer": name} for name in ("a", "b", "c", "d")]
@@ -60,7 +60,7 @@ def test_every_cell_is_a_recorded_run_and_what_is_finished_is_not_run_again(tmp_
     assert [each.finished for each in told] == list(range(17)) and told[-1].left == 0
     sent = model.sent
     again = compare(TASKS, strategies="react,json", models=[model], repeat=2, journal=journal, name="mine")
-    assert again == first and model.sent == sent and kept("mine", journal) == first
+    assert again == first and model.sent == sent and load_comparison("mine", journal) == first
 
 
 def test_cells_are_shared_between_comparisons_and_a_changed_prompt_makes_new_ones(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def completion(text: str) -> dict[str, Any]:
 async def test_an_outage_is_no_result_and_the_cell_is_gone_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plait.lab.gates.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("plait.lab.schedule.FIRST_PAUSE", 0.01)
     down = True
 
     async def answer(asked: Asked) -> None:
@@ -136,7 +136,7 @@ async def test_an_outage_is_no_result_and_the_cell_is_gone_on_with(
 async def test_an_endpoint_that_fails_at_one_task_only_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plait.lab.gates.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("plait.lab.schedule.FIRST_PAUSE", 0.01)
 
     async def answer(asked: Asked) -> None:
         bad = "What is b?" in asked.raw.decode()
@@ -173,11 +173,11 @@ async def test_a_rejected_request_is_not_measured_and_is_sent_again_by_the_next_
         good, nope = done.rows
         assert (good.n, good.not_measured) == (4, 0)
         assert (nope.n, nope.not_measured, nope.success, nope.cost_usd) == (0, 3, None, None)
-        assert not done.whole and [pair["word"] for pair in render.as_object(done)["pairs"]] == ["no common tasks"]
-        shown = render.terminal(done)
+        assert not done.whole and [pair["word"] for pair in report.as_object(done)["pairs"]] == ["no common tasks"]
+        shown = report.render_text(done)
         assert "not measured" in shown and "The model `nope` does not exist" in shown
         assert f"See run {done.not_measured[0].run}." in shown and "0.00000" not in shown.split("test:nope")[1][:80]
-        assert render.terminal(kept("last", tmp_path / "j.db")) == shown
+        assert report.render_text(load_comparison("last", tmp_path / "j.db")) == shown
         missing = False
         again = await acompare(TASKS, **options)
         assert again.whole and not again.not_measured and again.rows[1].n == 4
@@ -202,9 +202,9 @@ async def test_the_table_of_phases_compares_no_price_with_a_row_that_was_not_mea
         rate = Rate("tokens", input=1.0, output=1.0)
         models = [server.model(spec="test:a", rate=rate), server.model(spec="test:b", rate=rate)]
         done = await acompare(TASKS, strategies="phased", models=models, journal=tmp_path / "j.db")
-    table = combined(done, hardware=1500)
+    table = make_phase_table(done, hardware=1500)
     assert [row.paid_back_after for row in table.rows] == [None, None]
-    assert "never" not in table.drawn().text() and "does not exist" in table.drawn().text()
+    assert "never" not in table.draw().text() and "does not exist" in table.draw().text()
 
 
 async def test_a_run_whose_tool_calls_became_text_is_counted(tmp_path: Path) -> None:
@@ -223,13 +223,13 @@ async def test_a_run_whose_tool_calls_became_text_is_counted(tmp_path: Path) -> 
             tools=["calculator"],
             limit=1,
         )
-    assert done.rows[0].calls_as_text == 1 and "1 calls as text" in render.terminal(done)
+    assert done.rows[0].calls_as_text == 1 and "1 calls as text" in report.render_text(done)
 
 
 async def test_an_endpoint_that_says_too_many_is_asked_by_fewer_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plait.lab.gates.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("plait.lab.schedule.FIRST_PAUSE", 0.01)
     busy = most = refused = 0
 
     async def answer(asked: Asked) -> None:
@@ -261,7 +261,7 @@ async def test_an_endpoint_that_says_too_many_is_asked_by_fewer_at_once(
 
 
 async def test_a_gate_lets_through_as_many_as_it_may_and_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate, inside, most = Gate("x", 3), 0, 0
+    gate, inside, most = EndpointGate("x", 3), 0, 0
 
     async def one() -> None:
         nonlocal inside, most
@@ -273,7 +273,7 @@ async def test_a_gate_lets_through_as_many_as_it_may_and_pauses(monkeypatch: pyt
 
     await asyncio.gather(*(one() for _ in range(9)))
     assert most == 3
-    await gate.is_out("too many", began=time.monotonic(), after=0.2, lasting=False, busy=True)
+    await gate.note_outage("too many", began=time.monotonic(), after=0.2, lasting=False, busy=True)
     began = time.monotonic()
     await asyncio.wait_for(one(), 5)
     assert time.monotonic() - began >= 0.2 and gate.now == 1
@@ -315,7 +315,7 @@ def test_wrong_input_is_told_before_anything_is_run(tmp_path: Path) -> None:
         with pytest.raises(plait.UsageError):
             compare(TASKS, **{"strategies": "react", "models": [model], "journal": tmp_path / "j.db", **changes})
     with pytest.raises(plait.UsageError, match="No grader is named"):
-        compare([Task(id="1", question="?", grader="exakt")], models=[model], journal=tmp_path / "j.db")
+        compare([SuiteTask(id="1", question="?", grader="exakt")], models=[model], journal=tmp_path / "j.db")
     assert model.sent == 0 and not (tmp_path / "j.db").exists()
 
 

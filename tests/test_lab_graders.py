@@ -19,11 +19,10 @@ from conftest import data_file
 from plait.core import Answered, Crashed, Failed, Stopped, Usage
 from plait.core.errors import ModelMissing, Unreachable, UsageError
 from plait.journal.store import Journal
-from plait.lab import Grade, Task, grader, suite
-from plait.lab.graders import NAMES, mark
-from plait.lab.graders.numbers import last_number, numbers
-from plait.lab.graders.words import em, f1, label_in, yes_or_no
-from plait.lab.judge import judge, verdict
+from plait.lab import Grade, SuiteTask, load_grader, load_suite
+from plait.lab.graders import NAMES, grader_digest
+from plait.lab.graders.answers import f1_score, find_label, is_exact_match, last_number, parse_yes_no, read_numbers
+from plait.lab.judge import make_judge, read_verdict
 from plait.models.prices import Rate
 from plait.runtime.run import Run
 
@@ -48,7 +47,7 @@ def ended(outcome: Any) -> Run:
 
 
 async def graded(word: str, gold: Any, answer: Any) -> Grade:
-    return await grader(word)(Task(id="t", question="?", answer=gold), ended(Answered(answer)))
+    return await load_grader(word)(SuiteTask(id="t", question="?", answer=gold), ended(Answered(answer)))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +67,7 @@ async def test_a_power_of_ten_is_read_however_it_is_written(answer: str) -> None
 
 
 def test_an_expression_that_is_not_a_power_of_ten_stays_its_numbers() -> None:
-    assert [read.value for read in numbers("2^10, 110^2, 5 × 100, 3*10+1")] == [2, 10, 110, 2, 5, 100, 3, 10, 1]
+    assert [read.value for read in read_numbers("2^10, 110^2, 5 × 100, 3*10+1")] == [2, 10, 110, 2, 5, 100, 3, 10, 1]
 
 
 # --- EM and F1
@@ -78,7 +77,8 @@ def test_em_and_f1_agree_with_all_that_were_logged() -> None:
     with gzip.open(data_file("react-hotpotqa", "episodes.jsonl.gz"), "rt", encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
     agree = sum(
-        em(row["pred"], row["gold"]) == row["em"] and abs(f1(row["pred"], row["gold"]) - row["f1"]) < 1e-9
+        is_exact_match(row["pred"], row["gold"]) == row["em"]
+        and abs(f1_score(row["pred"], row["gold"]) - row["f1"]) < 1e-9
         for row in rows
     )
     assert (agree, len(rows)) == (1464, 1464)
@@ -99,8 +99,8 @@ def test_em_and_f1_agree_with_all_that_were_logged() -> None:
     ],
 )
 def test_em_and_f1_on_cases_worked_out_by_hand(answer: str, gold: str, same: bool, score: float) -> None:
-    assert em(answer, gold) == same
-    assert f1(answer, gold) == pytest.approx(score)
+    assert is_exact_match(answer, gold) == same
+    assert f1_score(answer, gold) == pytest.approx(score)
 
 
 async def test_f1_is_the_score_and_em_the_success_unless_a_threshold_is_given() -> None:
@@ -185,7 +185,7 @@ def test_has_says_of_numbers_and_names_what_the_benchmark_says() -> None:
         from embedded import correct
     finally:
         sys.path.pop(0)
-    from plait.lab.graders.answers import has
+    from plait.lab.graders.scores import score_has
 
     dice = random.Random(5)
     agree = rights = 0
@@ -195,7 +195,7 @@ def test_has_says_of_numbers_and_names_what_the_benchmark_says() -> None:
         if said[0].isdigit() and dice.random() < 0.5 and said.replace(".", "").isdigit():
             said = f"{float(said):,}"
         answer = dice.choice(["{}", "It is {}.", "**{}** people, in 3 towns", "${}", "({})"]).format(said)
-        right = has(Task(id="t", question="?", answer=gold), answer).success
+        right = score_has(SuiteTask(id="t", question="?", answer=gold), answer).success
         rights += right
         agree += right == correct(answer, gold)
     assert agree == 2000 and 400 < rights < 1600
@@ -221,7 +221,7 @@ def test_has_says_of_numbers_and_names_what_the_benchmark_says() -> None:
     ],
 )
 def test_numbers_are_read_as_they_are_written(text: str, found: list[Any]) -> None:
-    assert [read.value for read in numbers(text)] == found
+    assert [read.value for read in read_numbers(text)] == found
 
 
 def test_the_answer_that_is_marked_counts_before_the_last_number() -> None:
@@ -234,12 +234,12 @@ def test_the_answer_that_is_marked_counts_before_the_last_number() -> None:
 
 @given(st.text(max_size=200) | st.from_regex(r"[-$\d,./%eE \\{}]{0,60}", fullmatch=True))
 def test_no_text_breaks_a_reader(text: str) -> None:
-    numbers(text)
+    read_numbers(text)
     last_number(text)
-    yes_or_no(text)
-    label_in(text, ("a", "b c"))
-    verdict(text)
-    em(text, text)
+    parse_yes_no(text)
+    find_label(text, ("a", "b c"))
+    read_verdict(text)
+    is_exact_match(text, text)
 
 
 @given(st.integers(-(10**12), 10**12), st.sampled_from(["{}", "{:,}", "is {:,}.", "${}", "({})", "**{}**"]))
@@ -252,27 +252,27 @@ def test_a_whole_number_is_read_back_from_how_it_is_written(number: int, form: s
 
 @pytest.mark.parametrize("word", ["exact", "f1", "yesno", "number", "has", "contains"])
 async def test_only_a_run_that_answered_succeeds(word: str) -> None:
-    task = Task(id="t", question="?", answer=True if word == "yesno" else 18)
+    task = SuiteTask(id="t", question="?", answer=True if word == "yesno" else 18)
     answer = "yes" if word == "yesno" else "18"
-    stopped = await grader(word)(task, ended(Stopped("steps", "8 steps are over", answer)))
+    stopped = await load_grader(word)(task, ended(Stopped("steps", "8 steps are over", answer)))
     assert (stopped.success, stopped.score, stopped.mark) == (False, 1.0, "wrong")
     assert stopped.why == "stopped: 8 steps are over; its answer is right"
     for outcome in (Failed("it is too hard"), Stopped("steps", "8 steps are over"), Crashed("it broke")):
-        none = await grader(word)(task, ended(outcome))
+        none = await load_grader(word)(task, ended(outcome))
         assert (none.success, none.score) == (False, 0.0) and none.why == f"{outcome.status}: {outcome.reason}"
         assert set(none.measures.values()) <= {0.0}
-    assert not (await grader(word)(task, ended(Answered(None)))).success
+    assert not (await load_grader(word)(task, ended(Answered(None)))).success
 
 
 async def test_a_task_without_an_answer_can_not_be_graded_by_it() -> None:
     for word in ("exact", "f1", "number", "has", "contains", "label", "yesno", "calls"):
         with pytest.raises(UsageError, match="'t'"):
             await graded(word, None, "18")
-    with pytest.raises(UsageError, match="is no number"):
+    with pytest.raises(UsageError, match="is not a number"):
         await graded("number", "many", "18")
     with pytest.raises(UsageError, match="neither yes nor no"):
         await graded("yesno", "perhaps", "yes")
-    with pytest.raises(UsageError, match="is no label"):
+    with pytest.raises(UsageError, match="is not a label"):
         await graded("label", "perhaps", "SUPPORTS")
 
 
@@ -299,7 +299,7 @@ async def test_a_task_without_an_answer_can_not_be_graded_by_it() -> None:
 )
 def test_a_word_that_is_wrong_is_explained(word: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        grader(word)
+        load_grader(word)
 
 
 # --- what was done
@@ -326,21 +326,23 @@ def acted(*calls: tuple[str, str], last: str = "Done.") -> Run:
 
 
 async def test_calls_counts_the_gold_tools_that_gave_a_result() -> None:
-    task = Task(id="t", question="?", answer=["tide", "moon"])
-    both = await grader("calls")(task, acted(("moon", "here"), ("tide", "here")))
+    task = SuiteTask(id="t", question="?", answer=["tide", "moon"])
+    both = await load_grader("calls")(task, acted(("moon", "here"), ("tide", "here")))
     assert (both.success, both.score, both.measures) == (True, 1.0, {"recall": 1.0, "precision": 1.0})
-    one = await grader("calls")(task, acted(("moon", "nowhere"), ("tide", "here")))
+    one = await load_grader("calls")(task, acted(("moon", "nowhere"), ("tide", "here")))
     assert (one.success, one.score, one.why) == (False, 0.5, "not called: moon")
-    other = await grader("calls")(Task(id="t", question="?", answer="tide"), acted(("moon", "here"), ("tide", "here")))
+    other = await load_grader("calls")(
+        SuiteTask(id="t", question="?", answer="tide"), acted(("moon", "here"), ("tide", "here"))
+    )
     assert (other.success, other.measures) == (True, {"recall": 1.0, "precision": 0.5})
-    none = await grader("calls")(task, acted())
+    none = await load_grader("calls")(task, acted())
     assert (none.success, none.score) == (False, 0.0)
 
 
 async def test_the_world_is_graded_by_what_was_sent_in_the_recorded_run(journal: Path) -> None:
-    made = suite("world:six")
+    made = load_suite("world:six")
     task = next(task for task in made.tasks if task.id == "A")
-    judged = grader(made.grader_of(task))
+    judged = load_grader(made.grader_of(task))
 
     def ran(text: str, **agent: Any) -> Run:
         script = [json.dumps({"thought": "", "tool": "final_answer", "tool_input": text})]
@@ -360,7 +362,7 @@ async def test_the_world_is_graded_by_what_was_sent_in_the_recorded_run(journal:
         json.dumps({"thought": "", "tool": "final_answer", "tool_input": "Sent."}),
     ]
     run = plait.Agent("json", model=plait.Scripted(script), tools=weather.tools, journal=journal).run(weather.question)
-    sent = await grader("world")(weather, run)
+    sent = await load_grader("world")(weather, run)
     assert not sent.success and sent.mark in ("flaw", "not done") and sent.why
 
 
@@ -382,17 +384,17 @@ async def test_a_users_function_says_what_is_right(tmp_path: Path) -> None:
         "async def short(task, run):\n    return Grade(run.steps < 3, 0.7, 'short', task.id)\n"
         "def stopped(task, run):\n    return run.status == 'stopped'\n",
     )
-    task = Task(id="t", question="?", answer="Ann Lee")
-    assert (await grader(f"{path}:starts")(task, ended(Answered("Ann Lee it is")))).success
-    wrong = await grader(f"{path}:starts")(task, ended(Answered("It is Ann Lee")))
+    task = SuiteTask(id="t", question="?", answer="Ann Lee")
+    assert (await load_grader(f"{path}:starts")(task, ended(Answered("Ann Lee it is")))).success
+    wrong = await load_grader(f"{path}:starts")(task, ended(Answered("It is Ann Lee")))
     assert (wrong.success, wrong.mark) == (False, "wrong") and "starts" in wrong.why
-    half = await grader(f"{path}:share")(task, ended(Answered("Ann")))
+    half = await load_grader(f"{path}:share")(task, ended(Answered("Ann")))
     assert (half.success, half.score) == (False, pytest.approx(3 / 7))
-    assert await grader(f"{path}:short")(task, ended(Answered("x"))) == Grade(True, 0.7, "short", "t")
-    assert (await grader(f"{path}:stopped")(task, ended(Stopped("steps", "over")))).success
-    late = await grader(f"{path}:starts")(task, ended(Stopped("steps", "over", "Ann Lee")))
+    assert await load_grader(f"{path}:short")(task, ended(Answered("x"))) == Grade(True, 0.7, "short", "t")
+    assert (await load_grader(f"{path}:stopped")(task, ended(Stopped("steps", "over")))).success
+    late = await load_grader(f"{path}:starts")(task, ended(Stopped("steps", "over", "Ann Lee")))
     assert (late.success, late.score) == (False, 1.0)
-    assert not (await grader(f"{path}:starts")(task, ended(Failed("hard")))).success
+    assert not (await load_grader(f"{path}:starts")(task, ended(Failed("hard")))).success
 
 
 async def test_a_function_in_a_module_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,7 +403,7 @@ async def test_a_function_in_a_module_is_found(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(sys, "path", [*sys.path])
     assert (await graded("python:my_checks_of_lab:right", "x", "x")).success
     with pytest.raises(UsageError, match="Did you mean right"):
-        grader("python:my_checks_of_lab:rigth")
+        load_grader("python:my_checks_of_lab:rigth")
 
 
 async def test_an_error_in_a_users_function_is_no_wrong_answer(tmp_path: Path) -> None:
@@ -418,19 +420,19 @@ async def test_an_error_in_a_users_function_is_no_wrong_answer(tmp_path: Path) -
     with pytest.raises(UsageError, match="gave 'good' for the task 't'"):
         await graded(f"{path}:odd", "x", "y")
     with pytest.raises(UsageError, match="can't be called with two values"):
-        grader(f"{path}:one")
+        load_grader(f"{path}:one")
     with pytest.raises(UsageError, match="not a function"):
-        grader(f"{path}:number")
+        load_grader(f"{path}:number")
     with pytest.raises(UsageError, match=r"line 2: ZeroDivisionError|checks\.py, line 2, ZeroDivisionError"):
         written(tmp_path, "x = 1\ny = x / 0\n")
-        grader(f"{path}:right")
+        load_grader(f"{path}:right")
     with pytest.raises(UsageError, match="line 1: SyntaxError"):
         written(tmp_path, "def right(:\n")
-        grader(f"{path}:right")
+        load_grader(f"{path}:right")
 
 
 def test_a_grades_mark_changes_with_what_it_depends_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {mark(word) for word in ("exact", "f1:0.5", "world:B", "calls")} == {""}
+    assert {grader_digest(word) for word in ("exact", "f1:0.5", "world:B", "calls")} == {""}
     template = tmp_path / "mine.j2"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -440,28 +442,28 @@ def test_a_grades_mark_changes_with_what_it_depends_on(tmp_path: Path, monkeypat
         template.write_text(prompt)
         (tmp_path / "checks_in_a_module.py").write_text(f"{source}\n# a module\n")
         return [
-            mark(f"{path}:right"),
-            mark("python:checks_in_a_module:right"),
-            mark(f"judge:local,template={template}"),
+            grader_digest(f"{path}:right"),
+            grader_digest("python:checks_in_a_module:right"),
+            grader_digest(f"judge:local,template={template}"),
         ]
 
     before, after = marks("def right(a, b): ...", "{{ answer }}"), marks("def right(a, c): ...", "{{ answer }}!")
     assert all(before) and not set(before) & set(after)
     assert marks("def right(a, b): ...", "{{ answer }}") == before
-    assert mark("judge:local") == mark("judge:openai:gpt-5") != ""
+    assert grader_digest("judge:local") == grader_digest("judge:openai:gpt-5") != ""
     with pytest.raises(UsageError, match=r"There is no file 'absent\.py'"):
-        mark("absent.py:right")
+        grader_digest("absent.py:right")
 
 
 # --- a model as judge
 
 
-JUDGED = Task(id="t", question="Who wrote it?", answer=["Ann Lee", "A. Lee"])
+JUDGED = SuiteTask(id="t", question="Who wrote it?", answer=["Ann Lee", "A. Lee"])
 
 
 async def test_a_judges_verdict_is_the_grade_and_its_run_is_on_the_record(journal: Path) -> None:
     model = plait.Scripted(["It names her.\n\nVerdict: right"], rate=Rate("tokens", 1.0, 1.0))
-    grade = await judge(model, journal=journal)(JUDGED, ended(Answered("Lee, I think")))
+    grade = await make_judge(model, journal=journal)(JUDGED, ended(Answered("Lee, I think")))
     assert (grade.success, grade.score, grade.mark, grade.why) == (True, 1.0, "right", "")
     kept = Journal.at(journal).run(grade.run)
     assert kept.head.question == "Who wrote it?" and kept.head.strategy["name"] == "judge"
@@ -475,10 +477,10 @@ async def test_a_judges_verdict_is_the_grade_and_its_run_is_on_the_record(journa
 
 async def test_a_judge_that_gives_no_verdict_is_asked_once_more() -> None:
     model = plait.Scripted(["Well.", "**Verdict:** Wrong."])
-    grade = await judge(model, journal=False)(JUDGED, ended(Answered("Bob")))
+    grade = await make_judge(model, journal=False)(JUDGED, ended(Answered("Bob")))
     assert (grade.success, grade.mark) == (False, "wrong") and model.sent == 2
     dumb = plait.Scripted(["Well.", "Hm."])
-    grade = await judge(dumb, journal=False)(JUDGED, ended(Answered("Bob")))
+    grade = await make_judge(dumb, journal=False)(JUDGED, ended(Answered("Bob")))
     assert (grade.success, grade.mark, grade.why) == (False, "unreadable", "the judge gave no verdict in 2 replies")
     assert dumb.sent == 2 and grade.run
 
@@ -486,17 +488,17 @@ async def test_a_judge_that_gives_no_verdict_is_asked_once_more() -> None:
 async def test_a_judge_that_can_not_be_asked_gives_no_grade(tmp_path: Path) -> None:
     outage = plait.Scripted([*[Unreachable("Nothing answers at the address.")] * 20, "It fits.\nVerdict: right"])
     with pytest.raises(Unreachable, match="Nothing answers"):
-        await judge(outage, journal=False)(JUDGED, ended(Answered("Bob")))
+        await make_judge(outage, journal=False)(JUDGED, ended(Answered("Bob")))
     missing = plait.Scripted([ModelMissing("The model's file is absent."), "It fits.\nVerdict: right"])
     with pytest.raises(ModelMissing):
-        await judge(missing, journal=False)(JUDGED, ended(Answered("Bob")))
+        await make_judge(missing, journal=False)(JUDGED, ended(Answered("Bob")))
 
 
 async def test_a_judge_is_not_asked_about_a_run_without_an_answer() -> None:
     model = plait.Scripted(["It fits.\nVerdict: right"])
-    grade = await judge(model, journal=False)(JUDGED, ended(Failed("too hard")))
+    grade = await make_judge(model, journal=False)(JUDGED, ended(Failed("too hard")))
     assert (grade.success, grade.why, model.sent) == (False, "failed: too hard", 0)
-    late = await judge(model, journal=False)(JUDGED, ended(Stopped("steps", "over", "Ann")))
+    late = await make_judge(model, journal=False)(JUDGED, ended(Stopped("steps", "over", "Ann")))
     assert (late.success, late.score, model.sent) == (False, 1.0, 1)
 
 
@@ -504,14 +506,14 @@ async def test_a_judge_by_its_word_takes_a_template_of_the_users(tmp_path: Path,
     (tmp_path / "judge.json").write_text(json.dumps(["Verdict: right"]))
     (tmp_path / "mine.j2").write_text("Is {{ answer }} fine for {{ question }} ({{ gold | join('/') }})?")
     word = f"judge:scripted:{tmp_path / 'judge.json'},template={tmp_path / 'mine.j2'}"
-    grade = await grader(word, journal=journal)(JUDGED, ended(Answered("Ann")))
+    grade = await load_grader(word, journal=journal)(JUDGED, ended(Answered("Ann")))
     bodies = [row.body for row in Journal.at(journal).rows(grade.run) if row.body]
     assert any(b"Is Ann fine for Who wrote it? (Ann Lee/A. Lee)?" in body for body in bodies)
     (tmp_path / "bad.j2").write_text("{{ ansver }}")
     with pytest.raises(UsageError, match=r"bad\.j2.*question, answer and gold"):
-        grader(f"judge:local,template={tmp_path / 'bad.j2'}")
+        load_grader(f"judge:local,template={tmp_path / 'bad.j2'}")
     with pytest.raises(UsageError, match="can't be read"):
-        grader(f"judge:local,template={tmp_path / 'absent.j2'}")
+        load_grader(f"judge:local,template={tmp_path / 'absent.j2'}")
 
 
 @pytest.mark.parametrize(
@@ -534,4 +536,4 @@ async def test_a_judge_by_its_word_takes_a_template_of_the_users(tmp_path: Path,
     ],
 )
 def test_a_verdict_is_read_leniently(text: str, said: bool | None) -> None:
-    assert verdict(text) is said
+    assert read_verdict(text) is said

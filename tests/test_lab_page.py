@@ -24,14 +24,11 @@ from plait.core import Call, Event, Observation, Ran, Usage
 from plait.core import events as ev
 from plait.core.errors import JournalError, UsageError
 from plait.journal.store import Journal
-from plait.lab.base import Grade, Suite, Task
-from plait.lab.comparison import Comparison, Contender
-from plait.lab.page import page, ready
-from plait.lab.page.charts import script
-from plait.lab.page.records import record_of
-from plait.lab.page.standings import frontier
-from plait.lab.page.texts import visible
-from plait.lab.result import Result, result_of
+from plait.lab import CellResult, Comparison, Contender, Grade, Suite, SuiteTask
+from plait.lab.page import check_report_extra, render_page
+from plait.lab.page.charts import drawing_script, find_frontier
+from plait.lab.page.records import make_record, show_hidden
+from plait.lab.results import make_result
 from plait.runtime.retell import retell
 
 skip_without("report", "altair", "vl_convert")
@@ -63,7 +60,7 @@ def contenders(count: int) -> tuple[Contender, ...]:
     return tuple(Contender(f"{loop} @ {model}", loop, model, {"": model}) for loop, model in pairs)
 
 
-def result(contender: Contender, task: Task, repeat: int, index: int, **changes: Any) -> Result:
+def result(contender: Contender, task: SuiteTask, repeat: int, index: int, **changes: Any) -> CellResult:
     """A result like a real one; every fifth is not right, in one way or another."""
     statuses = ("answered", "answered", "stopped", "failed", "crashed")
     status = statuses[index % 5] if index % 3 == 0 else "answered"
@@ -86,7 +83,7 @@ def result(contender: Contender, task: Task, repeat: int, index: int, **changes:
         "reason": None if status == "answered" else "the limit of 8 steps was reached",
         "by_step": tuple((600 + 220 * step, 38 + index % 9) for step in range(steps)),
     }
-    return Result(**(values | changes))
+    return CellResult(**(values | changes))
 
 
 def comparison(
@@ -97,11 +94,11 @@ def comparison(
     if hostile:
         who = (*who[:-1], Contender(f"evil {HOSTILE} {HIDDEN}", f"evil {HOSTILE}", HIDDEN, {"": HIDDEN}))
     what = tuple(
-        Task(id=f"report-{i % 4 + 1}-{i // 4 + 1}", question=f"How many people live in town {i}?", answer=1000 + i)
+        SuiteTask(id=f"report-{i % 4 + 1}-{i // 4 + 1}", question=f"How many people live in town {i}?", answer=1000 + i)
         for i in range(tasks)
     )
     if hostile:
-        what = (*what[:-1], Task(id=f"id {HOSTILE}{HIDDEN}", question=HOSTILE + HIDDEN, answer=[HOSTILE, HIDDEN]))
+        what = (*what[:-1], SuiteTask(id=f"id {HOSTILE}{HIDDEN}", question=HOSTILE + HIDDEN, answer=[HOSTILE, HIDDEN]))
     cells = [(c, t, r) for c in who for t in what for r in range(repeat)]
     results = []
     for index, (c, t, r) in enumerate(cells[: len(cells) - leave]):
@@ -193,7 +190,7 @@ async def test_every_picture_is_drawn_and_nothing_hostile_runs(
     browser: Browser, tmp_path: Path, width: int, dark: bool
 ) -> None:
     made = comparison(5, 7, 2, leave=4, hostile=True)
-    tab = await opened(browser, tmp_path, page(made, record=recorded), width=width, dark=dark)
+    tab = await opened(browser, tmp_path, render_page(made, record=recorded), width=width, dark=dark)
     await shot(tab, f"hostile-{width}-{'dark' if dark else 'light'}", full=True)
     await quiet(tab)
     drawn = await marks(tab)
@@ -211,7 +208,7 @@ async def test_every_picture_is_drawn_and_nothing_hostile_runs(
 @in_the_browser
 async def test_a_cell_opens_its_record_and_the_texts_are_told_as_they_are(browser: Browser, tmp_path: Path) -> None:
     made = comparison(3, 5, hostile=True)
-    tab = await opened(browser, tmp_path, page(made, record=recorded))
+    tab = await opened(browser, tmp_path, render_page(made, record=recorded))
     await tab.click('#grid button[data-t="4"][data-c="2"]')
     assert await tab.evaluate("document.getElementById('record').open")
     await shot(tab, "record")
@@ -228,7 +225,7 @@ async def test_a_cell_opens_its_record_and_the_texts_are_told_as_they_are(browse
 
 @in_the_browser
 async def test_the_grid_is_walked_and_a_record_opened_and_closed_by_keyboard(browser: Browser, tmp_path: Path) -> None:
-    tab = await opened(browser, tmp_path, page(comparison(3, 5), record=recorded))
+    tab = await opened(browser, tmp_path, render_page(comparison(3, 5), record=recorded))
     where = "(a => a.dataset.t + ',' + a.dataset.c)(document.activeElement)"
     for _ in range(12):
         await tab.press("Tab")
@@ -262,7 +259,7 @@ async def test_the_grid_is_walked_and_a_record_opened_and_closed_by_keyboard(bro
 
 @in_the_browser
 async def test_pointing_tells_the_answer_and_the_right_one(browser: Browser, tmp_path: Path) -> None:
-    tab = await opened(browser, tmp_path, page(comparison(3, 5), record=recorded))
+    tab = await opened(browser, tmp_path, render_page(comparison(3, 5), record=recorded))
     await tab.hover('#grid button[data-t="0"][data-c="0"]')
     told = await tab.text("#tip")
     assert told == "report-1-1 · react @ local\nwrong\n  answer: 17\nright is: 1000"
@@ -277,7 +274,7 @@ async def test_each_repeat_has_its_record(browser: Browser, tmp_path: Path) -> N
         return [ev.Thought(1, f"this is {run}")]
 
     made = comparison(3, 4, 3)
-    tab = await opened(browser, tmp_path, page(made, record=record))
+    tab = await opened(browser, tmp_path, render_page(made, record=record))
     assert await tab.text('#grid button[data-t="0"][data-c="0"]') == "2/3"
     await tab.click('#grid button[data-t="0"][data-c="0"]')
     for number, one in enumerate(made.results[:3], 1):
@@ -290,7 +287,7 @@ async def test_each_repeat_has_its_record(browser: Browser, tmp_path: Path) -> N
 
 @in_the_browser
 async def test_a_long_text_is_cut_and_says_so(browser: Browser, tmp_path: Path) -> None:
-    text = page(comparison(1, 1), record=lambda run: recorded(run, "x" * 10_000_000))
+    text = render_page(comparison(1, 1), record=lambda run: recorded(run, "x" * 10_000_000))
     assert len(text) < 1_500_000
     tab = await opened(browser, tmp_path, text)
     await tab.click("#grid button")
@@ -307,7 +304,7 @@ async def test_records_that_are_missing_are_said_to_be(browser: Browser, tmp_pat
         return recorded(run)
 
     made = comparison(2, 3)
-    tab = await opened(browser, tmp_path, page(made, record=record))
+    tab = await opened(browser, tmp_path, render_page(made, record=record))
     for task in (1, 2):
         await tab.click(f'#grid button[data-t="{task}"][data-c="0"]')
         assert "could not be read" in await tab.text("#record-body")
@@ -327,9 +324,9 @@ async def test_right_answers_records_are_left_out_first_where_the_page_gets_too_
     def record(run: str) -> list[Event]:
         return list(long)
 
-    whole = len(page(made, record=record).encode())
+    whole = len(render_page(made, record=record).encode())
     most = whole - 100_000  # a record has about 39,000 bytes
-    text = page(made, record=record, most=most)
+    text = render_page(made, record=record, most=most)
     assert len(text.encode()) <= most
     held = set(re.findall(r'id="record-(r\d+)"', text))
     right = [one.run for one in made.results if one.grade.success]
@@ -357,7 +354,7 @@ async def test_the_records_of_real_runs_are_shown(browser: Browser, tmp_path: Pa
     agent = Agent(React(dialect="lines"), model=Scripted(said), tools=[price], journal=journal)
     run = agent.run("What does a lamp cost?")
     assert run.status == "answered"
-    task = Task(id="one", question="What does a lamp cost?", answer="12 dollars")
+    task = SuiteTask(id="one", question="What does a lamp cost?", answer="12 dollars")
     who = Contender("react @ scripted", "react", "scripted", {"": "scripted"})
     grade = Grade(success=True, score=1.0, mark="right")
     made = Comparison(
@@ -365,13 +362,13 @@ async def test_the_records_of_real_runs_are_shown(browser: Browser, tmp_path: Pa
         suite=Suite(word="lamps", about="", tasks=(task,)),
         contenders=(who,),
         repeat=1,
-        results=(result_of(run, grade, cell="c", variant=who.key, task="one", repeat=0),),
+        results=(make_result(run, grade, cell="c", variant=who.key, task="one", repeat=0),),
     )
 
     def record(id: str) -> list[Event]:
         return retell(Journal.at(journal).rows(id), React(dialect="lines"))
 
-    tab = await opened(browser, tmp_path, page(made, record=record))
+    tab = await opened(browser, tmp_path, render_page(made, record=record))
     await tab.click("#grid button")
     parts = await tab.evaluate("[...document.querySelectorAll('.part')].map(p => [p.className, p.innerText])")
     assert [name for name, _ in parts] == [
@@ -397,7 +394,7 @@ async def test_a_page_of_any_size_is_drawn(
     browser: Browser, tmp_path: Path, rows: int, tasks: int, repeat: int, leave: int
 ) -> None:
     made = comparison(rows, tasks, repeat, leave=leave)
-    text = page(made, record=recorded)
+    text = render_page(made, record=recorded)
     for width in (1440, 390):
         tab = await opened(browser, tmp_path, text, width=width, dark=width == 390)
         await shot(tab, f"size-{rows}x{tasks}-{width}", full=True)
@@ -411,7 +408,7 @@ async def test_a_page_of_any_size_is_drawn(
 
 @in_the_browser
 async def test_pictures_fit_when_the_window_changes_and_the_colours_follow(browser: Browser, tmp_path: Path) -> None:
-    tab = await opened(browser, tmp_path, page(comparison(5, 8), record=recorded))
+    tab = await opened(browser, tmp_path, render_page(comparison(5, 8), record=recorded))
     drawn = "document.documentElement.dataset.drawn === 'all'"
     fits = (
         "[...document.querySelectorAll('.plot')]"
@@ -433,7 +430,7 @@ async def test_pictures_fit_when_the_window_changes_and_the_colours_follow(brows
 @in_the_browser
 async def test_all_text_can_be_read_and_all_is_named(browser: Browser, tmp_path: Path, dark: bool) -> None:
     made = comparison(5, 10, leave=2)
-    tab = await opened(browser, tmp_path, page(made, record=recorded), dark=dark)
+    tab = await opened(browser, tmp_path, render_page(made, record=recorded), dark=dark)
     assert await tab.poor_contrast() == []
     nodes = await tab.accessible()
     names = [node["name"] for node in nodes if node["role"] in ("button", "image", "img", "dialog", "region", "table")]
@@ -448,8 +445,8 @@ async def test_all_text_can_be_read_and_all_is_named(browser: Browser, tmp_path:
 
 def test_the_same_comparison_gives_the_same_bytes() -> None:
     made = comparison(4, 6, 2, leave=3, hostile=True)
-    first = page(made, record=recorded)
-    assert page(made, record=recorded) == first
+    first = render_page(made, record=recorded)
+    assert render_page(made, record=recorded) == first
 
 
 def test_the_days_of_its_runs_are_told() -> None:
@@ -458,75 +455,75 @@ def test_the_days_of_its_runs_are_told() -> None:
     named = [structs.replace(each, run=f"2026112{i % 3}-031500-abcde{i}") for i, each in enumerate(made.results)]
     made = structs.replace(made, results=tuple(named))
     assert made.when == "2026-11-20 to 2026-11-22"
-    assert "2026-11-20 to 2026-11-22" in page(made, record=recorded)
+    assert "2026-11-20 to 2026-11-22" in render_page(made, record=recorded)
 
 
 def test_all_graders_that_judged_are_told() -> None:
     made = comparison(1, 2, 1)
-    assert "<dt>Grader</dt><dd><bdi>has</bdi></dd>" in page(made, record=recorded)
+    assert "<dt>Grader</dt><dd><bdi>has</bdi></dd>" in render_page(made, record=recorded)
     tasks = (made.suite.tasks[0], structs.replace(made.suite.tasks[1], grader="number"))
-    shown = page(structs.replace(made, suite=structs.replace(made.suite, tasks=tasks)), record=recorded)
+    shown = render_page(structs.replace(made, suite=structs.replace(made.suite, tasks=tasks)), record=recorded)
     assert "<dt>Graders</dt><dd><bdi>has, number</bdi></dd>" in shown
 
 
 def test_another_process_gives_the_same_bytes() -> None:
     code = (
         "import hashlib, sys; sys.path.insert(0, 'tests'); import test_lab_page as t; "
-        "print(hashlib.sha256(t.page(t.comparison(4, 6), record=t.recorded).encode()).hexdigest())"
+        "print(hashlib.sha256(t.render_page(t.comparison(4, 6), record=t.recorded).encode()).hexdigest())"
     )
     run = [sys.executable, "-c", code]
     root = Path(__file__).parent.parent
     told = subprocess.run(run, capture_output=True, text=True, check=True, cwd=root).stdout
-    assert told.strip() == hashlib.sha256(page(comparison(4, 6), record=recorded).encode()).hexdigest()
+    assert told.strip() == hashlib.sha256(render_page(comparison(4, 6), record=recorded).encode()).hexdigest()
 
 
 def test_where_no_price_is_known_tokens_stand_for_it_and_that_is_said() -> None:
     for cost in (0.0, None):
-        text = page(comparison(3, 4, cost_usd=cost), record=recorded)
+        text = render_page(comparison(3, 4, cost_usd=cost), record=recorded)
         assert "Success against tokens" in text
         assert "no run has a known cost above 0 USD" in text
-    assert "Success against cost" in page(comparison(3, 4), record=recorded)
+    assert "Success against cost" in render_page(comparison(3, 4), record=recorded)
 
 
 def test_the_frontier_is_what_nothing_as_cheap_beats() -> None:
     points = [(3.0, 0.9), (1.0, 0.5), (2.0, 0.5), (1.0, 0.4), (4.0, 0.9), (2.5, 0.7)]
-    assert frontier(points) == [1, 5, 0]
-    assert frontier([]) == []
+    assert find_frontier(points) == [1, 5, 0]
+    assert find_frontier([]) == []
 
 
 def test_nothing_but_two_scripts_may_run_and_nothing_be_fetched() -> None:
-    text = page(comparison(3, 4, hostile=True), record=recorded)
+    text = render_page(comparison(3, 4, hostile=True), record=recorded)
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
     assert policy is not None
     assert policy[1].startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe" not in policy[1]
-    assert not re.search(r"<(?:link|img|iframe|object|embed|base)\b|<script src=", text.replace(script(), ""))
-    assert len(re.findall(r"<script>", text.replace(script(), ""))) == 2
+    assert not re.search(r"<(?:link|img|iframe|object|embed|base)\b|<script src=", text.replace(drawing_script(), ""))
+    assert len(re.findall(r"<script>", text.replace(drawing_script(), ""))) == 2
 
 
 def test_hidden_characters_are_shown_and_others_left() -> None:
-    assert visible("a\x00\x1b\x7f\x9b") == "a[U+0000][U+001B][U+007F][U+009B]"
-    assert visible("\u200e\u202e\u2066\ufeff") == "[U+200E][U+202E][U+2066][U+FEFF]"
+    assert show_hidden("a\x00\x1b\x7f\x9b") == "a[U+0000][U+001B][U+007F][U+009B]"
+    assert show_hidden("\u200e\u202e\u2066\ufeff") == "[U+200E][U+202E][U+2066][U+FEFF]"
     same = "tab\tline\nשלום 👩\u200d🔬 <b>"
-    assert visible(same) == same
+    assert show_hidden(same) == same
 
 
 def test_a_call_that_is_not_told_elsewhere_is_told() -> None:
     call = Call("send", {"body": "long " * 50})
     events: Iterable[Event] = [ev.Called(1, call), ev.Observed(1, call, Observation("sent"))]
-    assert [part[0] for part in record_of(events)["steps"][0]["parts"]] == ["call", "observation"]
+    assert [part[0] for part in make_record(events)["steps"][0]["parts"]] == ["call", "observation"]
     events = [ev.Called(1, call)]  # no observation came: the run was killed
-    assert [part[0] for part in record_of(events)["steps"][0]["parts"]] == ["call"]
-    assert json.dumps(call.input) == record_of(events)["steps"][0]["parts"][0][2]
+    assert [part[0] for part in make_record(events)["steps"][0]["parts"]] == ["call"]
+    assert json.dumps(call.input) == make_record(events)["steps"][0]["parts"][0][2]
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("altair", "vl_convert"):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, name, None)
-            script.cache_clear()
-            for ask in (ready, lambda: page(comparison(2, 2), record=recorded)):
+            drawing_script.cache_clear()
+            for ask in (check_report_extra, lambda: render_page(comparison(2, 2), record=recorded)):
                 with pytest.raises(UsageError, match=re.escape("pip install 'plait[report]'")):
                     ask()
-    script.cache_clear()
-    ready()
+    drawing_script.cache_clear()
+    check_report_extra()

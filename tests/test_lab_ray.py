@@ -26,8 +26,8 @@ from plait.core.errors import PlaitError, UsageError
 from plait.journal.adopt import adopt, pack
 from plait.journal.store import Journal
 from plait.lab import Comparison, acompare, compare
-from plait.lab.cluster import Cluster
-from plait.lab.on_ray import OnRay
+from plait.lab.ray import RayEngine
+from plait.lab.ray.cluster import RayCluster
 
 CALLS = 'Thought: I look it up.\nAction: calculator\nAction Input: {"expression": "6 * 7"}'
 RIGHT = "Thought: I know.\nFinal Answer: 42"
@@ -41,11 +41,11 @@ def tasks(count: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """One cluster for all tests: an `OnRay()` finds it and leaves it as it is."""
+def cluster() -> Iterator[RayCluster]:
+    """One cluster for all tests: an `RayEngine()` finds it and leaves it as it is."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="t", dir="/tmp") as folder:
         patch.setenv("TMPDIR", folder)  # that of the workers
-        made = Cluster(None, cpus=2)
+        made = RayCluster(None, cpus=2)
         yield made
         made.leave()
 
@@ -67,7 +67,7 @@ def asked(journal: Path, question: str) -> list[tuple[Any, ...]]:
         return connection.execute(question).fetchall()
 
 
-def test_the_table_is_the_same_as_without_ray_and_the_runs_can_be_replayed(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_table_is_the_same_as_without_ray_and_the_runs_can_be_replayed(cluster: RayCluster, tmp_path: Path) -> None:
     options: dict[str, Any] = {
         "strategies": "react,json",
         "models": [plait.Scripted([CALLS, RIGHT, RIGHT])],
@@ -75,10 +75,10 @@ def test_the_table_is_the_same_as_without_ray_and_the_runs_can_be_replayed(clust
         "repeat": 2,
     }
     here = compare(tasks(6), journal=tmp_path / "here.db", **options)
-    there = compare(tasks(6), journal=tmp_path / "there.db", engine=OnRay(), jobs=4, **options)
+    there = compare(tasks(6), journal=tmp_path / "there.db", engine=RayEngine(), jobs=4, **options)
     assert there.whole and len(there.results) == 24 and told(there) == told(here)
     assert {result.grade.success for result in there.results} == {True, False}
-    assert [row.json()["success"] for row in there.rows] == [row.json()["success"] for row in here.rows]
+    assert [row.success for row in there.rows] == [row.success for row in here.rows]
 
     journal = Journal(tmp_path / "there.db")
     rows = asked(journal.path, "SELECT count(*), count(DISTINCT label), min(owner), max(owner) FROM runs")
@@ -89,11 +89,11 @@ def test_the_table_is_the_same_as_without_ray_and_the_runs_can_be_replayed(clust
         )
         replayed = agent.replay(result.run)
         assert replayed.whole and replayed.requests == 2
-    again = compare(tasks(6), journal=journal.path, engine=OnRay(), **options)
+    again = compare(tasks(6), journal=journal.path, engine=RayEngine(), **options)
     assert again.results == there.results and asked(journal.path, "SELECT count(*) FROM runs") == [(24,)]
 
 
-def test_every_cell_is_in_the_table_once_when_a_worker_is_killed(cluster: Cluster, tmp_path: Path) -> None:
+def test_every_cell_is_in_the_table_once_when_a_worker_is_killed(cluster: RayCluster, tmp_path: Path) -> None:
     journal, killed = tmp_path / "j.db", []
 
     def tell(progress: plait.lab.Progress) -> None:
@@ -104,7 +104,7 @@ def test_every_cell_is_in_the_table_once_when_a_worker_is_killed(cluster: Cluste
     model = plait.Scripted([CALLS, RIGHT], delay=0.02)
     found = compare(
         tasks(200), strategies="react", models=[model], tools=["calculator"], journal=journal, jobs=6,
-        engine=OnRay(), tell=tell,
+        engine=RayEngine(), tell=tell,
     )  # fmt: skip
     assert killed and found.whole, found.unfinished
     assert sorted(result.task for result in found.results) == sorted(task["id"] for task in tasks(200))
@@ -119,11 +119,11 @@ def working() -> list[int]:
     listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()]
     children = {row[0] for row in rows if row[1] == str(os.getpid())}
-    return [int(row[0]) for row in rows if row[1] in children and row[2].startswith("ray::work")]
+    return [int(row[0]) for row in rows if row[1] in children and row[2].startswith("ray::run_packed_cell")]
 
 
 def test_a_cell_that_kills_its_worker_every_time_is_left_and_the_others_are_finished(
-    cluster: Cluster, tmp_path: Path
+    cluster: RayCluster, tmp_path: Path
 ) -> None:
     def deadly(number: int) -> int:
         """Look a number up."""
@@ -138,13 +138,19 @@ def test_a_cell_that_kills_its_worker_every_time_is_left_and_the_others_are_fini
 
     model = plait.Scripted([first, RIGHT])
     found = compare(
-        tasks(3), strategies="react", models=[model], tools=[deadly], journal=tmp_path / "j.db", engine=OnRay(), jobs=3
+        tasks(3),
+        strategies="react",
+        models=[model],
+        tools=[deadly],
+        journal=tmp_path / "j.db",
+        engine=RayEngine(),
+        jobs=3,
     )
     assert sorted(result.task for result in found.results) == ["t0", "t2"]
     assert "the workers died at react @ scripted:scripted, task t1, 4 times" in found.unfinished
 
 
-async def test_cancelled_runs_are_on_the_record_and_gone_on_with(cluster: Cluster, tmp_path: Path) -> None:
+async def test_cancelled_runs_are_on_the_record_and_gone_on_with(cluster: RayCluster, tmp_path: Path) -> None:
     begun, go = tmp_path / "begun", tmp_path / "go"
     begun.mkdir()
 
@@ -158,7 +164,7 @@ async def test_cancelled_runs_are_on_the_record_and_gone_on_with(cluster: Cluste
 
     journal, model = tmp_path / "j.db", plait.Scripted(["Thought: so.\nAction: slow\nAction Input: {}", RIGHT])
     options: dict[str, Any] = {"strategies": "react", "models": [model], "tools": [slow], "journal": journal}
-    task = asyncio.create_task(acompare(tasks(2), engine=OnRay(), jobs=2, **options))
+    task = asyncio.create_task(acompare(tasks(2), engine=RayEngine(), jobs=2, **options))
     while len(list(begun.iterdir())) < 2:
         await asyncio.sleep(0.1)
     task.cancel()
@@ -167,7 +173,7 @@ async def test_cancelled_runs_are_on_the_record_and_gone_on_with(cluster: Cluste
     before = asked(journal, "SELECT id, status FROM runs ORDER BY id")
     assert [status for _, status in before] == ["cancelled", "cancelled"]
     go.touch()
-    found = await acompare(tasks(2), engine=OnRay(), jobs=2, **options)
+    found = await acompare(tasks(2), engine=RayEngine(), jobs=2, **options)
     assert found.whole and [result.calls for result in found.results] == [2, 2]  # the one cut off, and again
     assert asked(journal, "SELECT id, status FROM runs ORDER BY id") == [(run, "answered") for run, _ in before]
 
@@ -181,7 +187,7 @@ def test_what_cannot_travel_is_said_before_anything_is_run(tmp_path: Path) -> No
             return number
 
     journal = tmp_path / "j.db"
-    options: dict[str, Any] = {"strategies": "react", "journal": journal, "engine": OnRay()}
+    options: dict[str, Any] = {"strategies": "react", "journal": journal, "engine": RayEngine()}
     with pytest.raises(UsageError, match=r"The tool held can't be sent to a worker: .*lock"):
         compare(tasks(1), models=[plait.Scripted([RIGHT])], tools=[held], **options)
     with pytest.raises(UsageError, match=r"The model .* can't be sent to a worker"):
@@ -196,8 +202,8 @@ def test_an_address_that_is_no_cluster_is_an_error_at_once(tmp_path: Path) -> No
     with closing(socket.create_server(("127.0.0.1", 0))) as silent, closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         addresses = {
-            "mine": "is no address of a Ray cluster",
-            "ray://127.0.0.1:10001": "is no address of a Ray cluster",
+            "mine": "is not the address of a Ray cluster",
+            "ray://127.0.0.1:10001": "is not the address of a Ray cluster",
             f"127.0.0.1:{free.getsockname()[1]}": "can't be reached: Connection refused",
             f"127.0.0.1:{silent.getsockname()[1]}": "nothing answers there",
         }
@@ -206,7 +212,7 @@ def test_an_address_that_is_no_cluster_is_an_error_at_once(tmp_path: Path) -> No
             with pytest.raises(PlaitError, match=said):
                 compare(
                     tasks(1), strategies="react", models=[plait.Scripted([RIGHT])], journal=tmp_path / "j.db",
-                    engine=OnRay(address),
+                    engine=RayEngine(address),
                 )  # fmt: skip
             assert time.monotonic() - began < 30
 

@@ -28,44 +28,44 @@ proportion = Lazy("statsmodels.stats.proportion")
 def test_wilsons_interval_is_that_of_scipy_and_statsmodels() -> None:
     for n in (1, 2, 5, 17, 60, 1000):
         for successes in sorted({0, 1, n // 3, n - 1, n}):
-            ours = statistics.wilson(successes, n)
+            ours = statistics.wilson_interval(successes, n)
             theirs = stats.binomtest(successes, n).proportion_ci(method="wilson")
             assert ours == pytest.approx((theirs.low, theirs.high), abs=1e-12)
             assert ours == pytest.approx(proportion.proportion_confint(successes, n, method="wilson"), abs=1e-12)
 
 
 def test_no_run_tells_nothing() -> None:
-    assert statistics.wilson(0, 0) == (0.0, 1.0)
-    assert statistics.interval([]) == (0.0, 1.0)
+    assert statistics.wilson_interval(0, 0) == (0.0, 1.0)
+    assert statistics.success_interval([]) == (0.0, 1.0)
 
 
 def test_with_one_run_a_task_the_interval_is_plain_wilson() -> None:
     tallies = [(1, 1)] * 20 + [(0, 1)] * 12
-    assert statistics.effective(tallies) == 32
-    assert statistics.interval(tallies) == pytest.approx(statistics.wilson(20, 32), abs=1e-12)
+    assert statistics.effective_runs(tallies) == 32
+    assert statistics.success_interval(tallies) == pytest.approx(statistics.wilson_interval(20, 32), abs=1e-12)
 
 
 @given(st.lists(st.integers(1, 6).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), max_size=30))
 def test_runs_are_worth_at_least_their_tasks_and_at_most_themselves(tallies: list[tuple[int, int]]) -> None:
-    assert len(tallies) <= statistics.effective(tallies) <= sum(n for _, n in tallies)
-    low, high = statistics.interval(tallies)
+    assert len(tallies) <= statistics.effective_runs(tallies) <= sum(n for _, n in tallies)
+    low, high = statistics.success_interval(tallies)
     assert 0 <= low <= high <= 1
 
 
 def test_runs_that_end_alike_are_worth_one_a_task() -> None:
     alike = [(5, 5)] * 8 + [(0, 5)] * 4
-    assert statistics.effective(alike) == 12
-    assert statistics.interval(alike) == pytest.approx(statistics.wilson(8, 12))
+    assert statistics.effective_runs(alike) == 12
+    assert statistics.success_interval(alike) == pytest.approx(statistics.wilson_interval(8, 12))
 
 
 def test_tasks_that_are_all_alike_make_all_runs_count() -> None:
-    assert statistics.effective([(2, 4)] * 10) == 40
+    assert statistics.effective_runs([(2, 4)] * 10) == 40
 
 
 def test_where_all_runs_succeed_only_the_tasks_count() -> None:
-    assert statistics.effective([(5, 5)] * 10) == 10
-    assert statistics.interval([(5, 5)] * 10) == pytest.approx(statistics.wilson(10, 10))
-    assert statistics.effective([(3, 5)]) == 1
+    assert statistics.effective_runs([(5, 5)] * 10) == 10
+    assert statistics.success_interval([(5, 5)] * 10) == pytest.approx(statistics.wilson_interval(10, 10))
+    assert statistics.effective_runs([(3, 5)]) == 1
 
 
 def test_the_variance_behind_it_is_statsmodels_cluster_robust_one() -> None:
@@ -76,7 +76,7 @@ def test_the_variance_behind_it_is_statsmodels_cluster_robust_one() -> None:
     tasks = np.repeat(np.arange(len(tallies)), runs)
     fit = linear_model.OLS(outcomes, np.ones(len(outcomes))).fit(cov_type="cluster", cov_kwds={"groups": tasks})
     share = outcomes.mean()
-    worth = statistics.effective(tallies)
+    worth = statistics.effective_runs(tallies)
     assert len(tallies) < worth < len(outcomes)
     assert share * (1 - share) / worth == pytest.approx(float(fit.cov_params()[0, 0]), rel=1e-9)
 
@@ -86,9 +86,9 @@ def test_the_interval_holds_the_truth_95_times_of_100_and_wilson_over_all_runs_d
     held = plain = 0
     for _ in range(1500):
         right = dice.binomial(5, dice.beta(0.9, 0.6, 30))
-        low, high = statistics.interval([(int(k), 5) for k in right])
+        low, high = statistics.success_interval([(int(k), 5) for k in right])
         held += low <= 0.6 <= high
-        low, high = statistics.wilson(int(right.sum()), 150)
+        low, high = statistics.wilson_interval(int(right.sum()), 150)
         plain += low <= 0.6 <= high
     assert 0.93 <= held / 1500 <= 0.98
     assert plain / 1500 < 0.8
@@ -99,16 +99,16 @@ def test_the_interval_holds_the_truth_95_times_of_100_and_wilson_over_all_runs_d
 
 def test_with_one_run_a_task_it_is_mcnemars_exact_test() -> None:
     for first, second in itertools.product(range(13), repeat=2):
-        p = statistics.sign_flip([1] * first + [-1] * second + [0] * 7)
+        p = statistics.sign_flip_p([1] * first + [-1] * second + [0] * 7)
         assert p == pytest.approx(contingency_tables.mcnemar([[4, first], [second, 3]], exact=True).pvalue, abs=1e-12)
         if first + second:
             assert p == pytest.approx(stats.binomtest(first, first + second).pvalue, abs=1e-12)
 
 
 def test_with_thousands_of_tasks_it_is_still_exact() -> None:
-    p = statistics.sign_flip([1] * 510 + [-1] * 430 + [0] * 4000)
+    p = statistics.sign_flip_p([1] * 510 + [-1] * 430 + [0] * 4000)
     assert p == pytest.approx(stats.binomtest(510, 940).pvalue, rel=1e-9)
-    assert statistics.sign_flip([1] * 1100) == 2.0**-1099  # less than this a float can't tell from 0
+    assert statistics.sign_flip_p([1] * 1100) == 2.0**-1099  # less than this a float can't tell from 0
 
 
 @given(
@@ -121,12 +121,12 @@ def test_with_repeats_it_is_scipys_permutation_test(differences: list[Fraction])
     whole = math.lcm(*(each.denominator for each in differences))
     numbers = np.array([int(each * whole) for each in differences], dtype=float)
     if not numbers.any():
-        assert statistics.sign_flip(differences) == 1.0
+        assert statistics.sign_flip_p(differences) == 1.0
         return
     theirs = stats.permutation_test(
         (numbers,), lambda x, axis: x.sum(axis=axis), permutation_type="samples", n_resamples=np.inf, vectorized=True
     )
-    assert statistics.sign_flip(differences) == pytest.approx(theirs.pvalue, abs=1e-12)
+    assert statistics.sign_flip_p(differences) == pytest.approx(theirs.pvalue, abs=1e-12)
 
 
 def test_tasks_with_different_numbers_of_runs_are_tested_exactly_too() -> None:
@@ -134,7 +134,7 @@ def test_tasks_with_different_numbers_of_runs_are_tested_exactly_too() -> None:
     whole = abs(sum(differences))
     signs = list(itertools.product((1, -1), repeat=len(differences)))
     as_far = sum(abs(sum(s * d for s, d in zip(each, differences, strict=True))) >= whole for each in signs)
-    assert statistics.sign_flip(differences) == as_far / len(signs)
+    assert statistics.sign_flip_p(differences) == as_far / len(signs)
 
 
 def test_rows_that_are_alike_are_called_different_1_time_of_20_at_most() -> None:
@@ -143,27 +143,27 @@ def test_rows_that_are_alike_are_called_different_1_time_of_20_at_most() -> None
     for _ in range(2000):
         chance = dice.beta(1, 1, 20)
         apart = dice.binomial(3, chance) - dice.binomial(3, chance)
-        wrong += statistics.sign_flip([Fraction(int(each), 3) for each in apart]) < 0.05
+        wrong += statistics.sign_flip_p([Fraction(int(each), 3) for each in apart]) < 0.05
     assert wrong / 2000 <= 0.06
 
 
 def test_nothing_that_differs_is_no_difference() -> None:
-    assert statistics.sign_flip([]) == 1.0
-    assert statistics.sign_flip([Fraction(0)] * 9) == 1.0
+    assert statistics.sign_flip_p([]) == 1.0
+    assert statistics.sign_flip_p([Fraction(0)] * 9) == 1.0
 
 
 def test_five_tasks_that_differ_can_never_tell_and_six_can() -> None:
-    assert statistics.sign_flip([1] * 5) == statistics.least_p(5) == 0.0625
-    assert statistics.sign_flip([1] * 6) == statistics.least_p(6) == 0.03125
+    assert statistics.sign_flip_p([1] * 5) == statistics.least_p(5) == 0.0625
+    assert statistics.sign_flip_p([1] * 6) == statistics.least_p(6) == 0.03125
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
 def test_holms_adjustment_is_that_of_statsmodels(ps: list[float]) -> None:
-    assert statistics.holm(ps) == pytest.approx(list(multitest.multipletests(ps, method="holm")[1]), abs=1e-12)
+    assert statistics.adjust_holm(ps) == pytest.approx(list(multitest.multipletests(ps, method="holm")[1]), abs=1e-12)
 
 
 def test_of_no_tests_none_is_adjusted() -> None:
-    assert statistics.holm([]) == []
+    assert statistics.adjust_holm([]) == []
 
 
 # -- what could have been seen
@@ -171,7 +171,7 @@ def test_of_no_tests_none_is_adjusted() -> None:
 
 @pytest.mark.parametrize(("tasks", "differ"), [(20, 0.6), (40, 0.3), (64, 0.4), (150, 0.2)])
 def test_the_difference_said_to_be_seen_4_times_of_5_is(tasks: int, differ: float) -> None:
-    size = statistics.seeable(tasks, differ)
+    size = statistics.seeable_difference(tasks, differ)
     assert size is not None
     assert 0.77 <= _seen(tasks, max(differ, size), size) <= 0.95
     assert _seen(tasks, max(differ, size / 2), size / 2) < 0.5
@@ -185,16 +185,18 @@ def test_the_same_with_repeats() -> None:
         return (dice.binomial(5, chance + gain) - dice.binomial(5, chance)) / 5
 
     square = float(np.mean([np.mean(apart(0.14) ** 2) for _ in range(500)]))
-    size = statistics.seeable(40, square, 1 / 5)
+    size = statistics.seeable_difference(40, square, 1 / 5)
     assert size is not None and 0.1 < size < 0.2
-    seen = sum(statistics.sign_flip([Fraction(round(each * 5), 5) for each in apart(size)]) < 0.05 for _ in range(1000))
+    seen = sum(
+        statistics.sign_flip_p([Fraction(round(each * 5), 5) for each in apart(size)]) < 0.05 for _ in range(1000)
+    )
     assert 0.75 <= seen / 1000 <= 0.92
 
 
 def test_fewer_than_six_tasks_show_no_difference_however_large() -> None:
-    assert statistics.seeable(5, 0.4) is None
-    assert statistics.seeable(0, 0.0) is None
-    assert statistics.seeable(6, 0.0) == pytest.approx(0.99, abs=0.01)
+    assert statistics.seeable_difference(5, 0.4) is None
+    assert statistics.seeable_difference(0, 0.0) is None
+    assert statistics.seeable_difference(6, 0.0) == pytest.approx(0.99, abs=0.01)
 
 
 def _seen(tasks: int, differ: float, size: float) -> float:
@@ -202,7 +204,7 @@ def _seen(tasks: int, differ: float, size: float) -> float:
     dice = np.random.default_rng(3)
     chances = [(differ + size) / 2, (differ - size) / 2, 1 - differ]
     draws = dice.multinomial(tasks, chances, 2000)
-    return float(np.mean([statistics.sign_flip([1] * a + [-1] * b) < 0.05 for a, b, _ in draws.tolist()]))
+    return float(np.mean([statistics.sign_flip_p([1] * a + [-1] * b) < 0.05 for a, b, _ in draws.tolist()]))
 
 
 # -- quantiles, what is likely, ratios
@@ -245,7 +247,7 @@ def test_there_is_no_ratio_to_nothing_and_no_interval_of_one_task() -> None:
 
 def test_the_packages_it_is_checked_against_are_not_needed() -> None:
     script = (
-        "import sys, plait.lab.render, plait.lab.statistics\n"
+        "import sys, plait.lab.report, plait.lab.statistics\n"
         "print([name for name in ('numpy', 'scipy', 'statsmodels', 'pandas', 'altair') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

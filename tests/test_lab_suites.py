@@ -17,20 +17,18 @@ import plait
 from conftest import data_file
 from docs_support import install
 from plait.core.errors import ToolError, UsageError
-from plait.lab import Suite, Task, grader, suite
-from plait.lab.base import digest
-from plait.lab.basics import facts_tool
-from plait.lab.basics_questions import KINDS
-from plait.lab.basics_world import world
-from plait.lab.corpus import Corpus, Page
-from plait.lab.stubs import fitting
-from plait.lab.suites import OURS, names
+from plait.lab import Suite, SuiteTask, load_grader, load_suite
+from plait.lab.basics import KINDS, facts_tool, make_facts
+from plait.lab.corpus import Corpus, CorpusPage
+from plait.lab.stubs import fit_tool_name
+from plait.lab.suites import OURS, suite_names
+from plait.lab.tasks import digest
 from plait.toolkits.calculator import calculator
 from plait.tools import Tool, load, tools_from
 from plait.world import world_of
 
 
-def tools_of(made: Suite, task: Task) -> dict[str, Tool]:
+def tools_of(made: Suite, task: SuiteTask) -> dict[str, Tool]:
     return {tool.name: tool for tool in tools_from(made.tools_of(task))}
 
 
@@ -174,7 +172,7 @@ def worked_out(question: str, look: Callable[[str], Any], compute: Callable[[str
 
 @pytest.mark.parametrize("word", ["basics", "basics:seed=7,each=20"])
 def test_every_answer_of_basics_is_what_its_own_tools_give_in_so_many_steps(word: str) -> None:
-    made = suite(word)
+    made = load_suite(word)
     for task in made.tasks:
         tools = tools_of(made, task)
         answer, calls = worked_out(task.question, tools["lookup"], tools["calculator"])
@@ -186,26 +184,26 @@ def test_every_answer_of_basics_is_what_its_own_tools_give_in_so_many_steps(word
 
 
 def test_basics_has_64_tasks_eight_of_each_number_of_steps_in_a_split() -> None:
-    made = suite("basics")
+    made = load_suite("basics")
     assert len(made.tasks) == 64
     for split in ("tuning", "report"):
-        part = suite(f"basics:{split}")
+        part = load_suite(f"basics:{split}")
         assert [task for task in made.tasks if task.split == split] == list(part.tasks)
         assert [sum(task.about["steps"] == steps for task in part.tasks) for steps in KINDS] == [8] * 4
     assert len({task.question for task in made.tasks}) == 64
 
 
 def test_basics_is_the_same_each_time_and_another_with_another_seed() -> None:
-    assert digest(suite("basics")) == digest(suite("basics"))
+    assert digest(load_suite("basics")) == digest(load_suite("basics"))
     # A change of this number makes measurements of before and after those of different suites.
-    assert digest([(task.question, task.answer) for task in suite("basics").tasks]) == "74f83b37c9d00827"
-    ours, other = suite("basics:report"), suite("basics:report,seed=2")
+    assert digest([(task.question, task.answer) for task in load_suite("basics").tasks]) == "74f83b37c9d00827"
+    ours, other = load_suite("basics:report"), load_suite("basics:report,seed=2")
     assert not {task.question for task in ours.tasks} & {task.question for task in other.tasks if "in" in task.question}
 
 
 @pytest.mark.parametrize("seed", range(1, 20))
 def test_the_splits_of_basics_share_no_fact(seed: int) -> None:
-    tuning, report = world("tuning", seed), world("report", seed)
+    tuning, report = make_facts("tuning", seed), make_facts("report", seed)
     assert not tuning.facts.keys() & report.facts.keys()
     people = [{value for value in part.facts.values() if isinstance(value, str)} for part in (tuning, report)]
     assert not people[0] & people[1]
@@ -213,7 +211,7 @@ def test_the_splits_of_basics_share_no_fact(seed: int) -> None:
 
 @pytest.mark.parametrize("word", ["basics", "basics:seed=7,each=20"])
 def test_no_task_of_basics_gives_its_answer_away(word: str) -> None:
-    for task in suite(word).tasks:
+    for task in load_suite(word).tasks:
         assert str(task.answer).casefold() not in task.question.casefold()
         if task.about["steps"] > 1:  # one call with the question itself does not do it
             with pytest.raises(ToolError):
@@ -225,7 +223,7 @@ def test_no_task_of_basics_gives_its_answer_away(word: str) -> None:
 def test_the_lookup_of_basics_does_not_show_its_values() -> None:
     for split in ("tuning", "report"):
         described = facts_tool(split).spec.description
-        facts = world(split).facts
+        facts = make_facts(split).facts
         assert not any(str(value) in described for value in facts.values() if not isinstance(value, str))
         # Mayors' names are keys too, but not in the order of their towns.
         mayors = [str(facts[key]) for key in facts if key.startswith("mayor of")]
@@ -239,23 +237,27 @@ def test_every_kind_of_question_is_asked() -> None:
 @pytest.mark.parametrize("word", ["basics:reports", "basics:seed=x", "basics:each=100000"])
 def test_a_wrong_setting_of_basics_is_said(word: str) -> None:
     with pytest.raises(UsageError, match="basics"):
-        suite(word)
+        load_suite(word)
 
 
 # --- the world
 
 
 def test_the_world_has_its_six_tasks_and_thirty_variations_each_at_a_fixed_time() -> None:
-    made = suite("world")
-    assert (len(made.tasks), len(suite("world:six").tasks), len(suite("world:variations").tasks)) == (36, 6, 30)
+    made = load_suite("world")
+    assert (len(made.tasks), len(load_suite("world:six").tasks), len(load_suite("world:variations").tasks)) == (
+        36,
+        6,
+        30,
+    )
     for task in made.tasks:
         (word,) = task.tools
         assert task.now == world_of(word).now.timestamp() and "now=" in word
         assert task.grader == f"world:{task.id}"
-        grader(made.grader_of(task))
-    assert digest(made) == digest(suite("world"))
+        load_grader(made.grader_of(task))
+    assert digest(made) == digest(load_suite("world"))
     with pytest.raises(UsageError, match="no part 'seven'"):
-        suite("world:seven")
+        load_suite("world:seven")
 
 
 # --- files, as they are published
@@ -268,7 +270,7 @@ def test_gsm8k_is_read_with_and_without_its_solutions(tmp_path: Path) -> None:
         {"question": "And a thousand?", "answer": "2,000"},
         {"question": "Half of one?", "answer": 0.5},
     )
-    made = suite(f"gsm8k:{path}")
+    made = load_suite(f"gsm8k:{path}")
     assert [task.answer for task in made.tasks] == [4, 2000, 0.5]
     assert (made.grader, made.tools) == ("number", ("calculator",))
 
@@ -290,7 +292,7 @@ def test_hotpotqa_is_read_as_a_list_and_as_lines_of_columns(tmp_path: Path) -> N
     context = {"title": ["Aville", "Cee"], "sentences": [each[1] for each in HOTPOT["context"]]}  # type: ignore[attr-defined]
     columns = lines(tmp_path / "dev.jsonl", {**HOTPOT, "context": context, "id": "q1"})
     for path in (listed, columns):
-        made = suite(f"hotpotqa:{path}")
+        made = load_suite(f"hotpotqa:{path}")
         (task,) = made.tasks
         assert (task.id, task.answer, task.about, made.grader) == (
             "q1",
@@ -306,7 +308,7 @@ def test_hotpotqa_is_read_as_a_list_and_as_lines_of_columns(tmp_path: Path) -> N
 def test_a_task_of_hotpotqa_searches_its_own_paragraphs_only(tmp_path: Path) -> None:
     other = {**HOTPOT, "_id": "q2", "context": [["Dorf", ["Dorf has a mill."]]]}
     path = lines(tmp_path / "dev.jsonl", HOTPOT, other)
-    made = suite(f"hotpotqa:{path}")
+    made = load_suite(f"hotpotqa:{path}")
     with pytest.raises(ToolError, match="Nothing was found"):
         tools_of(made, made.tasks[1])["search"]("Aville")
 
@@ -323,10 +325,10 @@ def test_fever_is_read_with_its_pages_and_one_claim_of_several_evidences_is_one_
         {"id": "", "text": "", "lines": ""} | {"id": "Empty"},
         {"id": "Aville_-LRB-town-RRB-", "text": "Aville is old .", "lines": "0\tAville is old .\tOld\told\n1\t"},
     )
-    made = suite(f"fever:{claims},corpus={pages}")
+    made = load_suite(f"fever:{claims},corpus={pages}")
     assert [(task.id, task.answer) for task in made.tasks] == [("7", "SUPPORTS"), ("8", "NOT ENOUGH INFO")]
     assert tools_of(made, made.tasks[0])["search"]("Aville") == "[Aville (town)]\nAville is old ."
-    assert suite(f"fever:{claims}").tools == ()
+    assert load_suite(f"fever:{claims}").tools == ()
 
 
 def test_strategyqa_is_read_and_all_its_facts_are_searched_together(tmp_path: Path) -> None:
@@ -336,7 +338,7 @@ def test_strategyqa_is_read_and_all_its_facts_are_searched_together(tmp_path: Pa
         {"qid": "b", "term": "Cee", "question": "Is the Cee wet?", "answer": True, "facts": ["Rivers have water."]},
     ]
     path.write_text(json.dumps(rows))
-    made = suite(f"strategyqa:{path}")
+    made = load_suite(f"strategyqa:{path}")
     assert [(task.id, task.answer) for task in made.tasks] == [("a", False), ("b", True)]
     assert "heavy" in tools_of(made, made.tasks[1])["search"]("hen")
 
@@ -358,7 +360,7 @@ def test_musique_is_read_with_its_paragraphs_or_a_corpus_and_without_what_has_no
     path = lines(tmp_path / "dev.jsonl", MUSIQUE, {**MUSIQUE, "id": "2hop__3_4", "answerable": False})
     corpus = tmp_path / "corpus.json"
     corpus.write_text(json.dumps([{"title": "Aville", "text": "Aville lies on the Cee. It is old."}]))
-    own, pooled = suite(f"musique:{path}"), suite(f"musique:{path},corpus={corpus}")
+    own, pooled = load_suite(f"musique:{path}"), load_suite(f"musique:{path},corpus={corpus}")
     for made in (own, pooled):
         assert [(task.id, task.answer, task.about) for task in made.tasks] == [
             ("2hop__1_2", ["Bland", "Kingdom of Bland"], {"hops": 2})
@@ -388,7 +390,7 @@ def test_a_tool_search_set_has_stand_ins_with_their_parameters(tmp_path: Path) -
         },
     )
     queries = lines(tmp_path / "queries.jsonl", {"query": "Will it rain on my PDF?", "gold": ["getRain", "PDF & more"]})
-    made = suite(f"tool-search:{queries},tools={tools},show=2")
+    made = load_suite(f"tool-search:{queries},tools={tools},show=2")
     (task,) = made.tasks
     assert (task.answer, made.grader, made.show_tools) == (["getRain", "PDF_more"], "calls", 2)
     found = tools_of(made, task)
@@ -402,7 +404,7 @@ def test_a_tool_search_set_has_stand_ins_with_their_parameters(tmp_path: Path) -
     assert found["getRain"](*args, **kwargs) == "getRain: done."
     assert set(found["sing"].spec.parameters["properties"]) == {"loud"}
     assert set(found["PDF_more"].spec.parameters["properties"]) == {"request"}
-    assert fitting("9 lives") == "_9_lives"
+    assert fit_tool_name("9 lives") == "_9_lives"
 
 
 def test_own_tasks_are_read_with_all_they_may_have(tmp_path: Path) -> None:
@@ -421,13 +423,13 @@ def test_own_tasks_are_read_with_all_they_may_have(tmp_path: Path) -> None:
             "source": "a field of mine",
         },
     )
-    made = suite(str(path))
+    made = load_suite(str(path))
     assert [(task.id, made.grader_of(task)) for task in made.tasks] == [
         ("1", "number"),
         ("sure", "yesno"),
         ("3", "f1:0.5"),
     ]
-    assert made.tasks[2] == Task(
+    assert made.tasks[2] == SuiteTask(
         id="3",
         question="Who?",
         answer=["Ann", "Anne"],
@@ -446,9 +448,12 @@ def test_packed_and_listed_files_are_read_alike(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(json.dumps(records, indent=1))
     (tmp_path / "d.json.gz").write_bytes(gzip.compress(json.dumps({"data": records}).encode()))
     (tmp_path / "e.jsonl").write_text("\ufeff\n" + plain.read_text().rstrip("\n"), encoding="utf-8")
-    questions = [[task.question for task in suite(str(tmp_path / name)).tasks] for name in ("a.jsonl", "b.jsonl.gz")]
+    questions = [
+        [task.question for task in load_suite(str(tmp_path / name)).tasks] for name in ("a.jsonl", "b.jsonl.gz")
+    ]
     questions += [
-        [task.question for task in suite(str(tmp_path / name)).tasks] for name in ("c.json", "d.json.gz", "e.jsonl")
+        [task.question for task in load_suite(str(tmp_path / name)).tasks]
+        for name in ("c.json", "d.json.gz", "e.jsonl")
     ]
     assert questions == [["One?", "Two?"]] * 5
 
@@ -465,8 +470,8 @@ GOOD = '{"question": "One?", "answer": "1"}\n'
         (GOOD + '{"answer": "2"}\n', "line 2: 'question' is missing"),
         (GOOD + '{"question": "  ", "answer": "2"}\n', "line 2: 'question' is not a text"),
         (GOOD + "\n" + '{"question": "Two?", "ans', "line 3: is not JSON.*cut short"),
-        (GOOD + "[1]\n", "line 2: is no object"),
-        (GOOD + '{"question": "Two?", "anwser": "2"}\n', "line 2: 'anwser' is no field.*'answer'"),
+        (GOOD + "[1]\n", "line 2: is not an object"),
+        (GOOD + '{"question": "Two?", "anwser": "2"}\n', "line 2: 'anwser' is not a field.*'answer'"),
         (GOOD + '{"question": "Two?", "answer": "2", "id": "1"}\n', "line 2: the id '1' is that of line 1"),
         (GOOD + '{"question": "Two?", "answer": "2", "grader": "exakt"}\n', "line 2: No grader.*exact"),
         (GOOD + '{"question": "Two?", "answer": "2", "tools": 3}\n', "line 2: 'tools'"),
@@ -481,7 +486,7 @@ def test_a_bad_line_is_named_with_what_is_missing(text: str, said: str, tmp_path
     path = tmp_path / "tasks.jsonl"
     path.write_text(text)
     with pytest.raises(UsageError, match=f"tasks.jsonl.*{said}"):
-        suite(str(path))
+        load_suite(str(path))
 
 
 @pytest.mark.parametrize("listed", [False, True])
@@ -494,12 +499,12 @@ def test_a_file_that_is_cut_anywhere_is_refused_or_whole(listed: bool, tmp_path:
     for cut in range(1, len(data)):
         path.write_bytes(data[:cut])
         if not listed and first <= cut <= first + 1:  # the first line, and nothing of the second
-            assert len(suite(str(path)).tasks) == 1
+            assert len(load_suite(str(path)).tasks) == 1
             continue
         with pytest.raises(UsageError, match="tasks"):
-            suite(str(path))
+            load_suite(str(path))
     path.write_bytes(data)
-    assert len(suite(str(path)).tasks) == 2
+    assert len(load_suite(str(path)).tasks) == 2
 
 
 @pytest.mark.parametrize(
@@ -519,29 +524,29 @@ def test_a_file_that_is_cut_anywhere_is_refused_or_whole(listed: bool, tmp_path:
 def test_a_record_that_lacks_what_its_kind_needs_is_named(kind: str, record: Any, said: str, tmp_path: Path) -> None:
     path = lines(tmp_path / "dev.jsonl", record)
     with pytest.raises(UsageError, match=f"dev.jsonl, line 1: .*{said}"):
-        suite(f"{kind}:{path}")
+        load_suite(f"{kind}:{path}")
 
 
 def test_a_gold_tool_that_is_not_there_is_named(tmp_path: Path) -> None:
     tools = lines(tmp_path / "tools.jsonl", {"name": "sing", "description": "Sings."})
     queries = lines(tmp_path / "queries.jsonl", {"query": "Dance!", "gold": ["dance"]})
     with pytest.raises(UsageError, match=r"queries.jsonl, line 1: tools.jsonl has no tool 'dance'"):
-        suite(f"tool-search:{queries},tools={tools}")
+        load_suite(f"tool-search:{queries},tools={tools}")
 
 
 def test_files_that_are_not_there_or_are_broken_are_said(tmp_path: Path) -> None:
     path = tmp_path / "test.jsonl.gz"
     path.write_bytes(gzip.compress(GOOD.encode() * 1000)[:-20])
     with pytest.raises(UsageError, match=r"can't be unpacked.*cut short"):
-        suite(f"gsm8k:{path}")
+        load_suite(f"gsm8k:{path}")
     with pytest.raises(UsageError, match=r"Did you mean test\.jsonl\.gz"):
-        suite(f"gsm8k:{tmp_path / 'tests.jsonl.gz'}")
+        load_suite(f"gsm8k:{tmp_path / 'tests.jsonl.gz'}")
     (tmp_path / "latin.jsonl").write_bytes(b'{"question": "ok", "answer": "1"}\n{"question": "\xe9"}\n')
     with pytest.raises(UsageError, match=r"latin\.jsonl, line 2: is not UTF-8"):
-        suite(str(tmp_path / "latin.jsonl"))
+        load_suite(str(tmp_path / "latin.jsonl"))
     (tmp_path / "hub.parquet").write_bytes(b"PAR1")
     with pytest.raises(UsageError, match="JSON lines"):
-        suite(f"gsm8k:{tmp_path / 'hub.parquet'}")
+        load_suite(f"gsm8k:{tmp_path / 'hub.parquet'}")
 
 
 @pytest.mark.parametrize(
@@ -549,7 +554,7 @@ def test_files_that_are_not_there_or_are_broken_are_said(tmp_path: Path) -> None
 )
 def test_an_unknown_suite_names_the_nearest(word: str, near: str) -> None:
     with pytest.raises(UsageError, match=f"Did you mean {near}"):
-        suite(word)
+        load_suite(word)
 
 
 # --- the two tools
@@ -558,10 +563,10 @@ def test_an_unknown_suite_names_the_nearest(word: str, near: str) -> None:
 def test_a_page_is_found_by_its_title_however_it_is_written() -> None:
     texts = Corpus(
         (
-            Page("York", ("York is in England.", "It has a minster.")),
-            Page("York (album)", ("York is an album.",)),
-            Page("Mercury (planet)", ("Mercury is small.",)),
-            Page("Notes", ("Of York and Mercury, minster and album.",)),
+            CorpusPage("York", ("York is in England.", "It has a minster.")),
+            CorpusPage("York (album)", ("York is an album.",)),
+            CorpusPage("Mercury (planet)", ("Mercury is small.",)),
+            CorpusPage("Notes", ("Of York and Mercury, minster and album.",)),
         )
     )
     assert texts.search(" YORK ") == "[York]\nYork is in England. It has a minster."
@@ -581,7 +586,7 @@ def test_a_page_is_found_by_its_title_however_it_is_written() -> None:
 
 def test_the_tools_of_a_run_are_found_again_and_a_changed_file_is_refused(tmp_path: Path, journal: Path) -> None:
     path = lines(tmp_path / "dev, new.jsonl", HOTPOT)
-    (task,) = suite(f"hotpotqa:{path}").tasks
+    (task,) = load_suite(f"hotpotqa:{path}").tasks
     script = [
         '{"thought": "", "tool": "search", "tool_input": "Cee"}',
         '{"thought": "", "tool": "final_answer", "tool_input": "Bland"}',
@@ -592,7 +597,7 @@ def test_the_tools_of_a_run_are_found_again_and_a_changed_file_is_refused(tmp_pa
     again = plait.Agent.recorded(run_head(journal, run.run), journal=journal, model=plait.Scripted(script))
     assert again.replay(run.run).requests == 2
     lines(path, {**HOTPOT, "context": [["Cee", ["The Cee is a river in another country."]]]})
-    with pytest.raises(UsageError, match="not those that the run was begun with"):
+    with pytest.raises(UsageError, match="not those that the run started with"):
         load(task.tools[0])
 
 
@@ -604,15 +609,15 @@ def run_head(journal: Path, run: str) -> Any:
 
 def test_a_misspelt_suite_of_a_file_and_one_without_its_file_are_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as told:
-        suite("hotpot:dev.jsonl")
+        load_suite("hotpot:dev.jsonl")
     assert told.value.message == "No suite is named 'hotpot'." and "Did you mean hotpotqa" in told.value.hint
     with pytest.raises(UsageError) as told:
-        suite("hotpotqa")
+        load_suite("hotpotqa")
     assert told.value.message == "The suite hotpotqa needs a file." and "hotpotqa:dev.jsonl" in told.value.hint
     odd = tmp_path / "hotpot:tasks.jsonl"
     odd.write_text('{"question": "a", "answer": 1}')
     with contextlib.chdir(tmp_path):
-        assert len(suite(odd.name).tasks) == 1
+        assert len(load_suite(odd.name).tasks) == 1
 
 
 # --- suites of other packages
@@ -625,21 +630,21 @@ def test_a_suite_of_another_package_has_a_word(tmp_path: Path, monkeypatch: pyte
         'colours = "colours:load"\nbroken = "colours:absent"\nodd = "colours:odd"\n'
     )
     (tmp_path / "colours.py").write_text(
-        "from plait.lab import Suite, Task\n"
+        "from plait.lab import Suite, SuiteTask\n"
         "def load(argument):\n"
-        "    tasks = (Task(id='1', question='The colour of ' + (argument or 'grass') + '?', answer='green'),)\n"
+        "    tasks = (SuiteTask(id='1', question='The colour of ' + (argument or 'grass') + '?', answer='green'),)\n"
         "    return Suite(word='colours', about='colours', tasks=tasks)\n"
         "def odd(argument):\n    return 3\n"
     )
     install(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert "colours" in names() and set(OURS) <= set(names())
-    assert suite("colours:leaves").tasks[0].question == "The colour of leaves?"
-    assert suite("colours:mine.jsonl").tasks[0].question == "The colour of mine.jsonl?"
+    assert "colours" in suite_names() and set(OURS) <= set(suite_names())
+    assert load_suite("colours:leaves").tasks[0].question == "The colour of leaves?"
+    assert load_suite("colours:mine.jsonl").tasks[0].question == "The colour of mine.jsonl?"
     with pytest.raises(UsageError, match="can't be made"):
-        suite("broken")
+        load_suite("broken")
     with pytest.raises(UsageError, match="not a suite"):
-        suite("odd")
+        load_suite("odd")
 
 
 # --- the development data
@@ -659,7 +664,7 @@ def test_the_data_sets_load_with_all_their_tasks() -> None:
         f"tool-search:{data_file('tool-search', 'seal-tools', 'test_out_domain.jsonl.gz')},tools={seal}": 654,
         f"tool-search:{data_file('tool-search', 'metatool', 'queries.jsonl.gz')},tools={meta}": 20_614,
     }
-    made = {word: suite(word) for word in words}
+    made = {word: load_suite(word) for word in words}
     assert {word: len(each.tasks) for word, each in made.items()} == words
     counts = [len(tools_from(each.tools_of(each.tasks[0]))) for each in made.values()]
     assert counts == [1, 2, 2, 2, 4076, 4076, 4076, 199]
@@ -667,7 +672,7 @@ def test_the_data_sets_load_with_all_their_tasks() -> None:
 
 def test_every_gold_paragraph_of_hotpotqa_is_found_by_its_title() -> None:
     path = data_file("multihop", "hotpot100.jsonl.gz")
-    made = suite(f"hotpotqa:{path}")
+    made = load_suite(f"hotpotqa:{path}")
     with gzip.open(path, "rt", encoding="utf-8") as file:
         rows = {row["id"]: row for row in map(json.loads, file)}
     checked = 0
@@ -683,7 +688,7 @@ def test_every_gold_paragraph_of_hotpotqa_is_found_by_its_title() -> None:
 
 def test_every_passage_of_musique_is_found_by_its_title() -> None:
     path, corpus = data_file("multihop", "musique100.jsonl.gz"), data_file("multihop", "musique100_corpus.jsonl.gz")
-    made = suite(f"musique:{path},corpus={corpus}")
+    made = load_suite(f"musique:{path},corpus={corpus}")
     search = tools_of(made, made.tasks[0])["search"]
     with gzip.open(corpus, "rt", encoding="utf-8") as file:
         passages = [json.loads(line) for line in file]
@@ -692,5 +697,5 @@ def test_every_passage_of_musique_is_found_by_its_title() -> None:
 
 
 def test_the_calculator_of_the_tests_is_the_one_of_the_tasks() -> None:
-    made = suite("basics:report")
+    made = load_suite("basics:report")
     assert tools_of(made, made.tasks[0])["calculator"].function is calculator.function

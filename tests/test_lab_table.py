@@ -14,9 +14,7 @@ from msgspec import structs
 
 from lab_results import comparison, result, spent
 from plait.core import Usage
-from plait.lab import render, statistics
-from plait.lab.base import Grade
-from plait.lab.table import by_about, by_phase, pairs, rows
+from plait.lab import Grade, report, statistics
 from plait.runtime.spending import in_all
 
 # -- rows
@@ -30,9 +28,9 @@ def test_a_row_has_the_means_of_its_finished_runs() -> None:
         result(key, "t2", True, tokens=(300, 50, 0), cost_usd=0.5, seconds=1.0, steps=3, calls=5, invented=1),
         result(key, "t3", False, tokens=(203, 31, 2), cost_usd=0.0, seconds=2.0, status="stopped", fell_back=True),
     )
-    row, other = rows(structs.replace(made, results=results))
+    row, other = structs.replace(made, results=results).rows
     assert (row.n, row.tasks, row.successes, row.success) == (3, 3, 2, 2 / 3)
-    assert row.interval == statistics.wilson(2, 3)
+    assert row.interval == statistics.wilson_interval(2, 3)
     assert (row.steps, row.calls) == (2.0, 8 / 3)
     assert (row.input_tokens, row.output_tokens, row.cached_tokens, row.tokens) == (201.0, 91 / 3, 14.0, 694 / 3)
     assert (row.seconds, row.seconds_p90) == (2.0, pytest.approx(np.quantile([4, 1, 2], 0.9)))
@@ -44,18 +42,18 @@ def test_a_row_has_the_means_of_its_finished_runs() -> None:
 
 def test_rows_come_in_the_order_of_the_comparison() -> None:
     made = comparison({"rewoo": "+", "json": "-", "react": "+"})
-    assert [row.strategy for row in rows(made)] == ["rewoo", "json", "react"]
+    assert [row.strategy for row in made.rows] == ["rewoo", "json", "react"]
 
 
 def test_one_unknown_price_makes_the_cost_unknown_not_less() -> None:
     made = comparison({"react": "++"})
     first, second = made.results
-    row = rows(structs.replace(made, results=(first, structs.replace(second, cost_usd=None))))[0]
+    row = structs.replace(made, results=(first, structs.replace(second, cost_usd=None))).rows[0]
     assert row.cost_usd is None and row.cost_usd_total is None and row.grading_usd == 0.0
 
 
 def test_money_is_summed_without_the_drift_of_floats() -> None:
-    row = rows(comparison({"react": "+" * 0 + "+++"}, cost_usd=0.1))[0]
+    row = comparison({"react": "+" * 0 + "+++"}, cost_usd=0.1).rows[0]
     assert row.cost_usd_total == 0.3 != 0.1 + 0.1 + 0.1
 
 
@@ -66,18 +64,18 @@ def test_a_graders_own_numbers_are_averaged_and_what_grading_cost_is_told() -> N
         Grade(False, 0.0, "wrong", measures={"f1": 0.25}, cost_usd=0.001),
     ]
     results = tuple(structs.replace(each, grade=grade) for each, grade in zip(made.results, grades, strict=True))
-    row = rows(structs.replace(made, results=results))[0]
+    row = structs.replace(made, results=results).rows[0]
     assert row.measures == {"f1": 0.375, "em": 0.0}
     assert (row.score, row.grading_usd, row.success) == (0.25, 0.003, 0.5)
 
 
 def test_repeats_of_a_task_make_the_interval_narrower_only_as_far_as_they_tell() -> None:
-    alike = rows(comparison({"react": ["++++", "++++", "----", "++++"]}))[0]
-    mixed = rows(comparison({"react": ["+++-", "++-+", "+-++", "-+++"]}))[0]
+    alike = comparison({"react": ["++++", "++++", "----", "++++"]}).rows[0]
+    mixed = comparison({"react": ["+++-", "++-+", "+-++", "-+++"]}).rows[0]
     assert alike.success == mixed.success == 0.75
     assert (alike.worth, mixed.worth) == (4, 16)
-    assert alike.interval == pytest.approx(statistics.wilson(3, 4))
-    assert mixed.interval == pytest.approx(statistics.wilson(12, 16))
+    assert alike.interval == pytest.approx(statistics.wilson_interval(3, 4))
+    assert mixed.interval == pytest.approx(statistics.wilson_interval(12, 16))
 
 
 # -- pairs
@@ -85,23 +83,23 @@ def test_repeats_of_a_task_make_the_interval_narrower_only_as_far_as_they_tell()
 
 def test_two_rows_are_compared_on_the_tasks_both_finished() -> None:
     made = comparison({"react": "+++++++++-- ", "json": "--------- -+"})
-    (pair,) = pairs(made)
+    (pair,) = made.pairs
     assert (pair.tasks, pair.wins_a, pair.wins_b, pair.both_right, pair.both_wrong) == (10, 9, 0, 0, 1)
     assert pair.difference == 0.9
     assert pair.p == pair.p_holm == 2 / 2**9
     assert pair.word == "better"
-    assert pairs(comparison({"json": "---------", "react": "+++++++++"}))[0].word == "worse"
+    assert comparison({"json": "---------", "react": "+++++++++"}).pairs[0].word == "worse"
 
 
 def test_fewer_than_six_tasks_that_differ_are_too_few_to_tell() -> None:
-    assert pairs(comparison({"a": "+++++" + "+" * 20, "b": "-----" + "+" * 20}))[0].word == "too few to tell"
-    assert pairs(comparison({"a": "++++++" + "+" * 20, "b": "------" + "+" * 20}))[0].word == "better"
-    assert pairs(comparison({"a": "++++--" + "+" * 20, "b": "----++" + "+" * 20}))[0].word == "no difference seen"
+    assert comparison({"a": "+++++" + "+" * 20, "b": "-----" + "+" * 20}).pairs[0].word == "too few to tell"
+    assert comparison({"a": "++++++" + "+" * 20, "b": "------" + "+" * 20}).pairs[0].word == "better"
+    assert comparison({"a": "++++--" + "+" * 20, "b": "----++" + "+" * 20}).pairs[0].word == "no difference seen"
 
 
 def test_what_is_tested_more_often_needs_a_smaller_p() -> None:
     outcomes = {"a": "++++++-", "b": "-------", "c": "------+"}
-    first = pairs(comparison(outcomes))
+    first = comparison(outcomes).pairs
     assert [(each.p, each.p_holm) for each in first] == [
         (pytest.approx(2 / 2**6), pytest.approx(6 / 2**6)),
         (pytest.approx(16 / 2**7), pytest.approx(2 * 16 / 2**7)),
@@ -112,14 +110,14 @@ def test_what_is_tested_more_often_needs_a_smaller_p() -> None:
 
 def test_rows_without_a_common_task_are_not_tested_and_don_t_count() -> None:
     made = comparison({"a": "++++++  ", "b": "------  ", "c": "      ++"})
-    first, second, third = pairs(made)
+    first, second, third = made.pairs
     assert (first.word, first.p_holm) == ("better", first.p)
     assert second.word == third.word == "no common tasks"
     assert second.p is None and second.difference is None and second.tokens_ratio is None and second.seeable is None
 
 
 def test_with_repeats_a_task_is_won_by_the_higher_rate() -> None:
-    (pair,) = pairs(comparison({"a": ["++", "+-", "--", "++"], "b": ["++", "--", "--", "+ "]}))
+    (pair,) = comparison({"a": ["++", "+-", "--", "++"], "b": ["++", "--", "--", "+ "]}).pairs
     assert (pair.tasks, pair.wins_a, pair.wins_b, pair.both_right, pair.both_wrong) == (4, 1, 0, 2, 1)
     assert pair.difference == 0.125
 
@@ -129,7 +127,7 @@ def test_tokens_of_one_row_over_those_of_the_other() -> None:
     results = tuple(
         structs.replace(each, usage=Usage(300 if each.variant.startswith("a") else 200, 0)) for each in made.results
     )
-    (pair,) = pairs(structs.replace(made, results=results))
+    (pair,) = structs.replace(made, results=results).pairs
     assert pair.tokens_ratio == 1.5
     assert pair.tokens_interval == pytest.approx((1.5, 1.5))
 
@@ -145,7 +143,7 @@ PHASES = (
 
 def test_phases_add_up_to_what_the_runs_spent() -> None:
     made = comparison({"react": "+-+"}, phases=PHASES, tokens=(1001, 51, 0), calls=3)
-    (told,) = by_phase(made)
+    (told,) = made.by_phase()
     assert [(part.phase, part.model, part.calls) for part in told.spent] == [
         ("reason", "local", 6),
         ("tools", "", 6),
@@ -153,13 +151,13 @@ def test_phases_add_up_to_what_the_runs_spent() -> None:
     ]
     whole = in_all(told.spent)
     assert whole.usage == sum((each.usage for each in made.results), Usage())
-    assert whole.cost_usd == rows(made)[0].cost_usd_total
+    assert whole.cost_usd == made.rows[0].cost_usd_total
 
 
 def test_success_is_parted_by_a_field_of_the_tasks() -> None:
     fields: list[dict[str, Any]] = [{"steps": 10}, {"steps": 2}, {"steps": 2}, {}]
     made = comparison({"react": "+-+-", "json": " +++"}, about=fields)
-    told = [(each.key, each.value, each.successes, each.n, each.success) for each in by_about(made, "steps")]
+    told = [(each.key, each.value, each.successes, each.n, each.success) for each in made.by_field("steps")]
     assert told == [
         ("react @ local", 2, 1, 2, 0.5),
         ("react @ local", 10, 1, 1, 1.0),
@@ -177,7 +175,7 @@ SMALL = {"react": "++++++++++++++-+", "react(dialect=lines)": "----+++++-------"
 
 def test_the_table_in_a_terminal() -> None:
     made = comparison({**SMALL, "json": "+++++++++++++   "}, unfinished="the budget is spent")
-    shown = render.terminal(made, width=108)
+    shown = report.render_text(made, width=108)
     assert shown == dedent(
         """\
         towns: 16 tasks, local
@@ -208,32 +206,32 @@ def test_the_table_in_a_terminal() -> None:
 def test_a_narrow_terminal_leaves_columns_out_and_says_so_but_never_the_sums() -> None:
     made = comparison(SMALL)
     for width in (150, 120, 100, 80, 66):
-        shown = render.terminal(made, width=width)
+        shown = report.render_text(made, width=width)
         assert max(map(len, shown.split("\n\n")[1].split("\n")[:4])) <= width
         assert max(map(len, shown.split("\n\n")[2].split("\n"))) <= width
         head = shown.split("\n")[2].split()
         assert {"loop", "success", "tokens", "seconds", "USD"} <= set(head)
-        assert ("no room for" in shown) == (len(head) < len(render.columns(rows(made))))
+        assert ("no room for" in shown) == (len(head) < len(report.table_columns(made.rows)))
 
 
 def test_the_columns_that_matter_least_go_first() -> None:
     made = comparison(SMALL)
-    left = [render.terminal(made, width=width).split("no room for: ")[1].split(")")[0] for width in (120, 110, 90)]
+    left = [report.render_text(made, width=width).split("no room for: ")[1].split(")")[0] for width in (120, 110, 90)]
     assert left == ["repaired, invented", "cached, repaired, invented", "cached, out, p90, repairs, repaired, invented"]
 
 
 def test_names_are_cut_in_the_middle_before_a_line_is_too_long_and_stay_different() -> None:
     outcomes = {"react(dialect=lines,constrain=true)": "+", "react(dialect=lines,constrain=false)": "-"}
-    shown = render.terminal(comparison(outcomes, who=["a-model-with-a-long-name", "b"]), width=90)
+    shown = report.render_text(comparison(outcomes, who=["a-model-with-a-long-name", "b"]), width=90)
     table = shown.split("\n\n")[1].split("\n")[:3]
     assert max(map(len, table)) <= 90 and "=false)" in table[2]
     assert len({line.split()[0] for line in table}) == 3
-    hopeless = render.terminal(comparison(outcomes), width=20).split("\n\n")[1].split("\n")
+    hopeless = report.render_text(comparison(outcomes), width=20).split("\n\n")[1].split("\n")
     assert len({line.split()[0] for line in hopeless[:3]}) == 3 and "1,050" in hopeless[1]
 
 
 def test_the_table_in_markdown() -> None:
-    shown = render.markdown(comparison({"re|act": "+-", "json": "++"}, who=["a", "<b>"], cost_usd=None))
+    shown = report.render_markdown(comparison({"re|act": "+-", "json": "++"}, who=["a", "<b>"], cost_usd=None))
     assert shown == dedent(
         """\
         towns: 2 tasks
@@ -256,7 +254,7 @@ def test_what_is_shown_on_demand() -> None:
     made = comparison(
         {"react": "++-", "rewoo": "+--"}, phases=PHASES, about=fields, tokens=(1001, 51, 0), who=["a", "b"]
     )
-    shown = render.terminal(made, phases=True, all_pairs=True, by="steps")
+    shown = report.render_text(made, phases=True, all_pairs=True, by="steps")
     assert shown.split("\n\n")[2:8] == [
         block.rstrip("\n")
         for block in dedent(
@@ -289,23 +287,23 @@ def test_what_is_shown_on_demand() -> None:
 
 
 def test_a_field_that_no_task_has_is_said_with_those_there_are() -> None:
-    shown = render.terminal(comparison({"react": "+-"}, about=[{"steps": 1}, {"kind": "a"}]), by="stepps")
+    shown = report.render_text(comparison({"react": "+-"}, about=[{"steps": 1}, {"kind": "a"}]), by="stepps")
     assert "No task has a field 'stepps'. They have: kind, steps." in shown and "Success by" not in shown
-    assert "A task's fields stand in its `about`." in render.terminal(comparison({"react": "+"}), by="steps")
+    assert "A task's fields stand in its `about`." in report.render_text(comparison({"react": "+"}), by="steps")
 
 
 def test_each_cell_is_shown_with_its_run_and_what_was_wrong() -> None:
     made = comparison({"react": ["+", "-"]}, who=["a"])
     grade = Grade(False, 0.0, "wrong", "12 was expected, 13 came" + "!" * 200)
-    shown = render.terminal(
+    shown = report.render_text(
         structs.replace(made, results=(made.results[0], structs.replace(made.results[1], grade=grade))), cells=True
     )
     head, right, wrong = shown.split("\n\n")[3].split("\n")
     assert head.split() == ["loop", "task", "grade", "steps", "tokens", "seconds", "run", "why"]
     assert right.split() == ["react", "t1", "right", "2", "1,050", "1.00", "run-react", "@", "a-t1-0"]
     assert "run-react @ a-t2-0  12 was expected, 13 came!" in wrong and wrong.endswith("!…")
-    assert "| time |" in render.markdown(comparison({"react": ["+-"]}), cells=True)
-    assert "Each finished cell" not in render.terminal(made)
+    assert "| time |" in report.render_markdown(comparison({"react": ["+-"]}), cells=True)
+    assert "Each finished cell" not in report.render_text(made)
 
 
 def test_the_phases_shown_add_up_to_what_is_shown_in_all() -> None:
@@ -317,7 +315,7 @@ def test_the_phases_shown_add_up_to_what_is_shown_in_all() -> None:
     made = comparison({"react": "+-+"}, phases=phases)
     other = tuple(structs.replace(part, usage=Usage(334, 35)) if part.calls and part.model else part for part in phases)
     results = (structs.replace(made.results[0], phases=other), *made.results[1:])
-    shown = render.terminal(structs.replace(made, results=results), phases=True).split("\n\n")[3].split("\n")
+    shown = report.render_text(structs.replace(made, results=results), phases=True).split("\n\n")[3].split("\n")
     for name in ("in", "out", "seconds", "USD"):
         end = shown[0].index(f" {name}") + 1 + len(name)  # numbers end where their head does
         *parts, whole = (round(float(line.ljust(end)[:end].split(" ")[-1] or 0) * 1e6) for line in shown[1:])
@@ -325,13 +323,13 @@ def test_the_phases_shown_add_up_to_what_is_shown_in_all() -> None:
 
 
 def test_a_sum_too_small_for_five_decimals_gets_more() -> None:
-    row = render.terminal(comparison({"react": "+", "json": "+"}, cost_usd=0.0000012)).split("\n")[3]
+    row = report.render_text(comparison({"react": "+", "json": "+"}, cost_usd=0.0000012)).split("\n")[3]
     assert "0.0000012" in row
 
 
 def test_an_unknown_price_is_a_question_mark_and_estimated_tokens_are_marked() -> None:
     made = comparison({"react": "+-"}, cost_usd=None, usage=Usage(1000, 50, 0, estimated=True))
-    shown = render.terminal(made)
+    shown = report.render_text(made)
     assert "  ~1,050  " in shown and shown.split("\n")[3].split().count("?") == 1
     assert "?: a price is not known. [prices] of plait.toml tells it" in shown
     assert "~: tokens estimated from the length of the text." in shown
@@ -339,47 +337,47 @@ def test_an_unknown_price_is_a_question_mark_and_estimated_tokens_are_marked() -
 
 
 def test_only_rows_whose_runs_all_did_their_task_have_100_percent() -> None:
-    shown = render.terminal(comparison({"a": "+" * 399 + "-", "b": "-" * 399 + "+", "c": "+" * 400}))
+    shown = report.render_text(comparison({"a": "+" * 399 + "-", "b": "-" * 399 + "+", "c": "+" * 400}))
     assert [line.split()[1] for line in shown.split("\n")[3:6]] == ["99", "1", "100"]
 
 
 def test_runs_that_ended_otherwise_are_said() -> None:
     made = comparison({"react": "+-", "json": "+-"})
     results = (made.results[0], structs.replace(made.results[1], status="crashed", fell_back=True), *made.results[2:])
-    shown = render.terminal(structs.replace(made, results=results))
+    shown = report.render_text(structs.replace(made, results=results))
     assert "Ended otherwise than answered: react (1 crashed)." in shown
     assert "1 other loop" in shown and "changed: runs that continued as another loop" in shown
 
 
 def test_many_pairs_are_counted_not_listed() -> None:
     outcomes = {f"good{at}": "+" * 20 for at in range(5)} | {f"bad{at}": "-" * 20 for at in range(5)}
-    shown = render.terminal(comparison(outcomes))
+    shown = report.render_text(comparison(outcomes))
     assert shown.count(" is better than ") == 12
     assert "  and 13 more pairs" in shown
     assert "bad0 and bad2; 8 more." in shown
 
 
 def test_nothing_finished_is_a_table_of_dashes() -> None:
-    shown = render.terminal(comparison({"react": "  ", "json": "  "}, unfinished="interrupted"))
+    shown = report.render_text(comparison({"react": "  ", "json": "  "}, unfinished="interrupted"))
     assert shown.split("\n")[3].split() == ["react", *"- 0 - - - - - - - - - - - -".split()]  # noqa: SIM905
     assert shown.endswith("Not finished: 4 of 4 cells: interrupted.")
 
 
 def test_a_reason_that_only_counts_is_not_said_twice() -> None:
-    shown = render.terminal(comparison({"react": "+ "}, unfinished="1 of 2 cells are not finished"))
+    shown = report.render_text(comparison({"react": "+ "}, unfinished="1 of 2 cells are not finished"))
     assert shown.count("1 of 2 cells") == 1
 
 
 def test_nothing_to_compare_is_a_title() -> None:
-    assert render.terminal(comparison({})) == render.markdown(comparison({})) == "towns: 0 tasks"
-    assert render.values(comparison({})) == "strategy,models,success,n\n"
+    assert report.render_text(comparison({})) == report.render_markdown(comparison({})) == "towns: 0 tasks"
+    assert report.render_csv(comparison({})) == "strategy,models,success,n\n"
 
 
 def test_names_can_t_draw_on_the_terminal_or_break_a_line() -> None:
     made = comparison(
         {"re\x1b[31mact": "+", "js\non": "-"}, who="lo\x07cal\u202e", suite="to\x1b]0;x\x07wns", unfinished="a\nb"
     )
-    for shown in (render.terminal(made), render.markdown(made), render.values(made)):
+    for shown in (report.render_text(made), report.render_markdown(made), report.render_csv(made)):
         assert not {"\x1b", "\x07", "\u202e"} & set(shown)
         assert "react" in shown and "js on" in shown
 
@@ -389,14 +387,14 @@ def test_names_can_t_draw_on_the_terminal_or_break_a_line() -> None:
 
 def test_comma_separated_values_have_every_digit() -> None:
     made = comparison({"react": "+-+", "json": "++ "}, cost_usd=None)
-    first, second = csv.DictReader(io.StringIO(render.values(made)))
+    first, second = csv.DictReader(io.StringIO(report.render_csv(made)))
     assert float(first["success"]) == 2 / 3
-    assert (float(first["interval_low"]), float(first["interval_high"])) == statistics.wilson(2, 3)
+    assert (float(first["interval_low"]), float(first["interval_high"])) == statistics.wilson_interval(2, 3)
     assert (first["cost_usd"], first["models"], first["status_answered"], second["n"]) == ("", "reason=local", "3", "2")
 
 
 def test_json_names_what_was_compared() -> None:
-    told = render.as_object(comparison({"react": "+ ", "json": "+-"}, unfinished="stopped"), cells=True)
+    told = report.as_object(comparison({"react": "+ ", "json": "+-"}, unfinished="stopped"), cells=True)
     assert {name: told[name] for name in ("name", "suite", "tasks", "repeat", "unfinished")} == {
         "name": "trial",
         "suite": "towns",
@@ -412,5 +410,7 @@ def test_json_names_what_was_compared() -> None:
         ("json @ local", "t2"),
     ]
     assert told["pairs"][0]["word"] == "too few to tell"
-    assert "cells" not in render.as_object(comparison({"react": "+"}))
-    assert json.loads(json.dumps(told, allow_nan=False))["rows"][0]["interval"] == list(statistics.wilson(1, 1))
+    assert "cells" not in report.as_object(comparison({"react": "+"}))
+    assert json.loads(json.dumps(told, allow_nan=False))["rows"][0]["interval"] == list(
+        statistics.wilson_interval(1, 1)
+    )

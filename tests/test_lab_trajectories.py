@@ -18,7 +18,7 @@ from plait.core.errors import ServerFailed
 from plait.journal.records import Thinking
 from plait.journal.results import Results
 from plait.journal.store import Journal
-from plait.lab import compare, kept, trajectories
+from plait.lab import compare, find_trajectories, load_comparison
 
 TASKS = [{"id": name, "question": f"What is {name}?", "answer": name} for name in ("a", "b", "c")]
 
@@ -63,7 +63,7 @@ def test_what_is_graded_right_is_written_as_it_was_sent_and_nothing_else(tmp_pat
     journal = tmp_path / "j.db"
     done = compare(TASKS, strategies="react", models=[plait.Scripted([parrot], name="p")], journal=journal, name="mine")
     ungraded = one(journal, "react", [says("4")])
-    found = trajectories(comparison="mine", every=True, journal=journal)
+    found = find_trajectories(comparison="mine", every=True, journal=journal)
     assert found.runs_left_out == {"not done right": 1, "neither graded nor marked": 1}
     written = found.write(tmp_path / "train")
     assert written.files == {"react.act.jsonl": 2} and not written.calls_left_out
@@ -94,10 +94,10 @@ async def test_a_person_has_the_last_word(tmp_path: Path) -> None:
     results = Results(Journal.at(journal))
     await results.mark(right, False)
     await results.mark(wrong, True, "the answer is as good")
-    found = trajectories(right, other, wrong, journal=journal)
+    found = find_trajectories(right, other, wrong, journal=journal)
     assert [(each.run, each.approved) for each in found.runs] == [(other, False), (wrong, True)]
     assert found.runs_left_out == {"marked bad": 1}
-    assert [line.run for line in trajectories(every=True, approved=True, journal=journal)] == [wrong]
+    assert [line.run for line in find_trajectories(every=True, approved=True, journal=journal)] == [wrong]
     assert [line.score for line in found] == [1.0, 0.0]
 
 
@@ -108,8 +108,8 @@ async def test_a_score_below_what_is_asked_for_is_not_good_enough(tmp_path: Path
         {"id": "half", "question": "What is b? Say more.", "answer": "b and more", "grader": "f1:0.4"},
     ]
     await plait.lab.acompare(tasks, strategies="react", models=[plait.Scripted([parrot])], journal=journal)
-    assert [each.task for each in trajectories(every=True, journal=journal)] == ["whole", "half"]
-    strict = trajectories(every=True, journal=journal, min_score=0.9)
+    assert [each.task for each in find_trajectories(every=True, journal=journal)] == ["whole", "half"]
+    strict = find_trajectories(every=True, journal=journal, min_score=0.9)
     assert [each.task for each in strict] == ["whole"] and strict.runs_left_out == {"of too low a score": 1}
 
 
@@ -119,7 +119,7 @@ async def test_replies_that_could_not_be_read_or_were_cut_are_no_examples(tmp_pa
     half = says("4")[:20]
     cut = one(journal, "react", [Reply(half, finish="length"), says("4")[20:]])
     await good(journal, run, cut)
-    written = trajectories(every=True, journal=journal).write(tmp_path / "out")
+    written = find_trajectories(every=True, journal=journal).write(tmp_path / "out")
     assert written.calls_left_out == {"could not be read": 1, "not ended by the model": 1}
     (whole,) = lines_of(tmp_path / "out" / "react.act.jsonl")  # the second request goes on where the first was cut
     assert sent(journal, cut.run)[1][-1] == {"role": "assistant", "content": half}
@@ -133,7 +133,7 @@ async def test_talk_in_place_of_a_list_of_actions_teaches_no_list(tmp_path: Path
     journal = tmp_path / "j.db"
     script = {"reason": ["Add."], "react": ["It is just 4.", "I said that it is 4."], "reply": ["It is 4."]}
     await good(journal, one(journal, "phased", plait.Scripted(script)))
-    written = trajectories(every=True, journal=journal).write(tmp_path / "out")
+    written = find_trajectories(every=True, journal=journal).write(tmp_path / "out")
     assert written.files == {"phased.reason.jsonl": 1, "phased.reply.jsonl": 1}
     assert written.calls_left_out == {"could not be read": 2}
 
@@ -143,7 +143,7 @@ async def test_a_reply_without_steps_teaches_none(tmp_path: Path) -> None:
     run = one(journal, "codeact", plait.Scripted(["1.", CODE], by_turn=False), show_tools=0)
     assert run.phases[0].phase == "decompose"
     await good(journal, run)
-    found = trajectories(run.run, journal=journal)
+    found = find_trajectories(run.run, journal=journal)
     assert [line.phase for line in found] == ["act"]
     assert found.write(tmp_path / "out").calls_left_out == {"could not be read": 1}
 
@@ -155,9 +155,9 @@ async def test_mended_replies_are_told_and_left_out_on_demand(tmp_path: Path) ->
     journal = tmp_path / "j.db"
     blob = "Thought: add.\nAction:\n```json\n{'action': 'calculator', 'action_input': '2 + 2',}\n```"
     await good(journal, one(journal, "react", [blob, says("4")]))
-    lines = list(trajectories(every=True, journal=journal))
+    lines = list(find_trajectories(every=True, journal=journal))
     assert [bool(line.remarks) for line in lines] == [True, False] and lines[0].messages[-1]["content"] == blob
-    assert [line.step for line in trajectories(every=True, journal=journal, strict=True)] == [2]
+    assert [line.step for line in find_trajectories(every=True, journal=journal, strict=True)] == [2]
 
 
 async def test_a_retried_request_stands_once_as_it_was_last_sent(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ async def test_a_retried_request_stands_once_as_it_was_last_sent(tmp_path: Path)
     run = one(journal, "react", [ServerFailed("down"), says("4")])
     assert len(sent(journal, run.run)) == 2
     await good(journal, run)
-    assert len(list(trajectories(run.run, journal=journal))) == 1
+    assert len(list(find_trajectories(run.run, journal=journal))) == 1
 
 
 async def test_native_calls_keep_their_shape_and_the_tools_that_were_offered(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ async def test_native_calls_keep_their_shape_and_the_tools_that_were_offered(tmp
     called = Reply("", finish="calls", calls=(Call("calculator", {"expression": "2 + 2"}, "c1"),))
     run = one(journal, "native", plait.Scripted([called, "It is 4."], abilities=abilities))
     await good(journal, run)
-    trajectories(run.run, journal=journal).write(tmp_path / "out")
+    find_trajectories(run.run, journal=journal).write(tmp_path / "out")
     first, second = lines_of(tmp_path / "out" / "native.act.jsonl")
     assert first["tools"][0]["function"]["name"] == "calculator" and first["tools"] == second["tools"]
     call = first["messages"][-1]["tool_calls"][0]
@@ -189,12 +189,12 @@ async def test_a_raw_prompt_is_one_user_message_and_an_opened_reply_one_message(
     journal = tmp_path / "j.db"
     raw = one(journal, plait.React(transcript="completion"), [" I know.\nFinal Answer: 4"])
     await good(journal, raw)
-    (line,) = trajectories(raw.run, journal=journal)
+    (line,) = find_trajectories(raw.run, journal=journal)
     assert line.raw and [message["role"] for message in line.messages] == ["user", "assistant"]
     assert line.messages[0]["content"].rstrip().endswith("Thought:") and "What is 2 + 2?" in line.messages[0]["content"]
     opened = one(journal, plait.CodeAct(), [" I know.\nACTION 1:\n```python\nstop('4')\n```"])
     await good(journal, opened)
-    (line,) = trajectories(opened.run, journal=journal)
+    (line,) = find_trajectories(opened.run, journal=journal)
     before = sent(journal, opened.run)[0]
     if before[-1]["role"] == "assistant":
         assert line.messages[:-1] == tuple(before[:-1])
@@ -209,7 +209,7 @@ async def test_what_stands_twice_is_written_once_and_every_pass_is_the_same(tmp_
     second = one(journal, "react", [says("4")])
     other = one(journal, "react", [says("four")])
     await good(journal, first, second, other)
-    found = trajectories(every=True, journal=journal)
+    found = find_trajectories(every=True, journal=journal)
     assert [line.run for line in found] == [first.run, other.run] == [line.run for line in found]
     one_, two = tmp_path / "one", tmp_path / "two"
     assert found.write(one_).calls_left_out == {"the same as another": 1}
@@ -224,12 +224,12 @@ async def test_loops_and_models_are_told_apart(tmp_path: Path) -> None:
     await good(journal, plain, lines)
 
     def runs(**options: Any) -> list[str]:
-        return [line.run for line in trajectories(every=True, journal=journal, **options)]
+        return [line.run for line in find_trajectories(every=True, journal=journal, **options)]
 
     assert runs(loop="react") == [plain.run, lines.run]
     assert runs(loop="react(dialect=lines)") == runs(loop="react( dialect = lines )") == [lines.run]
     assert runs(model="scripted:one") == [plain.run] and runs(loop="rewoo") == []
-    found = trajectories(every=True, journal=journal, loop="react(dialect=lines)")
+    found = find_trajectories(every=True, journal=journal, loop="react(dialect=lines)")
     assert found.runs_left_out == {"of another loop": 1} and next(iter(found)).strategy == "react(dialect=lines)"
 
 
@@ -239,7 +239,7 @@ async def test_files_that_are_there_stay_and_nothing_half_written_is_left(tmp_pa
     await good(journal, one(journal, "phased", plait.Scripted(script)))
     out.mkdir()
     (out / "phased.reply.jsonl").write_text("mine")
-    found = trajectories(every=True, journal=journal)
+    found = find_trajectories(every=True, journal=journal)
     with pytest.raises(plait.UsageError, match="there already"):
         found.write(out)
     assert [path.name for path in out.iterdir()] == ["phased.reply.jsonl"]
@@ -255,7 +255,7 @@ def test_a_run_that_lost_its_cell_to_a_later_one_is_not_graded_any_more(tmp_path
     options: dict[str, Any] = {"strategies": "react", "journal": journal, "models": [plait.Scripted([parrot])]}
     (old,) = compare(TASKS[:1], **options).results
     (new,) = compare(TASKS[:1], again=True, **options).results
-    found = trajectories(old.run, new.run, journal=journal)
+    found = find_trajectories(old.run, new.run, journal=journal)
     assert [each.run for each in found.runs] == [new.run]
     assert found.runs_left_out == {"neither graded nor marked": 1}
 
@@ -274,21 +274,21 @@ def test_deleted_and_damaged_runs_do_not_stop_the_others(tmp_path: Path) -> None
     connection.execute("UPDATE events SET body = x'00', packed = 1 WHERE run = ? AND body IS NOT NULL", (n,))
     connection.commit()
     connection.close()
-    found = trajectories(comparison="mine", journal=journal)
-    assert found.runs_left_out == {"deleted": 1} and len(kept("mine", journal).results) == 4
+    found = find_trajectories(comparison="mine", journal=journal)
+    assert found.runs_left_out == {"deleted": 1} and len(load_comparison("mine", journal).results) == 4
     written = found.write(tmp_path / "out")
     assert written.lines == 2 and written.calls_left_out == {"of a run whose record can't be read": 1}
 
 
 def test_wrong_usage_is_told(tmp_path: Path) -> None:
     with pytest.raises(plait.UsageError, match="No runs are named"):
-        trajectories(journal=tmp_path / "j.db")
+        find_trajectories(journal=tmp_path / "j.db")
     with pytest.raises(plait.UsageError, match="no comparison"):
-        trajectories(comparison="x", journal=tmp_path / "j.db")
+        find_trajectories(comparison="x", journal=tmp_path / "j.db")
     with pytest.raises(plait.UsageError):
-        trajectories("x", journal=tmp_path / "j.db")
+        find_trajectories("x", journal=tmp_path / "j.db")
     with pytest.raises(plait.UsageError):
-        trajectories(every=True, loop="nope(", journal=tmp_path / "j.db")
+        find_trajectories(every=True, loop="nope(", journal=tmp_path / "j.db")
 
 
 # -- on the command line

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from conftest import CAMPAIGN, data_file
 from episodes import fever, hotpotqa, play
-from plait.lab import Task, grader
+from plait.lab import SuiteTask, load_grader
 
 
 async def test_hotpotqa_episodes_give_the_logged_scores() -> None:
     episodes = hotpotqa(data_file("react-hotpotqa", "episodes.jsonl.gz"))
     assert len(episodes) == 1464
     played = episodes[:: 1 if CAMPAIGN else 10]
-    judge = grader("f1")
+    judge = load_grader("f1")
     agree = 0
     for number, episode in enumerate(played):
         run = play(episode, ("search", "lookup"))
-        grade = await judge(Task(id=str(number), question=episode.question, answer=episode.gold), run)
+        grade = await judge(SuiteTask(id=str(number), question=episode.question, answer=episode.gold), run)
         em, f1 = grade.measures["em"], grade.measures["f1"]
         agree += em == float(episode.logged["em"]) and abs(f1 - episode.logged["f1"]) < 1e-9
     assert agree == len(played)

@@ -23,9 +23,8 @@ from plait import Scripted
 from plait.core.effects import Think
 from plait.core.outcomes import Failed
 from plait.journal.store import Journal
-from plait.lab import acompare
-from plait.lab.comparing import kept
-from plait.lab.page import page as page_of
+from plait.lab import acompare, load_comparison
+from plait.lab.page import render_page
 from plait.models.base import OnText, Request, Response
 from window_support import HIDDEN, HOSTILE, Held, action, answer, codeact, population, react, rewoo, send, turn, written
 
@@ -601,7 +600,7 @@ async def test_a_comparison_is_the_page_of_its_report_with_a_way_to_each_run(bro
             await page.wait_for("document.querySelector('html[data-drawn=all]') !== null")
             await shot(page, f"comparison-{width}")
             assert await page.count(".plot svg") == 4
-            report = page_of(kept("mine/50% of it", journal), record=lambda run: None)
+            report = render_page(load_comparison("mine/50% of it", journal), record=lambda run: None)
             for part in ("table", "pairs", "grid"):
                 rows = await page.evaluate(f"document.querySelectorAll('#{part} tbody tr').length")
                 assert rows == len(

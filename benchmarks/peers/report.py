@@ -15,10 +15,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from plait.lab.base import Task
-from plait.lab.graders.answers import has
-from plait.lab.statistics import wilson
-from plait.lab.suites import suite
+from plait.lab import SuiteTask, load_suite
+from plait.lab.graders.scores import score_has
+from plait.lab.statistics import wilson_interval
 
 HEAD = """\
 | agent | right | 95 % | of 1 / 2 / 3 / 4 steps | right when stopped | stopped | crashed | native calls | model calls \
@@ -27,9 +26,9 @@ HEAD = """\
 CELLS = ("task", "status", "calls", "native_calls", "tokens_in", "cached", "tokens_out", "seconds", "model_cpu")
 
 
-def right(line: dict[str, Any], task: Task) -> bool:
+def right(line: dict[str, Any], task: SuiteTask) -> bool:
     """Does the right answer stand in what came?"""
-    return line["answer"] is not None and has(task, line["answer"]).success
+    return line["answer"] is not None and score_has(task, line["answer"]).success
 
 
 def called(line: dict[str, Any]) -> str:
@@ -39,12 +38,12 @@ def called(line: dict[str, Any]) -> str:
     return line["agent"] + (f" ({', '.join(unusual)})" if unusual else "")
 
 
-def row(lines: list[dict[str, Any]], tasks: dict[str, Task]) -> str:
+def row(lines: list[dict[str, Any]], tasks: dict[str, SuiteTask]) -> str:
     """One agent's row; tokens and calls are means a task."""
     count = len(lines)
     said_right = [line for line in lines if right(line, tasks[line["task"]])]
     good = [line for line in said_right if line["status"] == "answered"]
-    low, high = wilson(len(good), count)
+    low, high = wilson_interval(len(good), count)
     by_steps = [Counter(each["about"]["steps"] for each in part) for part in (good, lines)]
     statuses = Counter(line["status"] for line in lines)
 
@@ -71,7 +70,7 @@ def row(lines: list[dict[str, Any]], tasks: dict[str, Task]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def print_cells(tables: list[list[dict[str, Any]]], tasks: dict[str, Task]) -> None:
+def print_cells(tables: list[list[dict[str, Any]]], tasks: dict[str, SuiteTask]) -> None:
     """A line for each task of each agent."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["agent", *CELLS, "right"])
@@ -79,7 +78,7 @@ def print_cells(tables: list[list[dict[str, Any]]], tasks: dict[str, Task]) -> N
         writer.writerow([called(line), *(line[name] for name in CELLS), int(right(line, tasks[line["task"]]))])
 
 
-def print_table(word: str, tables: list[list[dict[str, Any]]], tasks: dict[str, Task], wrong: bool) -> None:
+def print_table(word: str, tables: list[list[dict[str, Any]]], tasks: dict[str, SuiteTask], wrong: bool) -> None:
     """A row for each agent, and below them versions, what is missing and what crashed."""
     most = max(map(len, tables))
     print(f"{word}, {most} tasks; calls, tokens and CPU are means a task.\n\n{HEAD}")
@@ -110,7 +109,7 @@ def main() -> None:
     tables = [part for lines in all_lines if (part := [line for line in lines if line["suite"] == options.suite])]
     if not tables:
         raise SystemExit(f"{options.out} has no results of {options.suite}; run.py writes them.")
-    tasks = {task.id: task for task in suite(options.suite).tasks}
+    tasks = {task.id: task for task in load_suite(options.suite).tasks}
     if options.cells:
         print_cells(tables, tasks)
     else:

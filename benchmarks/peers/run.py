@@ -141,7 +141,7 @@ def _environment() -> dict[str, str]:
 
 
 def main() -> None:
-    from plait.lab.basics import basics
+    from plait.lab.basics import load_basics
 
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="the folder of the results")
@@ -158,7 +158,7 @@ def main() -> None:
         parser.error(f"no such agent: {', '.join(unknown)}; there are {', '.join(AGENTS)}")
     if options.temperature and "plait-" in options.agents:
         parser.error("our loops choose their temperatures themselves: name other --agents")
-    suite = basics(options.suite.removeprefix("basics").removeprefix(":")).first(options.limit)
+    suite = load_basics(options.suite.removeprefix("basics").removeprefix(":")).first(options.limit)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended with us
     kind = "" if options.template == "fenced" else "-own"
     kind += f"-t{options.temperature:g}" if options.temperature else ""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from plait.core.errors import PlaitError, ReplayDiffers, ToolError, UsageError
     from plait.core.plans import Plan, Step
     from plait.core.things import Thing
-    from plait.lab.comparing import acompare, compare
+    from plait.lab.run_comparison import acompare, compare
     from plait.models.recorded import Recorded
     from plait.models.scripted import Scripted
     from plait.runtime.limits import Limits
@@ -62,9 +62,9 @@ _PLACES = {
     "UsageError": "plait.core.errors",
     "Window": "plait.runtime.sessions",
     "advise": "plait.advice",
-    "acompare": "plait.lab.comparing",
+    "acompare": "plait.lab.run_comparison",
     "cancelled": "plait.tools.call_context",
-    "compare": "plait.lab.comparing",
+    "compare": "plait.lab.run_comparison",
     "mcp": "plait.tools.mcp.tools",
     "telemetry": "plait.telemetry",
     "tool": "plait.tools",

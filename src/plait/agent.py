@@ -91,9 +91,9 @@ class Agent:
 
     def __post_init__(self) -> None:
         if self.strategy == "auto" or self.results is not None or self.demand is not None:
-            from plait.advice.auto import settled
+            from plait.advice.auto import choose_fields
 
-            for name, value in settled(self).items():
+            for name, value in choose_fields(self).items():
                 object.__setattr__(self, name, value)
         strategy = loop_of(self.strategy)
         object.__setattr__(self, "strategy", strategy)
@@ -459,9 +459,9 @@ class Agent:
         """What loop and models were chosen by ("auto"); None where they were not, or were changed since."""
         if self.results is None:
             return None
-        from plait.advice.auto import held
+        from plait.advice.auto import find_followed
 
-        return held(self.results, self._loop, self.model, self.models)
+        return find_followed(self.results, self._loop, self.model, self.models)
 
     async def _begin(
         self,

@@ -1,11 +1,11 @@
-"""`Agent("auto", results=...)`: the loop and its models are taken from advice."""
+"""`Agent("auto", results=...)`: advice chooses the loop and its models."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from plait.advice.choosing import Advice, Demand, advise
+from plait.advice.choose import Advice, Demand, advise
 from plait.core import Strategy
 from plait.core.errors import UsageError
 from plait.models.base import Model
@@ -13,8 +13,8 @@ from plait.runtime.described import Usual
 from plait.strategies import loop_from
 
 
-class Undecided(Protocol):
-    """What of an agent is chosen, and what it is chosen by."""
+class UndecidedAgent(Protocol):
+    """The fields of an agent that advice reads or chooses."""
 
     @property
     def strategy(self) -> str | Strategy: ...
@@ -30,16 +30,16 @@ class Undecided(Protocol):
     def journal(self) -> Any: ...
 
 
-def settled(agent: Undecided) -> dict[str, Any]:
-    """The fields of an agent as they are once its loop is chosen: `results` is the advice from there on.
+def choose_fields(agent: UndecidedAgent) -> dict[str, Any]:
+    """Return the fields of an agent after its loop is chosen; `results` is then the advice.
 
-    Only rows with the models that the agent names are taken. Raises `UsageError` where none meets the demand, where
-    there are no results, and for results and a demand beside a loop that is given.
+    Only rows with the models that the agent names count. Raises `UsageError` if none meets the demand, if there are no
+    results, and if results or a demand are given with a loop.
     """
     given = agent.results
     if agent.strategy != "auto":
         if isinstance(given, Advice) and agent.demand == given.demand:
-            return {}  # chosen before, and changed since
+            return {}  # chosen before, and changed afterwards
         raise UsageError(
             "Results and a demand are what a loop is chosen by, and this agent has one.",
             hint='Leave them out, or choose with strategy="auto".',
@@ -51,18 +51,18 @@ def settled(agent: Undecided) -> dict[str, Any]:
         )
     models = dict(agent.models)
     model = None if isinstance(agent.model, Usual) else agent.model
-    if isinstance(given, Advice) and _holds(given, None, agent.model, models):
-        model, models = None, {}  # they are what the advice said, not what the user asks for
-    # Phases of a loop that is fallen back to are in no row.
-    only = {phase: spec_of(each) for phase, each in models.items() if "." not in phase}
+    if isinstance(given, Advice) and _is_followed(given, None, agent.model, models):
+        model, models = None, {}  # the advice named them, not the user
+    # Rows do not have the phases of a loop that a run may fall back to.
+    only = {phase: _spec(each) for phase, each in models.items() if "." not in phase}
     if model is not None:
-        only.setdefault("", spec_of(model))
+        only.setdefault("", _spec(model))
     demand = agent.demand or (given.demand if isinstance(given, Advice) else Demand())
     advice = advise(given, demand, only=only or None, journal=agent.journal or None)
     if advice.chosen is None:
         raise UsageError(str(advice).replace("\n", " "), hint="Ask for less, or compare more loops and models.")
     row = advice.chosen.row
-    objects = {spec_of(each): each for each in (agent.model, *agent.models.values()) if not isinstance(each, str)}
+    objects = {_spec(each): each for each in (agent.model, *agent.models.values()) if not isinstance(each, str)}
     taken = {phase: objects.get(spec, spec) for phase, spec in row.models.items()}
     one = next(iter(taken.values())) if len(set(row.models.values())) == 1 else None
     return {
@@ -74,20 +74,19 @@ def settled(agent: Undecided) -> dict[str, Any]:
     }
 
 
-def held(advice: Any, loop: Strategy, model: str | Model, models: Mapping[str, str | Model]) -> Advice | None:
-    """The advice, if loop and models are still those that it names."""
-    return advice if isinstance(advice, Advice) and _holds(advice, loop, model, models) else None
+def find_followed(advice: Any, loop: Strategy, model: str | Model, models: Mapping[str, str | Model]) -> Advice | None:
+    """Return the advice if the agent still has the loop and models that it names."""
+    return advice if isinstance(advice, Advice) and _is_followed(advice, loop, model, models) else None
 
 
-def _holds(advice: Advice, loop: Strategy | None, model: str | Model, models: Mapping[str, str | Model]) -> bool:
+def _is_followed(advice: Advice, loop: Strategy | None, model: str | Model, models: Mapping[str, str | Model]) -> bool:
     if advice.chosen is None:
         return False
     row = advice.chosen.row
-    told, general = loop_from(row.strategy), models.get("", model)
-    same = all(spec_of(models.get(phase, general)) == row.model_of(phase) for phase in told.phases)
-    return same and loop in (None, told)
+    chosen, general = loop_from(row.strategy), models.get("", model)
+    same = all(_spec(models.get(phase, general)) == row.model_of(phase) for phase in chosen.phases)
+    return same and loop in (None, chosen)
 
 
-def spec_of(model: str | Model) -> str:
-    """A model as it is named."""
+def _spec(model: str | Model) -> str:
     return str(model) if isinstance(model, str) else model.spec

@@ -1,4 +1,4 @@
-"""The rows of a comparison: read from what `plait compare --json` printed, from a value, or from the journal."""
+"""The rows of a comparison, read from the output of `plait compare --json`, from a value, or from the journal."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ import msgspec
 from msgspec import Struct
 
 from plait.core.errors import UsageError
+from plait.journal.results import Results
+from plait.journal.store import Journal
 
 _MADE_BY = "`plait compare ... --json > FILE` writes one."
 
 
-class Row(Struct, frozen=True, kw_only=True):
-    """A loop with its models, and what became of the tasks they were given.
+class MeasuredLoop(Struct, frozen=True, kw_only=True):
+    """A loop with its models, and what it achieved.
 
     `strategy` is the loop's word with its options, `react(dialect=lines)`; `models` the model of each phase by name.
-    `successes` of `n` runs did their task, of `tasks` different ones (fewer than `n` where tasks were repeated).
-    `interval` is the 95 % interval of that share, None where it is not told. A run took `tokens` (in and out) and
-    `cost_usd` in the mean, None where its price is not known, and `seconds` in the median. `fell_back` runs continued
-    as another loop, and `calls_as_text` runs wrote tool calls as text because the endpoint took no tools.
+    `successes` of `n` runs did their task, of `tasks` different ones (fewer than `n` if tasks were repeated).
+    `interval` is the 95 % interval of that share, None if it is not given. `tokens` (in and out) and `cost_usd` are
+    means of a run, None for an unknown price; `seconds` is the median. `fell_back` runs continued as another loop, and
+    `calls_as_text` runs wrote tool calls as text because the endpoint took no tools.
     """
 
     strategy: str
@@ -41,70 +43,72 @@ class Row(Struct, frozen=True, kw_only=True):
 
     @property
     def success(self) -> float:
-        """The share of runs that did their task; 0 where there was none."""
+        """The share of runs that did their task; 0 if there was no run."""
         return self.successes / self.n if self.n else 0.0
 
     @property
     def evidence(self) -> tuple[int, int]:
-        """Successes, and the number of tries they are held against.
+        """Successes, and the number of tries.
 
-        Repeats of a task are no new evidence about other tasks: where tasks were repeated these are the tasks, and as
-        many of them as the share of successes makes up, rounded down.
+        Repeats of a task are not evidence about other tasks. If tasks were repeated, the tries are the tasks, and the
+        successes their share of them, rounded down.
         """
         tries = min(self.tasks or self.n, self.n)
         return (self.successes if tries == self.n else math.floor(self.success * tries + 1e-9)), tries
 
     def model_of(self, phase: str) -> str:
-        """The model of a phase, "" where none is named."""
+        """Return the model of a phase, "" if none is named."""
         return self.models.get(phase, self.models.get("", ""))
 
     @property
     def who(self) -> str:
-        """The models in words: one name, or `phase=name` for each phase."""
+        """The models as text: one name, or `phase=name` for each phase."""
         names = set(self.models.values())
         return next(iter(names)) if len(names) == 1 else " ".join(f"{p}={name}" for p, name in self.models.items())
 
 
-class Results(Struct, frozen=True, kw_only=True):
-    """A comparison's rows, and where they are from.
+class MeasuredRows(Struct, frozen=True, kw_only=True):
+    """A comparison's rows, and their source.
 
-    `name` is the comparison's, or the file's where that says none. `digest` is the SHA-256 of the rows as they
-    were given, as JSON with sorted keys: it says whether two advices were made from the same.
+    `name` is the comparison's, or the file's if it has none. `digest` is the SHA-256 of the given rows as JSON with
+    sorted keys: it says whether two advices were made from the same rows.
     """
 
     name: str
-    rows: tuple[Row, ...]
+    rows: tuple[MeasuredLoop, ...]
     digest: str
     suite: str = ""
     unfinished: str = ""
 
 
-def rows_of(results: object, journal: object = None) -> Results:
-    """The rows of a comparison.
+def read_rows(results: object, journal: object = None) -> MeasuredRows:
+    """Read the rows of a comparison.
 
-    `results`: the file that `plait compare --json` was printed to, the object that stands there as a mapping,
-    anything with `rows`, or the name of a comparison in `journal`. Raises `UsageError` for what can't be understood.
+    `results`: a file with the output of `plait compare --json`, its object as a mapping, anything with `rows`, or the
+    name of a comparison in `journal`. Raises `UsageError` for anything else.
     """
-    if isinstance(results, Results):
+    if isinstance(results, MeasuredRows):
         return results
     name = ""
     if isinstance(results, str | Path):
         place = Path(results).expanduser()
-        name, results = str(results), _in_file(place) if place.is_file() else _in_journal(str(results), journal)
+        name, results = str(results), _read_file(place) if place.is_file() else _read_journal(str(results), journal)
     if isinstance(results, Mapping):
         found = {key: results.get(key) for key in ("name", "suite", "rows", "unfinished")}
     else:
         found = {key: getattr(results, key, None) for key in ("name", "suite", "rows", "unfinished")}
     where = name or "These results"
     if isinstance(found["rows"], str | bytes | Mapping) or not hasattr(found["rows"], "__iter__"):
-        raise UsageError(f"{where}: there is no list of `rows`, so they are no results of a comparison.", hint=_MADE_BY)
-    given = [each if isinstance(each, Mapping) else _plain(each, where) for each in found["rows"] or ()]
-    rows = tuple(_row(each, f"{where}, row {number}") for number, each in enumerate(given, 1))
+        raise UsageError(
+            f"{where}: there is no list of `rows`, so they are not the results of a comparison.", hint=_MADE_BY
+        )
+    given = [each if isinstance(each, Mapping) else _as_mapping(each, where) for each in found["rows"] or ()]
+    rows = tuple(_make_row(each, f"{where}, row {number}") for number, each in enumerate(given, 1))
     if not rows:
         raise UsageError(f"{where}: there is no row.", hint="Compare at least one loop with one model.")
-    # A suite may be given as a word, or as the suite itself.
+    # The suite is a word, or a suite with a word.
     suite = found["suite"] if isinstance(found["suite"], str) else getattr(found["suite"], "word", "")
-    return Results(
+    return MeasuredRows(
         name=str(found["name"] or name or "results given in Python"),
         rows=rows,
         digest=hashlib.sha256(json.dumps(given, sort_keys=True, default=str).encode()).hexdigest(),
@@ -113,51 +117,48 @@ def rows_of(results: object, journal: object = None) -> Results:
     )
 
 
-def _in_file(place: Path) -> Any:
+def _read_file(place: Path) -> Any:
     try:
         return json.loads(place.read_bytes().decode())
     except OSError as why:
         raise UsageError(f"{place} can't be read: {why.strerror}.") from why
     except (ValueError, RecursionError) as why:
-        raise UsageError(f"{place} is no JSON: {why}.", hint=_MADE_BY) from why
+        raise UsageError(f"{place} is not JSON: {why}.", hint=_MADE_BY) from why
 
 
-def _in_journal(name: str, journal: object) -> object:
-    """The table of a comparison in the journal, by its name. Raises `UsageError` where there is none."""
-    from plait.journal.results import Results as Comparisons
-    from plait.journal.store import Journal
-
+def _read_journal(name: str, journal: object) -> object:
+    """Return the table of a comparison in the journal by its name. Raises `UsageError` if there is none."""
     if name.endswith(".json") or "/" in name:
         raise UsageError(f"There is no file {name}.", hint=_MADE_BY)
     try:
-        kept = Comparisons(Journal.at(journal)).comparison(name)  # type: ignore[arg-type]
+        found = Results(Journal.at(journal)).comparison(name)  # type: ignore[arg-type]
     except UsageError as why:
         raise UsageError(f"There is no file {name}. {why.message}", hint=why.hint) from why
-    if kept.summary is None:
-        raise UsageError(f"The comparison {kept.name} has no table yet.", hint="Let `plait compare` go on with it.")
-    return {"name": kept.name, "suite": kept.head.get("suite", {}).get("word", ""), **kept.summary}
+    if found.summary is None:
+        raise UsageError(f"The comparison {found.name} has no table yet.", hint="Let `plait compare` go on with it.")
+    return {"name": found.name, "suite": found.head.get("suite", {}).get("word", ""), **found.summary}
 
 
-def _plain(row: object, where: str) -> Mapping[str, Any]:
+def _as_mapping(row: object, where: str) -> Mapping[str, Any]:
     try:
         plain = msgspec.to_builtins(row)
     except TypeError as why:
         raise UsageError(f"{where}: a row is {type(row).__name__}, which can't be read: {why}.") from why
     if not isinstance(plain, dict):
-        raise UsageError(f"{where}: a row is {type(row).__name__}, which is no object.", hint=_MADE_BY)
+        raise UsageError(f"{where}: a row is {type(row).__name__}, which is not an object.", hint=_MADE_BY)
     return plain
 
 
-def _row(given: Mapping[str, Any], where: str) -> Row:
+def _make_row(given: Mapping[str, Any], where: str) -> MeasuredLoop:
     tokens = given.get("tokens", 0)
     if isinstance(tokens, Mapping):  # in and out apart; the cached ones are part of what goes in
         tokens = sum(value for key, value in tokens.items() if key in ("in", "out", "input", "output"))
     fields = {
-        **{name: given[name] for name in Row.__struct_fields__ if given.get(name) is not None},
+        **{name: given[name] for name in MeasuredLoop.__struct_fields__ if given.get(name) is not None},
         "tokens": 0 if tokens is None else tokens,
     }
     try:
-        row = msgspec.convert(fields, Row)
+        row = msgspec.convert(fields, MeasuredLoop)
     except msgspec.ValidationError as why:
         raise UsageError(f"{where}: {why}.", hint=_MADE_BY) from why
     numbers = (row.tokens, row.seconds, row.cost_usd or 0.0, *(row.interval or ()))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from plait.advice.telling import certain, command, few, sentences
+from plait.advice.choose import run_command, show_probability, show_short
 from plait.cli import options
 from plait.cli.commands import exit_with
 from plait.cli.output import one_line, print_json, print_table
@@ -62,26 +62,26 @@ def advise(results: str, journal: str | None, as_object: bool, **demand: Any) ->
         print_json(advice.json(), indent=None)
     else:
         # Names come from a file and must not be able to draw.
-        for sentence in sentences(advice):
+        for sentence in advice.sentences():
             click.echo(one_line(sentence))
         click.echo()
         heads = ["loop", "models", ">done", ">of", ">sure", ">USD", ">tokens", ">s", ""]
         print_table(heads, [[one_line(cell) for cell in _cells(advice, each)] for each in advice.candidates])
         if advice.chosen is not None:
-            click.echo(f"\nRun it with: {one_line(command(advice.chosen.row))}")
+            click.echo(f"\nRun it with: {one_line(run_command(advice.chosen.row))}")
     exit_with(CODES["answered" if advice.chosen is not None else "failed"])
 
 
 def _cells(advice: Advice, each: Candidate) -> list[str]:
     row = each.row
     stands = "chosen" if each == advice.chosen else "next" if each == advice.runner_up else "meets it"
-    sure = certain(each.sure).replace("more than ", ">").replace("less than ", "<")
+    sure = show_probability(each.sure).replace("more than ", ">").replace("less than ", "<")
     ran = [
         f"{row.success * 100:.0f} %",
         sure if advice.demand.at_least else "-",
-        "?" if row.cost_usd is None else few(row.cost_usd),
+        "?" if row.cost_usd is None else show_short(row.cost_usd),
         f"{row.tokens:,.0f}",
-        few(row.seconds),
+        show_short(row.seconds),
     ]
     done, sure, *used = ran if row.n else ["-"] * len(ran)
     verdict = ", ".join(_MISSES[miss] for miss in each.misses) or stands

@@ -17,10 +17,19 @@ from plait.cli.options import F
 from plait.cli.output import print_json
 from plait.cli.runs import find_run
 from plait.core.errors import JournalError, UsageError
-from plait.lab.base import Suite
-from plait.lab.comparing import kept
-from plait.lab.comparison import Comparison
-from plait.lab.seeds import Drawn, asked, combined, doing, exchanges, markdown_of, product_of, text_of, working
+from plait.lab.classics import (
+    ClassicTable,
+    make_loop_tables,
+    make_phase_table,
+    make_task_table,
+    models_by_phase,
+    question_suite,
+    read_exchanges,
+    render_exchanges,
+    render_exchanges_markdown,
+)
+from plait.lab.run_comparison import Comparison, load_comparison
+from plait.lab.tasks import Suite
 from plait.strategies import loop_from, parse_loops, word_of
 
 BASICS = "basics:report"
@@ -67,7 +76,7 @@ def tables() -> None:
 def phases(models: str, single: Sequence[str], limit: int, hardware: float | None, **flags: Any) -> None:
     """Seconds and USD of the loop `phased` by phase, for each combination of the models."""
     everywhere = parse_models(models)
-    chosen = product_of("phased", everywhere, parse_phase_models(single))
+    chosen = models_by_phase("phased", everywhere, parse_phase_models(single))
     if hardware is not None and flags["comparison"] is None and all(len(set(each)) < 2 for each in chosen.values()):
         raise UsageError(
             "--hardware compares rows with the first one, and there is only one row.",
@@ -75,8 +84,8 @@ def phases(models: str, single: Sequence[str], limit: int, hardware: float | Non
         )
     suite = _choose_suite(flags)
     done = _compare(suite, flags, strategies="phased", models=everywhere[:1], phases=chosen, limit=limit)
-    table = combined(done, hardware=hardware)
-    _print_and_exit("phases", done, flags, [table.drawn()], table.json())
+    table = make_phase_table(done, hardware=hardware)
+    _print_and_exit("phases", done, flags, [table.draw()], table.json())
 
 
 @tables.command("rewoo", short_help="Tokens of two loops on the same tasks: react and rewoo.")
@@ -93,8 +102,8 @@ def rewoo(models: str, strategies: str, limit: int, **flags: Any) -> None:
     if len(set(loops)) != 2:
         raise UsageError(f"--strategies {strategies} does not name two loops.", hint="For example: react,rewoo.")
     done = _compare(_choose_suite(flags), flags, strategies=strategies, models=models, limit=limit)
-    found = working(done, loops)
-    _print_and_exit("rewoo", done, flags, [each.drawn() for each in found], {"models": [each.json() for each in found]})
+    found = make_loop_tables(done, loops)
+    _print_and_exit("rewoo", done, flags, [each.draw() for each in found], {"models": [each.json() for each in found]})
 
 
 @tables.command("tasks", short_help="The six tasks of the world by model, with marks and steps.")
@@ -111,8 +120,8 @@ def tasks(models: str, loop: str | None, suite: str, limit: int | None, why: boo
     The loop is codeact unless --strategy names another. Several, such as codeact,json, get a column each.
     """
     done = _compare(suite, flags, strategies=loop or "codeact", models=models, limit=limit)
-    table = doing(done)
-    _print_and_exit("tasks", done, flags, [table.drawn(why=why)], table.json())
+    table = make_task_table(done)
+    _print_and_exit("tasks", done, flags, [table.draw(why=why)], table.json())
 
 
 @tables.command("wire", short_help="The requests and responses of a run, as sent.")
@@ -144,12 +153,12 @@ def wire(question: str | None, models: str, loop: str | None, run: str | None, f
     objects = []
     for number, each in enumerate(wanted):
         row, store = find_run(each, flags["journal"])
-        exchanged = exchanges(store.rows(row.head.run))
+        exchanged = read_exchanges(store.rows(row.head.run))
         if flags["as_object"]:
             head = {"run": row.head.run, "question": row.head.question, "strategy": row.head.strategy["name"]}
             objects.append({**head, "exchanges": [one.json() for one in exchanged]})
         else:
-            render = markdown_of if flags["as_markdown"] else text_of
+            render = render_exchanges_markdown if flags["as_markdown"] else render_exchanges
             click.echo(("\n" if number else "") + render(row.head.question, exchanged, full=full))
     if flags["as_object"]:
         print_json({"table": "wire", "runs": objects})
@@ -176,20 +185,20 @@ def _choose_suite(flags: Mapping[str, Any]) -> str | Suite:
     if flags["suite"] is not None:
         raise UsageError("--suite and --question exclude each other.", hint="Choose one.")
 
-    return asked(flags["question"], flags["tools"])
+    return question_suite(flags["question"], flags["tools"])
 
 
 def _compare(suite: str | Suite, flags: Mapping[str, Any], **wanted: Any) -> Comparison:
     """Return the comparison that a table shows: a stored one, or one that runs what is not recorded yet."""
     options.check_one_format(markdown=flags["as_markdown"], json=flags["as_object"])
     if flags.get("comparison") is not None:
-        return kept(flags["comparison"], options.journal_path(flags["journal"]))
+        return load_comparison(flags["comparison"], options.journal_path(flags["journal"]))
     tools = flags["tools"] if isinstance(suite, str) else ()  # a question's suite has its tools already
     return run_comparison(suite, flags, tools=tools, **wanted)
 
 
 def _print_and_exit(
-    name: str, comparison: Comparison, flags: Mapping[str, Any], drawn: Sequence[Drawn], value: Mapping[str, Any]
+    name: str, comparison: Comparison, flags: Mapping[str, Any], drawn: Sequence[ClassicTable], value: Mapping[str, Any]
 ) -> NoReturn:
     """Print tables one below the other, or as one JSON object, and exit: 0 everything is finished, 4 it is not."""
     if flags["as_object"]:

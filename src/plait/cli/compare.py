@@ -23,9 +23,8 @@ from plait.core.text import clean
 from plait.journal.results import Results
 from plait.journal.store import Journal
 from plait.lab import render
-from plait.lab.comparing import acompare, kept, record_of
-from plait.lab.comparison import Comparison
-from plait.lab.running import Engine, Progress
+from plait.lab.run_comparison import Comparison, acompare, events_reader, load_comparison
+from plait.lab.schedule import CellEngine, Progress
 
 EPILOG = """\
 \b
@@ -101,11 +100,11 @@ def compare(suite: str, phases: Sequence[str], engine: str, address: str | None,
     exit_with(0 if done.whole else 4)
 
 
-def _engine(name: str, address: str | None) -> Engine | None:
+def _engine(name: str, address: str | None) -> CellEngine | None:
     if name == "ray":
-        from plait.lab.on_ray import OnRay
+        from plait.lab.ray import RayEngine
 
-        return OnRay(address)
+        return RayEngine(address)
     if address:
         raise UsageError("--address is the address of a Ray cluster.", hint="Give --engine ray as well.")
     return None
@@ -213,10 +212,10 @@ def check_table_output(flags: Mapping[str, Any]) -> None:
     if flags["cells"] and flags["as_csv"]:
         raise UsageError("--csv has the rows only.", hint="--json --cells has each cell with every digit.")
     if flags["html"]:
-        from plait.lab.page import ready
+        from plait.lab.page import check_report_extra
 
         check_writable(flags["html"])
-        ready()
+        check_report_extra()
 
 
 def print_comparison(comparison: Comparison, flags: Mapping[str, Any]) -> None:
@@ -238,10 +237,10 @@ def print_comparison(comparison: Comparison, flags: Mapping[str, Any]) -> None:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         click.echo(render.terminal(comparison, width=width, **extras))
     if flags["html"]:
-        from plait.lab.page import page
+        from plait.lab.page import render_page
 
         path = Path(flags["html"]).expanduser()
-        path.write_text(page(comparison, record=record_of(comparison)), encoding="utf-8")
+        path.write_text(render_page(comparison, record=events_reader(comparison)), encoding="utf-8")
         click.echo(f"Written: {path}", err=True)
 
 
@@ -288,4 +287,4 @@ def list_results(as_object: bool, journal: str | None) -> None:
 def show_results(name: str, journal: str | None, **flags: Any) -> None:
     """Print the table of a comparison: its NAME, the beginning of one, or `last`."""
     check_table_output(flags)
-    print_comparison(kept(name, options.journal_path(journal)), flags)
+    print_comparison(load_comparison(name, options.journal_path(journal)), flags)

@@ -21,7 +21,7 @@ from plait.core.errors import UsageError
 from plait.core.text import clean
 from plait.journal.records import Resumed, Row, RunHead, RunRow, Thinking
 from plait.lab import grid
-from plait.lab.grid import in_turn
+from plait.lab.grid import merge_in_order
 from plait.models.prices import NANO, UNKNOWN, Rate
 from plait.runtime.retell import recorded_loop
 from plait.runtime.spending import MICRO, TOOLS, PhaseSpending, in_all, in_units, merged, runs_until, shown, spending
@@ -105,11 +105,11 @@ def costs(
         _print_csv(heads, rows, costed, rates=rates)
         return
     columns = [
-        grid.Column(head.removeprefix(">"), tuple(row[i] for row in rows), left=not head.startswith(">"))
+        grid.TableColumn(head.removeprefix(">"), tuple(row[i] for row in rows), left=not head.startswith(">"))
         for i, head in enumerate(heads)
     ]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    click.echo(grid.markdown(columns) if as_markdown else grid.text(columns, width)[0])
+    click.echo(grid.render_markdown_grid(columns) if as_markdown else grid.render_grid(columns, width)[0])
     if notes := _notes(rows, costed, tokens=tokens, rates=rates):
         bullet = "- " if as_markdown else ""
         click.echo("\n" + "\n".join(bullet + each for each in notes))
@@ -192,7 +192,7 @@ def average_rows(rows: Iterable[CostRow]) -> list[CostRow]:
 
 def cost_table(rows: Sequence[CostRow], *, mean: bool, tokens: bool) -> tuple[list[str], list[list[str]]]:
     """Return the table's heads (">" aligns to the right) and cells, with a column for each phase of any row."""
-    columns = in_turn(row.columns for row in rows)
+    columns = merge_in_order(row.columns for row in rows)
     labels = {
         column: f"{clean(column[0])} (model)" if not column[1] and (column[0], True) in columns else clean(column[0])
         for column in columns

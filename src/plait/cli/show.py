@@ -214,9 +214,9 @@ def trajectories(
 
     RUN is an id, the beginning of one, or `last`.
     """
-    from plait.lab.training import trajectories as choose_trajectories
+    from plait.lab.trajectories import find_trajectories
 
-    good = choose_trajectories(*runs, journal=options.journal_path(journal), **chosen)
+    good = find_trajectories(*runs, journal=options.journal_path(journal), **chosen)
     written = good.write(folder, force=force)
     if as_object:
         print_json(

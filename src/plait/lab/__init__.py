@@ -1,61 +1,53 @@
-"""The lab: which loop, with which model, at what price."""
+"""The lab measures which loop, with which model, is worth its price."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from plait.lab.base import Grade, Grader, Suite, Task
-    from plait.lab.comparing import acompare, compare, kept
-    from plait.lab.comparison import Comparison, Contender
-    from plait.lab.graders.registry import grader
-    from plait.lab.result import Result
-    from plait.lab.running import Progress
-    from plait.lab.suites import suite
-    from plait.lab.training import Trajectories, trajectories
-
-# Names are imported when they are first used.
-_PLACES = {
-    "Comparison": "plait.lab.comparison",
-    "Contender": "plait.lab.comparison",
-    "Grade": "plait.lab.base",
-    "Grader": "plait.lab.base",
-    "Progress": "plait.lab.running",
-    "Result": "plait.lab.result",
-    "Suite": "plait.lab.base",
-    "Task": "plait.lab.base",
-    "Trajectories": "plait.lab.training",
-    "acompare": "plait.lab.comparing",
-    "compare": "plait.lab.comparing",
-    "grader": "plait.lab.graders.registry",
-    "kept": "plait.lab.comparing",
-    "suite": "plait.lab.suites",
-    "trajectories": "plait.lab.training",
-}
+    from plait.lab.comparison import Contender
+    from plait.lab.graders import load_grader
+    from plait.lab.results import CellResult
+    from plait.lab.run_comparison import Comparison, acompare, compare, load_comparison
+    from plait.lab.schedule import Progress
+    from plait.lab.suites import load_suite
+    from plait.lab.tasks import Grade, Grader, Suite, SuiteTask
+    from plait.lab.trajectories import Trajectories, find_trajectories
 
 __all__ = [
+    "CellResult",
     "Comparison",
     "Contender",
     "Grade",
     "Grader",
     "Progress",
-    "Result",
     "Suite",
-    "Task",
+    "SuiteTask",
     "Trajectories",
     "acompare",
     "compare",
-    "grader",
-    "kept",
-    "suite",
-    "trajectories",
+    "find_trajectories",
+    "load_comparison",
+    "load_grader",
+    "load_suite",
 ]
+
+# Names are imported when they are first used.
+_MODULES = {
+    "run_comparison": ("Comparison", "acompare", "compare", "load_comparison"),
+    "comparison": ("Contender",),
+    "graders": ("load_grader",),
+    "results": ("CellResult",),
+    "schedule": ("Progress",),
+    "suites": ("load_suite",),
+    "tasks": ("Grade", "Grader", "Suite", "SuiteTask"),
+    "trajectories": ("Trajectories", "find_trajectories"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    place = _PLACES.get(name)
-    if place is None:
-        raise AttributeError(f"module 'plait.lab' has no attribute '{name}'")
-    from importlib import import_module
-
-    return getattr(import_module(place), name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"plait.lab.{module}"), name)
+    raise AttributeError(f"module 'plait.lab' has no attribute '{name}'")

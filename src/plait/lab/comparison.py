@@ -1,26 +1,37 @@
-"""A comparison: a suite, the loops and models that do it, and a result for every cell that is finished."""
+"""The values of a comparison: contenders, results, and the rows, pairs and parts of the table computed from them.
+
+Only finished cells count. Means are over a row's own runs. Two rows are compared on the tasks that both finished, each
+task with its success rate. Tokens, money and counts are summed exactly and divided once at the end.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from itertools import combinations
+from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, structs
 
-from plait.lab.base import Suite
-from plait.lab.result import Result
-
-if TYPE_CHECKING:
-    from plait.lab.table import Row
+from plait.lab import statistics
+from plait.lab.results import CellResult
+from plait.lab.tasks import Suite
+from plait.models.prices import NANO
+from plait.runtime.spending import PhaseSpending, merged
 
 _DAY = re.compile(r"(\d{4})(\d\d)(\d\d)-\d{6}-")
+Verdict: TypeAlias = Literal["better", "worse", "no difference seen", "too few to tell", "no common tasks"]
 
 
 class Contender(Struct, frozen=True):
     """A loop with its models, as the table names it: one row. `models` maps each phase to its model's name.
 
-    `strategy` is the loop with the options that are not its usual ones, `react(dialect=lines)`; `who` the models in
-    words; `key` both, `react @ local`.
+    `strategy` is the loop with the options that are not defaults, `react(dialect=lines)`; `who` names the models; `key`
+    is both, `react @ local`.
     """
 
     key: str
@@ -30,9 +41,9 @@ class Contender(Struct, frozen=True):
 
 
 class NotMeasured(Struct, frozen=True, kw_only=True):
-    """A cell whose last run ended with an error that says nothing about the loop: its endpoint was out or rejected it.
+    """A cell whose last run ended with an error that says nothing about the loop: an outage or a rejected request.
 
-    `variant` is the contender's key, `error` the name of the error, `reason` the whole sentence, `run` the run's id.
+    `variant` is the contender's key, `error` the error's name, `reason` its text, `run` the run's id.
     """
 
     variant: str
@@ -43,52 +54,299 @@ class NotMeasured(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Comparison(Struct, frozen=True, kw_only=True):
-    """What was compared, and what came of it so far.
+class ComparisonData(Struct, frozen=True, kw_only=True):
+    """What was compared, and the results so far.
 
-    `results` has at most one for each contender, task and repeat (0, 1, ... `repeat` - 1), in the order of
-    contenders, tasks and repeats. `not_measured` are the cells without a result whose last run crashed for a reason
-    outside the loop. `unfinished` says in words why there are fewer results ("" when it is whole). `journal` is
-    the file with the runs. As text it is its table.
+    `results` has at most one for each contender, task and repeat (0 ... `repeat` - 1), in the order of contenders,
+    tasks and repeats. `not_measured` are cells without a result whose last run crashed for a reason outside the loop.
+    `unfinished` says why results are missing ("" if none is). `journal` is the file with the runs.
     """
 
     name: str
     suite: Suite
     contenders: tuple[Contender, ...]
     repeat: int
-    results: tuple[Result, ...]
+    results: tuple[CellResult, ...]
     not_measured: tuple[NotMeasured, ...] = ()
     journal: str = ""
     unfinished: str = ""
 
     @property
-    def rows(self) -> tuple[Row, ...]:
-        """The table's rows, computed anew (see `table.py`); what advice is made from."""
-        from plait.lab.table import rows
-
-        return rows(self)
-
-    def __str__(self) -> str:
-        from plait.lab.render import terminal
-
-        return terminal(self)
-
-    @property
     def cells(self) -> int:
-        """How many cells there are, finished or not."""
+        """The number of cells, finished or not."""
         return len(self.suite.tasks) * len(self.contenders) * self.repeat
 
     @property
     def when(self) -> str:
-        """The days (UTC) of its runs, by their names: `2026-11-21`, or first and last; "" where none says it."""
+        """The days (UTC) of its runs: `2026-11-21`, or `first to last`; "" if no run's id has a day."""
         days = sorted({"-".join(day.groups()) for each in self.results if (day := _DAY.match(each.run))})
         return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
 
     @property
     def whole(self) -> bool:
-        """Every cell is finished."""
+        """Whether every cell is finished."""
         return len(self.results) == self.cells
 
-    def of(self, contender: Contender) -> tuple[Result, ...]:
-        """The results of one row."""
+    def of(self, contender: Contender) -> tuple[CellResult, ...]:
+        """Return the results of one row."""
         return tuple(each for each in self.results if each.variant == contender.key)
+
+    @property
+    def rows(self) -> tuple[TableRow, ...]:
+        """The rows of the table, one for each contender; `plait.advise` reads them."""
+        skipped = Counter(each.variant for each in self.not_measured)
+        return tuple(_make_row(each, self.of(each), skipped[each.key]) for each in self.contenders)
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Each two rows compared, in the order of rows."""
+        by_row = [(each.key, group_by_task(self.of(each))) for each in self.contenders]
+        found = [_make_pair(*first, *second) for first, second in combinations(by_row, 2)]
+        tested = [at for at, pair in enumerate(found) if pair.p is not None]
+        for at, p in zip(tested, statistics.adjust_holm([found[at].p or 0.0 for at in tested]), strict=True):
+            found[at] = structs.replace(found[at], p_holm=p, word=_verdict(found[at], p))
+        return tuple(found)
+
+    def by_phase(self) -> tuple[RowPhases, ...]:
+        """Sum what each row's runs spent by phase and model, tool calls and code included."""
+        found = []
+        for contender in self.contenders:
+            results = self.of(contender)
+            spent = merged(part for result in results for part in result.phases)
+            found.append(RowPhases(key=contender.key, n=len(results), spent=spent))
+        return tuple(found)
+
+    def by_field(self, field: str) -> tuple[FieldShare, ...]:
+        """Compute each row's success for each value of a field of the tasks' `about`, smallest value first."""
+        groups: dict[bytes, tuple[Any, set[str]]] = {}
+        for task in self.suite.tasks:
+            value = task.about.get(field)
+            groups.setdefault(msgspec.json.encode(value, order="deterministic"), (value, set()))[1].add(task.id)
+        found = []
+        for contender in self.contenders:
+            results = self.of(contender)
+            for value, tasks in sorted(groups.values(), key=lambda group: _sort_key(group[0])):
+                tallies = count_by_task(each for each in results if each.task in tasks)
+                right, n = sum(k for k, _ in tallies), sum(n for _, n in tallies)
+                found.append(
+                    FieldShare(
+                        key=contender.key,
+                        value=value,
+                        tasks=len(tallies),
+                        n=n,
+                        successes=right,
+                        success=right / n if n else None,
+                        interval=statistics.success_interval(tallies) if n else None,
+                    )
+                )
+        return tuple(found)
+
+
+class TableRow(Struct, frozen=True, kw_only=True):
+    """One loop with its models over all its finished runs; a figure is None if there is no run to compute it from.
+
+    `n` counts the runs, `tasks` their tasks. `success` is the share of successful runs, `interval` its 95 % interval,
+    `worth` the number of independent runs (see `statistics.effective_runs`). `score`, `steps`, `calls` (of models),
+    tokens (`cached_tokens` are part of `input_tokens`, `tokens` is in and out), `repairs` and `invented` are means of a
+    run; `repaired` is the share of runs with a repair. `fell_back` runs continued as another loop; `calls_as_text` runs
+    wrote tool calls as text. `not_measured` runs gave no result. `seconds` is the median, `seconds_p90` the 90th
+    percentile. `cost_usd` is the mean and `cost_usd_total` the sum, None if a price is unknown; `grading_usd` is the
+    cost of judges. `measures` has means of a grader's other numbers, `statuses` the number of runs by status.
+    """
+
+    strategy: str
+    models: dict[str, str]
+    who: str = ""
+    key: str = ""
+    success: float | None
+    n: int
+    interval: tuple[float, float] | None
+    steps: float | None = None
+    calls: float | None = None
+    tokens: float | None = None
+    seconds: float | None = None
+    cost_usd: float | None = None
+    tasks: int = 0
+    successes: int = 0
+    worth: float = 0.0
+    score: float | None = None
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    cached_tokens: float | None = None
+    estimated: bool = False
+    seconds_p90: float | None = None
+    cost_usd_total: float | None = None
+    grading_usd: float | None = None
+    repairs: float | None = None
+    repaired: float | None = None
+    invented: float | None = None
+    fell_back: int = 0
+    calls_as_text: int = 0
+    not_measured: int = 0
+    statuses: dict[str, int] = {}
+    measures: dict[str, float] = {}
+
+
+class Pair(Struct, frozen=True, kw_only=True):
+    """Two rows (`a` and `b` are their keys) on the `tasks` that both finished.
+
+    The row with the higher success rate wins a task. `both_right` and `both_wrong` are the tasks that all runs of both
+    did, or none. `difference` is the mean success of `a` less that of `b`. `p` is the sign-flip test's, `p_holm` the
+    same adjusted for all pairs of the table, and `word` what it says of `a`. `seeable` is the size of a true difference
+    that would have been seen 4 times of 5. `tokens_ratio` is the tokens of `a` over those of `b`.
+    """
+
+    a: str
+    b: str
+    tasks: int
+    wins_a: int
+    wins_b: int
+    both_right: int
+    both_wrong: int
+    difference: float | None
+    p: float | None
+    p_holm: float | None
+    word: Verdict
+    seeable: float | None
+    tokens_ratio: float | None
+    tokens_interval: tuple[float, float] | None
+
+
+class RowPhases(Struct, frozen=True, kw_only=True):
+    """What a row's `n` runs spent, a part for each phase and model; sums that add up."""
+
+    key: str
+    n: int
+    spent: tuple[PhaseSpending, ...]
+
+
+class FieldShare(Struct, frozen=True, kw_only=True):
+    """A row's success on the tasks with one `value` of a field of `about` (None: tasks without the field)."""
+
+    key: str
+    value: Any
+    tasks: int
+    n: int
+    successes: int
+    success: float | None
+    interval: tuple[float, float] | None
+
+
+def group_by_task(results: Iterable[CellResult]) -> dict[str, list[CellResult]]:
+    """Group results by task, in the order in which the tasks occur."""
+    found: dict[str, list[CellResult]] = {}
+    for each in results:
+        found.setdefault(each.task, []).append(each)
+    return found
+
+
+def count_by_task(results: Iterable[CellResult]) -> list[tuple[int, int]]:
+    """Count successes and runs of each task."""
+    return [(sum(each.grade.success for each in runs), len(runs)) for runs in group_by_task(results).values()]
+
+
+def _make_row(contender: Contender, results: Sequence[CellResult], not_measured: int) -> TableRow:
+    tallies, n = count_by_task(results), len(results)
+    right = sum(k for k, _ in tallies)
+    costs, grading = _sum_nanos(each.cost_usd for each in results), _sum_nanos(each.grade.cost_usd for each in results)
+    seconds = [each.seconds for each in results]
+    used = [each.usage for each in results]
+    measures: dict[str, list[float]] = {}
+    for each in results:
+        for name, value in each.grade.measures.items():
+            measures.setdefault(name, []).append(value)
+    means = {name: _mean(values) for name, values in measures.items()}
+    return TableRow(
+        strategy=contender.strategy,
+        models=contender.models,
+        who=contender.who,
+        key=contender.key,
+        success=right / n if n else None,
+        n=n,
+        interval=statistics.success_interval(tallies) if n else None,
+        steps=_mean(each.steps for each in results),
+        calls=_mean(each.calls for each in results),
+        tokens=_mean(each.tokens for each in used),
+        seconds=statistics.quantile(seconds, 0.5) if n else None,
+        cost_usd=float(costs / n / NANO) if n and costs is not None else None,
+        tasks=len(tallies),
+        successes=right,
+        worth=statistics.effective_runs(tallies),
+        score=_mean(each.grade.score for each in results),
+        input_tokens=_mean(each.input_tokens for each in used),
+        output_tokens=_mean(each.output_tokens for each in used),
+        cached_tokens=_mean(each.cached_tokens for each in used),
+        estimated=any(each.estimated for each in used),
+        seconds_p90=statistics.quantile(seconds, 0.9) if n else None,
+        cost_usd_total=None if costs is None else float(costs / NANO),
+        grading_usd=None if grading is None else float(grading / NANO),
+        repairs=_mean(each.repairs for each in results),
+        repaired=_mean(each.repairs > 0 for each in results),
+        invented=_mean(each.invented for each in results),
+        fell_back=sum(each.fell_back for each in results),
+        calls_as_text=sum(each.calls_as_text for each in results),
+        not_measured=not_measured,
+        statuses=dict(Counter(each.status for each in results)),
+        measures={name: mean for name, mean in means.items() if mean is not None},
+    )
+
+
+def _make_pair(a: str, of_a: dict[str, list[CellResult]], b: str, of_b: dict[str, list[CellResult]]) -> Pair:
+    common = [task for task in of_a if task in of_b]
+    rates = [(_rate(of_a[task]), _rate(of_b[task])) for task in common]
+    differences = [first - second for first, second in rates]
+    tokens = statistics.ratio([(_mean_tokens(of_a[task]), _mean_tokens(of_b[task])) for task in common])
+    unit = 1 / max((len(runs[task]) for task in common for runs in (of_a, of_b)), default=1)
+    square = float(sum((each * each for each in differences), Fraction(0)) / len(common)) if common else 0.0
+    return Pair(
+        a=a,
+        b=b,
+        tasks=len(common),
+        wins_a=sum(each > 0 for each in differences),
+        wins_b=sum(each < 0 for each in differences),
+        both_right=sum(first == second == 1 for first, second in rates),
+        both_wrong=sum(first == second == 0 for first, second in rates),
+        difference=float(sum(differences, Fraction(0)) / len(common)) if common else None,
+        p=statistics.sign_flip_p(differences) if common else None,
+        p_holm=None,
+        word="no common tasks",
+        seeable=statistics.seeable_difference(len(common), square, unit),
+        tokens_ratio=tokens[0] if tokens else None,
+        tokens_interval=tokens[1] if tokens else None,
+    )
+
+
+def _verdict(pair: Pair, p: float) -> Verdict:
+    if p < statistics.ALPHA:
+        return "better" if (pair.difference or 0) > 0 else "worse"
+    least = statistics.least_p(pair.wins_a + pair.wins_b)
+    return "too few to tell" if least >= statistics.ALPHA else "no difference seen"
+
+
+def _rate(runs: Sequence[CellResult]) -> Fraction:
+    return Fraction(sum(each.grade.success for each in runs), len(runs))
+
+
+def _mean_tokens(runs: Sequence[CellResult]) -> float:
+    return sum(each.usage.tokens for each in runs) / len(runs)
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    """Return the mean of the finite values; None if there is none."""
+    finite = [each for each in values if math.isfinite(each)]
+    return math.fsum(finite) / len(finite) if finite else None
+
+
+def _sum_nanos(costs: Iterable[float | None]) -> Fraction | None:
+    """Return the sum in billionths of a dollar, each cost rounded once; None if one is unknown."""
+    given = list(costs)
+    known = [round(cost * NANO) for cost in given if cost is not None]
+    return Fraction(sum(known)) if len(known) == len(given) else None
+
+
+def _sort_key(value: Any) -> tuple[int, float, str]:
+    """Sort numbers by size, then text, then tasks without a value."""
+    if isinstance(value, int | float):
+        return 0, float(value), ""
+    text = value if isinstance(value, str) else msgspec.json.encode(value, order="deterministic").decode()
+    return (2, 0.0, "") if value is None else (1, 0.0, text)

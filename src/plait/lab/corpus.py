@@ -1,40 +1,36 @@
-"""Texts that belong to tasks, and the two tools that search them: `search` and `lookup_in`.
+"""Texts that belong to tasks, and the tools that search them.
 
-Neither keeps anything between calls: a run can be resumed and replayed in any process. The tools are found again by the
-word `lab:corpus,KIND,TASK,MARK,FILE`, where the mark stands for the texts: a file that was changed since is an error,
-not another text under the same name.
+The word `lab:corpus,KIND,TASK,MARK,FILE` finds the tools again. The mark is a digest of the texts: if the file has
+changed, the word is an error, so that a resumed run never sees another text under the same name.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from functools import cached_property
-from importlib import import_module
+from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any, TypeAlias
 from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
 from plait.core.errors import ToolError, UsageError
-from plait.lab.base import digest
-from plait.lab.loaders import files
+from plait.lab.records import FileRecord, file_stamp, find_file, read_records
+from plait.lab.tasks import digest
 from plait.toolkits.passages import Passage, Passages
 from plait.toolkits.words import stem, telling, words
 from plait.tools import Tool, tool
 
-KINDS = {"hotpotqa": "hotpotqa", "musique": "musique", "strategyqa": "strategyqa", "pages": "fever"}
-"""Whose module of `loaders` finds the texts of a file again."""
-
-SAME_TITLE = 8
-BEST = 3
-NAMED = 5
+_KINDS = ("hotpotqa", "musique", "strategyqa", "pages")
+_SAME_TITLE, _BEST, _OTHERS = 8, 3, 5
+"""Pages shown: of the same title, of the best matches, and named by title only."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[\"'(\[]?[A-Z0-9])")
 _BRACKETS = re.compile(r"\s*\([^()]*\)\s*$")
 
 
-class Page(Struct, frozen=True):
-    """A titled text, in sentences."""
+class CorpusPage(Struct, frozen=True):
+    """A titled text in sentences."""
 
     title: str
     sentences: tuple[str, ...]
@@ -45,33 +41,36 @@ class Page(Struct, frozen=True):
         return " ".join(sentence.strip() for sentence in self.sentences if sentence.strip())
 
 
-class Corpus(Struct, frozen=True, dict=True):
-    """Pages to search."""
+PagesByTask: TypeAlias = dict[str, tuple[CorpusPage, ...]]
 
-    pages: tuple[Page, ...]
+
+class Corpus(Struct, frozen=True, dict=True):
+    """Pages to search. Nothing is kept between calls: a run can be resumed and replayed in any process."""
+
+    pages: tuple[CorpusPage, ...]
 
     @cached_property
     def mark(self) -> str:
-        """What stands for these texts."""
+        """The digest of these texts."""
         return digest(self.pages)
 
     def search(self, query: str) -> str:
-        """The page of that title; where there is none, those that fit the words best. `ToolError` for nothing."""
-        if titled := self._titled(query):
-            return "\n\n".join(_shown(page) for page in titled[:SAME_TITLE])
-        best = self._best(query)
+        """Return the page of that title, or the pages that fit the words best. Raises `ToolError` if none does."""
+        if titled := self._find_titled(query):
+            return "\n\n".join(_show(page) for page in titled[:_SAME_TITLE])
+        best = self._find_best(query)
         if not best:
-            raise ToolError(f"Nothing was found for {_cut(query)!r}.", hint=self._near(query))
-        found = "\n\n".join(_shown(page) for page in best[:BEST])
-        others = list(dict.fromkeys(page.title for page in best[BEST : BEST + NAMED]))
+            raise ToolError(f"Nothing was found for {_cut(query)!r}.", hint=self._suggest(query))
+        found = "\n\n".join(_show(page) for page in best[:_BEST])
+        others = list(dict.fromkeys(page.title for page in best[_BEST:]))
         also = f"\n\nOther pages: {', '.join(others)}." if others else ""
         return f"No page is titled {_cut(query)!r}. These fit best:\n\n{found}{also}"
 
     def lookup(self, title: str, wanted: str) -> str:
-        """The sentences of a page that have these words, all of them if any does. `ToolError` where none has one."""
-        pages = self._titled(title)
+        """Return the sentences of a page with all of these words, or with most of them. Raises `ToolError`."""
+        pages = self._find_titled(title)
         if not pages:
-            raise ToolError(f"No page is titled {_cut(title)!r}.", hint=self._near(title))
+            raise ToolError(f"No page is titled {_cut(title)!r}.", hint=self._suggest(title))
         asked = {stem(word) for word in telling(words(wanted))}
         if not asked:
             raise ToolError("There are no words to look for.", hint="Name some words of the sentence.")
@@ -86,8 +85,8 @@ class Corpus(Struct, frozen=True, dict=True):
         found = "\n".join(sentence for count, sentence in counts if count == most)
         return found if most == len(asked) else f"No sentence has all of these words. The nearest:\n{found}"
 
-    def _titled(self, title: str) -> list[Page]:
-        """The pages of that title: to the letter, else by its words, else but for what stands in brackets behind it."""
+    def _find_titled(self, title: str) -> list[CorpusPage]:
+        """Return the pages of that title: exact, else by its words, else without what stands in brackets behind it."""
         exact, by_words, by_name = self._titles
         if same := exact.get(title.strip().casefold()):
             return same
@@ -95,12 +94,10 @@ class Corpus(Struct, frozen=True, dict=True):
         return by_words.get(asked) or by_name.get(asked) or [] if asked else []
 
     @cached_property
-    def _titles(
-        self,
-    ) -> tuple[dict[str, list[Page]], dict[tuple[str, ...], list[Page]], dict[tuple[str, ...], list[Page]]]:
-        exact: dict[str, list[Page]] = {}
-        by_words: dict[tuple[str, ...], list[Page]] = {}
-        by_name: dict[tuple[str, ...], list[Page]] = {}
+    def _titles(self) -> tuple[dict[Any, list[CorpusPage]], ...]:
+        exact: dict[Any, list[CorpusPage]] = {}
+        by_words: dict[Any, list[CorpusPage]] = {}
+        by_name: dict[Any, list[CorpusPage]] = {}
         for each in self.pages:
             exact.setdefault(each.title.strip().casefold(), []).append(each)
             by_words.setdefault(words(each.title), []).append(each)
@@ -112,14 +109,14 @@ class Corpus(Struct, frozen=True, dict=True):
     def _passages(self) -> Passages:
         return Passages(tuple(Passage("", page.title, page.text) for page in self.pages), ())
 
-    def _best(self, query: str) -> list[Page]:
+    def _find_best(self, query: str) -> list[CorpusPage]:
         scores = self._passages.scores(query)
-        return [self.pages[i] for i in sorted(scores, key=lambda i: (-scores[i], i))[: BEST + NAMED]]
+        return [self.pages[i] for i in sorted(scores, key=lambda i: (-scores[i], i))[: _BEST + _OTHERS]]
 
-    def _near(self, title: str) -> str:
+    def _suggest(self, title: str) -> str:
         titles = list(dict.fromkeys(page.title for page in self.pages))
-        near = difflib.get_close_matches(title, titles, NAMED, 0.4) if len(titles) <= 5000 else []
-        near = near or [page.title for page in self._best(title)[:NAMED]]
+        near = difflib.get_close_matches(title, titles, _OTHERS, 0.4) if len(titles) <= 5000 else []
+        near = near or [page.title for page in self._find_best(title)[:_OTHERS]]
         listed = near or (titles if len(titles) <= 12 else [])
         return f"Pages: {', '.join(listed)}." if listed else "Try other words."
 
@@ -160,54 +157,120 @@ class Corpus(Struct, frozen=True, dict=True):
         return (search, lookup_in)
 
 
-class Kept(Struct, frozen=True):
-    """The corpora of a file, by task ("" for all)."""
-
-    kind: str
-    path: Path
-    stamp: tuple[int, int]
-    corpora: dict[str, Corpus]
-
-    def word(self, task: str) -> str:
-        """The word that finds a task's tools again, from anywhere on this machine."""
-        return f"lab:corpus,{self.kind},{quote(task, safe='')},{self.corpora[task].mark},{self.path}"
+def corpus_word(kind: str, path: Path, task: str = "") -> str:
+    """Return the word that finds the tools of a file's texts again ("": those of all tasks)."""
+    mark = _load_corpora(kind, path, file_stamp(path))[task].mark
+    return f"lab:corpus,{kind},{quote(task, safe='')},{mark},{path}"
 
 
-_KEPT: dict[tuple[str, Path], Kept] = {}
-"""Read once in a process: each cell of a comparison finds its tools here."""
+@lru_cache(maxsize=16)
+def _load_corpora(kind: str, path: Path, stamp: tuple[int, int]) -> dict[str, Corpus]:
+    """Load the corpora of a file by task. It is read once in a process while it does not change."""
+    return {task: Corpus(pages) for task, pages in read_pages(kind, path).items()}
 
 
-def kept(kind: str, path: Path, pages: dict[str, tuple[Page, ...]]) -> Kept:
-    """Keep the texts that a loader has read anyway."""
-    known = Kept(kind, path, files.stamp(path), {task: Corpus(each) for task, each in pages.items()})
-    _KEPT[kind, path] = known
-    return known
+def split_page(title: str, text: str) -> CorpusPage:
+    """Return a page from a text in one piece."""
+    return CorpusPage(title, tuple(_SENTENCE.split(text.strip())))
 
 
-def tools(settings: str) -> tuple[Tool, ...]:
-    """The tools of `KIND,TASK,MARK,FILE`. Raises `UsageError` where the file or its texts are not there any more."""
+def find_corpus_tools(settings: str) -> tuple[Tool, ...]:
     parts = settings.split(",", 3)
-    if len(parts) != 4 or parts[0] not in KINDS:
+    if len(parts) != 4 or parts[0] not in _KINDS:
         raise UsageError(f"lab:corpus,{settings} names no texts.", hint="A suite makes such words: lab:corpus,KIND,...")
-    kind, task, mark, path = parts[0], unquote(parts[1]), parts[2], files.found(parts[3])
-    known = _KEPT.get((kind, path))
-    if known is None or known.stamp != files.stamp(path):
-        known = kept(kind, path, import_module(f"plait.lab.loaders.{KINDS[kind]}").pages(path))
-    corpus = known.corpora.get(task)
+    kind, task, mark, path = parts[0], unquote(parts[1]), parts[2], find_file(parts[3])
+    corpus = _load_corpora(kind, path, file_stamp(path)).get(task)
     if corpus is None or corpus.mark != mark:
         raise UsageError(
-            f"The texts of {path.name}{f' for {task!r}' if task else ''} are not those that the run was begun with.",
-            hint="The file was changed: put the old one back, or begin anew.",
+            f"The texts of {path.name}{f' for {task!r}' if task else ''} are not those that the run started with.",
+            hint="The file has changed. Restore the old file, or start a new run.",
         )
     return corpus.tools
 
 
-def page(title: str, text: str) -> Page:
-    """A page of a text that is in one piece."""
-    return Page(title, tuple(_SENTENCE.split(text.strip())))
+def read_pages(kind: str, path: Path) -> PagesByTask:
+    """Read the searchable pages of a file by task ("" for all tasks)."""
+    entries = read_records(path)
+    match kind:
+        case "hotpotqa":
+            return {hotpotqa_id(entry): hotpotqa_pages(entry) for entry in entries}
+        case "musique":
+            known = [entry for entry in entries if entry.value.get("answerable") is not False]
+            return {musique_id(entry): musique_pages(entry) for entry in known}
+        case "strategyqa":
+            return {"": strategyqa_pages(entries)}
+    return {"": _corpus_pages(entries, path)}
 
 
-def _shown(page: Page) -> str:
+def hotpotqa_id(entry: FileRecord) -> str:
+    return entry.id("id", "_id", otherwise=f"hotpotqa-{entry.number}")
+
+
+def musique_id(entry: FileRecord) -> str:
+    return entry.id("id", otherwise=f"musique-{entry.number}")
+
+
+def hotpotqa_pages(entry: FileRecord) -> tuple[CorpusPage, ...]:
+    pairs: Any = entry.need("context")
+    if isinstance(pairs, dict):
+        titles, sentences = pairs.get("title"), pairs.get("sentences")
+        if not isinstance(titles, list) or not isinstance(sentences, list) or len(titles) != len(sentences):
+            raise entry.error("'context' needs as many 'sentences' as 'title's.")
+        pairs = list(zip(titles, sentences, strict=True))
+    try:
+        found = tuple(CorpusPage(str(title), tuple(map(str, sentences))) for title, sentences in pairs)
+    except (TypeError, ValueError):
+        raise entry.error("'context' can't be read.", "It is a list of [title, [sentence, ...]].") from None
+    if not found:
+        raise entry.error("'context' has no paragraphs.")
+    return found
+
+
+def musique_pages(entry: FileRecord) -> tuple[CorpusPage, ...]:
+    given = entry.value.get("paragraphs")
+    if not isinstance(given, list) or not given:
+        raise entry.error("'paragraphs' is missing.", "Give the texts to search: musique:FILE,corpus=FILE.")
+    try:
+        return tuple(
+            split_page(str(each["title"]), str(each.get("paragraph_text", each.get("text")))) for each in given
+        )
+    except (KeyError, TypeError, AttributeError):
+        raise entry.error("'paragraphs' can't be read.", "Each has a 'title' and a 'paragraph_text'.") from None
+
+
+def strategyqa_pages(entries: list[FileRecord]) -> tuple[CorpusPage, ...]:
+    """Return a page for each term with all its facts; a fact of two questions stands there once."""
+    by_term: dict[str, dict[str, None]] = {}
+    for entry in entries:
+        facts = entry.value.get("facts")
+        if isinstance(facts, list) and facts:
+            term = entry.text("term") if entry.value.get("term") else entry.text("question")
+            by_term.setdefault(term, {}).update(dict.fromkeys(str(fact).strip() for fact in facts))
+    return tuple(CorpusPage(term, tuple(facts)) for term, facts in by_term.items())
+
+
+def _corpus_pages(entries: list[FileRecord], path: Path) -> tuple[CorpusPage, ...]:
+    """Return the pages of a corpus: records with a title, and sentences or a text."""
+    found = []
+    for entry in entries:
+        title = entry.text("title", "id")
+        for code, sign in (("-LRB-", "("), ("-RRB-", ")"), ("-LSB-", "["), ("-RSB-", "]"), ("-COLON-", ":")):
+            title = title.replace(code, sign)
+        title = title.replace("_", " ")
+        lines, sentences, text = (entry.value.get(name) for name in ("lines", "sentences", "text"))
+        if isinstance(sentences, list) and sentences:
+            found.append(CorpusPage(title, tuple(map(str, sentences))))
+        elif isinstance(lines, str) and lines.strip():  # FEVER's own pages: number, sentence and links, with tabs
+            parts = [line.split("\t") for line in lines.splitlines()]
+            found.append(CorpusPage(title, tuple(part[1] for part in parts if len(part) > 1 and part[1].strip())))
+        elif not isinstance(text, str) or text.strip():  # FEVER's dump has empty pages, which are skipped
+            found.append(split_page(title, entry.text("text", "paragraph_text")))
+    if not found:
+        raise UsageError(f"{path.name} has no page with a text.")
+    return tuple(found)
+
+
+def _show(page: CorpusPage) -> str:
     return f"[{page.title}]\n{page.text}"
 
 

@@ -1,4 +1,4 @@
-"""A table as text, for a terminal of some width or in Markdown. Cells are text; what they say is not known here."""
+"""Tables of text cells, drawn for a terminal of some width or in Markdown."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plait.core.text import clean
 
 T = TypeVar("T")
 NEVER = 0
-"""The `leave` of a column that is there however narrow the terminal is."""
-BAR, ELLIPSIS = "|", "…"
+"""The `leave` of a column that is always shown."""
+ELLIPSIS = "…"
+_LEAST = 8
+"""The least width of a column of names."""
 
 
-class Column(Struct, frozen=True):
-    """A column: its head, its cells from top to bottom, and when it may be left out where there is no room.
+class TableColumn(Struct, frozen=True):
+    """A column: its head and its cells. In a narrow terminal the column with the largest `leave` is dropped first.
 
-    The column with the largest `leave` goes first. `left`: set to the left, as names are; numbers are not.
+    `left` aligns it to the left, as names are.
     """
 
     head: str
@@ -31,12 +33,12 @@ class Column(Struct, frozen=True):
 
     @property
     def width(self) -> int:
-        """Letters of its widest cell."""
+        """The length of its widest cell."""
         return max(len(cell) for cell in (self.head, *self.cells))
 
 
-def in_turn(rows: Iterable[Iterable[T]]) -> list[T]:
-    """What stands in any of the rows, once; what is new stands behind what it follows in its own row."""
+def merge_in_order(rows: Iterable[Iterable[T]]) -> list[T]:
+    """Merge rows into one list without repetition; a new item follows the item that it follows in its own row."""
     found: list[T] = []
     for row in rows:
         at = 0
@@ -47,28 +49,28 @@ def in_turn(rows: Iterable[Iterable[T]]) -> list[T]:
     return found
 
 
-def line(text: str) -> str:
-    """Anybody's text as a cell: one line, no control characters."""
+def clean_line(text: str) -> str:
+    """Return any text as a cell: one line without control characters."""
     return " ".join(clean(text).split())
 
 
-def text(columns: Sequence[Column], width: int | None = None) -> tuple[str, list[str]]:
-    """The table in lines of at most `width` letters (None: as wide as it is), and the heads that were left out.
+def render_grid(columns: Sequence[TableColumn], width: int | None = None) -> tuple[str, list[str]]:
+    """Render a table with lines of at most `width` letters (None: no limit). Return it and the heads left out.
 
-    Where what must stay is still too wide, names on the left are cut as long as they stay different, then wrapped. Only
-    numbers make a line longer than the terminal's.
+    If the remaining columns are too wide, names are cut while they stay different, then wrapped. Only numbers can make
+    a line longer than `width`.
     """
     shown = list(columns)
     while width is not None and _wide(shown) > width and any(column.leave for column in shown):
         shown.remove(max(shown, key=lambda column: column.leave))
     left_out = [column.head for column in columns if column not in shown]
+    widths = [column.width for column in shown]
     if width is not None and _wide(shown) > width:
-        shown = _narrower(shown, _wide(shown) - width)
-    widths = _widths(shown, width)
+        shown, widths = _fit_names(shown, width)
     rows = zip(*((column.head, *column.cells) for column in shown), strict=True)
     lines = []
     for row in rows:
-        pieces = [_pieces(cell, wide) for cell, wide in zip(row, widths, strict=True)]
+        pieces = [_wrap_cell(cell, wide) for cell, wide in zip(row, widths, strict=True)]
         for parts in zip_longest(*pieces, fillvalue=""):
             cells = [
                 part.ljust(wide) if column.left else part.rjust(wide)
@@ -78,80 +80,60 @@ def text(columns: Sequence[Column], width: int | None = None) -> tuple[str, list
     return "\n".join(lines), left_out
 
 
-def markdown(columns: Sequence[Column]) -> str:
-    """The table in Markdown, whole."""
+def render_markdown_grid(columns: Sequence[TableColumn]) -> str:
+    """Render a whole table in Markdown."""
     rows = list(zip(*((column.head, *column.cells) for column in columns), strict=True))
-    lines = ["| " + " | ".join(map(escaped, row)) + " |" for row in rows]
-    lines.insert(1, BAR + BAR.join("---" if column.left else "--:" for column in columns) + BAR)
+    lines = ["| " + " | ".join(map(escape_markdown, row)) + " |" for row in rows]
+    lines.insert(1, "|" + "|".join("---" if column.left else "--:" for column in columns) + "|")
     return "\n".join(lines)
 
 
-def escaped(text: str) -> str:
-    """Text as Markdown has it, with nothing that would end a cell or begin a tag."""
-    return text.replace("\\", "\\\\").replace(BAR, f"\\{BAR}").replace("<", "\\<")
+def escape_markdown(text: str) -> str:
+    """Escape what would end a cell or begin a tag in Markdown."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "\\<")
 
 
-def wrapped(text: str, width: int | None) -> str:
-    """A sentence in lines of at most so many letters, the further ones indented; None: one line."""
+def wrap_sentence(text: str, width: int | None) -> str:
+    """Wrap a sentence in lines of at most `width` letters, the later ones indented; None: one line."""
     if width is None:
         return text
     indent = text[: len(text) - len(text.lstrip())]
     return textwrap.fill(text, max(width, 20), subsequent_indent=indent + "  ", break_on_hyphens=False)
 
 
-def _wide(columns: Sequence[Column]) -> int:
+def _wide(columns: Sequence[TableColumn]) -> int:
     return sum(column.width for column in columns) + 2 * max(0, len(columns) - 1)
 
 
-def _narrower(columns: Sequence[Column], by: int, least: int = 8) -> list[Column]:
-    """The widest columns of names cut, letter by letter, while names stay different."""
-    widths = {at: column.width for at, column in enumerate(columns) if column.left}
-    while by > 0 and widths:
-        at = max(widths, key=lambda each: widths[each])
-        if widths[at] <= least or not _told_apart(columns, {**widths, at: widths[at] - 1}):
+def _fit_names(columns: Sequence[TableColumn], width: int) -> tuple[list[TableColumn], list[int]]:
+    """Cut names while they stay different, then narrow their columns, whose cells are then wrapped."""
+    shown, widths = list(columns), [column.width for column in columns]
+    names = {at for at, column in enumerate(columns) if column.left}
+    cutting = True
+    while names and sum(widths) + 2 * (len(widths) - 1) > width:
+        at = max(names, key=lambda each: (widths[each], -each))
+        if widths[at] <= _LEAST:
             break
+        cells = tuple(_cut(cell, widths[at] - 1) for cell in columns[at].cells)
+        cutting = cutting and len(set(cells)) == len(set(columns[at].cells))
         widths[at] -= 1
-        by -= 1
-    return [
-        Column(column.head, tuple(_cut(cell, widths[at]) for cell in column.cells), column.leave, True)
-        if at in widths
-        else column
-        for at, column in enumerate(columns)
-    ]
+        if cutting:
+            shown[at] = structs.replace(columns[at], cells=cells)
+    return shown, widths
 
 
-def _widths(columns: Sequence[Column], width: int | None, least: int = 8) -> list[int]:
-    """The columns' widths: those of names as narrow as the lines need, where cells are then wrapped."""
-    widths = [column.width for column in columns]
-    names = [at for at, column in enumerate(columns) if column.left]
-    while width is not None and names and sum(widths) + 2 * (len(widths) - 1) > width:
-        at = max(names, key=lambda each: widths[each])
-        if widths[at] <= least:
-            break
-        widths[at] -= 1
-    return widths
-
-
-def _pieces(cell: str, width: int) -> list[str]:
-    """A cell in lines of at most so many letters, each cut behind a space, a comma or another sign where it can be."""
-    pieces = []
+def _wrap_cell(cell: str, width: int) -> list[str]:
+    """Split a cell into lines of at most `width` letters, if possible after a space, a comma or another sign."""
+    lines = []
     while len(cell) > width:
         end = max((match.end() for match in re.finditer(r"[\s,;|/=+(-]", cell[:width])), default=0)
         end = end if end > width // 2 else width
-        pieces.append(cell[:end].rstrip())
+        lines.append(cell[:end].rstrip())
         cell = cell[end:].lstrip()
-    return [*pieces, cell]
-
-
-def _told_apart(columns: Sequence[Column], widths: dict[int, int]) -> bool:
-    """As many different names in each column as there were before."""
-    return all(
-        len({_cut(cell, width) for cell in columns[at].cells}) == len(set(columns[at].cells))
-        for at, width in widths.items()
-    )
+    return [*lines, cell]
 
 
 def _cut(cell: str, width: int) -> str:
-    """What is cut goes from the middle: loops of one name differ in their last options."""
+    """Cut a cell in the middle: loops of one name differ in their last options."""
     tail = (width - 1) // 2
     return cell if len(cell) <= width else cell[: width - 1 - tail] + ELLIPSIS + cell[len(cell) - tail :]

@@ -1,7 +1,7 @@
-"""A model as judge: is this answer right? A loop of one phase, so that what it was asked and said is on the record.
+"""A model as a judge of answers. The judge is a loop with one phase, so the journal has its requests and replies.
 
-Its prompt is the template `judge/judge.j2`, which is given `question`, `answer` and `gold` (a list of texts, empty
-where no right answer is known); a file of the user's can take its place.
+Its prompt is the template `judge/judge.j2`, which gets `question`, `answer` and `gold` (a list of texts, empty if no
+right answer is known). A user's file can replace it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from plait.core import (
     Message,
     OneKind,
     Splitter,
+    Task,
     assistant,
     errors,
     note,
@@ -30,12 +31,11 @@ from plait.core import (
     think,
     user,
 )
-from plait.core import Task as Asked
 from plait.core.errors import ModelError, ModelMissing, PlaitError, UsageError
 from plait.formats import escape_of
-from plait.lab.base import Grade, Grader, Task
-from plait.lab.graders.answers import ended, of_run
-from plait.lab.graders.words import golds_of, text_of
+from plait.lab.graders.answers import answer_text, list_golds
+from plait.lab.graders.scores import describe_end, grade_of_run
+from plait.lab.tasks import Grade, Grader, SuiteTask
 from plait.models.base import Model
 from plait.models.resolve import resolve
 from plait.prompts import PromptBook, shipped
@@ -51,7 +51,7 @@ _WRONG = frozenset(["wrong", "incorrect", "no", "false", "fail", "failed", "reje
 
 @dataclass(frozen=True)
 class Judge:
-    """Judges one answer. `gold` are the right ones; `prompts` are templates in place of ours, by name."""
+    """The loop that judges one answer. `gold` are right answers; `prompts` replace Plait's templates by name."""
 
     answer: str = ""
     gold: tuple[str, ...] = ()
@@ -60,15 +60,15 @@ class Judge:
     name: ClassVar[str] = "judge"
     phases: ClassVar[tuple[str, ...]] = ("judge",)
 
-    def run(self, task: Asked, kit: Kit) -> Loop:
-        """The loop: ask, and ask once more for a verdict that can't be read."""
+    def run(self, task: Task, kit: Kit) -> Loop:
+        """Ask for a verdict, and ask once more if the verdict cannot be read."""
         escape = escape_of(kit)
         gold = [escape(each) for each in self.gold]
         asked = kit.prompt("judge", question=escape(task.question), answer=escape(self.answer), gold=gold)
         messages: tuple[Message, ...] = (*([system(kit.system)] if kit.system else []), user(asked))
         for attempt in range(TRIES):
             reply = yield from think("judge", messages, repair=attempt > 0)
-            right = verdict(reply.text)
+            right = read_verdict(reply.text)
             if right is not None:
                 return Answered({"right": right, "said": reply.text.strip()})
             yield from note("unreadable", "the reply has no verdict")
@@ -76,15 +76,14 @@ class Judge:
         return Failed(f"the judge gave no verdict in {TRIES} replies", kind="format")
 
     def splitter(self, phase: str) -> Splitter:
-        """All of a reply is its answer."""
+        """Stream the whole reply as its answer."""
         return OneKind("answer")
 
 
-def verdict(text: str) -> bool | None:
-    """Whether a judge's reply says right or wrong; None where it says neither.
+def read_verdict(text: str) -> bool | None:
+    """Read right (True) or wrong (False) from a judge's reply; None if it says neither.
 
-    The last `Verdict:` counts, however it is dressed (JSON, bold, other words); without one, a last line that is
-    nothing but such a word.
+    The last `Verdict:` counts, in JSON, bold or other words. Without one, a last line with only such a word counts.
     """
     for match in reversed(list(_VERDICT.finditer(text))):
         if (said := _meaning(match[1])) is not None:
@@ -94,45 +93,45 @@ def verdict(text: str) -> bool | None:
     return _meaning(" ".join(alone)) if 1 <= len(alone) <= 2 else None
 
 
-def judged_by(settings: str, *, journal: str | Path | Literal[False] | None = None) -> Grader:
-    """The grader of `MODEL[,template=FILE]`. Raises `UsageError` for a model or a template that can't be."""
+def load_judge(settings: str, *, journal: str | Path | Literal[False] | None = None) -> Grader:
+    """Return the grader of `MODEL[,template=FILE]`. Raises `UsageError` for an invalid model or template."""
     model, _, file = settings.partition(",template=")
     if not model.strip():
         raise UsageError("A judge needs a model.", hint="Write judge:openai:gpt-5 or judge:local.")
-    return judge(model.strip(), template=file.strip() or None, journal=journal)
+    return make_judge(model.strip(), template=file.strip() or None, journal=journal)
 
 
-def prompts_for(settings: str) -> dict[str, str]:
-    """The prompts that the judge of `MODEL[,template=FILE]` uses, by name."""
-    return {**shipped("judge"), **_template(settings.partition(",template=")[2].strip() or None)}
+def judge_prompts(settings: str) -> dict[str, str]:
+    """Return the prompts that the judge of `MODEL[,template=FILE]` uses, by name."""
+    return {**shipped("judge"), **_load_template(settings.partition(",template=")[2].strip() or None)}
 
 
-def judge(
+def make_judge(
     model: str | Model,
     *,
     template: str | Path | None = None,
     journal: str | Path | Literal[False] | None = None,
 ) -> Grader:
-    """A grader that asks a model. `template` is a file in place of our prompt; `journal` keeps the judge's runs.
+    """Return a grader that asks a model. `template` is a file that replaces Plait's prompt; `journal` stores the runs.
 
-    Raises `UsageError` for a model or a template that can't be. The grade has the run that judged and what it cost.
-    Grading raises `ModelError` or `ModelMissing` where the model can't be asked: then there is no grade.
+    Raises `UsageError` for an invalid model or template. The grade has the judging run and its cost. Grading raises
+    `ModelError` or `ModelMissing` if the model cannot be asked: then there is no grade.
     """
-    prompts = _template(template)
+    prompts = _load_template(template)
     asked = resolve(model, config.load().models) if isinstance(model, str) else model  # once for all its runs
 
-    async def grade(task: Task, run: Run) -> Grade:
+    async def grade(task: SuiteTask, run: Run) -> Grade:
         if run.answer is None:
-            return of_run(run, Grade(False, 0.0, "wrong", ended(run)))
-        gold = tuple(text_of(each) for each in golds_of(task.answer) if each is not None)
-        loop = Judge(text_of(run.answer), gold, prompts)
+            return grade_of_run(run, Grade(False, 0.0, "wrong", describe_end(run)))
+        gold = tuple(answer_text(each) for each in list_golds(task.answer) if each is not None)
+        loop = Judge(answer_text(run.answer), gold, prompts)
         judging = await Agent(loop, model=asked, journal=journal, can_ask=False).arun(task.question)
-        return of_run(run, _grade(judging))
+        return grade_of_run(run, _grade_judging(judging))
 
     return grade
 
 
-def _grade(judging: Run) -> Grade:
+def _grade_judging(judging: Run) -> Grade:
     outcome = judging.outcome
     if isinstance(outcome, Crashed):
         raise _error(outcome)
@@ -152,8 +151,8 @@ def _error(crashed: Crashed) -> PlaitError:
     return PlaitError(f"The judge's run crashed: {crashed.reason}.", hint=crashed.hint)
 
 
-def _template(file: str | Path | None) -> dict[str, str]:
-    """The user's template as a loop's prompts, tried out once."""
+def _load_template(file: str | Path | None) -> dict[str, str]:
+    """Return the user's template as the loop's prompts, after one trial rendering."""
     if file is None:
         return {}
     path = Path(file).expanduser()

@@ -1,16 +1,16 @@
-"""What the table claims, and how sure that is: intervals, paired tests, quantiles. Plain Python, no package.
+"""The statistics of the table: intervals, paired tests, power, quantiles.
 
-Theory of operation. A row's runs are a sample of the runs its tasks could have had, and its tasks a sample of such
-tasks. Runs of one task resemble each other, so 5 runs of 20 tasks tell less than 100 tasks do: intervals are given for
-an *effective* number of runs. Rows are compared on the same tasks only, task by task, so that hard and easy tasks
-don't blur the difference. Tests are exact: integers are counted, nothing is drawn at random.
+A row's runs are a sample of the runs that its tasks could have had, and its tasks a sample of such tasks. Runs of one
+task resemble each other, so 5 runs of 20 tasks tell less than 100 tasks: intervals use an *effective* number of runs.
+Rows are compared task by task, so that hard and easy tasks do not blur the difference. Tests are exact. Tests compare
+all figures with SciPy and statsmodels; docs/lab.md says why these packages are not used here.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from statistics import NormalDist
 
@@ -23,10 +23,10 @@ _Z95 = NormalDist().inv_cdf(1 - ALPHA / 2)
 _ZPOWER = NormalDist().inv_cdf(POWER)
 
 
-def wilson(successes: float, n: float) -> tuple[float, float]:
-    """The 95 % interval of a proportion, both ends from 0 to 1; (0, 1) where n is 0.
+def wilson_interval(successes: float, n: float) -> tuple[float, float]:
+    """Return the 95 % interval of a proportion; (0, 1) if n is 0. Both arguments may be fractions.
 
-    Wilson 1927, J. Am. Stat. Assoc. 22:209. Both numbers may be fractions, for an effective number of runs.
+    Wilson 1927, J. Am. Stat. Assoc. 22:209.
     """
     if n <= 0:
         return 0.0, 1.0
@@ -37,14 +37,14 @@ def wilson(successes: float, n: float) -> tuple[float, float]:
     return low, 1.0 if successes >= n else min(1.0, middle + half)
 
 
-def effective(tallies: Sequence[tuple[int, int]]) -> float:
-    """How many independent runs these are worth; a tally is (successes, runs) of one task.
+def effective_runs(tallies: Sequence[tuple[int, int]]) -> float:
+    """Return how many independent runs these runs are worth; a tally is (successes, runs) of one task.
 
     With m tasks, n runs in all, k_i of n_i successes in task i and p their share over all, the variance of p with
     tasks as clusters is v = m/(m-1) * sum((k_i - n_i p)^2) / n^2, and n_eff = p(1-p)/v, held between m (all runs of a
-    task end alike) and n (they are independent). Where p is 0 or 1, or there is one task, v says nothing: it is m
-    then. With one run a task it is always n. Korn and Graubard 1998, Survey Methodology 24:193; in Wilson's interval:
-    Franco et al. 2019, J. Surv. Stat. Methodol. 7:334.
+    task end alike) and n (they are independent). If p is 0 or 1, or there is one task, v says nothing, and the
+    result is m. With one run a task it is always n. Korn and Graubard 1998, Survey Methodology 24:193; in Wilson's
+    interval: Franco et al. 2019, J. Surv. Stat. Methodol. 7:334.
     """
     tallies = [tally for tally in tallies if tally[1] > 0]
     tasks, runs, right = len(tallies), sum(n for _, n in tallies), sum(k for k, _ in tallies)
@@ -58,23 +58,22 @@ def effective(tallies: Sequence[tuple[int, int]]) -> float:
     return float(min(Fraction(runs), max(Fraction(tasks), share * (1 - share) / variance)))
 
 
-def interval(tallies: Sequence[tuple[int, int]]) -> tuple[float, float]:
-    """Wilson's 95 % interval of the share of successes, for the effective number of runs."""
+def success_interval(tallies: Sequence[tuple[int, int]]) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of the share of successes, for the effective number of runs."""
     runs, right = sum(n for _, n in tallies), sum(k for k, _ in tallies)
     if runs == 0:
         return 0.0, 1.0
-    worth = effective(tallies)
-    return wilson(worth if right == runs else worth * (right / runs), worth)
+    worth = effective_runs(tallies)
+    return wilson_interval(worth if right == runs else worth * (right / runs), worth)
 
 
-def sign_flip(differences: Iterable[Fraction | int]) -> float:
-    """The p of the two-sided sign-flip test: that differences without direction sum up as far from 0, or farther.
+def sign_flip_p(differences: Iterable[Fraction | int]) -> float:
+    """Return the p of the two-sided sign-flip test.
 
-    Each difference is one task's (first row's success rate less the other's). If the rows are alike, each is as
-    likely to have the other sign; of all 2^m choices of signs those are counted whose sum is at least as far from 0,
-    by convolution over whole numbers. With one run a task it is McNemar's exact test (1947, Psychometrika 12:153).
-    Fisher 1935, The Design of Experiments, section 21. Rates in parts finer than `FINEST` are rounded to it: still an
-    exact test.
+    Each difference is one task's (first row's success rate less the other's). If the rows are alike, each difference
+    is as likely to have the other sign. The test counts, of all 2^m choices of signs, those whose sum is at least as
+    far from 0. With one run a task it is McNemar's exact test (1947, Psychometrika 12:153). Fisher 1935, The Design of
+    Experiments, section 21. Rates finer than `FINEST` are rounded to it, and the test stays exact.
     """
     given = [Fraction(each) for each in differences]
     unit = min(FINEST, math.lcm(*(each.denominator for each in given)))
@@ -85,25 +84,18 @@ def sign_flip(differences: Iterable[Fraction | int]) -> float:
     step = math.gcd(*sizes)
     sizes = [size // step for size in sizes]
     low = (sum(sizes) - abs(sum(whole)) // step) // 2  # what the rarer direction sums up to
-    ways = _binomial(len(sizes), low) if sizes[-1] == 1 else _subsets(sizes, low)
+    ways = _count_subsets(sizes, low)
     return float(min(Fraction(1), Fraction(2 * ways, 1 << len(sizes))))
 
 
-def _binomial(n: int, most: int) -> int:
-    """In how many ways at most so many of n can be chosen."""
-    ways = total = 1
-    for k in range(most):
-        ways = ways * (n - k) // (k + 1)
-        total += ways
-    return total
+def _count_subsets(sizes: Sequence[int], most: int) -> int:
+    """Count the subsets that sum up to at most `most`.
 
-
-def _subsets(sizes: Sequence[int], most: int) -> int:
-    """How many subsets sum up to at most so much.
-
-    The counts by sum stand side by side in one integer, each in a slot of bits that it can't outgrow: a size is
-    taken in by one shift and one addition.
+    One integer holds the counts for all sums side by side, each in a slot of bits that it cannot outgrow. One shift and
+    one addition then take in a size.
     """
+    if sizes[-1] == 1:
+        return _count_choices(len(sizes), most)
     slot = len(sizes) + 1
     keep = (1 << slot * (most + 1)) - 1
     counts = 1
@@ -112,8 +104,17 @@ def _subsets(sizes: Sequence[int], most: int) -> int:
     return counts % ((1 << slot) - 1)  # the sum of the slots, as 9 leaves the sum of decimal digits
 
 
-def holm(ps: Sequence[float]) -> list[float]:
-    """The p of several tests made at once, adjusted: of all that are below 0.05, one is wrong 1 time in 20 at most.
+def _count_choices(n: int, most: int) -> int:
+    """Count the ways to choose at most `most` of n."""
+    ways = total = 1
+    for k in range(most):
+        ways = ways * (n - k) // (k + 1)
+        total += ways
+    return total
+
+
+def adjust_holm(ps: Sequence[float]) -> list[float]:
+    """Adjust the p of several tests: the chance that any p below 0.05 is wrong is 1 in 20 at most.
 
     Holm 1979, Scand. J. Stat. 6:65.
     """
@@ -125,46 +126,41 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 def least_p(differing: int) -> float:
-    """The least p that so many differing tasks can give: all in one direction. Below 0.05 from 6 on."""
+    """Return the least p that so many differing tasks can give; it is below 0.05 from 6 tasks on."""
     return min(1.0, 2.0 ** (1 - differing))
 
 
-def seeable(tasks: int, mean_square: float, unit: float = 1.0) -> float | None:
-    """How large a true difference of success must be to be seen (p < 0.05) 4 times of 5 at least, with so many tasks.
+def seeable_difference(tasks: int, mean_square: float, unit: float = 1.0) -> float | None:
+    """Return the size of a true difference that so many tasks show (p < 0.05) at least 4 times of 5.
 
     The least d, from 0 to 1, with m d - u >= z(.975) sqrt(m s) + z(.8) sqrt(m (s - d^2)), where m are the tasks, s is
     the mean square of their differences (with one run a task the share of tasks that differ), but not less than u d,
     and u is the least a task can differ: 1 with one run a task, 1/r with r. With one it is the sample size of McNemar's
     test (Miettinen 1968, Biometrics 24:339; Connor 1987, Biometrics 43:207) solved for the difference, with a
-    correction for continuity. None: no difference could be seen.
+    correction for continuity. None: no difference can be seen.
     """
     if least_p(tasks) >= ALPHA:
         return None
 
-    def seen(d: float) -> bool:
+    def is_seen(d: float) -> bool:
         square = max(mean_square, unit * d)
         return tasks * d - unit >= _Z95 * math.sqrt(tasks * square) + _ZPOWER * math.sqrt(
             tasks * max(0.0, square - d * d)
         )
 
-    return _least(seen)
-
-
-def _least(holds: Callable[[float], bool]) -> float | None:
-    """The least number from 0 to 1 for which something holds that holds for all above it."""
-    if not holds(1.0):
+    if not is_seen(1.0):
         return None
     low, high = 0.0, 1.0
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
+        low, high = (low, middle) if is_seen(middle) else (middle, high)
     return high
 
 
 def quantile(values: Iterable[float], share: float) -> float:
-    """The value below which that share lies: (n - 1) share steps up the sorted values, between two in proportion.
+    """Return the quantile of values, which must not be empty, as numpy does.
 
-    Hyndman and Fan's type 7 (1996, Am. Stat. 50:361), which numpy has too. Values must not be empty.
+    Hyndman and Fan's type 7 (1996, Am. Stat. 50:361).
     """
     ordered = sorted(values)
     at = (len(ordered) - 1) * share
@@ -174,11 +170,11 @@ def quantile(values: Iterable[float], share: float) -> float:
 
 
 def ratio(pairs: Sequence[tuple[float, float]], *, seed: int = 1) -> tuple[float, tuple[float, float] | None] | None:
-    """The sum of the first over the sum of the second, and its 95 % interval; a pair is one task's two numbers.
+    """Return the ratio of two sums and its 95 % interval; a pair is one task's two numbers.
 
     The interval is the percentile bootstrap's: tasks are drawn with replacement 1,000 times (less often from more than
     2,000) with a generator of that seed, so it is the same each time. Efron 1979, Ann. Stat. 7:1. The interval is None
-    where there are fewer than 2 tasks or a draw had nothing to divide by; all is None where the second sum is 0.
+    if there are fewer than 2 tasks or a draw has nothing to divide by; the result is None if the second sum is 0.
     """
     over, under = [a for a, _ in pairs], [b for _, b in pairs]
     first, second, tasks = sum(over), sum(under), range(len(pairs))

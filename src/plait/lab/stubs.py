@@ -1,22 +1,20 @@
-"""Stand-ins of tools that only a file tells of: each takes what it is told to take, and answers with one fixed text.
+"""Stand-ins for tools that a file describes. Each takes its declared arguments and returns one fixed text.
 
-A tool of the file has `name` (or `api_name`), `description` (or `api_description`), and perhaps `parameters`: a JSON
+A tool of the file has `name` (or `api_name`), `description` (or `api_description`), and optional `parameters`: a JSON
 Schema, or names with a `type` each and a list `required` beside them, as Seal-Tools has. MCP's `inputSchema` and the
-`function` of a chat-completions tool are read as well. One without parameters may be told in words what is wanted.
+`function` of a chat-completions tool are read as well. A tool without parameters takes a request in words.
 """
 
 from __future__ import annotations
 
 import re
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from plait.core.errors import UsageError
-from plait.lab.base import digest
-from plait.lab.loaders import files
+from plait.lab.records import FileRecord, check_distinct, file_stamp, find_file, read_records
+from plait.lab.tasks import digest
 from plait.tools.signature import Signature
 from plait.tools.tool import Tool
 
@@ -31,8 +29,8 @@ _TYPES = {
 _WORDS = {"request": {"type": "string", "description": "What is wanted, in words.", "default": ""}}
 
 
-class Stub(Tool, frozen=True, dict=True, kw_only=True):
-    """A tool whose parameters are known without a function to read them from."""
+class StubTool(Tool, frozen=True, dict=True, kw_only=True):
+    """A tool whose parameters come from a file and not from a function."""
 
     known: Signature
 
@@ -41,73 +39,63 @@ class Stub(Tool, frozen=True, dict=True, kw_only=True):
         return self.known
 
 
-class Kept(Struct, frozen=True, dict=True):
-    """The tools of a file."""
-
-    path: Path
-    stamp: tuple[int, int]
-    tools: tuple[Stub, ...]
-
-    @cached_property
-    def mark(self) -> str:
-        """What stands for these tools."""
-        return digest([[tool.name, tool.description, tool.known.schema] for tool in self.tools])
-
-    @property
-    def word(self) -> str:
-        """The word that finds them again, from anywhere on this machine."""
-        return f"lab:stubs,{self.mark},{self.path}"
+def load_stubs(path: Path) -> tuple[StubTool, ...]:
+    """Load the tools of a file, once in a process while the file does not change. Raises `UsageError`."""
+    return _load_stubs(path, file_stamp(path))
 
 
-_KEPT: dict[Path, Kept] = {}
+def stubs_word(path: Path) -> str:
+    """Return the word that finds the tools of a file again, from anywhere on this machine."""
+    return f"lab:stubs,{_digest(load_stubs(path))},{path}"
 
 
-def kept(path: Path) -> Kept:
-    """The tools of a file, read once in a process as long as it does not change. Raises `UsageError`."""
-    now, known = files.stamp(path), _KEPT.get(path)
-    if known is None or known.stamp != now:
-        entries = files.records(path)
-        made = [_made(entry) for entry in entries]
-        files.distinct((entry, tool.name) for entry, tool in zip(entries, made, strict=True))
-        known = _KEPT[path] = Kept(path, now, tuple(made))
-    return known
+@lru_cache(maxsize=16)
+def _load_stubs(path: Path, stamp: tuple[int, int]) -> tuple[StubTool, ...]:
+    entries = read_records(path)
+    made = tuple(_make_stub(entry) for entry in entries)
+    check_distinct((entry, tool.name) for entry, tool in zip(entries, made, strict=True))
+    return made
 
 
-def tools(settings: str) -> tuple[Tool, ...]:
-    """The tools of `MARK,FILE`. Raises `UsageError` where they are not the same any more."""
-    mark, _, name = settings.partition(",")
-    known = kept(files.found(name))
-    if known.mark != mark:
-        raise UsageError(
-            f"The tools of {known.path.name} are not those that the run was begun with.",
-            hint="The file was changed: put the old one back, or begin anew.",
-        )
-    return known.tools
+def _digest(tools: tuple[StubTool, ...]) -> str:
+    return digest([[tool.name, tool.description, tool.known.schema] for tool in tools])
 
 
-def fitting(name: str) -> str:
-    """A name as tools may have it: letters, digits and `_.-`, at most 64, a letter first."""
+def fit_tool_name(name: str) -> str:
+    """Return a name that a tool may have: letters, digits and `_.-`, at most 64, a letter or `_` first."""
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", name.strip())[:64].strip("_") or "tool"
     return plain if plain[0].isalpha() else f"_{plain}"[:64]
 
 
-def _made(entry: files.Entry) -> Stub:
+def find_stub_tools(settings: str) -> tuple[Tool, ...]:
+    mark, _, name = settings.partition(",")
+    path = find_file(name)
+    known = load_stubs(path)
+    if _digest(known) != mark:
+        raise UsageError(
+            f"The tools of {path.name} are not those that the run started with.",
+            hint="The file has changed. Restore the old file, or start a new run.",
+        )
+    return known
+
+
+def _make_stub(entry: FileRecord) -> StubTool:
     function = entry.value.get("function")
     value = function if isinstance(function, dict) else entry.value
-    inner = files.Entry(entry.place, entry.number, value)
-    name = fitting(inner.text("name", "api_name"))
-    said = value.get("description", value.get("api_description", ""))
+    inner = FileRecord(entry.place, entry.number, value)
+    name = fit_tool_name(inner.text("name", "api_name"))
+    description = value.get("description", value.get("api_description", ""))
     schema = value.get("parameters", value.get("inputSchema", value.get("input_schema")))
-    if not isinstance(said, str) or not isinstance(schema, dict | None):
-        raise entry.wrong("the tool's description or parameters can't be read.", "A text, and an object.")
+    if not isinstance(description, str) or not isinstance(schema, dict | None):
+        raise entry.error("the tool's description or parameters can't be read.", "A text, and an object.")
     properties, required = (_WORDS, []) if schema is None else _parameters(inner, schema)
     known: dict[str, Any] = {"type": "object", "properties": properties}
     known |= {"required": required} if required else {}
-    signature = Signature({**known, "additionalProperties": False}, said)
-    return Stub(
-        function=partial(_done, name),
+    signature = Signature({**known, "additionalProperties": False}, description)
+    return StubTool(
+        function=partial(_run_stub, name),
         name=name,
-        description=said.strip() or name,
+        description=description.strip() or name,
         returns="a confirmation",
         read_only=True,
         inline=True,
@@ -115,12 +103,12 @@ def _made(entry: files.Entry) -> Stub:
     )
 
 
-def _parameters(entry: files.Entry, schema: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _parameters(entry: FileRecord, schema: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Returns the schema of each parameter, the required ones first, and the names of these."""
     properties = schema.get("properties") if schema.get("type") == "object" else schema
     required = schema.get("required") if schema.get("type") == "object" else entry.value.get("required")
     if not isinstance(properties, dict | None) or not isinstance(required, list | None):
-        raise entry.wrong("'parameters' can't be read.", "It is a JSON Schema, or names with a type each.")
+        raise entry.error("'parameters' can't be read.", "It is a JSON Schema, or names with a type each.")
     needed: dict[str, Any] = {}
     optional: dict[str, Any] = {}
     for name, told in (properties or {}).items():
@@ -135,5 +123,5 @@ def _parameters(entry: files.Entry, schema: dict[str, Any]) -> tuple[dict[str, A
     return needed | optional, list(needed)
 
 
-def _done(name: str, *args: Any, **kwargs: Any) -> str:
+def _run_stub(name: str, *args: Any, **kwargs: Any) -> str:
     return f"{name}: done."

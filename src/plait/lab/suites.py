@@ -1,68 +1,144 @@
-"""A suite by its word: ours, a file of tasks, or one of another package."""
+"""Suites by their word: Plait's own, a file of tasks, or one of another package."""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from plait.core.errors import PlaitError, UsageError
-from plait.lab.base import Suite
+from plait.lab.graders import load_grader
+from plait.lab.records import FileRecord, check_distinct, find_file, parse_options, read_records
+from plait.lab.tasks import Suite, SuiteTask
 from plait.plugins import plugins
 
 GROUP = "plait.suites"
-"""The entry-point group for suites of other packages: name = "module:function", which gets what stands behind the
-colon of the word ("" for nothing) and returns a `Suite`."""
+"""The entry-point group for suites of other packages. An entry is name = "module:function". The function gets the text
+after the colon of the word ("" if there is none) and returns a `Suite`."""
 
 OURS = {
-    "basics": "plait.lab.basics:basics",
-    "world": "plait.lab.loaders.world:load",
-    "gsm8k": "plait.lab.loaders.gsm8k:load",
-    "hotpotqa": "plait.lab.loaders.hotpotqa:load",
-    "fever": "plait.lab.loaders.fever:load",
-    "strategyqa": "plait.lab.loaders.strategyqa:load",
-    "musique": "plait.lab.loaders.musique:load",
-    "tool-search": "plait.lab.loaders.tool_search:load",
+    "basics": "plait.lab.basics:load_basics",
+    "world": "plait.lab.datasets:load_world",
+    "gsm8k": "plait.lab.datasets:load_gsm8k",
+    "hotpotqa": "plait.lab.datasets:load_hotpotqa",
+    "fever": "plait.lab.datasets:load_fever",
+    "strategyqa": "plait.lab.datasets:load_strategyqa",
+    "musique": "plait.lab.datasets:load_musique",
+    "tool-search": "plait.lab.datasets:load_tool_search",
 }
-OF_A_FILE = tuple(name for name in OURS if name not in ("basics", "world"))
+_WITHOUT_FILE = ("basics", "world")
 ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz", ".ndjson", ".ndjson.gz")
+FIELDS = ("question", "answer", "id", "tools", "grader", "split", "about", "now")
+_ANSWER_OPTIONAL = ("world", "judge", "python")
+"""Graders that do not need a right answer."""
 
 
-def suite(word: str) -> Suite:
-    """The suite of a word such as `basics:report`, `world:six`, `gsm8k:test.jsonl` or `tasks.jsonl`.
+def load_suite(word: str) -> Suite:
+    """Load a suite by a word such as `basics:report`, `world:six`, `gsm8k:test.jsonl` or `tasks.jsonl`.
 
-    Raises `UsageError` for an unknown one, and for a file that can't be read: it names the file, the line, and what
-    is missing there.
+    Raises `UsageError` for an unknown suite, and for a file with an error: it names the file, the line and the problem.
     """
     word = word.strip()
     name, _, argument = word.partition(":")
-    if name in OF_A_FILE and not argument.strip():
-        raise UsageError(f"The suite {name} needs a file.", hint=f"Write {name}:FILE, such as {name}:dev.jsonl.")
     if name in OURS:
+        if name not in _WITHOUT_FILE and not argument.strip():
+            raise UsageError(f"The suite {name} needs a file.", hint=f"Write {name}:FILE, such as {name}:dev.jsonl.")
         module, _, attribute = OURS[name].partition(":")
-        return _checked(getattr(import_module(module), attribute)(argument), word)
-    plugins = _plugins()
-    if name in plugins:
-        return _checked(_from(plugins[name], word, argument), word)
-    near = difflib.get_close_matches(name.casefold(), names(), 2)
+        return _check_suite(getattr(import_module(module), attribute)(argument), word)
+    points = _plugins()
+    if name in points:
+        return _check_suite(_load_plugin(points[name], word, argument), word)
+    near = difflib.get_close_matches(name.casefold(), suite_names(), 2)
     misspelt = bool(near and argument) and not Path(word).is_file()  # hotpot:dev.jsonl
     if word.casefold().endswith(ENDINGS) and not misspelt:
-        from plait.lab.loaders import plain
-
-        return _checked(plain.load(word), word)
-    told = f"Did you mean {' or '.join(near)}?" if near else f"Suites: {', '.join(names())}."
+        return _check_suite(load_tasks(word), word)
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"Suites: {', '.join(suite_names())}."
     if not near and Path(word).is_file():
-        told = f"A file of tasks ends in {', '.join(ENDINGS[:4])}."
-    raise UsageError(f"No suite is named {name!r}.", hint=f"{told} A file of your own tasks is tasks.jsonl.")
+        hint = f"A file of tasks ends in {', '.join(ENDINGS[:4])}."
+    raise UsageError(f"No suite is named {name!r}.", hint=f"{hint} A file of your own tasks is tasks.jsonl.")
 
 
-def names() -> list[str]:
-    """The words that suites go by: ours, then those of other packages."""
+def make_suite(given: str | Suite | Iterable[SuiteTask | Mapping[str, Any]]) -> Suite:
+    """Return a suite from its word, from tasks (values, or mappings as a file has them), or unchanged."""
+    if isinstance(given, Suite):
+        return given
+    if isinstance(given, str):
+        return load_suite(given)
+    tasks = [
+        each if isinstance(each, SuiteTask) else read_task(FileRecord(f"task {number}", number, dict(each)))
+        for number, each in enumerate(given, 1)
+    ]
+    return Suite(word="tasks", about="tasks given in Python", tasks=tuple(tasks))
+
+
+def suite_names() -> list[str]:
+    """Return the names of all suites: Plait's, then those of other packages."""
     return [*OURS, *(name for name in _plugins() if name not in OURS)]
 
 
-def _checked(found: Any, word: str) -> Suite:
+def load_tasks(argument: str) -> Suite:
+    """Load a `tasks.jsonl`, or a `.json` with a list. Raises `UsageError` with the line and the problem.
+
+    If a task names no `grader`, a number is compared as a number, true and false as yes and no, and text exactly. Other
+    fields are ignored, except one that looks like a misspelt field of a task.
+    """
+    name, _ = parse_options(argument, (), "of a file")
+    path = find_file(name)
+    entries = read_records(path)
+    tasks = [read_task(entry) for entry in entries]
+    check_distinct((entry, task.id) for entry, task in zip(entries, tasks, strict=True))
+    return Suite(word=str(path), about=f"the tasks of {path.name}", tasks=tuple(tasks), grader="exact")
+
+
+def read_task(entry: FileRecord) -> SuiteTask:
+    """Return the task of a record. Raises `UsageError` with the record and the problem."""
+    value = entry.value
+    for name in value:
+        near = difflib.get_close_matches(name, FIELDS, 1, 0.8)
+        if near and name not in FIELDS and near[0] not in value:
+            raise entry.error(f"{name!r} is not a field of a task.", f"Did you mean {near[0]!r}?")
+    question, answer = entry.text("question"), value.get("answer")
+    grader = entry.text("grader") if "grader" in value else _usual_grader(answer)
+    kind = grader.partition(":")[0]
+    if grader and kind != "judge":  # a judge's model may need a key, which looking at a suite does not
+        try:
+            load_grader(grader)
+        except UsageError as error:
+            raise entry.error(error.message, error.hint) from error
+    if answer is None and not grader.startswith(_ANSWER_OPTIONAL) and not kind.endswith(".py"):
+        entry.need("answer")
+    now = value.get("now")
+    if now is not None and (isinstance(now, bool) or not isinstance(now, (int, float))):
+        raise entry.error(f"'now' is {now!r}.", "Give seconds since 1970.")
+    tools, about = value.get("tools", []), value.get("about", {})
+    words = [tools] if isinstance(tools, str) else tools
+    if not isinstance(words, list) or not all(isinstance(each, str) and each.strip() for each in words):
+        raise entry.error(
+            f"'tools' is {tools!r}.", 'Give a list of words, such as ["calculator", "lookup:facts.json"].'
+        )
+    if not isinstance(about, dict):
+        raise entry.error(f"'about' is {about!r}.", 'Give an object, such as {"steps": 2}.')
+    return SuiteTask(
+        id=entry.id("id", otherwise=str(entry.number)),
+        question=question,
+        answer=answer,
+        grader=grader,
+        tools=tuple(each.strip() for each in words),
+        split=entry.text("split") if value.get("split") else "",
+        now=now,
+        about=about,
+    )
+
+
+def _usual_grader(answer: Any) -> str:
+    """Return the grader for this kind of answer; "" for the suite's."""
+    one = answer[0] if isinstance(answer, list) and answer else answer
+    return "yesno" if isinstance(one, bool) else "number" if isinstance(one, (int, float)) else ""
+
+
+def _check_suite(found: Any, word: str) -> Suite:
     if not isinstance(found, Suite):
         raise UsageError(f"{word!r} is a {type(found).__name__} and not a suite.", hint="Return a plait.lab.Suite.")
     if not found.tasks:
@@ -70,7 +146,7 @@ def _checked(found: Any, word: str) -> Suite:
     return found
 
 
-def _from(point: Any, word: str, argument: str) -> Any:
+def _load_plugin(point: Any, word: str, argument: str) -> Any:
     try:
         made = point.load()
         return made(argument) if callable(made) else made

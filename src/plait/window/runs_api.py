@@ -259,10 +259,12 @@ class ViewerApi:
         """The page of a comparison, as `plait compare --html` writes it, with links to its runs."""
 
         def render() -> str:
-            from plait.lab.comparing import kept  # heavy: statistics and charts
-            from plait.lab.page import served_page
+            from plait.lab.page import render_served_page
+            from plait.lab.run_comparison import load_comparison  # heavy: statistics and charts
 
-            return served_page(kept(request.query_params.get("name", ""), self._journal.path), "/#/runs/")
+            return render_served_page(
+                load_comparison(request.query_params.get("name", ""), self._journal.path), "/#/runs/"
+            )
 
         text = await asyncio.to_thread(render)
         # The page itself says what its scripts may do, by their hashes.

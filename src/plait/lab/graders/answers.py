@@ -1,172 +1,227 @@
-"""The graders of answers. A run that did not end as *answered* does not succeed, whatever it said when stopped."""
+"""How graders read and compare answers: as text, yes or no, a label, or numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import re
+import string
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
-from msgspec import structs
+from msgspec import Struct
 
-from plait.core.errors import UsageError
-from plait.lab.base import Grade, Grader, Task
-from plait.lab.graders import numbers, words
-from plait.runtime.run import Run
+LABELS = ("SUPPORTS", "REFUTES", "NOT ENOUGH INFO")
+"""The labels of FEVER."""
 
-Scorer: TypeAlias = Callable[[Task, Any], Grade]
-"""Judges an answer alone."""
-
-
-def over(scorer: Scorer) -> Grader:
-    """A grader of runs, from one of answers."""
-
-    async def grade(task: Task, run: Run) -> Grade:
-        return of_run(run, scorer(task, run.answer if run.answer is not None else ""))
-
-    return grade
+_LABEL_FORMS = {
+    "SUPPORTS": r"support(?:s|ed)?",
+    "REFUTES": r"refute[sd]?",
+    "NOT ENOUGH INFO": r"not enough info(?:rmation)?|nei",
+}
+_YES = re.compile(r"\b(yes|no|true|false)\b", re.IGNORECASE)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_OUT = str.maketrans("", "", string.punctuation)
 
 
-def of_run(run: Run, grade: Grade) -> Grade:
-    """The grade of a run, given that of its answer.
+def answer_text(value: Any) -> str:
+    """Return an answer as text: text unchanged, true and false as yes and no, other values as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return json.dumps(value, ensure_ascii=False)
 
-    What a stopped run answered keeps its score and its measures; a run without an answer has none.
+
+def list_golds(answer: Any) -> list[Any]:
+    """Return the right answers: the entries of a list, else the value itself."""
+    return list(answer) if isinstance(answer, (list, tuple)) else [answer]
+
+
+def normalize(text: str) -> str:
+    """Return text as the papers compare it: lower case, without ASCII punctuation and articles, single blanks."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_OUT)).split())
+
+
+def is_exact_match(answer: str, gold: str) -> bool:
+    """Tell whether two answers match exactly, as HotpotQA and SQuAD compute it."""
+    return normalize(answer) == normalize(gold)
+
+
+def f1_score(answer: str, gold: str) -> float:
+    """Return F1 over the words, as HotpotQA computes it: yes, no and noanswer count only when equal."""
+    answer, gold = normalize(answer), normalize(gold)
+    if answer != gold and {answer, gold} & {"yes", "no", "noanswer"}:
+        return 0.0
+    ours, theirs = answer.split(), gold.split()
+    same = sum((Counter(ours) & Counter(theirs)).values())
+    if not same:
+        return 0.0
+    precision, recall = same / len(ours), same / len(theirs)
+    return 2 * precision * recall / (precision + recall)
+
+
+def parse_yes_no(text: str) -> bool | None:
+    """Read yes or no from the words yes, no, true and false; None if there is none.
+
+    A first word that stands alone (`No, because ...`) counts, else the last of them: `No one denies it: yes`.
     """
-    if run.answer is None:
-        why = ended(run) if run.status != "answered" else "the answer is empty"
-        measures = dict.fromkeys(grade.measures, 0.0)
-        return structs.replace(grade, success=False, score=0.0, mark="wrong", why=why, measures=measures)
-    if run.status != "answered":
-        said = "its answer is right" if grade.success else grade.why
-        return structs.replace(grade, success=False, mark="wrong", why="; ".join(filter(None, [ended(run), said])))
-    return grade
-
-
-def ended(run: Run) -> str:
-    """How a run ended that has no answer of its own accord."""
-    return f"{run.status}: {run.reason}" if run.reason else str(run.status)
-
-
-def right_or_wrong(right: bool, why: str) -> Grade:
-    """A grade that knows no more; `why` only where it is wrong."""
-    return Grade(right, float(right), "right", "") if right else Grade(False, 0.0, "wrong", why)
-
-
-def golds(task: Task) -> list[Any]:
-    """A task's right answers. Raises `UsageError` where it has none."""
-    found = [gold for gold in words.golds_of(task.answer) if gold is not None]
+    found = list(_YES.finditer(text))
     if not found:
-        raise UsageError(f"The task {task.id!r} has no answer to compare with.", hint="Give it one, or another grader.")
-    return found
+        return None
+    first = found[0]
+    alone = not re.search(r"\w", text[: first.start()]) and re.match(r"[\W_]*?(?:[^\w\s]|\n|$)", text[first.end() :])
+    return (first if alone else found[-1])[1].lower() in ("yes", "true")
 
 
-def exact(task: Task, answer: Any) -> Grade:
-    """EM: the answer and a gold one are the same text, normalized; of values that are no text, the same value."""
-    text = words.text_of(answer)
-    same = any(type(answer) is type(gold) and answer == gold for gold in golds(task))
-    right = same or any(words.em(text, words.text_of(gold)) for gold in golds(task))
-    return right_or_wrong(right, _expected(task, answer))
+def find_label(text: str, labels: Iterable[str]) -> str:
+    """Return the one label in an answer; "" if there is none, or more than one.
+
+    A label inside another (`true`, `mostly true`) does not count beside it. FEVER's labels have other forms: supported,
+    refuted, not enough information.
+    """
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for label in labels:
+        form = _LABEL_FORMS.get(label.upper()) or r"\s+".join(map(re.escape, label.split()))
+        matches = [match.span() for match in re.finditer(rf"(?<!\w)(?:{form})(?!\w)", text, re.IGNORECASE)]
+        if matches:
+            spans[label] = matches
+    every = [span for label in spans for span in spans[label]]
+
+    def within(span: tuple[int, int]) -> bool:
+        return any(a <= span[0] and span[1] <= b and (a, b) != span for a, b in every)
+
+    said = [label for label, found in spans.items() if not all(map(within, found))]
+    return said[0] if len(said) == 1 else ""
 
 
-def f1(task: Task, answer: Any, threshold: float | None = None) -> Grade:
-    """F1 is the score; right is what EM says, or an F1 of the threshold. The best over the gold answers."""
-    text, gold = words.text_of(answer), [words.text_of(each) for each in golds(task)]
-    same, score = max(words.em(text, each) for each in gold), max(words.f1(text, each) for each in gold)
-    right = same if threshold is None else score >= threshold
-    why = "" if right else _expected(task, answer)
-    return Grade(right, score, "right" if right else "wrong", why, {"em": float(same), "f1": score})
+def contains_text(gold: str, text: str) -> bool:
+    """Tell whether the gold text is in the answer, in whole words; case, spacing and kinds of quotes do not matter."""
+    wanted = _fold(gold)
+    if not wanted:
+        return False
+    before = r"(?<!\w)" if wanted[0].isalnum() else ""
+    after = r"(?!\w)" if wanted[-1].isalnum() else ""
+    return re.search(before + re.escape(wanted) + after, _fold(text)) is not None
 
 
-def yesno(task: Task, answer: Any) -> Grade:
-    """Yes or no, as `words.yes_or_no` reads them."""
-    (gold, *_) = golds(task)
-    wanted = gold if isinstance(gold, bool) else words.yes_or_no(words.text_of(gold))
-    if wanted is None:
-        raise UsageError(f"The answer of task {task.id!r} is neither yes nor no: {gold!r}.")
-    said = words.yes_or_no(words.text_of(answer))
-    why = "it says neither yes nor no" if said is None else _expected(task, answer)
-    return right_or_wrong(said == wanted, why)
+def _fold(text: str) -> str:
+    text = unicodedata.normalize("NFKC", text).casefold().translate({0x2019: "'", 0x201C: '"', 0x201D: '"'})
+    return " ".join(text.split())
 
 
-def label(task: Task, answer: Any, labels: tuple[str, ...] = words.LABELS) -> Grade:
-    """The gold label stands in the answer, and no other."""
-    wanted = {words.label_in(words.text_of(gold), labels) for gold in golds(task)}
-    if "" in wanted:
-        raise UsageError(f"The answer of task {task.id!r} is no label.", hint=f"Labels: {', '.join(labels)}.")
-    said = words.label_in(words.text_of(answer), labels)
-    return right_or_wrong(said in wanted, _expected(task, answer) if said else "it names no label, or several")
+# -- numbers: commas, currency signs, per cent, fractions and powers of ten are read exactly
+
+CLOSE = Fraction(5, 100_000)
+"""The default tolerance, relative to the gold number: half a ten-thousandth."""
+
+_NUMBER = re.compile(
+    r"""(?P<sign>(?<![\w)\]])[-−])?
+    (?:[$€£¥₹]\s?)?
+    (?P<digits>\d{1,3}(?:,\d{2,3})*,\d{3}(?![\d])(?:\.\d+)?|\d+(?:\.\d+)?|(?<![\d.])\.\d+)
+    (?P<power>[eE][-+]?\d{1,3}(?!\w))?
+    (?:\ ?/\ ?(?P<under>\d{1,15})(?![\d/]|\.\d))?
+    (?P<share>\s?(?:%|percent\b|per\ cent\b))?""",
+    re.VERBOSE,
+)
+_MIXED = re.compile(r"(?<![\d.,/])(\d{1,9}) (\d{1,9})/(\d{1,9})(?![\d/]|\.\d)")
+_BOX = re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
+_LATEX = ((r"\\d?frac\{(-?[\d.]+)\}\{(-?[\d.]+)\}", r" \1/\2"), (r"\{,\}", ","), (r"\\([$%,])", r"\1"))
+
+_SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
+_POWER_OF_TEN = re.compile(
+    r"""(?<![\w.])(?:(?P<factor>\d[\d,]*(?:\.\d+)?)\s?(?:[×xX*·⋅]|\\times|\\cdot)\s?)?
+    10(?:\s?(?:\^|\*\*)\s?(?P<brace>\{)?\(?(?P<exponent>[-−+]?\d{1,3})\)?(?(brace)\})|(?P<raised>[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,3}))
+    (?![\d⁰¹²³⁴⁵⁶⁷⁸⁹]|\.\d)""",
+    re.VERBOSE,
+)
+"""A power of ten as people write it: 1.9 × 10^27, 1.9×10²⁷, 1.9*10**27, 10^27 and their LaTeX."""
 
 
-def number(task: Task, answer: Any, tolerance: Fraction = numbers.CLOSE) -> Grade:
-    """The number that the answer ends with is the gold one, within a relative tolerance."""
-    gold = [_gold_number(task, each) for each in golds(task)]
-    said = numbers.last(answer)
-    if said is None:
-        return right_or_wrong(False, "there is no number in the answer")
-    right = any(numbers.close(said, each, tolerance) for each in gold)
-    return right_or_wrong(right, f"{words.text_of(task.answer)} was expected, {_plain(said.value)} came")
+class ReadNumber(Struct, frozen=True):
+    """A number in an answer; `share` says that a per cent sign followed it."""
+
+    value: Fraction
+    share: bool = False
+
+    @property
+    def values(self) -> tuple[Fraction, ...]:
+        """Its possible values: 20 % is 20, and 0.2."""
+        return (self.value, self.value / 100) if self.share else (self.value,)
 
 
-def has(task: Task, answer: Any) -> Grade:
-    """A gold number is among those in the answer, or a gold text stands in it."""
-    text, found = words.text_of(answer), None
-    for gold in golds(task):
-        wanted = _as_number(gold)
-        if wanted is None:
-            right = words.stands_in(words.text_of(gold), text)
-        else:
-            found = numbers.numbers(text) if found is None else found
-            right = any(numbers.close(each, wanted) for each in found)
-        if right:
-            return right_or_wrong(True, "")
-    return right_or_wrong(False, _expected(task, answer))
+def last_number(value: Any) -> Fraction | None:
+    """Return the number that an answer ends with; None if it has none."""
+    read = read_last_number(value)
+    return read.value if read is not None else None
 
 
-def contains(task: Task, answer: Any) -> Grade:
-    """A gold text stands in the answer, in whole words, both normalized as for EM."""
-    text = f" {words.normalized(words.text_of(answer))} "
-    wanted = [words.normalized(words.text_of(gold)) for gold in golds(task)]
-    return right_or_wrong(any(each and f" {each} " in text for each in wanted), _expected(task, answer))
+def read_last_number(value: Any) -> ReadNumber | None:
+    """Read the number that an answer ends with, as the evaluators of GSM8K do.
+
+    If the answer marks its result, the number there counts: the first after `####`, the last in a LaTeX box.
+    """
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return read_exactly(value)
+    text = answer_text(value)
+    _, mark, behind = text.rpartition("####")
+    if mark and (found := read_numbers(behind)):
+        return found[0]
+    boxes = _BOX.findall(text)
+    found = (read_numbers(boxes[-1]) if boxes else []) or read_numbers(text)
+    return found[-1] if found else None
 
 
-def f1_above(threshold: float) -> Scorer:
-    return partial(f1, threshold=threshold)
-
-
-def label_of(labels: tuple[str, ...]) -> Scorer:
-    return partial(label, labels=labels)
-
-
-def number_within(tolerance: Fraction) -> Scorer:
-    return partial(number, tolerance=tolerance)
-
-
-def _gold_number(task: Task, gold: Any) -> numbers.Read:
-    read = numbers.last(gold)
-    if read is None:
-        raise UsageError(f"The answer of task {task.id!r} is no number: {gold!r}.", hint="Choose another grader.")
-    return read
-
-
-def _as_number(gold: Any) -> numbers.Read | None:
-    """A gold answer that is a number and nothing else; None for a text."""
-    if isinstance(gold, (int, float)) and not isinstance(gold, bool):
-        return numbers.exactly(gold)
+def read_exactly(value: int | float) -> ReadNumber | None:
+    """Read a JSON number as it is written; None if it is infinite or not a number."""
     try:
-        return numbers.Read(Fraction(str(gold).strip().replace(",", "")))
-    except (ValueError, ZeroDivisionError):
+        return ReadNumber(Fraction(repr(value)))
+    except ValueError:
         return None
 
 
-def _expected(task: Task, answer: Any) -> str:
-    gold = " or ".join(words.text_of(each) for each in words.golds_of(task.answer)[:3])
-    return f"{_cut(gold)} was expected, {_cut(words.text_of(answer)) or 'nothing'} came"
+def is_close(read: ReadNumber, gold: ReadNumber, tolerance: Fraction = CLOSE) -> bool:
+    """Tell whether a number is the gold one, within the tolerance times the size of the gold one."""
+    return any(abs(a - b) <= tolerance * abs(b) for a in read.values for b in gold.values)
 
 
-def _plain(value: Fraction) -> str:
-    return str(value.numerator) if value.denominator == 1 else f"{float(value):g}"
+def read_numbers(text: str) -> list[ReadNumber]:
+    """Read the numbers of a text, in order."""
+    return list(_numbers(text))
 
 
-def _cut(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= 120 else text[:117] + "..."
+def _numbers(text: str) -> Iterator[ReadNumber]:
+    for pattern, instead in _LATEX:
+        text = re.sub(pattern, instead, text)
+    text = _MIXED.sub(_one, _POWER_OF_TEN.sub(_with_exponent, text))
+    at = 0
+    while match := _NUMBER.search(text, at):
+        at = match.end()
+        if len(match["digits"]) > 400:  # more digits than any answer has, and than fit a number quickly
+            continue
+        value = Fraction(match["digits"].replace(",", "") + (match["power"] or ""))
+        if match["under"] is not None and int(match["under"]) and text[match.start() - 1 : match.start()] != "/":
+            value /= int(match["under"])
+        elif match["under"] is not None:
+            at = match.start("under")  # no fraction: 3/4/2024 are three numbers
+            yield ReadNumber(-value if match["sign"] else value)
+            continue
+        yield ReadNumber(-value if match["sign"] else value, match["share"] is not None)
+
+
+def _with_exponent(match: re.Match[str]) -> str:
+    """Write 1.9 × 10^27 as 1.9e27."""
+    exponent = match["exponent"] or match["raised"].translate(_SUPERSCRIPT)
+    return f"{match['factor'] or 1}e{exponent.replace('−', '-')}"
+
+
+def _one(match: re.Match[str]) -> str:
+    """Write 1 1/2 as 3/2, if the fraction is less than one."""
+    whole, over, under = map(int, match.groups())
+    return f"{whole * under + over}/{under}" if 0 < over < under else match[0]

@@ -1,8 +1,8 @@
-"""A user's own function as a grader: `checks.py:right`, `python:module:function`.
+"""Users' functions as graders: `checks.py:right`, `python:module:function`.
 
-It is called with (answer, gold), or with (task, run) where its parameters are named so; it may be async. It returns
-true or false, a number from 0 to 1 (1 is right), or a `plait.lab.Grade`. An error in it is not a wrong answer: it ends
-the comparison, and says where it was.
+Plait calls the function with (answer, gold), or with (task, run) if its parameters have these names. It may be async.
+It returns true or false, a number from 0 to 1 (1 is right), or a `plait.lab.Grade`. An error in it is not a wrong
+answer: it ends the comparison and names the line.
 """
 
 from __future__ import annotations
@@ -20,48 +20,46 @@ from types import ModuleType
 from typing import Any
 
 from plait.core.errors import PlaitError, UsageError
-from plait.lab.base import Grade, Grader, Task
-from plait.lab.graders.answers import ended, of_run
+from plait.lab.graders.scores import describe_end, grade_of_run
+from plait.lab.tasks import Grade, Grader, SuiteTask
 from plait.runtime.run import Run
+from plait.tools.toolset import nearest
 from plait.tools.user_code import add_to_path, read_file, run_file, show_error
 
 
-def function_grader(word: str) -> Grader:
-    """The grader of `file.py:function` or `module:function`. Raises `UsageError` for what can't be loaded or called."""
+def load_function_grader(word: str) -> Grader:
+    """Return the grader of `file.py:function` or `module:function`. Raises `UsageError` if it cannot be called."""
     place, _, name = word.rpartition(":")
     if not place or not name:
         raise UsageError(f"{word!r} names no function.", hint="Write checks.py:right or python:module:function.")
-    return graded_by(_function(place, name, word), word)
-
-
-def graded_by(function: Callable[..., Any], word: str) -> Grader:
-    """A grader of a function."""
+    function = _load_function(place, name, word)
     whole = _takes_run(function, word)
 
-    async def grade(task: Task, run: Run) -> Grade:
+    async def grade(task: SuiteTask, run: Run) -> Grade:
         if not whole and run.answer is None:
-            return of_run(run, Grade(False, 0.0, "wrong", ended(run)))
+            return grade_of_run(run, Grade(False, 0.0, "wrong", describe_end(run)))
         try:
             given = (task, run) if whole else (run.answer, task.answer)
             if inspect.iscoroutinefunction(function):
-                said = await function(*given)
+                value = await function(*given)
             else:
-                said = await asyncio.to_thread(function, *given)
+                value = await asyncio.to_thread(function, *given)
         except PlaitError:
             raise
         except Exception as error:  # a user's code may fail in any way
             raise UsageError(
-                f"The grader {word} fails {_place(error)}for the task {task.id!r}: {type(error).__name__}: {error}.",
-                hint="Mend it and start again: finished cells are kept.",
+                f"The grader {word} fails {_error_place(error)}for the task {task.id!r}: "
+                f"{type(error).__name__}: {error}.",
+                hint="Fix it and start again. Finished cells do not run again.",
             ) from error
-        made = _grade(said, word, task)
-        return made if whole else of_run(run, made)
+        made = _make_grade(value, word, task)
+        return made if whole else grade_of_run(run, made)
 
     return grade
 
 
-def source_of(place: str) -> str:
-    """The text of `file.py` or of a module, "" for one that has none. Raises `UsageError` where there is no file."""
+def read_source(place: str) -> str:
+    """Return the source of `file.py` or a module, "" if it has none. Raises `UsageError` if the file is missing."""
     if place.endswith(".py"):
         return read_file(place).decode(errors="replace")
     add_to_path(os.getcwd())
@@ -73,7 +71,7 @@ def source_of(place: str) -> str:
     return read_file(origin).decode(errors="replace") if origin is not None and origin.endswith(".py") else ""
 
 
-def _grade(said: Any, word: str, task: Task) -> Grade:
+def _make_grade(said: Any, word: str, task: SuiteTask) -> Grade:
     if isinstance(said, Grade):
         return said
     if isinstance(said, Real) and 0 <= float(said) <= 1:  # a bool is one too
@@ -82,12 +80,12 @@ def _grade(said: Any, word: str, task: Task) -> Grade:
         return Grade(right, float(said), "right" if right else "wrong", why)
     raise UsageError(
         f"The grader {word} gave {said!r} for the task {task.id!r}.",
-        hint="It is to return true or false, a number from 0 to 1, or a plait.lab.Grade.",
+        hint="It must return true or false, a number from 0 to 1, or a plait.lab.Grade.",
     )
 
 
 def _takes_run(function: Callable[..., Any], word: str) -> bool:
-    """Is it called with (task, run)?"""
+    """Tell whether the function is called with (task, run)."""
     try:
         signature = inspect.signature(function)
         signature.bind(None, None)
@@ -100,12 +98,10 @@ def _takes_run(function: Callable[..., Any], word: str) -> bool:
     return list(signature.parameters)[:2] == ["task", "run"]
 
 
-def _function(place: str, name: str, word: str) -> Callable[..., Any]:
-    module = run_file(place, "grader") if place.endswith(".py") else _module(place, word)
+def _load_function(place: str, name: str, word: str) -> Callable[..., Any]:
+    module = run_file(place, "grader") if place.endswith(".py") else _import_module(place, word)
     found = getattr(module, name, None)
     if found is None:
-        from plait.tools.toolset import nearest
-
         near = nearest(name, tuple(each for each in vars(module) if not each.startswith("_")))
         raise UsageError(
             f"{word!r}: {place} has no {name!r}.", hint=f"Did you mean {' or '.join(near)}?" if near else ""
@@ -115,21 +111,18 @@ def _function(place: str, name: str, word: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _module(name: str, word: str) -> ModuleType:
+def _import_module(name: str, word: str) -> ModuleType:
     add_to_path(os.getcwd())
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
         raise UsageError(f"{word!r}: there is no module {error.name!r}.", hint="Is it in this folder?") from error
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{word!r}: {name} fails when imported: {_place(error)}{show_error(error)}.") from error
+        raise UsageError(f"{word!r}: {name} fails when imported: {_error_place(error)}{show_error(error)}.") from error
 
 
-def _place(error: BaseException) -> str:
-    """Where it was raised, in the user's code if that is known: `at checks.py, line 3, `."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _ours(frame.filename)]
+def _error_place(error: BaseException) -> str:
+    """Return where the user's code raised the error, if that is known: `at checks.py, line 3, `."""
+    ours = (str(Path(__file__).parents[2]), os.path.dirname(os.__file__), "<frozen")
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(ours)]
     return f"at {Path(frames[-1].filename).name}, line {frames[-1].lineno}, " if frames else ""
-
-
-def _ours(filename: str) -> bool:
-    return filename.startswith((str(Path(__file__).parents[2]), os.path.dirname(os.__file__), "<frozen"))

@@ -1,35 +1,72 @@
-"""The page's pictures as Vega-Lite, written with Altair. Colours are the names of the page's CSS variables.
+"""The page's charts as Vega-Lite, written with Altair. Colours are the names of the page's CSS variables.
 
-Widths are left to the page's script: it knows how much room there is, and draws again when that changes.
+The page's script sets widths: it knows how much room there is, and draws again when that changes.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
+from itertools import product
+from statistics import fmean
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from plait.core.errors import UsageError
-from plait.lab.page import labels
-from plait.lab.page.standings import Standing, frontier
+from plait.lab.comparison import ComparisonData, Contender, TableRow
+from plait.lab.page.records import shorten
+from plait.lab.results import CellResult
 
 HEIGHT, STRIP = 320, 40
-"""Pixels of a scatter picture, and of a strip of bars."""
+"""Pixels of a scatter chart, and of a strip of bars."""
 _LOG = 20
-"""From this ratio of the largest to the smallest the axis is logarithmic."""
-_NAME = 26
-"""Characters of a name that is written into a picture."""
+"""From this ratio of the largest to the smallest value the axis is logarithmic."""
+_NAME, _KEY = 26, 240
+"""Characters of a name in a chart, and in the page."""
 
-Point: TypeAlias = tuple[Standing, float, float]
+# Sizes of labels, in shares of a chart's width and height.
+_CIRCLE = (0.045, 0.06)
+_NEAR = (0.03, 0.04)
+"""Closer than this, one circle hides the number in another."""
+_LETTER, _LINE = 0.016, 0.045
+"""The width of a letter, and the height of a line."""
+_ASIDE, _ABOVE = 0.027, 0.041
+"""The distance of a label from the middle of its circle."""
+LABEL_PLACES = {"ru": (1, 1), "lu": (-1, 1), "rd": (1, -1), "ld": (-1, -1)}
+"""The places of a label at its circle: right or left, up or down."""
+
+
+class StepTokens(Struct, frozen=True):
+    """Mean tokens in and out of one step (counted from 1), over the `runs` that reached it."""
+
+    step: int
+    input: float
+    output: float
+    runs: int
+
+
+class RowView(Struct, frozen=True):
+    """One row: `number` counts from 1, `key` is its full name and `name` is short and unique."""
+
+    number: int
+    key: str
+    name: str
+    row: TableRow
+    by_step: tuple[StepTokens, ...]
+
+
+Point: TypeAlias = tuple[RowView, float, float]
 """A row, its price, its success."""
+Spot: TypeAlias = tuple[float, float]
+Box: TypeAlias = tuple[float, float, float, float]
+"""Left, right, bottom, top; in shares of the chart's width and height."""
 
 
-class Picture(Struct, frozen=True):
-    """One picture: `id` in the page, heading, what it says in words, the specification (None: nothing to draw)."""
+class Chart(Struct, frozen=True):
+    """One chart: `id` in the page, heading, caption, the specification (None: nothing to draw)."""
 
     id: str
     title: str
@@ -37,29 +74,42 @@ class Picture(Struct, frozen=True):
     spec: dict[str, Any] | None
 
 
-def pictures(rows: Sequence[Standing]) -> tuple[Picture, ...]:
-    """Success against price and against time, tokens in and out by step."""
-    return (
-        _price(rows),
-        _time(rows),
-        _strips("tokens-in", "Tokens in, by step", rows, "input", "var(--mark)"),
-        _strips("tokens-out", "Tokens out, by step", rows, "output", "var(--mark-second)"),
+def make_row_views(comparison: ComparisonData) -> tuple[RowView, ...]:
+    """Return a view for each contender in the order of the table, finished runs or not."""
+    names = _short_names(comparison.contenders)
+    found = zip(comparison.contenders, names, comparison.rows, strict=True)
+    return tuple(
+        RowView(number, shorten(each.key, _KEY), shorten(name, _KEY), row, _tokens_by_step(comparison.of(each)))
+        for number, (each, name, row) in enumerate(found, 1)
     )
 
 
-def ready() -> None:
-    """Raises `UsageError` without the extra `report`: to be asked before hours of runs, not after."""
+def make_charts(rows: Sequence[RowView]) -> tuple[Chart, ...]:
+    """Return the charts: success against price and against time, tokens in and out by step."""
+    return (
+        _price_chart(rows),
+        _time_chart(rows),
+        _step_chart("tokens-in", "Tokens in, by step", rows, "input", "var(--mark)"),
+        _step_chart("tokens-out", "Tokens out, by step", rows, "output", "var(--mark-second)"),
+    )
+
+
+def check_report_extra() -> None:
+    """Raise `UsageError` if the extra `report` is missing. Call it before hours of runs, not after."""
     try:
         import altair  # noqa: F401
         import vl_convert  # noqa: F401
     except ImportError as error:
-        raise _missing() from error
+        raise UsageError(
+            "The page's pictures need Altair and vl-convert, which are not installed.",
+            hint="pip install 'plait[report]'",
+        ) from error
 
 
 @functools.cache
-def script() -> str:
-    """The JavaScript that draws: Vega with all it needs, `picture.js`. Raises `UsageError` without `plait[report]`."""
-    ready()
+def drawing_script() -> str:
+    """Return the JavaScript that draws: Vega and `picture.js`. Raises `UsageError` without `plait[report]`."""
+    check_report_extra()
     import vl_convert
 
     library = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
@@ -67,49 +117,44 @@ def script() -> str:
 
 
 def _altair() -> Any:
-    ready()
+    check_report_extra()
     import altair
 
     return altair
 
 
-def _missing() -> UsageError:
-    return UsageError(
-        "The page's pictures need Altair and vl-convert, which are not installed.",
-        hint="pip install 'plait[report]'",
-    )
-
-
-def _price(rows: Sequence[Standing]) -> Picture:
+def _price_chart(rows: Sequence[RowView]) -> Chart:
     if any(each.row.cost_usd for each in rows):
         lacking = [str(each.number) for each in rows if each.row.n and each.row.cost_usd is None]
         said = f" Not drawn, for a price is not known: {', '.join(lacking)}." if lacking else ""
         found = [(each, each.row.cost_usd) for each in rows]
-        return _scatter("price", "Success against cost", "USD a run", found, f"The mean cost of a run.{said}", "cheap")
+        return _scatter_chart(
+            "price", "Success against cost", "USD a run", found, f"The mean cost of a run.{said}", "cheap"
+        )
     said = "The mean tokens of a run, in and out: no run has a known cost above 0 USD, so tokens stand for it."
     found = [(each, each.row.tokens) for each in rows]
-    return _scatter("price", "Success against tokens", "tokens a run", found, said, "cheap")
+    return _scatter_chart("price", "Success against tokens", "tokens a run", found, said, "cheap")
 
 
-def _time(rows: Sequence[Standing]) -> Picture:
+def _time_chart(rows: Sequence[RowView]) -> Chart:
     found = [(each, each.row.seconds) for each in rows]
     said = "The median seconds of a run, by the clock."
-    return _scatter("time", "Success against time", "seconds a run (median)", found, said, "fast")
+    return _scatter_chart("time", "Success against time", "seconds a run (median)", found, said, "fast")
 
 
-def _scatter(
-    id: str, title: str, axis: str, found: Sequence[tuple[Standing, float | None]], said: str, word: str
-) -> Picture:
-    """Success against a price, each row its number in a circle, with its interval and the frontier."""
+def _scatter_chart(
+    id: str, title: str, axis: str, found: Sequence[tuple[RowView, float | None]], said: str, word: str
+) -> Chart:
+    """Draw success against a price: each row is its number in a circle, with its interval and the frontier."""
     points = [(each, at, each.row.success) for each, at in found if at is not None and each.row.success is not None]
     if not points:
-        return Picture(id, title, "Nothing to draw: no run is finished.", None)
+        return Chart(id, title, "Nothing to draw: no run is finished.", None)
     alt = _altair()
-    best = frontier([(at, success) for _, at, success in points])
+    best = find_frontier([(at, success) for _, at, success in points])
     low, high = min(at for _, at, _ in points), max(at for _, at, _ in points)
     log = low > 0 and high / low >= _LOG
     domain = (low / 1.5, high * 1.5) if log else (0.0, high * 1.08 or 1.0)
-    values = _values(points, best, [_along(at, domain, log) for _, at, _ in points], axis)
+    values = _values(points, best, [_position(at, domain, log) for _, at, _ in points], axis)
 
     x = alt.X("x:Q", title=axis, scale=alt.Scale(type="log" if log else "linear", domain=list(domain), nice=False))
     x = x.axis(tickCount=5, grid=False, format="~s" if high >= 1 else "~g", labelOverlap=True)
@@ -125,7 +170,7 @@ def _scatter(
         every.mark_circle(size=330, opacity=1).encode(y=y, color=hue),
         every.mark_text(color="var(--on-mark)", fontSize=11, fontWeight="bold").encode(y=y, text="number:N"),
     ]
-    for place, (side, up) in labels.PLACES.items():
+    for place, (side, up) in LABEL_PLACES.items():
         label = every.encode(y=y, text="label:N").transform_filter(f"datum.place === '{place}'")
         look = {"align": "left" if side > 0 else "right", "dx": 12 * side, "dy": -13 * up, "fontSize": 12}
         ground = {"color": "var(--raised)", "stroke": "var(--raised)", "strokeWidth": 4, "strokeJoin": "round"}
@@ -133,20 +178,20 @@ def _scatter(
             layers += [label.mark_text(**look, **ground), label.mark_text(**look, color="var(--ink)")]
     spec = alt.layer(*layers).properties(height=HEIGHT, description=f"{title}. The table has the same numbers.")
     caption = f"{said} Lines are 95 % intervals; the dashed line is the frontier: nothing as {word} does better."
-    return Picture(id, title, caption, _done(spec))
+    return Chart(id, title, caption, _to_spec(spec))
 
 
 def _values(points: Sequence[Point], best: Sequence[int], across: Sequence[float], axis: str) -> list[dict[str, Any]]:
-    """The points as data. Those that hide others say so; labels stand where there is room, or not at all."""
+    """Return the points as data. Points that hide others say so; labels appear only where there is room."""
     spots = [(x, success) for x, (_, _, success) in zip(across, points, strict=True)]
-    hidden = labels.hidden(spots, best)
+    hidden = find_hidden(spots, best)
     under = {i: ", ".join(str(points[k][0].number) for k in hidden if hidden[k] == i) for i in range(len(points))}
     words: dict[int, list[str]] = {}
     for i in (*best, *(i for i in range(len(points)) if under[i] and i not in best)):
-        name = [_short(points[i][0].name)] if i in best else []
+        name = [_cut_name(points[i][0].name)] if i in best else []
         both = [f"{name[0]} (here too: {under[i]})"] if name and under[i] else []
         words[i] = [*both, *name, *([f"+ {under[i]}"] if under[i] else [])]
-    places = labels.placed(words, spots)
+    places = place_labels(words, spots)
     values = []
     for i, (each, at, success) in enumerate(points):
         low, high = each.row.interval or (0.0, 1.0)
@@ -163,25 +208,25 @@ def _values(points: Sequence[Point], best: Sequence[int], across: Sequence[float
                 "high": high,
                 "best": i in best,
                 "tip": f"{each.number} {each.key}\n{success:.1%} right ({low:.0%} to {high:.0%}), {each.row.n} runs\n"
-                f"{_told(at)} {axis}{also}",
+                f"{_show_value(at)} {axis}{also}",
             }
         )
     return values
 
 
-def _along(at: float, domain: tuple[float, float], log: bool) -> float:
-    """Where on the axis a price stands, from 0 to 1."""
+def _position(at: float, domain: tuple[float, float], log: bool) -> float:
+    """Return the position of a price on the axis, from 0 to 1."""
     first, last = (math.log(each) for each in domain) if log else domain
     return ((math.log(at) if log else at) - first) / (last - first)
 
 
-def _strips(id: str, title: str, rows: Sequence[Standing], field: str, colour: str) -> Picture:
-    """Tokens by step, a strip for each row, all with one scale."""
+def _step_chart(id: str, title: str, rows: Sequence[RowView], field: str, colour: str) -> Chart:
+    """Draw tokens by step: a strip for each row, all with one scale."""
     drawn = [each for each in rows if each.by_step]
     if not drawn:
-        return Picture(id, title, "Nothing to draw: no finished run asked a model.", None)
+        return Chart(id, title, "Nothing to draw: no finished run asked a model.", None)
     alt = _altair()
-    named = {each.number: f"{each.number}  {_short(each.name, 44)}" for each in drawn}
+    named = {each.number: f"{each.number}  {_cut_name(each.name, 44)}" for each in drawn}
     values = [
         {
             "row": named[each.number],
@@ -207,19 +252,92 @@ def _strips(id: str, title: str, rows: Sequence[Standing], field: str, colour: s
     row = alt.Row("row:N", sort=list(named.values()), header=header)
     strips = bars.properties(height=STRIP).facet(row=row, spacing=8)
     strips = strips.properties(description=f"{title}, a strip for each row of the table.")
-    return Picture(id, title, "The mean over the runs that came to the step; paler where fewer did.", _done(strips))
+    return Chart(id, title, "The mean over the runs that came to the step; paler where fewer did.", _to_spec(strips))
 
 
-def _done(chart: Any) -> dict[str, Any]:
-    """The specification without what is an address (its schema) and without the sizes of a fixed page."""
+def _to_spec(chart: Any) -> dict[str, Any]:
+    """Return the specification without its schema (an address) and the sizes of a fixed page."""
     spec: dict[str, Any] = chart.to_dict()
     del spec["$schema"], spec["config"]
     return spec
 
 
-def _short(name: str, most: int = _NAME) -> str:
+def _cut_name(name: str, most: int = _NAME) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
-def _told(value: float) -> str:
+def _show_value(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def find_frontier(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the indices of (price, success) that no cheaper point beats, by rising price."""
+    best, found = -1.0, []
+    for i in sorted(range(len(points)), key=lambda i: (points[i][0], -points[i][1], i)):
+        if points[i][1] > best:
+            best = points[i][1]
+            found.append(i)
+    return found
+
+
+def _short_names(contenders: Sequence[Contender]) -> list[str]:
+    """Name contenders by loop if all have the same models, by models if all have the same loop."""
+    loops, whos = {each.strategy for each in contenders}, {each.who for each in contenders}
+    if len(whos) == 1 and len(loops) == len(contenders):
+        return [each.strategy for each in contenders]
+    if len(loops) == 1 and len(whos) == len(contenders):
+        return [each.who for each in contenders]
+    return [each.key for each in contenders]
+
+
+def _tokens_by_step(results: Sequence[CellResult]) -> tuple[StepTokens, ...]:
+    found = []
+    for step in range(max((len(result.by_step) for result in results), default=0)):
+        there = [result.by_step[step] for result in results if len(result.by_step) > step]
+        found.append(StepTokens(step + 1, fmean(used for used, _ in there), fmean(out for _, out in there), len(there)))
+    return tuple(found)
+
+
+def find_hidden(spots: Sequence[Spot], best: Sequence[int]) -> dict[int, int]:
+    """Map each hidden point to the point above it; points of the frontier come first and are never hidden."""
+    leads = list(best)
+    under: dict[int, int] = {}
+    for i, (x, y) in enumerate(spots):
+        if i in best:
+            continue
+        near = (k for k in leads if abs(spots[k][0] - x) < _NEAR[0] and abs(spots[k][1] - y) < _NEAR[1])
+        lead = next(near, None)
+        if lead is None:
+            leads.append(i)
+        else:
+            under[i] = lead
+    return under
+
+
+def place_labels(labels: Mapping[int, Sequence[str]], spots: Sequence[Spot]) -> dict[int, tuple[str, str]]:
+    """Return a place and the words for each label that has room beside circles and other labels.
+
+    `labels` are in order of importance. Of each label the first words with room are used.
+    """
+    taken: list[Box] = [
+        (x - _CIRCLE[0] / 2, x + _CIRCLE[0] / 2, y - _CIRCLE[1] / 2, y + _CIRCLE[1] / 2) for x, y in spots
+    ]
+    found: dict[int, tuple[str, str]] = {}
+    for i, choice in labels.items():
+        for words, (place, (side, up)) in product(choice, LABEL_PLACES.items()):
+            room = _box(spots[i], side, up, len(words))
+            if room[0] >= 0 and room[1] <= 1 and not any(_overlap(room, other) for other in taken):
+                found[i] = place, words
+                taken.append(room)
+                break
+    return found
+
+
+def _box(spot: Spot, side: int, up: int, letters: int) -> Box:
+    near, far = spot[0] + side * _ASIDE, spot[0] + side * (_ASIDE + _LETTER * letters)
+    bottom = spot[1] + up * _ABOVE - _LINE / 2
+    return min(near, far), max(near, far), bottom, bottom + _LINE
+
+
+def _overlap(a: Box, b: Box) -> bool:
+    return a[0] < b[1] and b[0] < a[1] and a[2] < b[3] and b[2] < a[3]

@@ -1,93 +1,117 @@
-"""The page put together: one file, no address outside it, and nothing in it but its own two scripts can run."""
+"""A comparison as one HTML file. It holds no outside address, and only its own two scripts can run."""
 
 from __future__ import annotations
 
 import base64
 import functools
 import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from plait.core.errors import UsageError
-from plait.lab.comparison import Comparison
-from plait.lab.page import charts, grid
-from plait.lab.page.records import HELD, LEFT_OUT, LINKED, UNREADABLE, Reader, held
-from plait.lab.page.standings import standings
-from plait.lab.page.texts import block, brief, visible
-from plait.lab.table import pairs
+from plait.lab.comparison import ComparisonData
+from plait.lab.page.charts import drawing_script, make_charts, make_row_views
+from plait.lab.page.records import (
+    IN_PAGE,
+    LEFT_OUT,
+    LINKED,
+    LONG,
+    UNREADABLE,
+    EventsReader,
+    choose_records,
+    json_block,
+    plain_text,
+    shorten,
+    show_hidden,
+)
+from plait.lab.results import CellResult
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-MOST = 20_000_000
-"""Bytes of a page, unless said otherwise."""
+MAX_BYTES = 20_000_000
+"""The default limit of a page's size."""
+OUTCOMES = {
+    "right": ("✓", "right"),
+    "wrong": ("✗", "wrong"),
+    "stopped": ("S", "stopped at a limit"),
+    "failed": ("F", "failed: gave up or lost the format"),
+    "crashed": ("C", "crashed"),
+    "cancelled": ("–", "cancelled"),
+    "waiting": ("W", "waits for a person"),
+    "missing": ("·", "not finished"),
+}
+"""Each outcome's sign and words; a colour goes with it, never alone."""
 
 
-def page(comparison: Comparison, *, record: Reader, most: int = MOST) -> str:
-    """The comparison as one HTML file, the same bytes for the same comparison.
+def render_page(comparison: ComparisonData, *, record: EventsReader, most: int = MAX_BYTES) -> str:
+    """Render the comparison as one HTML file, with the same bytes for the same comparison.
 
-    `record` gives a run's events by its id, None where they can't be read. Records are left out, those of right
-    answers first, until the page has at most `most` bytes (the rest of it is about 1 MB and is never left
-    out). Raises `UsageError` without the extra `report`.
+    `record` reads a run's events by its id, None if it cannot. Records are left out, those of right answers first,
+    until the page has at most `most` bytes; the rest of the page, about 1 MB, is always there. Raises `UsageError`
+    without the extra `report`.
     """
-    parts = _parts(comparison, charts.script())
-    bare = _filled(comparison, parts, {}, {each.run: HELD for each in comparison.results})
-    # each record stands in an element of its own, of at most 80 bytes
+    parts = _page_parts(comparison, drawing_script())
+    bare = _fill_template(comparison, parts, {}, {each.run: IN_PAGE for each in comparison.results})
+    # Each record is an element of its own, which takes at most 80 bytes.
     room = most - len(bare.encode()) - 80 * len(comparison.results)
-    records, state = held(comparison.results, record, max(0, room))
-    return _filled(comparison, parts, records, state)
+    records, state = choose_records(comparison.results, record, max(0, room))
+    return _fill_template(comparison, parts, records, state)
 
 
-def served_page(comparison: Comparison, runs: str) -> str:
-    """The same page for a server that shows runs. A cell links to its run, at the address `runs` with the id behind it.
+def render_served_page(comparison: ComparisonData, runs: str) -> str:
+    """Render the page for a server that shows runs. A cell links to its run, at the address `runs` plus the run's id.
 
-    The page holds no records. Without the extra `report` it has no pictures.
+    The page holds no records. Without the extra `report` it has no charts.
     """
     try:
-        draw = charts.script()
+        draw = drawing_script()
     except UsageError:
         draw = ""
-    return _filled(comparison, _parts(comparison, draw), {}, {each.run: LINKED for each in comparison.results}, runs)
+    linked = {each.run: LINKED for each in comparison.results}
+    return _fill_template(comparison, _page_parts(comparison, draw), {}, linked, runs)
 
 
-def _parts(comparison: Comparison, draw: str) -> dict[str, Any]:
-    """All of the page but what depends on its records. Pictures need `draw`, the script that draws them."""
-    rows, lines = standings(comparison), grid.lines(comparison)
+def _page_parts(comparison: ComparisonData, draw: str) -> dict[str, Any]:
+    """Return all parts of the page except those that depend on its records. Charts need the script `draw`."""
+    rows, lines = make_row_views(comparison), _outcome_lines(comparison)
+    seen = {outcome for line in lines for cell in line["cells"] for outcome in cell["outcomes"]}
     return {
-        "suite": visible(comparison.suite.word),
-        "about": visible(comparison.suite.about),
+        "suite": show_hidden(comparison.suite.word),
+        "about": show_hidden(comparison.suite.about),
         "facts": _facts(comparison),
         "unfinished": _unfinished(comparison),
         "rows": rows,
-        "pairs": pairs(comparison),
+        "pairs": comparison.pairs,
         "named": {c.key: f"{r.number} {r.name}" for c, r in zip(comparison.contenders, rows, strict=True)},
-        "pictures": [(each, block(each.spec) if each.spec else "") for each in charts.pictures(rows)] if draw else [],
+        "pictures": [(each, json_block(each.spec) if each.spec else "") for each in make_charts(rows)] if draw else [],
         "lines": lines,
-        "outcomes": grid.OUTCOMES,
-        "legend": grid.legend(lines),
-        "style": _file("page.css"),
+        "legend": [(kind, *words) for kind, words in OUTCOMES.items() if kind in seen],
+        "style": _read_file("page.css"),
         "draw": draw,
-        "script": _file("page.js"),
-        "hashes": [_hash(text) for text in (draw, _file("page.js"))],
-        "style_hash": _hash(_file("page.css")),
+        "script": _read_file("page.js"),
+        "hashes": [_hash(text) for text in (draw, _read_file("page.js"))],
+        "style_hash": _hash(_read_file("page.css")),
     }
 
 
-def _filled(
-    comparison: Comparison, parts: dict[str, Any], records: dict[str, str], state: dict[str, int], runs: str = ""
+def _fill_template(
+    comparison: ComparisonData, parts: dict[str, Any], records: dict[str, str], state: dict[str, int], runs: str = ""
 ) -> str:
     missing = list(state.values())
     return _template().render(
         **parts,
         served=bool(runs),
-        data=block({**grid.data(comparison, state), "at": runs}),
-        records=[(visible(run), text) for run, text in records.items()],
+        data=json_block({**_script_data(comparison, state), "at": runs}),
+        records=[(show_hidden(run), text) for run, text in records.items()],
         left_out=missing.count(LEFT_OUT),
         unreadable=missing.count(UNREADABLE),
     )
 
 
-def _facts(comparison: Comparison) -> list[tuple[str, str]]:
+def _facts(comparison: ComparisonData) -> list[tuple[str, str]]:
     tasks, runs = len(comparison.suite.tasks), len(comparison.results)
     graders = dict.fromkeys(map(comparison.suite.grader_of, comparison.suite.tasks))
     facts = [
@@ -95,20 +119,113 @@ def _facts(comparison: Comparison) -> list[tuple[str, str]]:
         ("Rows", f"{len(comparison.contenders):,}"),
         ("Repeats", f"{comparison.repeat:,} a task"),
         ("Runs", f"{runs:,}" if comparison.whole else f"{runs:,} of {comparison.cells:,}"),
-        ("Grader" if len(graders) == 1 else "Graders", brief(", ".join(graders))),
+        ("Grader" if len(graders) == 1 else "Graders", shorten(", ".join(graders))),
         ("When", comparison.when),
-        ("Journal", visible(comparison.journal)),
-        ("Name", visible(comparison.name)),
+        ("Journal", show_hidden(comparison.journal)),
+        ("Name", show_hidden(comparison.name)),
     ]
     return [(name, value) for name, value in facts if value]
 
 
-def _unfinished(comparison: Comparison) -> str:
+def _unfinished(comparison: ComparisonData) -> str:
     if comparison.whole and not comparison.unfinished:
         return ""
     missing = comparison.cells - len(comparison.results)
-    why = f" {brief(comparison.unfinished)}" if comparison.unfinished else ""
+    why = f" {shorten(comparison.unfinished)}" if comparison.unfinished else ""
     return f"{missing:,} of {comparison.cells:,} runs are not finished.{why}"
+
+
+# -- the grid of outcomes
+
+
+def _outcome(result: CellResult | None) -> str:
+    """Return a key of `OUTCOMES`. A right answer is right however the run ended."""
+    if result is None:
+        return "missing"
+    if result.grade.success:
+        return "right"
+    return "wrong" if result.status == "answered" else result.status
+
+
+def _outcome_lines(comparison: ComparisonData) -> list[dict[str, Any]]:
+    """Return the grid: a line for each task, in it a cell for each contender with the outcomes of its repeats."""
+    found: dict[tuple[str, str], dict[int, CellResult]] = defaultdict(dict)
+    for result in comparison.results:
+        found[result.task, result.variant][result.repeat] = result
+    lines = []
+    for t, task in enumerate(comparison.suite.tasks):
+        cells = []
+        for c, contender in enumerate(comparison.contenders):
+            done = found.get((task.id, contender.key), {})
+            outcomes = [_outcome(done.get(repeat)) for repeat in range(comparison.repeat)]
+            who = f"{show_hidden(contender.key)}, {show_hidden(task.id)}"
+            cells.append({"task": t, "contender": c, "outcomes": outcomes, **_outcome_cell(outcomes, who)})
+        lines.append({"id": show_hidden(task.id), "question": shorten(task.question, LONG), "cells": cells})
+    return lines
+
+
+def _outcome_cell(outcomes: list[str], who: str) -> dict[str, str]:
+    """Return a cell's CSS class, its text, and its label for screen readers."""
+    counts = Counter(outcomes)
+    only = outcomes[0] if len(counts) == 1 else ""
+    if len(outcomes) == 1:
+        return {"look": only, "text": OUTCOMES[only][0], "label": f"{who}: {OUTCOMES[only][1]}"}
+    words = ", ".join(f"{count} {OUTCOMES[kind][1]}" for kind, count in counts.most_common())
+    text = OUTCOMES["missing"][0] if only == "missing" else f"{counts['right']}/{len(outcomes)}"
+    return {"look": only or "mixed", "text": text, "label": f"{who}: {words}, of {len(outcomes)}"}
+
+
+def _script_data(comparison: ComparisonData, state: Mapping[str, int]) -> dict[str, Any]:
+    """Return what the page's script needs of tasks, contenders and cells; `state` says where each record is."""
+    tasks = {task.id: t for t, task in enumerate(comparison.suite.tasks)}
+    contenders = {each.key: c for c, each in enumerate(comparison.contenders)}
+    return {
+        "contenders": [show_hidden(each.key) for each in comparison.contenders],
+        "tasks": [
+            {
+                "id": show_hidden(task.id),
+                "question": shorten(task.question, LONG),
+                "gold": shorten(plain_text(task.answer), LONG),
+            }
+            for task in comparison.suite.tasks
+        ],
+        "outcomes": {kind: words for kind, (_, words) in OUTCOMES.items()},
+        "repeat": comparison.repeat,
+        "runs": [
+            {"c": contenders[result.variant], "t": tasks[result.task], "r": result.repeat, **_run_data(result, state)}
+            for result in comparison.results
+            if result.variant in contenders and result.task in tasks
+        ],
+    }
+
+
+def _run_data(result: CellResult, state: Mapping[str, int]) -> dict[str, Any]:
+    grade = result.grade
+    return {
+        "run": show_hidden(result.run),
+        "held": state.get(result.run, LEFT_OUT),
+        "outcome": _outcome(result),
+        "status": result.status,
+        "answer": None if result.answer is None else shorten(plain_text(result.answer), LONG),
+        "reason": shorten(result.reason or ""),
+        "mark": show_hidden(grade.mark),
+        "score": grade.score,
+        "why": shorten(grade.why),
+        "judge": show_hidden(grade.run),
+        "steps": result.steps,
+        "calls": result.calls,
+        "in": result.usage.input_tokens,
+        "out": result.usage.output_tokens,
+        "about": result.usage.estimated,
+        "usd": result.cost_usd,
+        "s": round(result.seconds, 3),
+        "repairs": result.repairs,
+        "invented": result.invented,
+        "fell": result.fell_back,
+    }
+
+
+# -- the template
 
 
 def _hash(text: str) -> str:
@@ -116,7 +233,7 @@ def _hash(text: str) -> str:
 
 
 @functools.cache
-def _file(name: str) -> str:
+def _read_file(name: str) -> str:
     return resources.files("plait.lab.page").joinpath(name).read_text("utf-8")
 
 
@@ -124,21 +241,21 @@ def _file(name: str) -> str:
 def _template() -> Template:
     from jinja2 import Environment, StrictUndefined
 
-    # Everything is escaped but what is marked safe in the template: our own files, and JSON made by `block`.
+    # Everything is escaped except what the template marks as safe: Plait's own files, and JSON made by `json_block`.
     made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters.update(number=_number, share=_share, usd=_usd)
-    return made.from_string(_file("page.html.j2"))
+    made.filters.update(number=_show_number, share=_show_share, usd=_show_usd)
+    return made.from_string(_read_file("page.html.j2"))
 
 
-def _number(value: float | None, digits: int = 0) -> str:
+def _show_number(value: float | None, digits: int = 0) -> str:
     return "" if value is None else f"{value:,.{digits}f}"
 
 
-def _share(value: float | None) -> str:
+def _show_share(value: float | None) -> str:
     return "" if value is None else f"{value * 100:.1f} %".replace(".0 %", " %")
 
 
-def _usd(value: float | None) -> str:
+def _show_usd(value: float | None) -> str:
     if value is None:
         return "unknown"
     return "0" if value == 0 else f"{value:.6f}".rstrip("0") if value < 0.01 else f"{value:.4f}"

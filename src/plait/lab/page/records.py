@@ -1,45 +1,57 @@
-"""The record of a run as the page holds it: steps, each with what was thought, done and observed in it."""
+"""The record of a run as the page shows it, and text of others made safe to show."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from plait.core import Call, Event
 from plait.core import events as ev
 from plait.core.errors import PlaitError
-from plait.lab.page.texts import LONG, block, brief, cut, plain, visible
-from plait.lab.result import Result
+from plait.lab.results import CellResult
 
-Reader: TypeAlias = Callable[[str], Sequence[Event] | None]
-"""Gives a run's events by its id; None, or a `PlaitError`, when they can't be read."""
+EventsReader: TypeAlias = Callable[[str], Sequence[Event] | None]
+"""Reads a run's events by its id. Returns None, or raises `PlaitError`, if it cannot."""
 
-HELD, LINKED, LEFT_OUT, UNREADABLE = 1, 2, 0, -1
-"""Where a run's record is: in the page, on the server that shows the page, in the journal only, nowhere."""
+IN_PAGE, LINKED, LEFT_OUT, UNREADABLE = 1, 2, 0, -1
+"""Where a run's record is: in the page, on the server that shows the page, only in the journal, nowhere."""
 _TITLE = 80
-"""Characters of a call's input beside the tool's name."""
+"""The length of a call's input beside the tool's name."""
+LONG, SHORT = 4_000, 300
+"""The length at which texts of a record are cut, and texts of a cell's tooltip."""
+
+# Invisible characters: control characters (not tab and newline), direction marks, blanks of no width, line separators,
+# halves of surrogate pairs, and tag letters. The joiners U+200C and U+200D stay: scripts and pictograms need them.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
+    "\U000e0000-\U000e007f]"
+)
 
 
-def held(results: Iterable[Result], record: Reader, room: int) -> tuple[dict[str, str], dict[str, int]]:
-    """Records as JSON by run, at most `room` bytes of them, and what became of each run's record.
+def choose_records(
+    results: Iterable[CellResult], read_events: EventsReader, room: int
+) -> tuple[dict[str, str], dict[str, int]]:
+    """Return records as JSON by run, at most `room` bytes, and where each run's record is.
 
-    When they don't fit, those of right answers are left out, the last first; then whatever else does not fit.
+    If they do not fit, the records of right answers are left out, the last first, then others.
     """
     found: dict[str, str] = {}
     sizes: dict[str, int] = {}
     state: dict[str, int] = {}
-    right: list[str] = []  # the runs held whose answers are right, in order
+    right: list[str] = []  # the runs in the page whose answers are right, in order
     total = 0
     full = False  # a right answer's record was left out: so are all that come later
     for result in results:
         if result.grade.success and full:
             state[result.run] = LEFT_OUT
             continue
-        text = _read(result.run, record)
+        text = _read_record(result.run, read_events)
         if text is None:
             state[result.run] = UNREADABLE
             continue
-        found[result.run], sizes[result.run], state[result.run] = text, len(text.encode()), HELD
+        found[result.run], sizes[result.run], state[result.run] = text, len(text.encode()), IN_PAGE
         total += sizes[result.run]
         if result.grade.success:
             right.append(result.run)
@@ -52,8 +64,8 @@ def held(results: Iterable[Result], record: Reader, room: int) -> tuple[dict[str
     return found, state
 
 
-def record_of(events: Iterable[Event]) -> dict[str, Any]:
-    """A run's steps: number, phases, models, tokens, seconds of the models, and the parts in their order.
+def make_record(events: Iterable[Event]) -> dict[str, Any]:
+    """Return a run's steps: number, phases, models, tokens, seconds of the models, and the parts in order.
 
     A part is [kind, title, text, characters left out]. Texts are cut at `LONG` characters.
     """
@@ -63,23 +75,21 @@ def record_of(events: Iterable[Event]) -> dict[str, Any]:
         if isinstance(event, ev.Began | ev.Ended):
             continue
         number = event.step or number
-        step = steps.setdefault(number, _empty(number))
+        step = steps.setdefault(
+            number, {"n": number, "phases": [], "models": [], "in": 0, "out": 0, "cached": 0, "s": 0.0, "parts": []}
+        )
         if isinstance(event, ev.Replied):
             _add_reply(step, event)
         else:
             step["parts"].extend(_parts(event))
     for step in steps.values():
-        step["parts"] = _without_doubles(step["parts"])
+        step["parts"] = _drop_repeated_calls(step["parts"])
     return {"steps": [step for step in steps.values() if step["parts"] or step["phases"]]}
-
-
-def _empty(number: int) -> dict[str, Any]:
-    return {"n": number, "phases": [], "models": [], "in": 0, "out": 0, "cached": 0, "s": 0.0, "parts": []}
 
 
 def _add_reply(step: dict[str, Any], reply: ev.Replied) -> None:
     for name, value in (("phases", reply.phase), ("models", reply.model)):
-        if value and (shown := visible(value)) not in step[name]:
+        if value and (shown := show_hidden(value)) not in step[name]:
             step[name].append(shown)
     step["in"] += reply.usage.input_tokens
     step["out"] += reply.usage.output_tokens
@@ -97,9 +107,9 @@ def _parts(event: Event) -> Iterable[list[Any]]:
                 kind = next(kind for kind, made in ev.WRITTEN.items() if isinstance(event, made))
                 yield _part(kind, "", text.strip("\n"))
         case ev.Called(call=call):
-            yield _part("call", call.tool, plain(call.input) if call.input is not None else "")
+            yield _part("call", call.tool, plain_text(call.input) if call.input is not None else "")
         case ev.Observed(call=call, observation=seen):
-            trouble = f"{_named(call)}: {seen.trouble}" if seen.trouble else _named(call)
+            trouble = f"{_name_call(call)}: {seen.trouble}" if seen.trouble else _name_call(call)
             yield _part("trouble" if seen.trouble else "observation", trouble, seen.text, seen.seconds)
             if seen.note:
                 yield _part("note", "to the model", seen.note)
@@ -116,27 +126,57 @@ def _parts(event: Event) -> Iterable[list[Any]]:
 
 
 def _part(kind: str, title: str, text: str, seconds: float | None = None) -> list[Any]:
-    shown, missing = cut(text, LONG)
+    shown, missing = cut_text(text, LONG)
     took = f" ({seconds:.2f} s)" if seconds else ""
-    return [kind, brief(title, 2 * _TITLE) + took, shown, missing]
+    return [kind, shorten(title, 2 * _TITLE) + took, shown, missing]
 
 
-def _named(call: Call) -> str:
-    given = "" if call.input is None else plain(call.input).replace("\n", " ")
+def _name_call(call: Call) -> str:
+    given = "" if call.input is None else plain_text(call.input).replace("\n", " ")
     return f"{call.tool}({given[:_TITLE]}{'…' if len(given) > _TITLE else ''})"
 
 
-def _without_doubles(parts: list[list[Any]]) -> list[list[Any]]:
-    """A call that stands in the action or the code, or whose observation names it whole, is not told again."""
+def _drop_repeated_calls(parts: list[list[Any]]) -> list[list[Any]]:
+    """Drop calls that the action or the code shows, or that their observation names in full."""
     kinds = {part[0] for part in parts}
     observed = bool(kinds & {"observation", "trouble"})
     told = observed and (bool(kinds & {"action", "code"}) or all(len(p[2]) <= _TITLE for p in parts if p[0] == "call"))
     return [part for part in parts if part[0] != "call"] if told else parts
 
 
-def _read(run: str, record: Reader) -> str | None:
+def _read_record(run: str, read_events: EventsReader) -> str | None:
     try:
-        events = record(run)
+        events = read_events(run)
     except PlaitError:
         return None
-    return None if events is None else block(record_of(events))
+    return None if events is None else json_block(make_record(events))
+
+
+# -- text
+
+
+def show_hidden(text: str) -> str:
+    """Replace each hidden character by its number: `[U+202E]`."""
+    return _HIDDEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
+
+
+def cut_text(text: str, most: int = LONG) -> tuple[str, int]:
+    """Return the beginning of a text, with hidden characters shown, and how many characters are left out."""
+    return show_hidden(text[:most]), max(0, len(text) - most)
+
+
+def shorten(text: str, most: int = SHORT) -> str:
+    """Return the beginning of a text, which says how much is left out."""
+    shown, missing = cut_text(text, most)
+    return f"{shown} … ({missing:,} more characters)" if missing else shown
+
+
+def plain_text(value: Any) -> str:
+    """Return any JSON value as text: text unchanged, other values as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def json_block(value: Any) -> str:
+    """Return JSON for an HTML script element: nothing in it can end that element."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

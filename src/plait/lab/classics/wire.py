@@ -1,0 +1,303 @@
+"""The requests and responses of a run as sent, with what is new in each request marked.
+
+A request is compared with the earlier request of the run that shares the longest beginning with it, as a server's
+prefix cache does. Equal messages from the start on are old. The first different message may continue an old one, and is
+split there. Everything after it is new. In text the margin shows the mark of each line: `=` was sent before, `+` is
+new, `<` was received.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from plait.core import Reply
+from plait.core.text import clean
+from plait.journal.records import Got, Row, Thinking, Thought
+from plait.models.wire import arguments
+
+PROMPT = "prompt"
+"""The role of a raw prompt."""
+OLD, NEW, BACK = "=", "+", "<"
+_NOT_OTHER = ("model", "messages", "prompt", "stop", "tools", "stream", "stream_options")
+
+
+class MessagePart(Struct, frozen=True):
+    """Text of a request. `role` is the message's; `new`: not sent before; `goes_on`: the rest of a message."""
+
+    role: str
+    text: str
+    new: bool
+    goes_on: bool = False
+
+
+class SentRequest(Struct, frozen=True):
+    """A request. `number` counts from 1, `attempt` too; `other` are the body's other fields, such as temperature.
+
+    `messages_before` and `letters_before` say how much of it was sent before.
+    """
+
+    number: int
+    step: int
+    phase: str
+    model: str
+    path: str
+    attempt: int
+    stop: tuple[str, ...]
+    tools: tuple[str, ...]
+    other: dict[str, Any]
+    pieces: tuple[MessagePart, ...]
+
+    @property
+    def messages_before(self) -> int:
+        """Whole messages that were sent before."""
+        whole = sum(not piece.new for piece in self.pieces)
+        return whole - any(piece.goes_on for piece in self.pieces)
+
+    @property
+    def letters_before(self) -> int:
+        """Characters that were sent before."""
+        return sum(len(piece.text) for piece in self.pieces if not piece.new)
+
+
+class ReceivedResponse(Struct, frozen=True):
+    """A response: its HTTP status (0: none came), the text of the reply and its native calls, or the error."""
+
+    status: int
+    seconds: float
+    text: str
+    calls: tuple[str, ...] = ()
+    reasoning: str = ""
+    error: str = ""
+
+
+class WireExchange(Struct, frozen=True):
+    """A request and its response; None where none is on record."""
+
+    sent: SentRequest
+    answered: ReceivedResponse | None
+
+    def json(self) -> dict[str, Any]:
+        """Return everything, with how much of the request was sent before."""
+        made: dict[str, Any] = msgspec.to_builtins(self)
+        made["sent"]["messages_before"] = self.sent.messages_before
+        made["sent"]["letters_before"] = self.sent.letters_before
+        return made
+
+
+def read_exchanges(rows: Iterable[Row]) -> tuple[WireExchange, ...]:
+    """Return the exchanges of a run's record, in the order of the requests."""
+    asked: list[tuple[Thinking, bytes]] = []
+    got: dict[int, Got] = {}
+    replies: dict[int, Reply] = {}
+    at: dict[int, int] = {}
+    for row in rows:
+        match row.record:
+            case Thinking(n=n) as thinking:
+                at[n] = len(asked)
+                asked.append((thinking, row.body or b""))
+            case Got(n=n) as response if n in at:
+                got[at[n]] = response
+            case Thought(n=n, reply=reply) if n in at:
+                replies[at[n]] = reply
+            case _:
+                pass
+    made: list[WireExchange] = []
+    bodies: list[list[tuple[str, str]]] = []
+    for number, (thinking, body) in enumerate(asked):
+        sent, texts = _read_request(number + 1, thinking, body, bodies)
+        bodies.append(texts)
+        made.append(WireExchange(sent, _read_response(got.get(number), replies.get(number))))
+    return tuple(made)
+
+
+def _read_request(
+    number: int, thinking: Thinking, body: bytes, before: Sequence[list[tuple[str, str]]]
+) -> tuple[SentRequest, list[tuple[str, str]]]:
+    try:
+        told = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        told = None
+    if not isinstance(told, dict):
+        told = {"prompt": body.decode(errors="backslashreplace")}
+    texts = _message_texts(told)
+    nearest = max(before, key=lambda each: _count_old_letters(each, texts), default=[])
+    stop = told.get("stop") or ()
+    sent = SentRequest(
+        number=number,
+        step=thinking.step,
+        phase=thinking.phase,
+        model=thinking.model,
+        path=thinking.path,
+        attempt=thinking.attempt + 1,
+        stop=(stop,) if isinstance(stop, str) else tuple(stop),
+        tools=tuple(str(tool.get("function", {}).get("name", "?")) for tool in told.get("tools") or ()),
+        other={name: value for name, value in told.items() if name not in _NOT_OTHER},
+        pieces=tuple(_split_messages(texts, nearest)),
+    )
+    return sent, texts
+
+
+def _message_texts(body: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return role and text of each message; native calls are lines of the text."""
+    if "messages" not in body:
+        return [(PROMPT, str(body.get("prompt", "")))]
+    return [(str(message.get("role", "")), _message_text(message)) for message in body["messages"]]
+
+
+def _message_text(message: dict[str, Any]) -> str:
+    content = message.get("content")
+    text = content if isinstance(content, str) else "" if content is None else msgspec.json.encode(content).decode()
+    functions = [call.get("function", {}) for call in message.get("tool_calls") or ()]
+    calls = [f"{function.get('name', '?')} {function.get('arguments', '')}" for function in functions]
+    return "\n".join((*([text] if text else []), *calls)) or text
+
+
+def _split_messages(texts: Sequence[tuple[str, str]], before: Sequence[tuple[str, str]]) -> Iterable[MessagePart]:
+    whole = _count_same(before, texts)
+    for at, (role, text) in enumerate(texts):
+        if at < whole:
+            yield MessagePart(role, text, new=False)
+            continue
+        old = 0
+        if at == whole and at < len(before) and before[at][0] == role:
+            old = _count_shared(before[at][1], text)
+        if old:
+            yield MessagePart(role, text[:old], new=False)
+        yield MessagePart(role, text[old:], new=True, goes_on=bool(old))
+
+
+def _count_same(before: Sequence[tuple[str, str]], texts: Sequence[tuple[str, str]]) -> int:
+    """Count the equal messages from the first on."""
+    pairs = zip(before, texts, strict=False)
+    return next((at for at, (old, new) in enumerate(pairs) if old != new), min(len(before), len(texts)))
+
+
+def _count_shared(old: str, new: str) -> int:
+    """Count the letters that both texts begin with: all of the old text, or whole lines of it."""
+    if new.startswith(old):
+        return len(old)
+    same = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    return new.rfind("\n", 0, same) + 1
+
+
+def _count_old_letters(before: Sequence[tuple[str, str]], texts: Sequence[tuple[str, str]]) -> int:
+    return sum(len(piece.text) + 1 for piece in _split_messages(texts, before) if not piece.new)
+
+
+def _read_response(got: Got | None, reply: Reply | None) -> ReceivedResponse | None:
+    if got is None:
+        return None
+    if reply is None:
+        return ReceivedResponse(got.status, got.seconds, "", error=got.error)
+    calls = tuple(f"{call.tool} {arguments(call)}" for call in reply.calls)
+    return ReceivedResponse(got.status, got.seconds, reply.text, calls, reply.reasoning, got.error)
+
+
+# -- as text
+
+
+def render_exchanges(question: str, exchanged: Sequence[WireExchange], *, full: bool = False) -> str:
+    """Render exchanges for a terminal. What was sent before is one line, or with `full` written out."""
+    lines = [f"Question: {clean(question)}"]
+    for each in exchanged:
+        lines += ["", f"--- {_title(each.sent)}", *_settings(each.sent)]
+        if not full and (before := _describe_before(each.sent)):
+            lines.append(f"{OLD} {before}")
+        for piece in each.sent.pieces:
+            if not piece.new and not full:
+                continue
+            if not piece.goes_on or not full:
+                lines.append(f"[{clean(piece.role)}]" + " goes on" * piece.goes_on)
+            lines += _mark_lines(NEW if piece.new else OLD, piece.text)
+        lines += ["", f"--- response {each.sent.number}{_response_status(each.answered)}"]
+        if each.answered is not None:
+            lines += _mark_lines(BACK, _response_text(each.answered))
+    return "\n".join(lines)
+
+
+def render_exchanges_markdown(question: str, exchanged: Sequence[WireExchange], *, full: bool = False) -> str:
+    """Render exchanges in Markdown, each part in its own block."""
+    parts = [f"**Question:** {' '.join(clean(question).split())}"]
+    for each in exchanged:
+        parts.append(f"### {_title(each.sent)[0].upper()}{_title(each.sent)[1:]}")
+        if settings := list(_settings(each.sent)):
+            parts.append("\n".join(f"- {setting}" for setting in settings))
+        if before := _describe_before(each.sent):
+            parts.append(f"Sent before: {before}.")
+        parts += [f"{_name_part(piece)}\n\n{_block(piece.text)}" for piece in each.sent.pieces if full or piece.new]
+        parts.append(f"### Response {each.sent.number}{_response_status(each.answered)}")
+        if each.answered is not None:
+            parts.append(_block(_response_text(each.answered)))
+    return "\n\n".join(parts)
+
+
+def _title(sent: SentRequest) -> str:
+    again = f" · attempt {sent.attempt}" if sent.attempt > 1 else ""
+    return f"request {sent.number} · step {sent.step} · {clean(sent.phase)} · {clean(sent.model)} · {sent.path}{again}"
+
+
+def _settings(sent: SentRequest) -> Iterator[str]:
+    if sent.stop:
+        yield "stop: " + "  ".join(_quote(each) for each in sent.stop)
+    if sent.tools:
+        yield f"tools: {clean(', '.join(sent.tools))}"
+    for name, value in sent.other.items():
+        yield f"{clean(name)}: {_short(value)}"
+
+
+def _short(value: object, most: int = 100) -> str:
+    text = _quote(value)
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+
+
+def _quote(value: object) -> str:
+    return clean(json.dumps(value, ensure_ascii=False))
+
+
+def _describe_before(sent: SentRequest) -> str:
+    """`2 messages, 1,962 characters`; "" where all is new."""
+    if not sent.letters_before:
+        return ""
+    messages, some = sent.messages_before, any(piece.goes_on for piece in sent.pieces)
+    counted = f"{messages:,} message{'s' * (messages != 1)}"
+    if not messages:
+        counted = "the beginning"
+    elif some:
+        counted += " and the beginning of one"
+    return f"{counted} as before, {sent.letters_before:,} characters"
+
+
+def _response_status(answered: ReceivedResponse | None) -> str:
+    if answered is None:
+        return " · none is on record"
+    status = str(answered.status) if answered.status else "none came"
+    return f" · {status} · {answered.seconds:.3f} s"
+
+
+def _response_text(answered: ReceivedResponse) -> str:
+    error = f"error: {answered.error}" if answered.error else ""
+    thought = f"(reasoning) {answered.reasoning}" if answered.reasoning else ""
+    return "\n".join(filter(None, (error, thought, answered.text, *answered.calls)))
+
+
+def _mark_lines(mark: str, text: str) -> list[str]:
+    return [f"{mark} {each}".rstrip() for each in clean(text).split("\n")]
+
+
+def _name_part(piece: MessagePart) -> str:
+    role = f"`{clean(piece.role)}`"
+    return f"{role}{', sent before' * (not piece.new)}{', goes on' * piece.goes_on}:"
+
+
+def _block(text: str) -> str:
+    """Return a code block whose fence is longer than any in the text."""
+    inner = clean(text)
+    longest = max((len(found) for found in re.findall(r"`{3,}", inner)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}text\n{inner}{'' if inner.endswith(chr(10)) else chr(10)}{fence}"

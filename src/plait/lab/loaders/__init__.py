@@ -1,1 +1,0 @@
-"""Tasks from files, one module a format."""

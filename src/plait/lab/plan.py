@@ -1,0 +1,264 @@
+"""The plan of a comparison: loops with their models, and a cell for each task with each of them.
+
+A cell has a digest of everything that could change its result: the task, the loop with its options, prompts and
+models, the tools, the limits. If the same cell is planned again, its result is found. If a prompt changes, the cells
+are new.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from plait import __version__, config, strategies
+from plait.agent import Agent
+from plait.core import Strategy
+from plait.core.errors import UsageError
+from plait.lab.comparison import Contender
+from plait.lab.graders import grader_digest
+from plait.lab.tasks import Suite, SuiteTask, digest
+from plait.models.base import Model
+from plait.models.resolve import resolve
+from plait.prompts import PromptBook
+from plait.runtime.described import settings_of
+from plait.tools import tools_from
+
+AnyModel: TypeAlias = str | Model
+BLOCK = 8
+"""How many tasks each contender does before the next contender's turn. An interrupted table then covers the same tasks
+for all, and a local model still finds the beginning of a prompt in its cache."""
+
+_NOT_IN_DIGEST = {"rate", "abilities", "checked"}
+_NOT_IN_DIGEST_OF_LOCAL = {"threads", "slots", "cache_mib"}
+"""Parts of a model's description that change its price or speed, but not its replies."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A loop with options, and a model for each phase ("" for all other phases)."""
+
+    loop: Strategy
+    models: Mapping[str, AnyModel]
+
+    def contender(self) -> Contender:
+        """Return the variant as the table names it."""
+        word = strategies.word_of(self.loop)
+        general = self.models.get("")
+        specs = {phase: _spec(self.models.get(phase, general)) for phase in self.loop.phases}
+        whole = len(set(specs.values())) == 1
+        who = next(iter(specs.values())) if whole else " ".join(f"{phase}={spec}" for phase, spec in specs.items())
+        return Contender(f"{word} @ {who}", word, who, specs)
+
+
+def make_variants(
+    loops: Iterable[str | Strategy] | str = "react",
+    models: Iterable[AnyModel] | AnyModel = "local",
+    phases: Mapping[str, Iterable[AnyModel] | AnyModel] | None = None,
+) -> tuple[Variant, ...]:
+    """Combine each loop with each model, and with each combination of the models that single phases have.
+
+    `loops`: words such as `react` or `react(dialect=lines)`, loops as objects, or "all". If a loop has none of the
+    phases in `phases`, it is compared once per general model. Raises `UsageError` for a phase that no loop has.
+    """
+    made = tuple(_make_loops(loops))
+    general = _list_models(models)
+    single = {phase: _list_models(each) for phase, each in (phases or {}).items()}
+    known = {phase for loop in made for phase in strategies.phases_of(loop)}
+    for phase in single:
+        if phase not in known:
+            near = difflib.get_close_matches(phase, sorted(known), 1)
+            raise UsageError(
+                f"None of these loops has a phase '{phase}'.",
+                hint=f"Did you mean {near[0]}?" if near else f"They have: {', '.join(sorted(known))}.",
+            )
+    found: dict[str, Variant] = {}
+    for loop in made:
+        own = [phase for phase in single if phase in strategies.phases_of(loop)]
+        for model in general:
+            for chosen in product(*(single[phase] for phase in own)):
+                variant = Variant(loop, {"": model, **dict(zip(own, chosen, strict=True))})
+                found.setdefault(variant.contender().key, variant)
+    if not found:
+        raise UsageError("There is nothing to compare.", hint="Name at least one loop and one model.")
+    return tuple(found.values())
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One task for one contender, once. `digest` identifies everything that could change its result."""
+
+    digest: str
+    contender: str
+    task: SuiteTask
+    grader: str
+    repeat: int
+    agent: Agent
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """The models that the cell's run asks."""
+        agent = self.agent
+        used = [agent.models.get(phase, agent.model) for phase in strategies.phases_of(_loop_of(agent))]
+        return tuple({id(model): model for model in used if not isinstance(model, str)}.values())
+
+
+@dataclass(frozen=True)
+class ComparisonPlan:
+    """What is compared. `cells` are in the order of contenders, tasks and repeats."""
+
+    name: str
+    suite: Suite
+    contenders: tuple[Contender, ...]
+    repeat: int
+    cells: tuple[Cell, ...]
+
+    def ordered_cells(self) -> Sequence[Cell]:
+        """Return the cells in the order in which they run: see `BLOCK`."""
+        tasks, of = len(self.suite.tasks), len(self.suite.tasks) * self.repeat
+        turns: list[Cell] = []
+        for start in range(0, tasks, BLOCK):
+            stop = min(start + BLOCK, tasks)
+            for row in range(len(self.contenders)):
+                turns.extend(self.cells[row * of + start * self.repeat : row * of + stop * self.repeat])
+        return turns
+
+    def head(self) -> dict[str, Any]:
+        """Return what the journal stores of the comparison."""
+        return {
+            "suite": msgspec.to_builtins(self.suite),
+            "contenders": msgspec.to_builtins(self.contenders),
+            "repeat": self.repeat,
+            "cells": [cell.digest for cell in self.cells],
+            "plait": __version__,
+        }
+
+
+def make_plan(
+    suite: Suite,
+    variants: Iterable[Variant],
+    *,
+    repeat: int = 1,
+    name: str = "",
+    agent: Agent,
+    tools: Sequence[Any] = (),
+) -> ComparisonPlan:
+    """Plan the cells of a comparison. `agent` has all settings except loop, models and tools; `tools` go to every task.
+
+    Raises `UsageError` for an invalid model, tool or setting, before anything runs.
+    """
+    if not suite.tasks:
+        raise UsageError(f"{suite.word} has no task.", hint="Check the limit and the split.")
+    if repeat < 1:
+        raise UsageError(f"Each task can't be run {repeat} times.", hint="Give 1 or more.")
+    graders = {word: grader_digest(word) for word in dict.fromkeys(map(suite.grader_of, suite.tasks))}
+    if agent.show_tools is None:
+        agent = agent.using(show_tools=suite.show_tools)
+    settings = config.load().models
+
+    @cache
+    def resolve_word(word: str) -> Model:
+        return resolve(word, settings)
+
+    @cache
+    def tools_digest_of(words: tuple[str, ...]) -> str:
+        return digest([tool.spec for tool in tools_from((*words, *tools))])
+
+    contenders, cells = [], []
+    for variant in variants:
+        given = variant.models.items()
+        models = {phase: resolve_word(each) if isinstance(each, str) else each for phase, each in given}
+        general = models.pop("")
+        loop_agent = agent.using(strategy=variant.loop, model=general, models=models)
+        contender = variant.contender()
+        contenders.append(contender)
+        same = digest(_describe_agent(loop_agent))
+        agents: dict[Any, Agent] = {}
+        for task in suite.tasks:
+            words, grader = suite.tools_of(task), suite.grader_of(task)
+            # Tasks with the same tools share one agent, so that it builds an index of its tools once.
+            if (words, task.now) not in agents:
+                agents[words, task.now] = loop_agent.using(tools=(*words, *tools), now=task.now)
+            asked = (task.question, task.answer, words, task.now, grader, graders[grader])
+            for turn in range(repeat):
+                cell = digest([same, asked, tools_digest_of(words), turn])
+                cells.append(Cell(cell, contender.key, task, grader, turn, agents[words, task.now]))
+    of_all = digest([[cell.digest for cell in cells], suite.word])
+    word = Path(suite.word).stem if "/" in suite.word else suite.word
+    made = name or f"{re.sub('[^a-z0-9]+', '-', word.lower()).strip('-')}-{of_all[:6]}"
+    return ComparisonPlan(made, suite, tuple(contenders), repeat, tuple(cells))
+
+
+def agent_digests(agent: Agent) -> dict[str, str]:
+    """Return a digest of each part that could change an agent's results: loop, prompts, models, settings, plait.
+
+    Tools are not included: see `tools_digest`.
+    """
+    return {name: digest(value) for name, value in _describe_agent(agent).items()}
+
+
+def tools_digest(agent: Agent) -> str:
+    """Return a digest of what a model sees of an agent's tools."""
+    return digest([msgspec.to_builtins(spec) for spec in agent.specs])
+
+
+def _describe_agent(agent: Agent) -> dict[str, Any]:
+    """Return what all cells of a contender have in common, as far as it could change their results."""
+    loop = _loop_of(agent)
+    settings = {name: value for name, value in settings_of(agent).items() if name not in ("prompts", "now")}
+    return {
+        "loop": [loop.name, strategies.options_of(loop)],
+        "prompts": _prompt_texts(loop, Path(agent.prompts) if agent.prompts is not None else None),
+        "models": {
+            phase: _describe_model(agent.models.get(phase, agent.model)) for phase in strategies.phases_of(loop)
+        },
+        "settings": {**settings, "show_tools": agent.show_tools},
+        "plait": __version__,
+    }
+
+
+def _prompt_texts(loop: Strategy, folder: Path | None) -> dict[str, str]:
+    """Return the prompts of a loop, and of the loop that it may fall back to."""
+    book = PromptBook(loop.name, folder, getattr(loop, "prompts", None))
+    other = strategies.fallback_of(loop)
+    below = _prompt_texts(other, folder) if other is not None else {}
+    return {**below, **{f"{loop.name}/{name}": book.source(name) for name in book.names()}}
+
+
+def _describe_model(model: AnyModel) -> Mapping[str, Any]:
+    assert not isinstance(model, str)
+    described = {name: value for name, value in model.describe().items() if name not in _NOT_IN_DIGEST}
+    if described.get("provider") == "local":
+        params = described["params"].items()
+        described["params"] = {name: value for name, value in params if name not in _NOT_IN_DIGEST_OF_LOCAL}
+    return described
+
+
+def _loop_of(agent: Agent) -> Strategy:
+    assert not isinstance(agent.strategy, str)
+    return agent.strategy
+
+
+def _spec(model: AnyModel | None) -> str:
+    return model if isinstance(model, str) else "" if model is None else model.spec
+
+
+def _make_loops(loops: Iterable[str | Strategy] | str) -> Iterable[Strategy]:
+    for each in strategies.parse_loops(loops) if isinstance(loops, str) else loops:
+        if each == "all":
+            yield from (strategies.make(name) for name in strategies.OURS)
+        else:
+            yield strategies.loop_from(each) if isinstance(each, str) else each
+
+
+def _list_models(given: Iterable[AnyModel] | AnyModel) -> Sequence[AnyModel]:
+    if isinstance(given, str):
+        return [each.strip() for each in given.split(",") if each.strip()]
+    return [given] if isinstance(given, Model) else list(given)

@@ -1,0 +1,161 @@
+"""`plait.compare`: the same tasks through every loop and model, in one comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from plait.agent import Agent
+from plait.core import Event, Strategy
+from plait.core.errors import JournalError, UsageError
+from plait.journal.results import Results
+from plait.journal.store import Journal
+from plait.lab.cells import NOT_MEASURED, read_result
+from plait.lab.comparison import ComparisonData, Contender, NotMeasured
+from plait.lab.graders import load_grader
+from plait.lab.plan import AnyModel, make_plan, make_variants
+from plait.lab.report import render_text
+from plait.lab.schedule import CellEngine, LocalEngine, OnProgress, run_cells
+from plait.lab.suites import make_suite
+from plait.lab.tasks import Suite, SuiteTask
+from plait.runtime.background import run_blocking
+from plait.runtime.retell import recorded_loop, retell
+
+
+class Comparison(ComparisonData, frozen=True, kw_only=True):
+    """A comparison: what was compared, and the results so far. `print` shows its table."""
+
+    def __str__(self) -> str:
+        return render_text(self)
+
+
+def compare(suite: str | Suite | Iterable[SuiteTask | Mapping[str, Any]], **options: Any) -> Comparison:
+    """Run tasks through loops and models, blocking. `acompare` describes the options."""
+    return run_blocking(acompare(suite, **options))
+
+
+async def acompare(
+    suite: str | Suite | Iterable[SuiteTask | Mapping[str, Any]],
+    *,
+    strategies: Iterable[str | Strategy] | str = "all",
+    models: Iterable[AnyModel] | AnyModel = "local",
+    phases: Mapping[str, Iterable[AnyModel] | AnyModel] | None = None,
+    tools: Iterable[Any] = (),
+    repeat: int = 1,
+    limit: int | None = None,
+    jobs: int = 1,
+    budget: float | None = None,
+    name: str = "",
+    again: bool = False,
+    journal: str | Path | None = None,
+    engine: CellEngine | None = None,
+    tell: OnProgress = lambda _: None,
+    **settings: Any,
+) -> Comparison:
+    """Run tasks through loops and models, and return the comparison with everything that could be finished.
+
+    `suite`: its word (`basics:report`, `tasks.jsonl`), a `Suite`, or tasks: values, or mappings as a line of a file has
+    them. `strategies`: "all", words such as `react(dialect=lines)`, loops. `models` are for all phases; `phases` maps a
+    phase to models of its own, and every combination is compared. `tools` are for every task, in addition to the
+    suite's. Each task runs `repeat` times, only the first `limit` tasks, `jobs` runs at once. No run starts once
+    `budget` USD are spent, or when the average run would exceed it. The `journal` stores runs, results and the table;
+    finished cells do not run again, unless `again`. `settings` are fields of `Agent`: limits, prompts, sandbox,
+    show_tools ...
+
+    Cancelling it cancels the current runs. Raises `UsageError` for invalid options before anything runs.
+    """
+    if jobs < 1:
+        raise UsageError(f"{jobs} runs at once are not possible.", hint="Give jobs=1 or more.")
+    whole = make_suite(suite).first(limit)
+    variants = make_variants(strategies, models, phases)
+    for field in ("strategy", "model", "models", "now", "can_ask"):
+        if field in settings:
+            raise UsageError(f"{field} is not a setting of a comparison.", hint="See strategies, models and phases.")
+    template = Agent(variants[0].loop, journal=journal, can_ask=False, **{"provenance": "note", **settings})
+    if template.journal is False:
+        raise UsageError("A comparison needs a journal: it is where results are kept.", hint="Leave journal out.")
+    plan = make_plan(whole, variants, repeat=repeat, name=name, agent=template, tools=tuple(tools))
+    graders = {word: load_grader(word, journal=journal) for word in dict.fromkeys(cell.grader for cell in plan.cells)}
+    results = Results(Journal.at(journal))
+    if again:
+        await results.forget(cell.digest for cell in plan.cells)
+    await results.save(plan.name, plan.head())
+    unfinished = await run_cells(
+        plan, results.journal, engine or LocalEngine(graders), jobs=jobs, budget=budget, tell=tell
+    )
+    made = _read_comparison(plan.name, plan.head(), results, unfinished)
+    await results.save(plan.name, plan.head(), _summarize(made))
+    return made
+
+
+def load_comparison(name: str, journal: str | Path | None = None) -> Comparison:
+    """Load a comparison from the journal by its name or the beginning of it; "last" is the newest.
+
+    Raises `UsageError` if there is none.
+    """
+    results = Results(Journal.at(journal))
+    row = results.comparison(name)
+    return _read_comparison(row.name, row.head, results, str((row.summary or {}).get("unfinished", "")))
+
+
+def events_reader(comparison: ComparisonData) -> Callable[[str], list[Event] | None]:
+    """Return a function that reads a run's events by its id from the comparison's journal; None if it cannot."""
+    journal = Journal.at(comparison.journal)
+
+    def read_events(run: str) -> list[Event] | None:
+        try:
+            head, rows = journal.head(run), journal.rows(run)
+        except JournalError:
+            return None
+        return retell(rows, recorded_loop(head))
+
+    return read_events
+
+
+def _read_comparison(name: str, head: Mapping[str, Any], results: Results, unfinished: str) -> Comparison:
+    """Read a comparison from its head (see `ComparisonPlan.head`) and the results in the journal."""
+    suite = msgspec.convert(head["suite"], Suite)
+    contenders = msgspec.convert(head["contenders"], tuple[Contender, ...])
+    repeat, cells = int(head["repeat"]), head["cells"]
+    done = results.results(cells)
+    tried = results.runs(cell for cell in cells if cell not in done)
+    found, not_measured = [], []
+    for at, cell in enumerate(cells):
+        key = contenders[at // (len(suite.tasks) * repeat)].key
+        if cell in done:
+            # The cell may have been finished in another comparison, where its contender had another name.
+            found.append(msgspec.structs.replace(read_result(done[cell]), variant=key))
+        elif cell in tried and (tried[cell][0].outcome or {}).get("error") in NOT_MEASURED:
+            run, outcome = tried[cell][0], tried[cell][0].outcome or {}
+            not_measured.append(
+                NotMeasured(
+                    variant=key,
+                    task=suite.tasks[at // repeat % len(suite.tasks)].id,
+                    repeat=at % repeat,
+                    run=run.head.run,
+                    error=outcome["error"],
+                    reason=outcome.get("reason", ""),
+                )
+            )
+    return Comparison(
+        name=name,
+        suite=suite,
+        contenders=contenders,
+        repeat=repeat,
+        results=tuple(found),
+        not_measured=tuple(not_measured),
+        journal=str(results.journal.path),
+        unfinished=unfinished if len(found) < len(cells) else "",
+    )
+
+
+def _summarize(comparison: Comparison) -> dict[str, Any]:
+    """Return what the journal stores of the table."""
+    return {
+        "rows": msgspec.to_builtins(comparison.rows),
+        "pairs": msgspec.to_builtins(comparison.pairs),
+        "unfinished": comparison.unfinished,
+    }

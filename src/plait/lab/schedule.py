@@ -1,0 +1,351 @@
+"""Running the cells of a comparison: concurrently, within a budget, continuing where an earlier process stopped.
+
+Each endpoint has a gate: it admits fewer cells after "too many requests", and none during an outage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from plait.journal.records import RunRow
+from plait.journal.results import Results
+from plait.journal.store import Journal
+from plait.lab.cells import CellNotMeasured, CellTaken, read_result, run_cell, store_result
+from plait.lab.plan import Cell, ComparisonPlan
+from plait.lab.results import CellResult
+from plait.lab.tasks import Grader
+from plait.models.base import Model
+from plait.models.local import LocalModel
+
+OUTAGES_PER_CELL = 3
+"""After so many outages a cell is skipped, if other cells finished meanwhile: the endpoint fails at this cell."""
+REJECTIONS_IN_A_ROW = 3
+"""After so many rejected requests in a row a contender is skipped: the cause is a model or a setting."""
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
+"""Seconds: the pause after an outage doubles from the first value up to the second."""
+PATIENCE = 5
+"""After so many outages in a row, with no cell finished between them, an endpoint is given up."""
+GROW_AFTER = 10
+"""After so many finished cells in a row a slowed endpoint admits one more cell."""
+
+
+class Progress(Struct, frozen=True):
+    """The state of a running comparison.
+
+    `left` estimates the remaining seconds, None while unknown. `usd` is the cost of all its cells so far (None: a price
+    is unknown). `result` is the cell that has just finished, `said` a message.
+    """
+
+    finished: int
+    cells: int
+    usd: float | None
+    left: float | None
+    result: CellResult | None = None
+    said: str = ""
+
+
+OnProgress: TypeAlias = Callable[[Progress], None]
+
+
+class CellEngine(Protocol):
+    """Where cells run."""
+
+    async def perform(self, cell: Cell, earlier: list[RunRow]) -> CellResult:
+        """Return the result of a cell. Raises `CellNotMeasured` and `CellTaken`."""
+        ...
+
+    @property
+    def places(self) -> int:
+        """The number of processes in which a local model can run: one, or those of a cluster."""
+        ...
+
+    async def open(self, cells: Sequence[Cell]) -> None:
+        """Prepare for these cells. Raises `UsageError` for a cell that cannot run there."""
+        ...
+
+    async def close(self) -> None:
+        """Free what `open` took."""
+        ...
+
+
+class LocalEngine:
+    """Runs cells in this process."""
+
+    places = 1
+
+    def __init__(self, graders: Mapping[str, Grader]) -> None:
+        self._graders = graders
+
+    async def open(self, cells: Sequence[Cell]) -> None:
+        """Do nothing."""
+
+    async def perform(self, cell: Cell, earlier: list[RunRow]) -> CellResult:
+        """See `CellEngine.perform`."""
+        return await run_cell(cell, earlier, self._graders[cell.grader])
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+async def run_cells(
+    plan: ComparisonPlan, journal: Journal, engine: CellEngine, *, jobs: int, budget: float | None, tell: OnProgress
+) -> str:
+    """Run all cells that have no result yet. Return why some are still unfinished, "" if none is.
+
+    Cancelling it cancels the current runs, which can be resumed later.
+    """
+    scheduler = _Scheduler(plan, Results(journal), engine, jobs, budget, tell)
+    try:
+        await engine.open(scheduler.open)
+        scheduler.gates = EndpointGates(jobs, engine.places)
+        return await scheduler.run()
+    finally:
+        await engine.close()
+
+
+class _Scheduler:
+    """One call of `run_cells`: finished cells, costs and failures."""
+
+    def __init__(
+        self,
+        plan: ComparisonPlan,
+        results: Results,
+        engine: CellEngine,
+        jobs: int,
+        budget: float | None,
+        tell: OnProgress,
+    ) -> None:
+        self.plan, self.results, self.engine, self.tell = plan, results, engine, tell
+        self.jobs, self.budget = jobs, budget
+        self.gates = EndpointGates(jobs)
+        cells = {cell.digest: cell for cell in plan.ordered_cells()}
+        self.done = {cell: read_result(data) for cell, data in results.results(cells).items()}
+        self.open = [cell for digest, cell in cells.items() if digest not in self.done]
+        self.earlier = results.runs(cell.digest for cell in self.open)
+        self.lost_usd: float | None = 0.0
+        """The cost of runs without a result, because an endpoint went out; None: a price is unknown."""
+        self.active = 0
+        self.outages: dict[str, int] = {}
+        self.rejections: dict[str, int] = {}
+        """Rejected requests in a row, by contender."""
+        self.why: list[str] = []
+        self.began = time.monotonic()
+        self.finished = 0
+
+    async def run(self) -> str:
+        """Run the open cells, `jobs` at a time. An error that does not belong to a single cell ends it."""
+        self.report()
+        free = asyncio.Semaphore(self.jobs)
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            for cell in self.open:
+                await free.acquire()
+                for task in tasks:
+                    if task.done():
+                        task.result()
+                tasks = [task for task in tasks if not task.done()]
+                if not self.can_afford():
+                    break
+                tasks.append(asyncio.create_task(self.finish(cell, free)))
+            for first in asyncio.as_completed(tasks):
+                await first
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return "; ".join(dict.fromkeys(self.why))
+
+    def can_afford(self) -> bool:
+        """Tell whether the budget allows one more cell, if cells that run now cost the average."""
+        if self.budget is None:
+            return True
+        spent = self.usd
+        if spent is None:
+            self.why.append(
+                "a budget is set, and the price of a model is not known: [prices] in plait.toml tells it,"
+                " and --again runs anew what was run without"
+            )
+            return False
+        paid = [each.cost_usd for each in self.done.values() if each.cost_usd is not None]
+        mean = sum(paid) / len(paid) if paid else 0.0
+        if (not mean and not spent) or (spent + mean * (self.active + 1) <= self.budget and spent < self.budget):
+            return True
+        self.why.append(f"the budget of {self.budget:g} USD is reached: {spent:.5f} USD are spent")
+        return False
+
+    @property
+    def usd(self) -> float | None:
+        """The cost of all cells so far, including grading."""
+        costs = [self.lost_usd, *(cost for each in self.done.values() for cost in (each.cost_usd, each.grade.cost_usd))]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if len(known) == len(costs) else None
+
+    async def finish(self, cell: Cell, free: asyncio.Semaphore) -> None:
+        """Try a cell until it has a result or is given up."""
+        try:
+            while not await self.try_cell(cell):
+                pass
+        finally:
+            free.release()
+
+    async def try_cell(self, cell: Cell) -> bool:
+        """Try a cell once. Return True if it is over: finished, or given up."""
+        gates = self.gates.of(cell.models)
+        async with pass_gates(gates) as closed:
+            if closed:
+                self.why.append(closed)
+                return True
+            if self.rejections.get(cell.contender, 0) >= REJECTIONS_IN_A_ROW:
+                return True
+            self.active += 1
+            began = time.monotonic()
+            try:
+                result = await self.engine.perform(cell, self.earlier.get(cell.digest, []))
+            except CellNotMeasured as error:
+                return await self.handle_outage(cell, error, gates, began)
+            except CellTaken as error:
+                self.why.append(str(error))
+                return True
+            finally:
+                self.active -= 1
+        secrets = tuple(secret for model in cell.models for secret in model.secrets)
+        await store_result(self.results, result, secrets)
+        self.done[cell.digest] = result
+        self.finished += 1
+        self.rejections[cell.contender] = 0
+        for gate in gates:
+            await gate.note_success()
+        self.report(result)
+        return True
+
+    async def handle_outage(
+        self, cell: Cell, error: CellNotMeasured, gates: Sequence[EndpointGate], began: float
+    ) -> bool:
+        """Count an outage or a rejection. Return True if the cell is given up."""
+        self.lost_usd = None if self.lost_usd is None or error.cost_usd is None else self.lost_usd + error.cost_usd
+        outages = self.outages[cell.digest] = self.outages.get(cell.digest, 0) + 1
+        self.earlier.update(self.results.runs([cell.digest]))
+        if error.rejected:
+            self.rejections[cell.contender] = self.rejections.get(cell.contender, 0) + 1
+            self.why.append(f"{cell.contender} is not measured, because its requests are rejected")
+            self.report(said=f"{cell.contender} · {cell.task.id} · not measured ({error.error}): {error}")
+            return True
+        if outages >= OUTAGES_PER_CELL and self.finished:
+            self.why.append(f"{cell.contender} fails at {cell.task.id} ({error.error}): {error}")
+            return True
+        why = f"{', '.join(gate.name for gate in gates)} is out ({error.error}): {error}"
+        for gate in gates:
+            await gate.note_outage(why, began=began, after=error.after, lasting=error.lasting, busy=error.busy)
+        self.report(said=why if error.lasting else f"{why} Trying again, {PATIENCE} times in a row at most.")
+        return False
+
+    def report(self, result: CellResult | None = None, said: str = "") -> None:
+        """Report the progress."""
+        open_ = len(self.open) - self.finished
+        left = (time.monotonic() - self.began) / self.finished * open_ if self.finished else None
+        cells = len(self.plan.cells)
+        self.tell(Progress(len(self.done), cells, self.usd, left if open_ else 0.0, result, said))
+
+
+class EndpointGate:
+    """The gate of one endpoint: at most `now` cells pass it at once, never more than `most`."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self.name = name
+        self.most = most
+        self.now = most
+        self.closed = ""
+        """Why the endpoint was given up, "" while it is not."""
+        self._busy = 0
+        self._until = 0.0
+        self._since = 0.0
+        self._outages = 0
+        self._successes = 0
+        self._changed = asyncio.Condition()
+
+    @asynccontextmanager
+    async def through(self) -> AsyncIterator[None]:
+        """Wait for a free place and hold it. A closed gate lets everyone pass: look at `closed`."""
+        while True:
+            async with self._changed:
+                await self._changed.wait_for(lambda: bool(self.closed) or self._busy < self.now)
+                pause = self._until - time.monotonic()
+                if self.closed or pause <= 0:
+                    self._busy += 1
+                    break
+            await asyncio.sleep(pause)
+        try:
+            yield
+        finally:
+            async with self._changed:
+                self._busy -= 1
+                self._changed.notify_all()
+
+    async def note_success(self) -> None:
+        """Count a finished cell."""
+        self._outages = 0
+        self._successes += 1
+        if self._successes % GROW_AFTER == 0 and self.now < self.most:
+            await self._admit(self.now + 1)
+
+    async def note_outage(self, why: str, *, began: float, after: float | None, lasting: bool, busy: bool) -> None:
+        """Pause after an outage, and give the endpoint up after some in a row.
+
+        `began`: the monotonic time when the failed cell started. Outages of cells that ran at the same time count once.
+        `busy`: the endpoint reported too many requests, which counts only if no more than one cell asks.
+        """
+        if lasting:
+            self.closed = why
+        elif began >= self._since:
+            self._since = time.monotonic()
+            self._successes = 0
+            self._outages += not busy or self.now == 1
+            if self._outages >= PATIENCE:
+                self.closed = why
+            pause = after if after is not None else min(FIRST_PAUSE * 2 ** max(0, self._outages - 1), LONGEST_PAUSE)
+            self._until = max(self._until, self._since + pause)
+            if busy:
+                self.now = max(1, self.now // 2)
+        await self._admit(self.now)
+
+    async def _admit(self, now: int) -> None:
+        async with self._changed:
+            self.now = now
+            self._changed.notify_all()
+
+
+class EndpointGates:
+    """The gates of all endpoints. A local model admits as many cells as it has slots, in each of `places` processes."""
+
+    def __init__(self, jobs: int, places: int = 1) -> None:
+        self._jobs = jobs
+        self._places = places
+        self._gates: dict[str, EndpointGate] = {}
+
+    def of(self, models: Iterable[Model]) -> list[EndpointGate]:
+        """Return the gates of these models, always in the same order, so that cells cannot deadlock."""
+        found: dict[str, EndpointGate] = {}
+        for model in models:
+            if isinstance(model, LocalModel):
+                name, slots = f"local:{model.file or model.name}", model.settings.slots
+            else:
+                name, slots = model.endpoint or model.spec, 0
+            most = min(self._jobs, slots * self._places) if slots else self._jobs
+            found[name] = self._gates.setdefault(name, EndpointGate(name, most))
+        return [found[name] for name in sorted(found)]
+
+
+@asynccontextmanager
+async def pass_gates(gates: Iterable[EndpointGate]) -> AsyncIterator[str]:
+    """Pass all gates. Yields why one is closed, "" if none is."""
+    async with AsyncExitStack() as stack:
+        gates = list(gates)
+        for gate in gates:
+            await stack.enter_async_context(gate.through())
+        yield next((gate.closed for gate in gates if gate.closed), "")

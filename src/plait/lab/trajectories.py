@@ -1,0 +1,384 @@
+"""Good runs as files for training: those graded as successful in a comparison, or marked good by a person.
+
+The journal has the exact body of each request and the reply that the loop was given. A line is the last request of a
+call (failed attempts are skipped) and its reply. A reply that the loop could not read teaches nothing and is skipped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+from msgspec import Struct
+
+from plait import strategies
+from plait.core import Reply
+from plait.core.errors import JournalError, PlaitError, UnknownRun, UsageError
+from plait.journal.records import NoteRecord, Row, RunRow, Thinking, Thought, Thrown
+from plait.journal.results import Mark, Results
+from plait.journal.store import Journal
+from plait.lab.cells import read_result
+from plait.lab.results import CellResult
+from plait.lab.run_comparison import load_comparison
+from plait.models.wire import arguments
+
+SAME = "the same as another"
+"""Why a line is skipped: an earlier run has the same messages."""
+DAMAGED = "of a run whose record can't be read"
+Chat = dict[str, Any]
+"""A message as it was sent: role, content, and of native calls tool_calls or tool_call_id."""
+
+UNREADABLE, UNENDED, EMPTY, UNSENT, FIXED = (
+    "could not be read",
+    "not ended by the model",
+    "empty",
+    "without a request on record",
+    "mended by the reader",
+)
+"""Why a call is skipped."""
+
+
+class GoodRun(Struct, frozen=True):
+    """A run graded as successful (`result`), or marked good by a person. `name` is the loop without options."""
+
+    run: str
+    strategy: str
+    name: str
+    result: CellResult | None
+    approved: bool
+
+
+class WrittenFiles(Struct, frozen=True):
+    """The number of lines written to each file, and of skipped calls by reason."""
+
+    folder: str
+    files: dict[str, int]
+    calls_left_out: dict[str, int]
+
+    @property
+    def lines(self) -> int:
+        """The lines of all files."""
+        return sum(self.files.values())
+
+
+@dataclass(frozen=True)
+class Trajectories:
+    """The good runs of a journal as lines of chat: iterate over them, or write them to files.
+
+    `runs_left_out` counts skipped runs by reason. Each pass reads the journal again.
+    """
+
+    journal: Journal
+    runs: tuple[GoodRun, ...]
+    runs_left_out: dict[str, int]
+    model: str = ""
+    strict: bool = False
+
+    def __iter__(self) -> Iterator[TrainingExample]:
+        """Yield all lines, those of an earlier run first; lines with the same content once."""
+        return self._make_lines({})
+
+    def write(self, folder: str | Path, *, force: bool = False) -> WrittenFiles:
+        """Write `LOOP.PHASE.jsonl` files into a folder, which is created if it is missing.
+
+        Existing files are replaced only with `force`; otherwise it raises `UsageError` and writes nothing. Raises
+        `PlaitError` if the folder cannot be written.
+        """
+        place = Path(folder).expanduser()
+        left_out: dict[str, int] = {}
+        loops = {good.run: good.name for good in self.runs}
+        files: dict[str, int] = {}
+        parts: dict[str, IO[bytes]] = {}
+        try:
+            for example in self._make_lines(left_out):
+                name = training_file(loops[example.run], example.phase)
+                if name not in parts:
+                    if (place / name).exists() and not force:
+                        raise UsageError(
+                            f"{place / name} is there already.", hint="Nothing was written; --force writes over it."
+                        )
+                    place.mkdir(parents=True, exist_ok=True)
+                    parts[name] = (place / f".{name}.{os.getpid()}").open("wb")
+                parts[name].write(msgspec.json.encode(example.json()) + b"\n")
+                files[name] = files.get(name, 0) + 1
+            for part in parts.values():
+                part.close()
+            for name, part in parts.items():
+                os.replace(part.name, place / name)
+        except OSError as why:
+            raise PlaitError(f"{why.filename or place} can't be written: {why.strerror}.") from None
+        finally:
+            for part in parts.values():
+                part.close()
+                Path(part.name).unlink(missing_ok=True)
+        return WrittenFiles(str(place), files, left_out)
+
+    def _make_lines(self, left_out: dict[str, int]) -> Iterator[TrainingExample]:
+        seen: set[bytes] = set()
+        for good in self.runs:
+            about = {
+                "run": good.run,
+                "strategy": good.strategy,
+                "task": good.result.task if good.result else None,
+                "score": good.result.grade.score if good.result else None,
+                "approved": good.approved,
+            }
+            try:
+                rows = self.journal.rows(good.run)
+            except JournalError:
+                left_out[DAMAGED] = left_out.get(DAMAGED, 0) + 1
+                continue
+            made, without = make_examples(rows, about, model=self.model, strict=self.strict)
+            for reason, count in without.items():
+                left_out[reason] = left_out.get(reason, 0) + count
+            for example in made:
+                key = training_file(good.name, example.phase).encode() + b"\0" + example.content
+                digest = hashlib.sha256(key).digest()
+                if digest in seen:
+                    left_out[SAME] = left_out.get(SAME, 0) + 1
+                    continue
+                seen.add(digest)
+                yield example
+
+
+def find_trajectories(
+    *runs: str,
+    comparison: str = "",
+    every: bool = False,
+    journal: str | Path | None = None,
+    loop: str = "",
+    model: str = "",
+    min_score: float | None = None,
+    approved: bool = False,
+    strict: bool = False,
+) -> Trajectories:
+    """Find the good runs among these runs, a comparison's, or all (`every`) of the journal.
+
+    A run is good if a person marked it good, or if a comparison graded it as successful with a score of at least
+    `min_score` and no person marked it bad. `approved`: only the former. `loop`: only that loop's runs, by name or with
+    options as `react(dialect=lines)`. `model`: only calls of that model, by its spec. `strict`: skip replies that the
+    reader fixed. Raises `UsageError` for unknown runs or comparisons.
+    """
+    if not runs and not comparison and not every:
+        raise UsageError("No runs are named.", hint="Name runs, a comparison (--comparison NAME), or --all.")
+    if "(" in loop:
+        loop = strategies.word_of(strategies.loop_from(loop))
+    place = Journal.at(journal)
+    results = Results(place)
+    chosen: dict[str, GoodRun] = {}
+    left_out: dict[str, int] = {}
+    rows = {row.head.run: row for row in _candidates(place, runs, comparison, every, left_out)}
+    marks = results.marks(rows)
+    graded = _find_results(results, rows.values())
+    for run, row in rows.items():
+        word, name = _loop_names(row)
+        result, mark = graded.get(run), marks.get(run)
+        other = bool(loop) and loop not in (word, name)
+        why = "of another loop" if other else _reject(row, result, mark, min_score, approved)
+        if why:
+            left_out[why] = left_out.get(why, 0) + 1
+        else:
+            chosen[run] = GoodRun(run, word, name, result, mark is not None)
+    return Trajectories(place, tuple(chosen.values()), left_out, model, strict)
+
+
+def training_file(loop: str, phase: str) -> str:
+    """Return the name of the file for a phase's lines."""
+    return re.sub(r"[^\w.-]", "_", f"{loop}.{phase}") + ".jsonl"
+
+
+def _candidates(
+    journal: Journal, runs: Iterable[str], comparison: str, every: bool, left_out: dict[str, int]
+) -> Iterator[RunRow]:
+    """Yield the named runs, then a comparison's in its order, then all, the oldest first."""
+    for run in runs:
+        yield journal.run(run)
+    if comparison:
+        for result in load_comparison(comparison, journal.path).results:
+            try:
+                yield journal.run(result.run)
+            except UnknownRun:
+                left_out["deleted"] = left_out.get("deleted", 0) + 1
+    if every:
+        yield from reversed(journal.runs(limit=2**62))
+
+
+def _find_results(results: Results, rows: Iterable[RunRow]) -> dict[str, CellResult]:
+    """Return the result of each run that a comparison graded."""
+    labels = {row.head.label: None for row in rows if row.head.label}
+    found = (read_result(data) for data in results.results(labels).values())
+    return {result.run: result for result in found}  # a run whose cell was run again has none
+
+
+def _reject(row: RunRow, result: CellResult | None, mark: Mark | None, min_score: float | None, approved: bool) -> str:
+    """Return why a run is skipped, "" if it is good."""
+    if row.status == "running":
+        return "still going on"
+    if mark is not None:
+        return "" if mark.good else "marked bad"
+    if approved:
+        return "not marked good by a person"
+    if result is None:
+        return "neither graded nor marked"
+    if not result.grade.success:
+        return "not done right"
+    if min_score is not None and result.grade.score < min_score:
+        return "of too low a score"
+    return ""
+
+
+def _loop_names(row: RunRow) -> tuple[str, str]:
+    """Return a run's loop with its options, and its name."""
+    name = str(row.head.strategy["name"])
+    try:
+        return strategies.word_of(strategies.make(name, row.head.strategy["options"])), name
+    except UsageError:  # a loop given in Python
+        return name, name
+
+
+# -- the lines of one run
+
+
+class TrainingExample(Struct, frozen=True, kw_only=True):
+    """One model call of a good run.
+
+    `messages` are those that were sent, with the reply as the last; `tools` the native tools that were offered.
+    `strategy` is the loop with its options, `model` the model's spec, `task` the task's id if the run was a cell of a
+    comparison. `score` is the grade's, None if only a person judged the run; `approved`: a person did. `remarks` say
+    what the reader fixed. `raw`: the request was a raw prompt, here one user message.
+    """
+
+    messages: tuple[Chat, ...]
+    run: str
+    step: int
+    phase: str
+    strategy: str
+    model: str
+    task: str | None = None
+    score: float | None = None
+    approved: bool = False
+    tools: tuple[Chat, ...] = ()
+    remarks: tuple[str, ...] = ()
+    raw: bool = False
+
+    def json(self) -> dict[str, Any]:
+        """Return the line; `tools`, `remarks` and `raw` only if there are any."""
+        names = ("messages", "tools", "run", "step", "phase", "strategy", "model", "task", "score", "approved")
+        made = {name: getattr(self, name) for name in (*names, "remarks", "raw")}
+        return {name: value for name, value in made.items() if value or name not in ("tools", "remarks", "raw")}
+
+    @property
+    def content(self) -> bytes:
+        """What a model learns from it: two lines with the same content are one."""
+        return msgspec.json.encode((self.messages, self.tools))
+
+
+class _RecordedReply:
+    """A reply, and the notes about it."""
+
+    def __init__(self, thinking: Thinking, body: bytes | None, reply: Reply) -> None:
+        self.thinking, self.body, self.reply = thinking, body, reply
+        self.remarks: list[str] = []
+        self.unreadable = False
+
+
+def make_examples(
+    rows: Iterable[Row], about: Mapping[str, Any], *, model: str = "", strict: bool = False
+) -> tuple[list[TrainingExample], dict[str, int]]:
+    """Return the lines of a run's record in the order of the replies, and the number of skipped calls by reason.
+
+    `about` has the fields of the lines that are the run's. `model`: only calls of that model; the others are not
+    counted. `strict` also skips replies that the reader fixed.
+    """
+    made: list[TrainingExample] = []
+    left_out: dict[str, int] = {}
+    for reply in _read_replies(rows):
+        if model and reply.thinking.model != model:
+            continue
+        found = _make_example(reply, about)
+        if not isinstance(found, str) and strict and found.remarks:
+            found = FIXED
+        if isinstance(found, str):
+            left_out[found] = left_out.get(found, 0) + 1
+        else:
+            made.append(found)
+    return made, left_out
+
+
+def _read_replies(rows: Iterable[Row]) -> list[_RecordedReply]:
+    open_: dict[int, tuple[Thinking, bytes | None]] = {}
+    said: list[_RecordedReply] = []
+    early: list[str] = []
+    for row in rows:
+        match row.record:
+            case Thinking(n=n) as thinking:
+                open_[n] = thinking, row.body  # a later attempt replaces the one before
+            case Thrown(n=n):
+                open_.pop(n, None)
+            case Thought(n=n, reply=reply) if n in open_:
+                said.append(_RecordedReply(*open_.pop(n), reply))
+                said[-1].remarks, early = early, []
+            case NoteRecord(kind="unreadable") if said:
+                said[-1].unreadable = True
+            case NoteRecord(kind="repaired", text=text):
+                # A reply that is read while it streams has notes before it is complete.
+                (early if open_ or not said else said[-1].remarks).append(text)
+            case _:
+                pass
+    return said
+
+
+def _make_example(said: _RecordedReply, about: Mapping[str, Any]) -> TrainingExample | str:
+    """Return the line of a call, or why it is skipped."""
+    thinking, reply = said.thinking, said.reply
+    if said.unreadable:
+        return UNREADABLE
+    if reply.finish not in ("stop", "calls"):
+        return UNENDED
+    if not reply.text.strip() and not reply.calls:
+        return EMPTY
+    try:
+        sent = msgspec.json.decode(said.body or b"")
+    except msgspec.DecodeError:
+        return UNSENT
+    raw = isinstance(sent, dict) and isinstance(sent.get("prompt"), str)
+    messages = [{"role": "user", "content": sent["prompt"]}] if raw else sent.get("messages")
+    if not messages or not isinstance(messages, list):
+        return UNSENT
+    return TrainingExample(
+        messages=tuple(_append_reply(messages, reply)),
+        step=thinking.step,
+        phase=thinking.phase,
+        model=thinking.model,
+        tools=tuple(sent.get("tools") or ()),
+        remarks=tuple(said.remarks),
+        raw=raw,
+        **about,
+    )
+
+
+def _append_reply(messages: list[Chat], reply: Reply) -> list[Chat]:
+    """Append the reply to the messages. If the last message began the reply, both become one message."""
+    opened = ""
+    last = messages[-1]
+    if last.get("role") == "assistant" and not last.get("tool_calls") and isinstance(last.get("content"), str):
+        opened, messages = last["content"], messages[:-1]
+    text = opened + reply.text
+    if not reply.calls:
+        return [*messages, {"role": "assistant", "content": text}]
+    before = sum(len(message.get("tool_calls") or ()) for message in messages)
+    calls = [
+        {
+            "id": call.id or f"call_{number}",
+            "type": "function",
+            "function": {"name": call.tool, "arguments": arguments(call)},
+        }
+        for number, call in enumerate(reply.calls, before + 1)
+    ]
+    return [*messages, {"role": "assistant", "content": text or None, "tool_calls": calls}]
