@@ -414,9 +414,9 @@ def long_conversation() -> list[tuple[str, str]]:
 def _meaning() -> None:
     """The local embedder; where it is not installed the test is skipped, loudly."""
     try:
-        from plait.search import embedder
+        from plait.search import load_embedder
 
-        embedder("local")
+        load_embedder("local")
     except plait.UsageError as why:
         pytest.skip(f"NOT CHECKED: {why}")
 

@@ -234,9 +234,9 @@ def _embedder(word: str | None) -> str:
     """The embedder's word, looked at before anything runs: a session asks it only when it is searched."""
     if word is None or word == "local":
         return "local"
-    from plait.search import embedder
+    from plait.search import load_embedder
 
-    embedder(word)
+    load_embedder(word)
     return word
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plait.core.errors import PlaitError
 from plait.formats import shorten
+from plait.search.keywords import KeywordIndex, split_words
 from plait.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
@@ -116,9 +117,7 @@ class _Memory:
 
 
 def _words(turn: SessionTurn) -> frozenset[str]:
-    from plait.toolkits.words import words
-
-    return frozenset(words(_whole(turn)))
+    return frozenset(split_words(_whole(turn)))
 
 
 def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
@@ -143,12 +142,11 @@ def parts_of(text: str) -> list[str]:
 
 
 def _by_meaning(texts: list[str], embedder: Embedder) -> Search:
-    """The search by meaning and words; by words alone, and why, where an embedder can't be had."""
-    from plait import search as searching
+    """Return a search by meaning and words, or one by words alone if the embedder is not available."""
+    from plait.search import Index, VectorCache
 
-    ids = [str(i) for i in range(len(texts))]
     try:
-        index = searching.Index(searching.embedder(embedder), searching.Cache()).add(ids, texts)
+        index = Index(embedder, VectorCache()).add([str(i) for i in range(len(texts))], texts)
     except PlaitError as why:
         return _by_words(texts, why)
 
@@ -162,12 +160,5 @@ def _by_meaning(texts: list[str], embedder: Embedder) -> Search:
 
 
 def _by_words(texts: list[str], why: PlaitError) -> Search:
-    from plait.toolkits.passages import Passage, Passages
-
-    passages = Passages(tuple(Passage("", "", text) for text in texts), ())
-
-    def search(query: str) -> tuple[list[int], str]:
-        scores = passages.scores(query)
-        return sorted(scores, key=lambda i: (-scores[i], i)), f"(Searched by words only. {why})"
-
-    return search
+    keywords = KeywordIndex(texts)
+    return lambda query: (keywords.rank(query), f"(Searched by words only. {why})")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait.core.errors import UsageError
-from plait.toolkits.key_words import key_words
 from plait.tools.render import numeral
 from plait.tools.tool import Tool, tool
 
@@ -19,12 +18,15 @@ if TYPE_CHECKING:
 FEW_KEYS = 40
 FEW_CHARACTERS = 1200
 AT_ONCE = 1000
-"""Entries of a table up to which even a miss, which compares keys, takes no thread."""
+"""A table of at most this many entries needs no thread, even for a miss, which compares all keys."""
 TEXTS = (".txt", ".md")
+PLACE = "X"
+"""Stands for the part in which keys differ."""
+_OF = " of "
 
 
 def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool:
-    """A tool that looks things up in `source`: a mapping, a .json or .csv file, a text, or a folder of texts.
+    """Make a tool that looks things up in `source`: a mapping, a .json or .csv file, a text, or a folder of texts.
 
     JSON is an object of keys and values, or a list of records whose first field is the key; CSV has a header
     row and its first column is the key. A small table (at most 40 keys and 1,200 characters) names its keys
@@ -62,7 +64,7 @@ def _over_table(table: Table, name: str, where: str) -> Tool:
     description = f"Looks up one entry of {where} by its key, one key a call."
     keys = ", ".join(table.entries)
     if len(table.entries) <= FEW_KEYS and len(keys) <= FEW_CHARACTERS:
-        description += f" Keys: {key_words(list(table.entries))}."
+        description += f" Keys: {summarize_keys(list(table.entries))}."
     else:
         description += f" It has {len(table.entries):,} keys, such as {', '.join(list(table.entries)[:3])}."
     options: dict[str, Any] = {"name": name, "returns": "the entry", "read_only": True}
@@ -92,6 +94,49 @@ def _over_table(table: Table, name: str, where: str) -> Tool:
         return numeral(table.find(key, column))
 
     return find_part
+
+
+def summarize_keys(keys: Sequence[str]) -> str:
+    """Name all keys of a table in few words: keys that differ in one part are named together.
+
+    "area of Ghent in km2, area of Lier in km2" becomes "area of X in km2 (X: Ghent, Lier)". It is shorter, and a small
+    model does not recite it.
+    """
+    families: dict[str, list[str]] = {}
+    for key in keys:
+        head, of, _ = key.partition(_OF)
+        families.setdefault(head + of if of else key, []).append(key)
+    forms_of: dict[tuple[str, ...], list[str]] = {}
+    for head, members in families.items():
+        forms, names = _summarize_family(head, members)
+        forms_of.setdefault(names, []).extend(forms)
+    return "; ".join(
+        f"{', '.join(forms)} ({PLACE}: {', '.join(names)})" if names else ", ".join(forms)
+        for names, forms in forms_of.items()
+    )
+
+
+def _summarize_family(head: str, members: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Return the members' common form with the names that stand in it, or the members without names."""
+    rest = [member[len(head) :] for member in members]
+    if len(members) < 2 or not head.endswith(_OF):
+        return list(members), ()
+    tail = _common_tail(rest)
+    names = tuple(each[: len(each) - len(tail)] for each in rest)
+    if not all(names) or len(set(names)) < len(names):
+        return list(members), ()
+    return [f"{head}{PLACE}{tail}"], names
+
+
+def _common_tail(texts: Iterable[str]) -> str:
+    """Return the words that all texts end in; no words if a text consists of nothing else."""
+    words = [text.split(" ") for text in texts]
+    most = min(len(each) for each in words) - 1
+    count = next((n for n in range(most, 0, -1) if len({tuple(each[-n:]) for each in words}) == 1), 0)
+    tail = words[0][len(words[0]) - count :]
+    while tail and tail[0][:1].isupper():  # belongs to a name: `Cor Bridge`
+        tail = tail[1:]
+    return "".join(f" {word}" for word in tail)
 
 
 def _over_texts(texts: Passages, name: str, where: str) -> Tool:
@@ -132,10 +177,12 @@ def _folder(path: Path) -> Passages:
 
 
 def _texts(files: list[Path], root: Path) -> Passages:
-    from plait.toolkits.passages import Passages, cut
+    from plait.toolkits.passages import Passages, split_text
 
     names = [file.relative_to(root).as_posix() for file in files]
-    passages = [part for file, name in zip(files, names, strict=True) for part in cut(name, _content(file, True))]
+    passages = [
+        part for file, name in zip(files, names, strict=True) for part in split_text(name, _content(file, True))
+    ]
     if not passages:
         raise UsageError(f"There is no text in {', '.join(names[:5])}.", hint="The files are empty.")
     return Passages(tuple(passages), tuple(names))
