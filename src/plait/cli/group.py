@@ -159,7 +159,7 @@ def perform(args: list[str]) -> int:
         # Half a surrogate pair, or a letter that the terminal's encoding lacks, must not end a run.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    telemetry.program = True
+    telemetry.opens_sdk = True
     config.read_folder()
     try:
         code = plait.main(args=args, prog_name="plait", standalone_mode=False)
@@ -173,7 +173,7 @@ def perform(args: list[str]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else CRASHED
     finally:
-        if lost := telemetry.end():
+        if lost := telemetry.shut_down():
             with contextlib.suppress(OSError):
                 where = "Where it goes says OTEL_EXPORTER_OTLP_ENDPOINT; PLAIT_TELEMETRY=off switches it off."
                 click.echo(f"Telemetry was not delivered: {one_line(lost)} {where}", err=True)
