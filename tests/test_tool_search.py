@@ -283,7 +283,7 @@ def test_a_tool_takes_one_line_of_limited_length() -> None:
 
 
 def test_a_search_that_finds_nothing_is_refused() -> None:
-    with pytest.raises(UsageError, match="1 or more"):
+    with pytest.raises(UsageError, match="1 tool or more"):
         method_search(ToolIndex(HOUSE, Counting(), cache=False), best=0)
 
 

@@ -26,7 +26,7 @@ PASSAGE = 1000
 """Characters of a passage: about as many as an embedder reads."""
 PASSAGES = 64
 """Number of passages of a text that have a vector. Later passages are found by their words only."""
-WORDS = 0.25
+WORDS = 0.3
 """Weight of the keyword score, in spreads of the query's cosines."""
 FEW_TEXTS = 300
 """BM25 gives a rare word little weight among few texts. Plait weights it as if there were this many more."""

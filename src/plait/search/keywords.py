@@ -11,6 +11,7 @@ import sqlite3
 import threading
 import unicodedata
 from collections.abc import Iterable
+from string import ascii_letters
 
 _SMALL = """a an and are as at by did do does for from had has have how in is it its many much of on or s that
 the their there this to was were what when where which who will with"""
@@ -44,10 +45,12 @@ class KeywordIndex:
 
     def score(self, query: str) -> dict[int, float]:
         """Return the BM25 score of each text that shares a word with the query, by the text's number."""
-        wanted = list(dict.fromkeys(drop_small_words(tuple(index_words(query)))))[:QUERY_WORDS]
-        if not wanted:
+        words = list(dict.fromkeys(index_words(query)))
+        # A single letter is mostly the English "I", and rare in texts: it would weigh much.
+        telling = [word for word in words if word not in SMALL_WORDS and not (len(word) == 1 and word in ascii_letters)]
+        match = " OR ".join(f'"{word}"' for word in (telling or words)[:QUERY_WORDS])
+        if not match:
             return {}
-        match = " OR ".join(f'"{word}"' for word in wanted)
         with self._lock:
             rows = self._db.execute("select rowid, -rank from texts where texts match ?", (match,)).fetchall()
         return dict(rows)

@@ -1,4 +1,4 @@
-"""Lookup: a tool over a user's own table (a mapping, JSON, CSV) or over a folder of texts."""
+"""The tool `lookup`, over a user's own table (a mapping, JSON, CSV) or folder of texts."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool
     if isinstance(source, Mapping):
         from plait.toolkits.table import table_of
 
-        return _over_table(table_of(source, "the mapping"), name, "a table")
+        return _make_table_tool(table_of(source, "the mapping"), name, "a table")
     from pathlib import Path
 
     if not str(source):
         raise UsageError("A lookup needs a file or a folder.", hint="Write lookup:facts.json.")
     path = Path(source).expanduser()
     if path.is_dir():
-        return _over_texts(_folder(path), name, f"the texts of {path.resolve().name}")
+        return _make_text_tool(_load_folder(path), name, f"the texts of {path.resolve().name}")
     if not path.exists():
         raise UsageError(f"There is no file {str(source)!r}.", hint=f"Looked for {path.absolute()}.")
     suffix = path.suffix.lower()
     if suffix in TEXTS:
-        return _over_texts(_texts([path], path.parent), name, path.name)
+        return _make_text_tool(_load_texts([path], path.parent), name, path.name)
     if suffix not in (".json", ".csv", ".tsv"):
         raise UsageError(
             f"{str(source)!r} is no table or text that lookup knows.",
@@ -57,10 +57,10 @@ def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool
     from plait.toolkits import table
 
     read = table.read_json if suffix == ".json" else table.read_csv
-    return _over_table(read(_content(path), path.name), name, path.name)
+    return _make_table_tool(read(_read_text(path), path.name), name, path.name)
 
 
-def _over_table(table: Table, name: str, where: str) -> Tool:
+def _make_table_tool(table: Table, name: str, where: str) -> Tool:
     description = f"Looks up one entry of {where} by its key, one key a call."
     keys = ", ".join(table.entries)
     if len(table.entries) <= FEW_KEYS and len(keys) <= FEW_CHARACTERS:
@@ -139,7 +139,7 @@ def _common_tail(texts: Iterable[str]) -> str:
     return "".join(f" {word}" for word in tail)
 
 
-def _over_texts(texts: Passages, name: str, where: str) -> Tool:
+def _make_text_tool(texts: Passages, name: str, where: str) -> Tool:
     files = ", ".join(texts.files)
     listed = len(texts.files) <= FEW_KEYS and len(files) <= FEW_CHARACTERS
     named = f" ({files})" if listed and len(texts.files) > 1 else ""
@@ -163,7 +163,7 @@ def _over_texts(texts: Passages, name: str, where: str) -> Tool:
     return search
 
 
-def _folder(path: Path) -> Passages:
+def _load_folder(path: Path) -> Passages:
     files = sorted(
         file
         for file in path.rglob("*")
@@ -173,22 +173,22 @@ def _folder(path: Path) -> Passages:
     )
     if not files:
         raise UsageError(f"The folder {str(path)!r} has no .txt or .md files.", hint="Put the texts there.")
-    return _texts(files, path)
+    return _load_texts(files, path)
 
 
-def _texts(files: list[Path], root: Path) -> Passages:
+def _load_texts(files: list[Path], root: Path) -> Passages:
     from plait.toolkits.passages import Passages, split_text
 
     names = [file.relative_to(root).as_posix() for file in files]
     passages = [
-        part for file, name in zip(files, names, strict=True) for part in split_text(name, _content(file, True))
+        part for file, name in zip(files, names, strict=True) for part in split_text(name, _read_text(file, True))
     ]
     if not passages:
         raise UsageError(f"There is no text in {', '.join(names[:5])}.", hint="The files are empty.")
     return Passages(tuple(passages), tuple(names))
 
 
-def _content(path: Path, may_be_empty: bool = False) -> str:
+def _read_text(path: Path, may_be_empty: bool = False) -> str:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
