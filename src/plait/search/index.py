@@ -66,17 +66,16 @@ class Index:
     def __contains__(self, id: object) -> bool:
         return id in self._starts
 
-    def add(self, ids: Sequence[str], texts: Sequence[str], words: Sequence[str] | None = None) -> Index:
+    def add(self, ids: Sequence[str], texts: Sequence[str]) -> Index:
         """Add texts under ids, embed only these, and return the index.
 
-        `words` gives texts for the keyword search, where they differ from those that are embedded. Raises `UsageError`
-        if an id is already there or is given twice, or if the lengths differ. Then, and if the embedder fails, nothing
-        is added.
+        Raises `UsageError` if an id is already there or is given twice, or if the lengths differ. Then, and if the
+        embedder fails, nothing is added.
         """
         passages = [split_passages(text) for text in texts]
         self._check(ids, texts)
         vectors = self.embedder.embed([passage for each in passages for passage in each])
-        self._insert(ids, texts if words is None else words, vectors, [len(each) for each in passages])
+        self._insert(ids, texts, vectors, [len(each) for each in passages])
         return self
 
     def add_vectors(self, ids: Sequence[str], vectors: Vectors, words: Sequence[str]) -> Index:
@@ -102,7 +101,7 @@ class Index:
                 return
             used = self._rows + len(vectors)
             if self._table is None:
-                self._table = vectors
+                self._table = np.array(vectors, dtype=np.float32)
             elif used > len(self._table):
                 grown = np.empty((max(used, 2 * self._rows), self._table.shape[1]), dtype=np.float32)
                 grown[: self._rows] = self._table[: self._rows]
