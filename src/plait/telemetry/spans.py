@@ -15,6 +15,7 @@ import re
 import time
 from asyncio import CancelledError
 from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, cast
 from urllib.parse import urlsplit
@@ -23,7 +24,6 @@ from opentelemetry import context, metrics, trace
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider, set_span_in_context
 
-from plait import __version__
 from plait.core import Call, Observation, Outcome, Ran, Reply, Think, Usage
 from plait.core.errors import ModelError
 from plait.journal.records import RunHead
@@ -95,8 +95,10 @@ class OtelTracer:
     ) -> None:
         self._content = content
         tracers = tracer_provider or trace.get_tracer_provider()
-        self.tracer = tracers.get_tracer("plait", __version__, schema_url=SCHEMA)
-        meter = (meter_provider or metrics.get_meter_provider()).get_meter("plait", __version__, schema_url=SCHEMA)
+        self.tracer = tracers.get_tracer("plait", _installed_version(), schema_url=SCHEMA)
+        meter = (meter_provider or metrics.get_meter_provider()).get_meter(
+            "plait", _installed_version(), schema_url=SCHEMA
+        )
         self.tokens = meter.create_histogram(
             "gen_ai.client.token.usage",
             unit="{token}",
@@ -387,6 +389,13 @@ class OtelCodeSpan(OtelPartSpan):
             # The model writes the code, so it may also have named the exception.
             kind = ran.error.type if isinstance(getattr(builtins, ran.error.type, None), type) else "raised"
             self._set_error("limit" if ran.error.limit else kind, ran.error.message)
+
+
+def _installed_version() -> str:
+    try:
+        return version("plait")
+    except PackageNotFoundError:  # run from a folder that is not installed
+        return ""
 
 
 def _provider_name(described: Mapping[str, Any]) -> str:
