@@ -130,7 +130,10 @@ class Index:
         spread = math.sqrt((BEFORE * SPREAD**2 + len(ids) * float(scores.var())) / (BEFORE + len(ids)))
         weight = WORDS * spread * math.log(len(ids) + FEW_TEXTS) / math.log(len(ids) + 1)
         scores[list(found)] += np.fromiter(found.values(), np.float32, len(found)) * np.float32(weight)
-        best = np.argsort(-scores, kind="stable")[:k]
+        best = np.arange(len(ids))
+        if k < len(ids):
+            best = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
+        best = best[np.argsort(-scores[best], kind="stable")][:k]
         return [Hit(ids[at], float(scores[at])) for at in best]
 
 
