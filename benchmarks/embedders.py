@@ -24,7 +24,7 @@ from typing import Any
 # The seconds of results/embedders.md are those of one thread, unless PLAIT_THREADS says otherwise.
 THREADS = os.environ.setdefault("PLAIT_THREADS", "1")
 
-from plait.search import Embedder, Index, embedder  # noqa: E402
+from plait.search import Embedder, Index, load_embedder  # noqa: E402
 from plait.search import index as index_module  # noqa: E402
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "tool-search"
@@ -110,7 +110,7 @@ def speed(using: Embedder) -> None:
 
 
 def starting() -> None:
-    for code in ("import numpy", "from plait.search import embedder; embedder().embed(['x'])"):
+    for code in ("import numpy", "from plait.search import load_embedder; load_embedder().embed(['x'])"):
         began = time.perf_counter()
         subprocess.run([sys.executable, "-c", code], check=True)
         print(f"a process that does `{code}`: {time.perf_counter() - began:.2f} s")
@@ -121,12 +121,12 @@ def main() -> None:
         sys.exit(f"NOT MEASURED: {DATA} is absent.")
     print(f"| R@1 R@5 R@10 nDCG@10 | {' | '.join(SETS)} |\n|{'---|' * (1 + len(SETS))}")
     table("words alone", Blind(), index_module.WORDS / index_module.SPREAD)
-    local = embedder("local")
+    local = load_embedder("local")
     table("local alone", local, 0.0)
     table("local, as `Index` does it", local, index_module.WORDS)
     for spec in sys.argv[1:]:
-        table(f"{spec} alone", embedder(spec), 0.0)
-        table(spec, embedder(spec), index_module.WORDS)
+        table(f"{spec} alone", load_embedder(spec), 0.0)
+        table(spec, load_embedder(spec), index_module.WORDS)
     speed(local)
     starting()
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from plait.core import ToolSpec
-from plait.search import Cache, ToolIndex, embedder
+from plait.search import ToolIndex, VectorCache, load_embedder
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "tool-search"
 SETS = (
@@ -99,11 +99,11 @@ def many(number: int) -> list[ToolSpec]:
 
 def speed(file: str) -> None:
     tools = many(10_000)
-    embedder("local").embed(["warm"])
+    load_embedder("local").embed(["warm"])
     load = os.getloadavg()[0]
     print(f"\nThe machine has {os.cpu_count()} cores; its load was {load:.1f} when this began.")
     with timed("10,000 tools indexed"):
-        index = ToolIndex(tools, cache=Cache(file))
+        index = ToolIndex(tools, cache=VectorCache(file))
     subprocess.run([sys.executable, __file__, "--again", file], check=True)
     changed = [*tools[:-1], ToolSpec(tools[-1].name, "Rolls a die with any number of sides.")]
     with timed("one of them described anew"):
@@ -123,9 +123,9 @@ def speed(file: str) -> None:
 
 def again(file: str) -> None:
     tools = many(10_000)
-    embedder("local")
+    load_embedder("local")
     with timed("the same in a new process, from the cache"):
-        ToolIndex(tools, cache=Cache(file))
+        ToolIndex(tools, cache=VectorCache(file))
 
 
 def main() -> None:

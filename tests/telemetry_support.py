@@ -68,12 +68,12 @@ class Watched:
 @contextmanager
 def telemetry_as_it_was() -> Iterator[None]:
     """Put back afterwards who observes."""
-    before = telemetry._tracer, telemetry._asked
-    telemetry._tracer, telemetry._asked = None, None
+    before = telemetry._tracer
+    telemetry._tracer = None
     try:
         yield
     finally:
-        telemetry._tracer, telemetry._asked = before
+        telemetry._tracer = before
 
 
 def steps(*calls: tuple[Any, ...]) -> str:

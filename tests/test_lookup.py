@@ -13,7 +13,7 @@ import pytest
 
 from plait.core.errors import ToolError, UsageError
 from plait.toolkits import lookup
-from plait.toolkits.key_words import key_words
+from plait.toolkits.lookup import summarize_keys
 from plait.tools import Tool
 
 CITIES = {
@@ -179,11 +179,11 @@ def test_the_best_passages_of_a_folder_come_with_their_files(write: Callable[[st
 
 
 def test_a_long_text_is_cut_into_passages_that_lose_no_word(write: Callable[[str, str], Path]) -> None:
-    from plait.toolkits.passages import LENGTH, cut
+    from plait.toolkits.passages import LENGTH, split_text
 
     sentences = [f"Sentence number {i} speaks of topic{i}." for i in range(400)]
     text = " ".join(sentences[:200]) + "\n\n" + "\n\n".join(sentences[200:]) + "\n\n" + "x" * 5000
-    passages = cut("a.txt", text)
+    passages = split_text("a.txt", text)
     assert max(len(passage.text) for passage in passages) <= LENGTH + 1
     joined = " ".join(passage.text for passage in passages)
     assert joined.split()[: 400 * 6] == text.split()[: 400 * 6] and joined.count("x") == text.count("x")
@@ -297,4 +297,4 @@ def test_what_shares_most_words_is_named_first_of_what_is_near() -> None:
     ],
 )
 def test_keys_that_differ_in_one_place_are_told_together(keys: list[str], told: str) -> None:
-    assert key_words(keys) == told
+    assert summarize_keys(keys) == told

@@ -25,7 +25,7 @@ from plait.core.errors import (
     Unreachable,
     UsageError,
 )
-from plait.search import embedder
+from plait.search import load_embedder
 from plait.search.endpoint import EndpointEmbedder
 
 KEY = "sk-very-secret"
@@ -85,7 +85,7 @@ def ask(server: Server, texts: list[str], **options: Any) -> Any:
 
 def test_what_goes_out_is_the_usual_shape_and_what_comes_back_is_put_in_order(server: Server) -> None:
     env = {"OPENAI_BASE_URL": server.url + "/", "OPENAI_API_KEY": KEY}
-    made = embedder("openai:text-embedding-3-small", env=env)
+    made = load_embedder("openai:text-embedding-3-small", env=env)
     assert made.dim == 0
     rows = made.embed(["aaa", "", "a"])
     assert np.allclose(rows[0], [3 / 10**0.5, 1 / 10**0.5]) and np.allclose(rows[2], [0.5**0.5, 0.5**0.5])
@@ -117,13 +117,13 @@ def test_odd_text_is_sent_and_base64_is_understood(server: Server) -> None:
 @pytest.mark.parametrize(
     ("status", "error", "said"),
     [
-        (401, Refused, r"answered 401: no such key \[secret\]\. Check the key"),
-        (403, Refused, "answered 403"),
-        (404, BadRequest, "answered 404.*address right"),
-        (429, RateLimited, "answered 429"),
-        (400, BadRequest, "answered 400"),
-        (500, ServerFailed, "answered 500"),
-        (302, BadRequest, "answered 302.*Redirects are not followed"),
+        (401, Refused, r"refused the key \(401\): no such key \[secret\]\. Check the key in"),
+        (403, Refused, r"refused the key \(403\)"),
+        (404, BadRequest, r"\(404\).*Check the address"),
+        (429, RateLimited, r"\(429\), asks to wait 7 s"),
+        (400, BadRequest, r"refused the request \(400\)"),
+        (500, ServerFailed, r"failed \(500\)"),
+        (302, BadRequest, r"sends us on to .*/elsewhere \(302\)"),
     ],
 )
 def test_a_refusal_is_told_with_its_reason_and_without_the_key(
@@ -217,7 +217,7 @@ def test_nobody_there_is_unreachable_and_names_the_setting() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    made = embedder("openai:m", env={"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1", "OPENAI_API_KEY": KEY})
+    made = load_embedder("openai:m", env={"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1", "OPENAI_API_KEY": KEY})
     made._tries = 1  # type: ignore[attr-defined]
     with pytest.raises(Unreachable, match=r"connection refused.*OPENAI_BASE_URL") as caught:
         made.embed(["a"])
@@ -233,12 +233,12 @@ def test_a_key_that_can_not_be_sent_is_not_shown(server: Server, key: str) -> No
 
 def test_a_missing_key_is_said_and_another_server_or_a_local_one_needs_none() -> None:
     with pytest.raises(UsageError, match=r"OPENAI_API_KEY is not set.*use the local embedder"):
-        embedder("openai:m", env={})
-    moved = embedder("openai:m", env={"OPENAI_BASE_URL": "http://10.0.0.1/v1"})
-    plain = embedder("openai:m", env={"OPENAI_API_KEY": KEY})
+        load_embedder("openai:m", env={})
+    moved = load_embedder("openai:m", env={"OPENAI_BASE_URL": "http://10.0.0.1/v1"})
+    plain = load_embedder("openai:m", env={"OPENAI_API_KEY": KEY})
     # Vectors of one name on two servers may be of two models: they are not mixed up in a cache.
     assert plain.name == "openai:m" and moved.name.startswith("openai:m@")
-    assert embedder("ollama:nomic-embed-text", env={}).name == "ollama:nomic-embed-text"
+    assert load_embedder("ollama:nomic-embed-text", env={}).name == "ollama:nomic-embed-text"
 
 
 @pytest.mark.parametrize(
@@ -246,5 +246,5 @@ def test_a_missing_key_is_said_and_another_server_or_a_local_one_needs_none() ->
 )
 def test_an_address_that_is_none_is_refused(address: str) -> None:
     with pytest.raises(UsageError, match="OPENAI_BASE_URL") as caught:
-        embedder("openai:m", env={"OPENAI_BASE_URL": address})
+        load_embedder("openai:m", env={"OPENAI_BASE_URL": address})
     assert "hush" not in str(caught.value)

@@ -24,7 +24,7 @@ from plait.journal.records import RunHead, SessionTurn, Thinking
 from plait.journal.store import Journal
 from plait.runtime.run import Run
 from plait.strategies import OURS
-from plait.toolkits.chat_history import PART, SHOWN, chat_history, parts_of
+from plait.toolkits.chat_history import PART, SHOWN, chat_history, split_parts
 
 ME = owner_of_this_process()
 
@@ -313,7 +313,7 @@ def test_of_a_long_turn_the_part_that_fits_is_shown_wherever_it_stands() -> None
 
 @given(st.text(max_size=4000))
 def test_parts_hold_all_of_a_text(text: str) -> None:
-    parts = parts_of(text)
+    parts = split_parts(text)
     assert all(0 < len(part) <= PART for part in parts)
     assert "".join("".join(parts).split()) == "".join(text.split())
 
@@ -414,9 +414,9 @@ def long_conversation() -> list[tuple[str, str]]:
 def _meaning() -> None:
     """The local embedder; where it is not installed the test is skipped, loudly."""
     try:
-        from plait.search import embedder
+        from plait.search import load_embedder
 
-        embedder("local")
+        load_embedder("local")
     except plait.UsageError as why:
         pytest.skip(f"NOT CHECKED: {why}")
 

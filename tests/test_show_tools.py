@@ -21,7 +21,7 @@ from plait.models.base import Abilities
 from plait.runtime import plans
 from plait.runtime.run import Run
 from plait.runtime.showing import SEARCH, Finder
-from plait.search import local
+from plait.search import minilm
 from plait.tools import Toolset
 
 CALLED: list[tuple[str, str]] = []
@@ -256,7 +256,7 @@ async def test_a_run_goes_on_and_is_replayed_and_forked_without_another_search(
     def nothing(*_: Any) -> Any:
         raise AssertionError("searched again")
 
-    monkeypatch.setattr(local.LocalEmbedder, "embed", nothing)
+    monkeypatch.setattr(minilm.LocalEmbedder, "embed", nothing)
     monkeypatch.setattr("plait.search.index.Index.search", nothing)
     again = plait.Agent(
         model=plait.Scripted(replies, by_turn=True), tools=tools, journal=journal, approve="effects", show_tools=2
@@ -354,8 +354,7 @@ def test_a_plan_with_an_unknown_tool_is_told_few_names_and_what_the_search_finds
 
 def test_the_search_that_fails_is_an_observation(monkeypatch: pytest.MonkeyPatch) -> None:
     used = agent([action("method_search", SONG), action("nothing_such", "x"), final("x")], show_tools=0)
-    monkeypatch.setattr(local, "installed_weights", lambda: _raise())
-    monkeypatch.setattr(local.LocalEmbedder, "_one", None)
+    monkeypatch.setattr(minilm, "find_weights", lambda: _raise())
     run = used.run(TASK)
     assert run.status == "answered"
     assert "not installed" in observed(run)[0] and observed(run)[1].startswith("There is no tool named")

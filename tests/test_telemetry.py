@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -28,7 +30,7 @@ from cli_support import action, final
 from models_server import Asked, Server, whole_stream
 from plait.core.errors import RateLimited, ToolError
 from plait.runtime.tracing import UNWATCHED
-from plait.telemetry import names
+from plait.telemetry import spans
 from telemetry_support import LOOPS, QUESTION, Watched, agent, blocks, people, telemetry_as_it_was
 
 
@@ -50,6 +52,14 @@ def told() -> Iterator[Watched]:
         yield made
 
 
+NAMES = {
+    node.value
+    for node in ast.walk(ast.parse(Path(spans.__file__).read_text(encoding="utf-8")))
+    if isinstance(node, ast.Constant) and re.fullmatch(r"(gen_ai|error|server|http|plait)\.[a-z_.]+", str(node.value))
+}
+"""The attributes, events and metrics that spans.py names."""
+
+
 def test_every_name_is_the_conventions_own() -> None:
     modules: list[ModuleType] = [
         gen_ai_attributes,
@@ -59,12 +69,11 @@ def test_every_name_is_the_conventions_own() -> None:
         server_attributes,
     ]
     known = {value for module in modules for value in vars(module).values() if isinstance(value, str)}
-    ours = {value for value in vars(names).values() if isinstance(value, str) and "." in value and " " not in value}
-    ours |= {*names.REQUEST.values(), *names.REQUEST_WHOLE.values()}
-    ours -= {names.__name__, names.__file__, names.__cached__, names.__package__}
-    own = {name for name in ours if name.startswith("plait.")}
-    assert len(ours - own) > 25
-    assert ours - own - known == set()
+    own = {name for name in NAMES if name.startswith("plait.")}
+    assert len(own) > 20 and len(NAMES - own) > 25
+    assert NAMES - own - known == set()
+    page = (Path(__file__).parents[1] / "docs" / "telemetry.md").read_text(encoding="utf-8")
+    assert [name for name in own if name.removeprefix("plait.") not in page] == []
     values = {
         member.value
         for module in modules
@@ -72,7 +81,7 @@ def test_every_name_is_the_conventions_own() -> None:
         if issubclass(each, Enum)
         for member in each
     }
-    assert {names.INVOKE_AGENT, names.CHAT, names.COMPLETION, names.EXECUTE_TOOL, *names.PROVIDERS.values()} <= values
+    assert {"invoke_agent", "chat", "text_completion", "execute_tool", *spans.PROVIDERS.values()} <= values
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -100,7 +109,7 @@ def test_each_loop_is_a_run_with_its_model_calls_and_tools_below(loop: str, tmp_
     assert {span.attributes["plait.phase"] for span in asked if span.attributes} == phases
     for span in watched.spans:
         for key in span.attributes or {}:
-            assert key in {**vars(names), **names.REQUEST, **names.REQUEST_WHOLE}.values(), key
+            assert key in NAMES, key
     made.replay(run.run)
     assert len(watched.spans) == len(below) + 1, "a replay performs nothing"
 
@@ -455,7 +464,7 @@ def test_off_every_span_is_the_one_object_that_does_nothing(monkeypatch: pytest.
     for name in ("PLAIT_TELEMETRY", "OTEL_EXPORTER_OTLP_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
     with telemetry_as_it_was():
-        assert plait.telemetry.here() is UNWATCHED
+        assert plait.telemetry.find_tracer() is UNWATCHED
     anything: Any = None
     run = UNWATCHED.run(anything, anything, anything, resumed=False)
     with run as entered:
@@ -475,8 +484,9 @@ def test_off_every_span_is_the_one_object_that_does_nothing(monkeypatch: pytest.
         *[({"PLAIT_TELEMETRY": word}, "on = true", (False, False)) for word in ("OFF", "false", "No", "0")],
         ({"PLAIT_TELEMETRY": "content"}, "", (True, True)),
         ({"PLAIT_TELEMETRY": "off"}, "on = true", (False, False)),
+        ({"PLAIT_TELEMETRY": "content"}, "on = false", (True, True)),
         ({}, "on = true", (True, False)),
-        ({}, "content = true", (False, False)),
+        ({}, "content = true", (False, True)),
         ({"PLAIT_TELEMETRY": "1"}, "content = true", (True, True)),
         (
             {"PLAIT_TELEMETRY": "1", "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true"},
@@ -489,39 +499,37 @@ def test_off_every_span_is_the_one_object_that_does_nothing(monkeypatch: pytest.
 def test_environment_wins_over_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], file: str, expected: tuple[bool, bool]
 ) -> None:
-    from plait.telemetry.setting import settings
-
     monkeypatch.setenv("PLAIT_CONFIG", str(tmp_path / "plait.toml"))
     (tmp_path / "plait.toml").write_text(f"[telemetry]\n{file}\n")
-    said = settings(env=variables)
-    assert (said.on, said.content) == expected
+    assert plait.telemetry.read_settings(variables) == expected
 
 
 def test_wrong_settings_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from plait.telemetry.own import _exporter
-    from plait.telemetry.setting import settings
-
     with pytest.raises(plait.UsageError, match=r"PLAIT_TELEMETRY is 'maybe'\. It is one of on, content, off"):
-        settings(env={"PLAIT_TELEMETRY": "maybe"})
-    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "zipkin")
-    with pytest.raises(plait.UsageError, match="Plait has otlp, console and none"):
-        _exporter("traces")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-    with pytest.raises(plait.UsageError, match="http/protobuf"):
-        _exporter("metrics")
+        plait.telemetry.read_settings({"PLAIT_TELEMETRY": "maybe"})
     monkeypatch.setenv("PLAIT_CONFIG", str(tmp_path / "plait.toml"))
-    (tmp_path / "plait.toml").write_text('[telemetry]\non = true\nheaders = { "x-key" = "$NO_SUCH_KEY" }\n')
-    with pytest.raises(plait.UsageError, match="NO_SUCH_KEY, which is not set"):
-        settings(env={})
-    (tmp_path / "plait.toml").write_text("[telemetry]\nendpont = 1\n")
-    with pytest.raises(plait.UsageError, match="Did you mean endpoint"):
+    (tmp_path / "plait.toml").write_text("[telemetry]\ncontnt = true\n")
+    with pytest.raises(plait.UsageError, match="Did you mean content"):
         plait.config.load()  # type: ignore[attr-defined]
 
 
-def test_without_the_extra_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    from plait.telemetry import setting
+def test_without_an_sdk_runs_are_not_traced_and_cost_no_content(tmp_path: Path) -> None:
+    program = f"""
+import sys
+sys.path[:0] = [{str(Path(__file__).parent)!r}]
+import plait
+from cli_support import final
+plait.telemetry.on(content=True)
+print(plait.Agent(model=plait.Scripted([final("2")]), journal=False).run("1 + 1?").answer)
+print(any("opentelemetry.sdk" in name for name in sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("2\nFalse\n", "")
 
-    monkeypatch.setattr(setting, "find_spec", lambda name: None)
+
+def test_without_the_extra_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "plait.telemetry.spans", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with telemetry_as_it_was():
         with pytest.raises(plait.UsageError, match=r"pip install 'plait\[otel\]'"):
             plait.telemetry.on()

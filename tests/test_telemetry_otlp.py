@@ -162,23 +162,44 @@ def test_resumed_forked_and_chatted_runs_are_sent_a_replay_is_not(plait: Shell, 
     assert all(path == "/v1/traces" for path, _ in collector.got)
 
 
-def test_plait_toml_names_the_collector_and_its_key(plait: Shell, collector: Collector) -> None:
-    (plait.folder / "plait.toml").write_text(
-        f'[telemetry]\non = true\ncontent = true\nendpoint = "{collector.url}/"\nservice = "house"\n'
-        'headers = { x-team = "$TEAM_KEY" }\n'
-    )
-    assert plait("trust").code == 0
-    done = plait(*RUN, env={"TEAM_KEY": "team-secret-key"})
+def test_plait_toml_switches_it_on_and_the_standard_variables_say_where(plait: Shell, collector: Collector) -> None:
+    (plait.folder / "plait.toml").write_text("[telemetry]\non = true\ncontent = true\n")
+    env = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url + "/",
+        "OTEL_EXPORTER_OTLP_HEADERS": "x-team=team-secret-key",
+        "OTEL_SERVICE_NAME": "house",
+    }
+    done = plait(*RUN, env=env)
     assert (done.code, done.err) == (0, "")
     assert len(collector.spans) == 4 and collector.service == {"house"}
     assert {headers["x-team"] for headers in collector.headers} == {"team-secret-key"}
     assert any("What is it?" in attributes(span).get("gen_ai.input.messages", "") for span in collector.spans)
     before = len(collector.got)
-    assert plait(*RUN, env={"TEAM_KEY": "team-secret-key", "PLAIT_TELEMETRY": "off"}).out == "so it is\n"
+    assert plait(*RUN, env={**env, "PLAIT_TELEMETRY": "off"}).out == "so it is\n"
     assert len(collector.got) == before
-    done = plait(*RUN)
+
+
+def test_the_name_of_the_service_may_stand_among_the_resource_attributes(plait: Shell, collector: Collector) -> None:
+    assert plait(*RUN, env=on(collector.url, OTEL_RESOURCE_ATTRIBUTES="service.name=mine,team=a")).code == 0
+    assert collector.service == {"mine"}
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("OTEL_TRACES_EXPORTER", "zipkin"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "carrier-pigeon")]
+)
+def test_an_exporter_that_is_not_installed_is_told(plait: Shell, variable: str, value: str) -> None:
+    done = plait(*RUN, env=on("http://127.0.0.1:9", **{variable: value}))
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("Error: plait.toml, table [telemetry]: headers.x-team needs TEAM_KEY, which is not set.")
+    assert done.err.startswith("Error: OpenTelemetry cannot be set up: ") and value in done.err
+
+
+def test_what_a_run_starts_gets_the_environment_as_the_user_set_it(plait: Shell, collector: Collector) -> None:
+    (plait.folder / "seen.py").write_text(
+        "import os\nimport plait\n\n\n@plait.tool(read_only=True)\ndef hostile() -> str:\n"
+        "    \"Looks.\"\n    return str(sorted(name for name in os.environ if name.startswith('OTEL')))\n"
+    )
+    assert plait(*RUN[:4], "--tools", "seen.py", "--quiet", env=on(collector.url)).code == 0
+    assert "['OTEL_EXPORTER_OTLP_ENDPOINT']" in plait("show", "last").out
 
 
 def nobody() -> str:
@@ -205,33 +226,6 @@ def test_a_collector_that_does_not_take_it_holds_nobody_up(plait: Shell, collect
     assert took < 3 * usual + 12  # at most 3 seconds more, and what the machine is slow
 
 
-FLUSHED = """
-import logging
-import plait
-logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
-plait.telemetry.on()
-made = plait.Agent(model=plait.Scripted(["Final Answer: so"], by_turn=False), journal=False)
-made.run("q")
-logger = logging.getLogger("opentelemetry.of.this.program")
-for _ in range(200):
-    logger.error("a batch was lost")
-made.run("q")
-print(plait.telemetry.flush())
-"""
-
-
-def test_a_flush_that_fails_says_so_however_often_sending_failed_before(plait: Shell, collector: Collector) -> None:
-    collector.status = 400
-    done = subprocess.run(
-        [sys.executable, "-c", FLUSHED],
-        env={**plait.env, "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_METRICS_EXPORTER": "none"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "False\n"
-
-
 def test_the_console_exporter_leaves_stdout_alone(plait: Shell) -> None:
     done = plait(
         *RUN, env={"PLAIT_TELEMETRY": "on", "OTEL_TRACES_EXPORTER": "console", "OTEL_METRICS_EXPORTER": "none"}
@@ -253,22 +247,29 @@ def test_what_a_tool_traces_itself_is_sent_by_the_command_line(plait: Shell, col
 
 
 PROGRAM = """
-import sys
 import plait
-plait.telemetry.on()
-{set_up}
+{first}
 made = plait.Agent(model=plait.Scripted(["Final Answer: so"]), journal=False)
+{then}
 print(made.run("q").answer)
-{end}
+from opentelemetry import trace
+print(type(trace.get_tracer_provider()).__name__)
 """
+ITS_OWN = (
+    "from opentelemetry import trace\n"
+    "from opentelemetry.sdk.trace import TracerProvider\n"
+    "from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor\n"
+    "its_own = TracerProvider()\n"
+    "its_own.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(formatter=lambda s: s.name + '\\n')))\n"
+    "trace.set_tracer_provider(its_own)"
+)
 
 
-def test_a_program_that_ends_without_a_word_has_sent_its_spans(plait: Shell, collector: Collector) -> None:
-    def program(set_up: str = "", end: str = "") -> str:
-        text = PROGRAM.format(set_up=set_up, end=end)
+def test_in_a_program_the_sdk_is_the_applications(plait: Shell, collector: Collector) -> None:
+    def program(first: str, then: str = "", **variables: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-c", text],
-            env={**plait.env, "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "OTEL_SERVICE_NAME": "mine"},
+            [sys.executable, "-c", PROGRAM.format(first=first, then=then)],
+            env={**plait.env, "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, **variables},
             capture_output=True,
             text=True,
             check=True,
@@ -276,22 +277,11 @@ def test_a_program_that_ends_without_a_word_has_sent_its_spans(plait: Shell, col
         assert done.stderr == ""
         return done.stdout
 
-    assert program() == "so\n"
-    assert sorted(span.name for span in collector.spans) == ["chat scripted", "invoke_agent react"]
-    assert collector.service == {"mine"}
-    assert program(end="print(plait.telemetry.flush())") == "so\nTrue\n"
-    assert len(collector.spans) == 4
-    assert program(end="from opentelemetry import trace; print(type(trace.get_tracer_provider()).__name__)") == (
-        "so\nProxyTracerProvider\n"
-    ), "the global provider is the application's to set"
-    before = len(collector.got)
-    late = (
-        "from opentelemetry import trace\n"
-        "from opentelemetry.sdk.trace import TracerProvider\n"
-        "from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor\n"
-        "its_own = TracerProvider()\n"
-        "its_own.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(formatter=lambda s: s.name + '\\n')))\n"
-        "trace.set_tracer_provider(its_own)"
-    )
-    assert program(set_up=late) == "chat scripted\ninvoke_agent react\nso\n"
-    assert len(collector.got) == before, "the application's own provider alone has them"
+    traced = "chat scripted\ninvoke_agent react\nso\nTracerProvider\n"
+    on = "plait.telemetry.on()"
+    assert program(on) == "so\nProxyTracerProvider\n"
+    assert program(ITS_OWN, on) == traced
+    assert program(on, ITS_OWN) == traced, "it may be set later"
+    assert program("", ITS_OWN, PLAIT_TELEMETRY="on") == traced
+    assert program("", ITS_OWN) == "so\nTracerProvider\n"
+    assert collector.got == []

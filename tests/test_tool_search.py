@@ -22,8 +22,8 @@ from plait.core.errors import UsageError
 from plait.formats.code_signature import signature
 from plait.runtime.calling import make_call
 from plait.runtime.things import Things
-from plait.search import Cache, ToolIndex
-from plait.search.tools import MEANT, meant, said
+from plait.search import ToolIndex, VectorCache
+from plait.search.tool_index import MEANING, meaning_of, words_of
 from plait.toolkits.method_search import LINE, lines_of, method_search
 from plait.tools import Toolset
 
@@ -75,7 +75,7 @@ def names(index: ToolIndex, query: str, k: int = 3) -> list[str]:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> ToolIndex:
-    return ToolIndex(HOUSE, cache=Cache(tmp_path_factory.mktemp("cache") / "vectors.db"))
+    return ToolIndex(HOUSE, cache=VectorCache(tmp_path_factory.mktemp("cache") / "vectors.db"))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_tool_is_found_by_a_parameter(house: ToolIndex) -> None:
 def test_the_words_of_objects_within_parameters_count() -> None:
     inner = {"type": "object", "properties": {"postcode": {"type": "string", "enum": ["zip9", 4]}}}
     tool = ToolSpec("send", "Sends.", {"properties": {"to": {"type": "array", "items": inner}, "odd": True}})
-    assert {"to", "postcode", "zip9", "odd"} <= set(said(tool).split())
+    assert {"to", "postcode", "zip9", "odd"} <= set(words_of(tool).split())
 
 
 def test_scores_fall_and_k_is_kept(house: ToolIndex) -> None:
@@ -122,8 +122,8 @@ def test_no_tools_are_searched_as_well() -> None:
 
 def test_a_long_description_is_compared_by_its_first_sentences_and_all_its_words() -> None:
     long, other = (spec("report", "Writes a report. " * 40 + f"It knows {place}.") for place in ("Zanzibar", "Bergen"))
-    assert meant(long) == meant(other) and meant(long).endswith(".")
-    assert MEANT - 20 < len(meant(long)) <= MEANT + len("report. ")
+    assert meaning_of(long) == meaning_of(other) and meaning_of(long).endswith(".")
+    assert MEANING - 20 < len(meaning_of(long)) <= MEANING + len("report. ")
     scores = []
     for tool in (long, other):
         found = ToolIndex((*HOUSE, tool), Counting(), cache=False).search("zanzibar", 10)
@@ -141,7 +141,7 @@ def test_only_tools_that_are_new_or_described_anew_are_embedded() -> None:
     counting.asked.clear()
     changed = spec("roll_die", "Throws several dice at once.")
     assert index.update((*HOUSE[:4], changed, spec("sing", "Sings a song."))) == 2
-    assert sorted(counting.asked) == sorted([meant(changed), "sing. Sings a song."])
+    assert sorted(counting.asked) == sorted([meaning_of(changed), "sing. Sings a song."])
     assert "book_table" not in index and "sing" in index and len(index) == 6
     assert "book_table" not in names(index, "book_table", 10)
     assert index.search("roll_die", 1)[0].tool.description == "Throws several dice at once."
@@ -180,8 +180,8 @@ def test_an_update_that_fails_leaves_all_as_it_was() -> None:
 
 def test_another_process_finds_the_vectors_on_disk(tmp_path: Path) -> None:
     first, second = Counting(), Counting()
-    ToolIndex(HOUSE, first, cache=Cache(tmp_path / "v.db"))
-    ToolIndex((*HOUSE, spec("sing", "Sings a song.")), second, cache=Cache(tmp_path / "v.db"))
+    ToolIndex(HOUSE, first, cache=VectorCache(tmp_path / "v.db"))
+    ToolIndex((*HOUSE, spec("sing", "Sings a song.")), second, cache=VectorCache(tmp_path / "v.db"))
     assert len(first.asked) == len(HOUSE)
     assert second.asked == ["sing. Sings a song."]
 
@@ -283,7 +283,7 @@ def test_a_tool_takes_one_line_of_limited_length() -> None:
 
 
 def test_a_search_that_finds_nothing_is_refused() -> None:
-    with pytest.raises(UsageError, match="1 or more"):
+    with pytest.raises(UsageError, match="1 tool or more"):
         method_search(ToolIndex(HOUSE, Counting(), cache=False), best=0)
 
 

@@ -79,8 +79,6 @@ def test_a_providers_key_goes_to_the_providers_own_address_without_any_file(fold
         ('[run]\ntools = ["x=tools.py"]\n', "run the code of the tool x=tools.py"),
         ('[run]\ntools = ["mcp:python server.py"]\n', "run the code of the tool mcp:python server.py"),
         ('[agents.a]\ntools = ["module:name"]\n', r"run the code of the tool module:name \(agents.a\)"),
-        ('[telemetry]\nendpoint = "http://collector.example"\n', "send telemetry to http://collector.example"),
-        ('[telemetry]\nheaders = { X = "$AWS_SECRET_ACCESS_KEY" }\n', "send the variable AWS_SECRET_ACCESS_KEY"),
         ('[serve]\nhost = "0.0.0.0"\n', "let other machines connect to plait serve"),
         ('[serve]\nhosts = ["evil.example"]\n', "let plait serve answer to other host names"),
     ],

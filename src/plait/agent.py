@@ -420,7 +420,7 @@ class Agent:
             data_tokens=tuple(
                 token for token in tokens if token not in self._book.text and token not in (self.system or "")
             ),
-            tracer=telemetry.here(),
+            tracer=telemetry.find_tracer(),
         )
 
     def _head(self, question: str, job: Job, seat: Seat | None) -> RunHead:

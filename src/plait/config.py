@@ -92,16 +92,10 @@ class ServeTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TelemetryTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """The table `[telemetry]`: whether spans are sent, with what was said or without, and to which collector.
-
-    `endpoint` is a base address, such as http://localhost:4318; in `headers` "$NAME" is read from the environment.
-    """
+    """The table `[telemetry]`: whether runs are traced, and whether with questions, answers and the like."""
 
     on: bool = False
     content: bool = False
-    endpoint: str = ""
-    headers: dict[str, str] = {}
-    service: str = "plait"
 
 
 class JournalTable(Struct, frozen=True, forbid_unknown_fields=True):

@@ -66,13 +66,6 @@ def risks(settings: Mapping[str, Any]) -> Iterator[str]:
         for word in words if isinstance(words, list) else ():
             if _runs_code(str(word)):
                 yield f"run the code of the tool {word} ({name})"
-    telemetry = settings.get("telemetry")
-    if isinstance(telemetry, Mapping):
-        address = str(telemetry.get("endpoint") or "http://localhost")
-        if not _on_this_machine(address):
-            yield f"send telemetry to {address}"
-        for variable in _variables(telemetry.get("headers")):
-            yield f"send the variable {variable} to {address}"
     serve = settings.get("serve")
     if isinstance(serve, Mapping):
         if not _on_this_machine(f"http://{serve.get('host') or 'localhost'}"):

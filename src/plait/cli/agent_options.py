@@ -217,7 +217,7 @@ def _check_embedder(word: str | None) -> str:
     """Check the embedder before anything runs, because a session uses it only when it is searched."""
     if word is None or word == "local":
         return "local"
-    from plait.search import embedder
+    from plait.search import load_embedder
 
-    embedder(word)
+    load_embedder(word)
     return word

@@ -94,7 +94,7 @@ def prepare_process() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     warnings.showwarning = lambda message, *_: click.echo(f"Warning: {message}", err=True)
-    telemetry.program = True
+    telemetry.opens_sdk = True
     config.read_folder()
 
 
@@ -133,7 +133,7 @@ def report_error(error: BaseException) -> int:
 
 def finish_telemetry() -> None:
     """Send the remaining telemetry; say so if it could not be delivered."""
-    if lost := telemetry.end():
+    if lost := telemetry.shut_down():
         with contextlib.suppress(OSError):
             advice = "OTEL_EXPORTER_OTLP_ENDPOINT sets the collector; PLAIT_TELEMETRY=off switches telemetry off."
             click.echo(f"Telemetry was not delivered: {clean(lost).strip()} {advice}", err=True)

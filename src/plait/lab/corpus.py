@@ -18,8 +18,7 @@ from msgspec import Struct
 from plait.core.errors import ToolError, UsageError
 from plait.lab.records import FileRecord, file_stamp, find_file, read_records
 from plait.lab.tasks import digest
-from plait.toolkits.passages import Passage, Passages
-from plait.toolkits.words import stem, telling, words
+from plait.search.keywords import KeywordIndex, drop_small_words, split_words, stem
 from plait.tools import Tool, tool
 
 _KINDS = ("hotpotqa", "musique", "strategyqa", "pages")
@@ -71,11 +70,11 @@ class Corpus(Struct, frozen=True, dict=True):
         pages = self._find_titled(title)
         if not pages:
             raise ToolError(f"No page is titled {_cut(title)!r}.", hint=self._suggest(title))
-        asked = {stem(word) for word in telling(words(wanted))}
+        asked = {stem(word) for word in drop_small_words(split_words(wanted))}
         if not asked:
             raise ToolError("There are no words to look for.", hint="Name some words of the sentence.")
         counts = [
-            (len(asked & {stem(word) for word in words(sentence)}), sentence.strip())
+            (len(asked & {stem(word) for word in split_words(sentence)}), sentence.strip())
             for page in pages
             for sentence in page.sentences
         ]
@@ -90,7 +89,7 @@ class Corpus(Struct, frozen=True, dict=True):
         exact, by_words, by_name = self._titles
         if same := exact.get(title.strip().casefold()):
             return same
-        asked = words(title)
+        asked = split_words(title)
         return by_words.get(asked) or by_name.get(asked) or [] if asked else []
 
     @cached_property
@@ -100,18 +99,17 @@ class Corpus(Struct, frozen=True, dict=True):
         by_name: dict[Any, list[CorpusPage]] = {}
         for each in self.pages:
             exact.setdefault(each.title.strip().casefold(), []).append(each)
-            by_words.setdefault(words(each.title), []).append(each)
+            by_words.setdefault(split_words(each.title), []).append(each)
             if (short := _BRACKETS.sub("", each.title)) != each.title:
-                by_name.setdefault(words(short), []).append(each)
+                by_name.setdefault(split_words(short), []).append(each)
         return exact, by_words, by_name
 
     @cached_property
-    def _passages(self) -> Passages:
-        return Passages(tuple(Passage("", page.title, page.text) for page in self.pages), ())
+    def _keywords(self) -> KeywordIndex:
+        return KeywordIndex(f"{page.title} {page.text}" for page in self.pages)
 
     def _find_best(self, query: str) -> list[CorpusPage]:
-        scores = self._passages.scores(query)
-        return [self.pages[i] for i in sorted(scores, key=lambda i: (-scores[i], i))[: _BEST + _OTHERS]]
+        return [self.pages[i] for i in self._keywords.rank(query)[: _BEST + _OTHERS]]
 
     def _suggest(self, title: str) -> str:
         titles = list(dict.fromkeys(page.title for page in self.pages))

@@ -81,7 +81,7 @@ class Finder:
 
 def searchable(embedder: Embedder) -> bool:
     """The extra `search` is installed, as far as this embedder needs it."""
-    return find_spec("numpy") is not None and (embedder != "local" or find_spec("threadpoolctl") is not None)
+    return find_spec("numpy") is not None and (embedder != "local" or find_spec("onnxruntime") is not None)
 
 
 def most_shown(said: int | None, loop: Strategy, tools: int, embedder: Embedder) -> int | None:

@@ -1,41 +1,48 @@
-"""Search by meaning and by word: embedders, a cache of their vectors, an index over texts, one over tools.
+"""Search by meaning and by words: embedders, a cache of their vectors, an index over texts, and one over tools.
 
-    index = Index(embedder("local")).add(["a", "b"], ["The train leaves at nine.", "Bread needs salt."])
+    index = Index("local").add(["a", "b"], ["The train leaves at nine.", "Bread needs salt."])
     index.search("when do we depart?", 1)[0].id     # "a"
 
-numpy and the weights of the default embedder come with the extra: `pip install 'plait[search]'`.
+The default embedder and numpy come with the extra: `pip install 'plait[search]'`.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from plait.search.base import Embedder, FunctionEmbedder, embedder
-    from plait.search.cache import Cache, Cached
+    from plait.search.cache import CachedEmbedder, VectorCache
+    from plait.search.embedders import Embedder, FunctionEmbedder, load_embedder
     from plait.search.index import Hit, Index
-    from plait.search.tools import Found, ToolIndex
+    from plait.search.tool_index import ToolHit, ToolIndex
 
-__all__ = ["Cache", "Cached", "Embedder", "Found", "FunctionEmbedder", "Hit", "Index", "ToolIndex", "embedder"]
-
-_HOME = {
-    "Cache": "cache",
-    "Cached": "cache",
-    "Embedder": "base",
-    "Found": "tools",
-    "FunctionEmbedder": "base",
+_MODULES = {
+    "CachedEmbedder": "cache",
+    "Embedder": "embedders",
+    "FunctionEmbedder": "embedders",
     "Hit": "index",
     "Index": "index",
-    "ToolIndex": "tools",
-    "embedder": "base",
+    "ToolHit": "tool_index",
+    "ToolIndex": "tool_index",
+    "VectorCache": "cache",
+    "load_embedder": "embedders",
 }
+
+__all__ = [
+    "CachedEmbedder",
+    "Embedder",
+    "FunctionEmbedder",
+    "Hit",
+    "Index",
+    "ToolHit",
+    "ToolIndex",
+    "VectorCache",
+    "load_embedder",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f"plait.search.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+    return getattr(import_module(f"plait.search.{_MODULES[name]}"), name)

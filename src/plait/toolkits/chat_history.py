@@ -1,4 +1,4 @@
-"""The tool `chat_history`: searches all that was said earlier in a conversation, by meaning and by words."""
+"""The tool `chat_history`, which searches the earlier turns of a conversation by meaning and by words."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plait.core.errors import PlaitError
 from plait.formats import shorten
+from plait.search.keywords import KeywordIndex, split_words
 from plait.tools.tool import Tool, tool
 
 if TYPE_CHECKING:
@@ -18,30 +19,30 @@ if TYPE_CHECKING:
     Embedder: TypeAlias = str | Callable[[list[str]], Any] | Measure
 
 Search: TypeAlias = Callable[[str], tuple[list[int], str]]
-"""A query to the numbers of the parts that fit, best first, and a word on how they were found."""
+"""Takes a query; returns the numbers of the parts that fit, best first, and a note on how they were found."""
 
 BEST = 4
-"""Turns that a search gives."""
+"""Number of turns that a search returns."""
 SHOWN = 400
-"""Characters shown of a question or an answer."""
+"""Characters of a question or an answer that are shown."""
 PART = 700
-"""Characters of a turn that are measured as one: of a long turn the part that fits is found, wherever it stands."""
+"""Characters of a part: of a long turn, the search finds the part that fits."""
 ALIKE = 0.7
-"""The share of their words that two turns have in common which say much the same."""
+"""Two turns with at least this share of common words say much the same."""
 DEEP = 200
-"""Parts that are looked at for turns that say something else."""
+"""Number of parts among which the search looks for turns that differ."""
 _ENDS = (". ", "! ", "? ", ".\n", "\n")
 SECONDS = 900.0
-"""The first search of a long conversation measures all of it, once."""
+"""Time limit of a search. The first one embeds the whole conversation."""
 
 
 def chat_history(turns: Callable[[], Sequence[SessionTurn]], embedder: Embedder = "local") -> Tool:
-    """The tool, for one run. `turns` gives the conversation before the run.
+    """Make the tool for one run. `turns` returns the conversation before the run.
 
-    Nothing is read and nothing embedded until the tool is called; vectors are kept on disk. Where the embedder can't
-    be had (the extra `search` is not installed, its endpoint can't be reached) it goes by words, and says so.
+    Nothing is read or embedded until the tool is called. Vectors are stored on disk. If the embedder is not available
+    (the extra `search` is not installed, its endpoint cannot be reached), the tool searches by words and says so.
     """
-    memory: list[_Memory] = []
+    conversation: list[_Conversation] = []
     lock = threading.Lock()
 
     @tool(
@@ -58,35 +59,35 @@ def chat_history(turns: Callable[[], Sequence[SessionTurn]], embedder: Embedder 
             query: What to look for, in a few words.
         """
         with lock:
-            if not memory:
-                memory.append(_Memory(turns(), embedder))
-        return memory[0].find(query)
+            if not conversation:
+                conversation.append(_Conversation(turns(), embedder))
+        return conversation[0].find(query)
 
     return search
 
 
-class _Memory:
-    """The conversation before a run, cut into parts and indexed."""
+class _Conversation:
+    """The turns before a run, split into parts and indexed."""
 
     def __init__(self, turns: Sequence[SessionTurn], embedder: Embedder) -> None:
         self._turns = turns
-        self._parts = [(i, part) for i, turn in enumerate(turns) for part in parts_of(_whole(turn))]
-        self._search = _by_meaning([part for _, part in self._parts], embedder) if turns else None
+        self._parts = [(i, part) for i, turn in enumerate(turns) for part in split_parts(_text_of(turn))]
+        self._search = _make_meaning_search([part for _, part in self._parts], embedder) if turns else None
 
     def find(self, query: str) -> str:
-        """The turns that fit best, in the order they were said, as text for a model."""
+        """Return the turns that fit best, oldest first, as text for a model."""
         if self._search is None:
             return "Nothing was said before: this is the first turn of the conversation."
         ranked, note = self._search(query)
-        told = [self._told(*each) for each in sorted(self._best(ranked))]
-        if not told:
-            told = ["Nothing that was said earlier has anything on this."]
-        return "\n\n".join([*told, note] if note else told)
+        shown = [self._show(*each) for each in sorted(self._choose(ranked))]
+        if not shown:
+            shown = ["Nothing that was said earlier has anything on this."]
+        return "\n\n".join([*shown, note] if note else shown)
 
-    def _best(self, ranked: Sequence[int]) -> list[tuple[int, int, int]]:
-        """Of the parts in their order of fitting: the turn, the part, and how many further turns say much the same.
+    def _choose(self, ranked: Sequence[int]) -> list[tuple[int, int, int]]:
+        """Return the best turns: the turn, its best part, and how many further turns say much the same.
 
-        Those are not shown: a question that was asked over and over would leave no room for what was said once.
+        Those are not shown: a question that was asked many times would leave no room for the others.
         """
         found: dict[int, list[Any]] = {}
         seen: set[int] = set()
@@ -95,15 +96,15 @@ class _Memory:
             if turn in seen:
                 continue
             seen.add(turn)
-            said = _words(self._turns[turn])
-            alike = next((each for each in found.values() if _alike(each[1], said)), None)
-            if alike is not None:
-                alike[2] += 1
+            words = frozenset(split_words(_text_of(self._turns[turn])))
+            same = next((each for each in found.values() if _are_alike(each[1], words)), None)
+            if same is not None:
+                same[2] += 1
             elif len(found) < BEST:
-                found[turn] = [i, said, 0]
+                found[turn] = [i, words, 0]
         return [(turn, part, more) for turn, (part, _, more) in found.items()]
 
-    def _told(self, number: int, part: int, more: int) -> str:
+    def _show(self, number: int, part: int, more: int) -> str:
         turn = self._turns[number]
         when = f" ({datetime.fromtimestamp(turn.started).astimezone():%Y-%m-%d %H:%M})" if turn.started else ""
         lines = [f"Turn {turn.number}{when}", f"The user: {shorten(turn.question, SHOWN)[0]}"]
@@ -115,23 +116,16 @@ class _Memory:
         return "\n".join(lines)
 
 
-def _words(turn: SessionTurn) -> frozenset[str]:
-    from plait.toolkits.words import words
-
-    return frozenset(words(_whole(turn)))
-
-
-def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
+def _are_alike(one: frozenset[str], other: frozenset[str]) -> bool:
     return len(one & other) >= ALIKE * len(one | other)
 
 
-def _whole(turn: SessionTurn) -> str:
+def _text_of(turn: SessionTurn) -> str:
     return f"{turn.question}\n{turn.answer}" if turn.answer is not None else turn.question
 
 
-def parts_of(text: str) -> list[str]:
-    """A text in pieces of at most `PART` characters, cut behind a sentence where one ends in the second half, else at a
-    blank, else anywhere."""
+def split_parts(text: str) -> list[str]:
+    """Split a text into pieces of at most `PART` characters: after a sentence if possible, else at a blank."""
     found: list[str] = []
     text = text.strip()
     while len(text) > PART:
@@ -142,32 +136,24 @@ def parts_of(text: str) -> list[str]:
     return [piece for piece in (*found, text) if piece]
 
 
-def _by_meaning(texts: list[str], embedder: Embedder) -> Search:
-    """The search by meaning and words; by words alone, and why, where an embedder can't be had."""
-    from plait import search as searching
+def _make_meaning_search(texts: list[str], embedder: Embedder) -> Search:
+    """Return a search by meaning and words, or one by words alone if the embedder is not available."""
+    from plait.search import Index, VectorCache
 
-    ids = [str(i) for i in range(len(texts))]
     try:
-        index = searching.Index(searching.embedder(embedder), searching.Cache()).add(ids, texts)
+        index = Index(embedder, VectorCache()).add([str(i) for i in range(len(texts))], texts)
     except PlaitError as why:
-        return _by_words(texts, why)
+        return _make_word_search(texts, why)
 
     def search(query: str) -> tuple[list[int], str]:
         try:
             return [int(hit.id) for hit in index.search(query, DEEP)], ""
         except PlaitError as why:
-            return _by_words(texts, why)(query)
+            return _make_word_search(texts, why)(query)
 
     return search
 
 
-def _by_words(texts: list[str], why: PlaitError) -> Search:
-    from plait.toolkits.passages import Passage, Passages
-
-    passages = Passages(tuple(Passage("", "", text) for text in texts), ())
-
-    def search(query: str) -> tuple[list[int], str]:
-        scores = passages.scores(query)
-        return sorted(scores, key=lambda i: (-scores[i], i)), f"(Searched by words only. {why})"
-
-    return search
+def _make_word_search(texts: list[str], why: PlaitError) -> Search:
+    keywords = KeywordIndex(texts)
+    return lambda query: (keywords.rank(query), f"(Searched by words only. {why})")

@@ -1,12 +1,11 @@
-"""Lookup: a tool over a user's own table (a mapping, JSON, CSV) or over a folder of texts."""
+"""The tool `lookup`, over a user's own table (a mapping, JSON, CSV) or folder of texts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait.core.errors import UsageError
-from plait.toolkits.key_words import key_words
 from plait.tools.render import numeral
 from plait.tools.tool import Tool, tool
 
@@ -19,12 +18,15 @@ if TYPE_CHECKING:
 FEW_KEYS = 40
 FEW_CHARACTERS = 1200
 AT_ONCE = 1000
-"""Entries of a table up to which even a miss, which compares keys, takes no thread."""
+"""A table of at most this many entries needs no thread, even for a miss, which compares all keys."""
 TEXTS = (".txt", ".md")
+PLACE = "X"
+"""Stands for the part in which keys differ."""
+_OF = " of "
 
 
 def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool:
-    """A tool that looks things up in `source`: a mapping, a .json or .csv file, a text, or a folder of texts.
+    """Make a tool that looks things up in `source`: a mapping, a .json or .csv file, a text, or a folder of texts.
 
     JSON is an object of keys and values, or a list of records whose first field is the key; CSV has a header
     row and its first column is the key. A small table (at most 40 keys and 1,200 characters) names its keys
@@ -34,19 +36,19 @@ def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool
     if isinstance(source, Mapping):
         from plait.toolkits.table import table_of
 
-        return _over_table(table_of(source, "the mapping"), name, "a table")
+        return _make_table_tool(table_of(source, "the mapping"), name, "a table")
     from pathlib import Path
 
     if not str(source):
         raise UsageError("A lookup needs a file or a folder.", hint="Write lookup:facts.json.")
     path = Path(source).expanduser()
     if path.is_dir():
-        return _over_texts(_folder(path), name, f"the texts of {path.resolve().name}")
+        return _make_text_tool(_load_folder(path), name, f"the texts of {path.resolve().name}")
     if not path.exists():
         raise UsageError(f"There is no file {str(source)!r}.", hint=f"Looked for {path.absolute()}.")
     suffix = path.suffix.lower()
     if suffix in TEXTS:
-        return _over_texts(_texts([path], path.parent), name, path.name)
+        return _make_text_tool(_load_texts([path], path.parent), name, path.name)
     if suffix not in (".json", ".csv", ".tsv"):
         raise UsageError(
             f"{str(source)!r} is no table or text that lookup knows.",
@@ -55,14 +57,14 @@ def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool
     from plait.toolkits import table
 
     read = table.read_json if suffix == ".json" else table.read_csv
-    return _over_table(read(_content(path), path.name), name, path.name)
+    return _make_table_tool(read(_read_text(path), path.name), name, path.name)
 
 
-def _over_table(table: LookupTable, name: str, where: str) -> Tool:
+def _make_table_tool(table: LookupTable, name: str, where: str) -> Tool:
     description = f"Looks up one entry of {where} by its key, one key a call."
     keys = ", ".join(table.entries)
     if len(table.entries) <= FEW_KEYS and len(keys) <= FEW_CHARACTERS:
-        description += f" Keys: {key_words(list(table.entries))}."
+        description += f" Keys: {summarize_keys(list(table.entries))}."
     else:
         description += f" It has {len(table.entries):,} keys, such as {', '.join(list(table.entries)[:3])}."
     options: dict[str, Any] = {"name": name, "returns": "the entry", "read_only": True}
@@ -94,7 +96,50 @@ def _over_table(table: LookupTable, name: str, where: str) -> Tool:
     return find_part
 
 
-def _over_texts(texts: Passages, name: str, where: str) -> Tool:
+def summarize_keys(keys: Sequence[str]) -> str:
+    """Name all keys of a table in few words: keys that differ in one part are named together.
+
+    "area of Ghent in km2, area of Lier in km2" becomes "area of X in km2 (X: Ghent, Lier)". It is shorter, and a small
+    model does not recite it.
+    """
+    families: dict[str, list[str]] = {}
+    for key in keys:
+        head, of, _ = key.partition(_OF)
+        families.setdefault(head + of if of else key, []).append(key)
+    forms_of: dict[tuple[str, ...], list[str]] = {}
+    for head, members in families.items():
+        forms, names = _summarize_family(head, members)
+        forms_of.setdefault(names, []).extend(forms)
+    return "; ".join(
+        f"{', '.join(forms)} ({PLACE}: {', '.join(names)})" if names else ", ".join(forms)
+        for names, forms in forms_of.items()
+    )
+
+
+def _summarize_family(head: str, members: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Return the members' common form with the names that stand in it, or the members without names."""
+    rest = [member[len(head) :] for member in members]
+    if len(members) < 2 or not head.endswith(_OF):
+        return list(members), ()
+    tail = _common_tail(rest)
+    names = tuple(each[: len(each) - len(tail)] for each in rest)
+    if not all(names) or len(set(names)) < len(names):
+        return list(members), ()
+    return [f"{head}{PLACE}{tail}"], names
+
+
+def _common_tail(texts: Iterable[str]) -> str:
+    """Return the words that all texts end in; no words if a text consists of nothing else."""
+    words = [text.split(" ") for text in texts]
+    most = min(len(each) for each in words) - 1
+    count = next((n for n in range(most, 0, -1) if len({tuple(each[-n:]) for each in words}) == 1), 0)
+    tail = words[0][len(words[0]) - count :]
+    while tail and tail[0][:1].isupper():  # belongs to a name: `Cor Bridge`
+        tail = tail[1:]
+    return "".join(f" {word}" for word in tail)
+
+
+def _make_text_tool(texts: Passages, name: str, where: str) -> Tool:
     files = ", ".join(texts.files)
     listed = len(texts.files) <= FEW_KEYS and len(files) <= FEW_CHARACTERS
     named = f" ({files})" if listed and len(texts.files) > 1 else ""
@@ -118,7 +163,7 @@ def _over_texts(texts: Passages, name: str, where: str) -> Tool:
     return search
 
 
-def _folder(path: Path) -> Passages:
+def _load_folder(path: Path) -> Passages:
     files = sorted(
         file
         for file in path.rglob("*")
@@ -128,20 +173,22 @@ def _folder(path: Path) -> Passages:
     )
     if not files:
         raise UsageError(f"The folder {str(path)!r} has no .txt or .md files.", hint="Put the texts there.")
-    return _texts(files, path)
+    return _load_texts(files, path)
 
 
-def _texts(files: list[Path], root: Path) -> Passages:
-    from plait.toolkits.passages import Passages, cut
+def _load_texts(files: list[Path], root: Path) -> Passages:
+    from plait.toolkits.passages import Passages, split_text
 
     names = [file.relative_to(root).as_posix() for file in files]
-    passages = [part for file, name in zip(files, names, strict=True) for part in cut(name, _content(file, True))]
+    passages = [
+        part for file, name in zip(files, names, strict=True) for part in split_text(name, _read_text(file, True))
+    ]
     if not passages:
         raise UsageError(f"There is no text in {', '.join(names[:5])}.", hint="The files are empty.")
     return Passages(tuple(passages), tuple(names))
 
 
-def _content(path: Path, may_be_empty: bool = False) -> str:
+def _read_text(path: Path, may_be_empty: bool = False) -> str:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The tool `method_search`: finds further tools by what they are to do, a line for each."""
+"""The tool `method_search`, which finds tools by what they do."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ if TYPE_CHECKING:
 
 NAME = "method_search"
 BEST = 3
-"""Tools that a search gives."""
+"""Number of tools that a search returns."""
 LINE = 600
-"""Characters of a tool's line."""
+"""Maximum characters of a tool's line."""
 ASKED = 1000
 """Characters of a query that are read."""
 SECONDS = 900.0
-"""The first search of many tools measures all of them, once."""
+"""Time limit of a search. The first one embeds all tools."""
 
 
 def method_search(index: ToolIndex | Callable[[], ToolIndex], best: int = BEST, name: str = NAME) -> Tool:
-    """The tool over an index, or over what `index()` gives when it is first called. `best` is how many tools it tells.
+    """Make the tool over an index, or over what `index()` returns when the tool is called.
 
-    It gives the same for the same tools: the best first, each as its signature and what it is for. Raises `UsageError`
-    when `best` is not above zero.
+    The tool returns the `best` tools that fit, best first, one line each. Raises `UsageError` if `best` is below 1.
     """
     if best < 1:
-        raise UsageError(f"A search that gives {best} tools finds nothing.", hint="Give 1 or more.")
+        raise UsageError(f"best is {best}.", hint="A search returns 1 tool or more.")
 
     @tool(
         name=name,
@@ -59,6 +58,6 @@ def method_search(index: ToolIndex | Callable[[], ToolIndex], best: int = BEST, 
 
 
 def lines_of(tools: Iterable[ToolSpec]) -> str:
-    """A line a tool: its signature, what it is for, what it returns; of a long one the beginning."""
+    """Return one line per tool: its signature, what it does, what it returns. A long line is cut."""
     lines = (" ".join(signature_lines([each]).split()) for each in tools)
     return "\n".join(line if len(line) <= LINE else f"{line[: LINE - 3].rstrip()}..." for line in lines)

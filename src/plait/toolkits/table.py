@@ -20,7 +20,7 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core.errors import ToolError, UsageError
-from plait.toolkits.words import SMALL, stem, telling, words
+from plait.search.keywords import SMALL_WORDS, drop_small_words, split_words, stem
 
 NEAR = 500
 """Keys that a question without an exact key is compared with at most."""
@@ -38,7 +38,7 @@ class LookupTable(Struct, frozen=True, dict=True):
 
     @cached_property
     def _by_words(self) -> dict[tuple[str, ...], list[str]]:
-        return _index(self.entries, words)
+        return _index(self.entries, split_words)
 
     @cached_property
     def _by_set(self) -> dict[tuple[str, ...], list[str]]:
@@ -65,7 +65,7 @@ class LookupTable(Struct, frozen=True, dict=True):
         parts = [part for each in re.split(r"[,;\n]", question) for part in re.split(r"\band\b", each) if part.strip()]
         if not 1 < len(parts) <= MOST_AT_ONCE:
             return {}
-        first = words(parts[0])[:MOST_WORDS]
+        first = split_words(parts[0])[:MOST_WORDS]
         heads = [" ".join(first[:length]) for length in range(len(first) - 1, 0, -1)]
         keys = [self._keys_with_words(parts[0])]
         for part in parts[1:]:
@@ -74,17 +74,17 @@ class LookupTable(Struct, frozen=True, dict=True):
 
     def _keys_with_words(self, key: str) -> list[str]:
         """Returns the keys with exactly these words."""
-        return self._by_words.get(words(key)) or self._by_set.get(_word_set(key)) or []
+        return self._by_words.get(split_words(key)) or self._by_set.get(_word_set(key)) or []
 
     def _find_by_words(self, question: str) -> Any:
         """Returns the part that a question's words lead to: an entry's key, and the rest of the words inside it."""
-        asked = words(question)[:MOST_WORDS]
+        asked = split_words(question)[:MOST_WORDS]
         named: list[tuple[str, tuple[str, ...]]] = []
         for length in range(len(asked), 0, -1):
             for begin in range(len(asked) - length + 1):
                 span = asked[begin : begin + length]
                 rest = asked[:begin] + asked[begin + length :]
-                if all(word in SMALL for word in span):
+                if all(word in SMALL_WORDS for word in span):
                     continue
                 named += [(key, rest) for key in self._by_words.get(span, ())]
             if named:
@@ -93,7 +93,7 @@ class LookupTable(Struct, frozen=True, dict=True):
             return self._find_by_some_words(question)
         found: list[tuple[str, Any]] = []
         for key, rest in named:
-            left = tuple(word for word in rest if word not in SMALL)
+            left = tuple(word for word in rest if word not in SMALL_WORDS)
             entry = self.entries[key]
             if not left:
                 found.append((key, entry))
@@ -102,13 +102,13 @@ class LookupTable(Struct, frozen=True, dict=True):
         if found:
             return _join_entries(found, question)
         key, rest = named[0]
-        more = " ".join(word for word in rest if word not in SMALL)
+        more = " ".join(word for word in rest if word not in SMALL_WORDS)
         raise ToolError(f"The entry {key!r} has nothing on {more!r}.", hint=_describe_entry(self.entries[key]))
 
     def _find_by_some_words(self, question: str) -> Any:
         """Returns the entry whose key alone has all of a question's words."""
         asked = set(_word_set(question))
-        among = self._candidates(words(question)) if asked else {}
+        among = self._candidates(split_words(question)) if asked else {}
         holding = [keys for key, keys in among.items() if asked <= set(_word_set(" ".join(key)))]
         found = [(key, self.entries[key]) for keys in holding for key in keys]
         if not found:
@@ -123,7 +123,7 @@ class LookupTable(Struct, frozen=True, dict=True):
         return ToolError(f"There is no entry {key if len(key) <= 80 else key[:77] + '...'!r}.", hint=hint)
 
     def _suggest_keys(self, key: str) -> list[str]:
-        asked = words(key)[:MOST_WORDS]
+        asked = split_words(key)[:MOST_WORDS]
         folded = {" ".join(k): names[0] for k, names in self._candidates(asked).items()}
         close = difflib.get_close_matches(" ".join(asked)[:200], folded, 3, 0.6)
         wanted = set(_word_set(" ".join(asked)))
@@ -138,13 +138,13 @@ class LookupTable(Struct, frozen=True, dict=True):
         """Returns the keys worth comparing: in a large table those that begin alike, so that it stays quick."""
         if len(self._by_words) <= NEAR:
             return self._by_words
-        begins = {word[:3] for word in telling(asked)}
+        begins = {word[:3] for word in drop_small_words(asked)}
         like = ((k, v) for k, v in self._by_words.items() if any(word[:3] in begins for word in k))
         return dict(item for item, _ in zip(like, range(NEAR), strict=False))
 
 
 def _word_set(text: str) -> tuple[str, ...]:
-    return tuple(sorted(map(stem, telling(words(text)))))
+    return tuple(sorted(map(stem, drop_small_words(split_words(text)))))
 
 
 def _index(keys: Iterable[str], by: Any) -> dict[tuple[str, ...], list[str]]:
@@ -185,7 +185,7 @@ def _names_with_words(entry: Mapping[str, Any], asked: tuple[str, ...]) -> list[
 def _pick_column(entry: Any, column: str, key: str) -> Any:
     if not isinstance(entry, dict):
         raise ToolError(f"The entry {key!r} has no columns.", hint="Ask for the key alone.")
-    names = [column] if column in entry else _names_with_words(entry, telling(words(column)))
+    names = [column] if column in entry else _names_with_words(entry, drop_small_words(split_words(column)))
     if len(names) != 1:
         said = "no column" if not names else "more than one column like"
         raise ToolError(f"The entry {key!r} has {said} {column!r}.", hint=_describe_entry(entry))

@@ -1,0 +1,122 @@
+"""The texts of spans: without secrets, as valid UTF-8, and in the form that the conventions give to messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from plait.core import Exchange, Reply
+from plait.formats import shorten
+from plait.runtime.tracing import Scrub
+
+MAX_TEXT = 20_000
+"""Characters of one text. A longer one is shortened in its middle: a collector rejects a batch that is too large."""
+
+FINISH_REASONS = {"calls": "tool_call", "filter": "content_filter", "circle": "length"}
+"""The conventions' names of Plait's reasons for the end of a reply, where they differ."""
+
+Message = dict[str, Any]
+
+
+class SpanContent:
+    """Cleans the texts of one run's spans. `wanted`: questions, answers and the like may leave the process."""
+
+    def __init__(self, scrub: Scrub, *, wanted: bool) -> None:
+        self._scrub = scrub
+        self.wanted = wanted
+
+    def clean_text(self, text: str) -> str:
+        """Remove secrets, and shorten a long text."""
+        return str(_shorten(self.clean_value(text)))
+
+    def clean_value(self, value: Any) -> Any:
+        """Remove secrets from an attribute's value."""
+        if isinstance(value, str):
+            return self._scrub(value.encode("utf-8", "replace")).decode("utf-8", "replace")
+        return [self.clean_value(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+    def clean_json(self, value: Any) -> str:
+        """Return a value as JSON without secrets, its long texts shortened."""
+        try:
+            whole = msgspec.json.encode(value, enc_hook=str)
+        except UnicodeEncodeError:  # half a surrogate pair
+            whole = json.dumps(value, default=str).encode()
+        raw = self._scrub(whole)  # before texts are shortened: half of a secret would not be found
+        try:
+            return msgspec.json.encode(_shorten(msgspec.json.decode(raw)), enc_hook=str).decode()
+        except msgspec.DecodeError:  # the secret was not a text
+            return self.clean_text(raw.decode("utf-8", "replace"))
+
+    def read_body(self, raw: bytes) -> dict[str, Any]:
+        """Return a request's body without secrets, or {} if it is not a JSON object."""
+        try:
+            body = msgspec.json.decode(self._scrub(raw))
+        except msgspec.DecodeError:
+            return {}
+        return body if isinstance(body, dict) else {}
+
+
+def format_request(body: Mapping[str, Any]) -> list[Message]:
+    """Return the messages of a request's body."""
+    if "messages" not in body:
+        return [_text_message("user", str(body.get("prompt", "")))]
+    return [_format_message(each) for each in body["messages"]]
+
+
+def format_reply(reply: Reply) -> list[Message]:
+    """Return a model's reply as one message."""
+    parts: list[dict[str, Any]] = []
+    if reply.reasoning:
+        parts.append({"type": "reasoning", "content": reply.reasoning})
+    if reply.text or not reply.calls:
+        parts.append({"type": "text", "content": reply.text})
+    for call in reply.calls:
+        parts.append({"type": "tool_call", "id": call.id or None, "name": call.tool, "arguments": call.input})
+    finish = FINISH_REASONS.get(reply.finish, reply.finish)
+    return [{"role": "assistant", "parts": parts, "finish_reason": finish}]
+
+
+def format_question(history: tuple[Exchange, ...], question: str) -> list[Message]:
+    """Return a run's question, after the turns that the run was given."""
+    turns = [(turn.question, turn.answer) for turn in history]
+    before = [
+        _text_message(role, text) for turn in turns for role, text in zip(("user", "assistant"), turn, strict=True)
+    ]
+    return [*before, _text_message("user", question)]
+
+
+def format_answer(answer: Any) -> list[Message]:
+    """Return a run's answer as one message."""
+    text = answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
+    return [{**_text_message("assistant", text), "finish_reason": "stop"}]
+
+
+def _text_message(role: str, text: str) -> Message:
+    return {"role": role, "parts": [{"type": "text", "content": text}]}
+
+
+def _format_message(message: Mapping[str, Any]) -> Message:
+    content, role = message.get("content"), str(message.get("role", ""))
+    if role == "tool":
+        part = {"type": "tool_call_response", "id": message.get("tool_call_id"), "response": content}
+        return {"role": role, "parts": [part]}
+    parts: list[dict[str, Any]] = []
+    if content:
+        text = content if isinstance(content, str) else msgspec.json.encode(content).decode()
+        parts.append({"type": "text", "content": text})
+    for call in message.get("tool_calls") or ():
+        function = call.get("function", {})
+        name, arguments = function.get("name"), function.get("arguments")
+        parts.append({"type": "tool_call", "id": call.get("id"), "name": name, "arguments": arguments})
+    return {"role": role, "parts": parts}
+
+
+def _shorten(value: Any) -> Any:
+    if isinstance(value, str):
+        return shorten(value, MAX_TEXT)[0] if len(value) > MAX_TEXT else value
+    if isinstance(value, Mapping):
+        return {str(key): _shorten(each) for key, each in value.items()}
+    return [_shorten(each) for each in value] if isinstance(value, (list, tuple)) else value
