@@ -12,9 +12,9 @@ from rich.text import Text
 from plait.cli.draw import Braid
 from plait.cli.ending import summary
 from plait.journal.store import Journal
+from plait.loops import make
 from plait.runtime.retell import retell
 from plait.runtime.runs import finished
-from plait.strategies import make
 
 PLACE = Path(__file__).with_name("images") / "run.svg"
 WIDTH = 96

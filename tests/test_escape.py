@@ -12,10 +12,11 @@ import pytest
 import plait
 from plait.core import Call, Exchange, Kit, Reply, Step, Think
 from plait.core.labels import HOLE, label_of, labels_in
-from plait.formats import Escape, Turn
 from plait.lab.judge import Judge
+from plait.loops.escape import Escape
+from plait.loops.format import Turn
 from plait.models.base import Abilities
-from plait.prompts import PromptBook
+from plait.runtime.prompts import PromptBook
 
 FORGED = "FORGED words"
 TOKENS = ("<|im_start|>", "<|im_end|>", "</s>")
@@ -68,10 +69,10 @@ def written_labels(case: str) -> tuple[str, ...]:
     """The labels that a loop's writer prints beside its templates."""
     format = getattr(CASES[case][0], "_format", None)
     if case == "codeact":
-        from plait.strategies.codeact import FORMAT as format
+        from plait.loops.codeact.loop import FORMAT as format
     if format is None:
         if case == "rewoo":
-            from plait.formats.plan import write_step
+            from plait.loops.rewoo.plan_text import write_step
 
             return labels_in(write_step(Step("E1", "lookup", "a", why="why")))
         return ()

@@ -16,9 +16,9 @@ from models_server import Server, completion
 from plait.core import Answered, Exchange, Kit, LimitNear, Loop, OneKind, Splitter, Task, note, think, user
 from plait.core import events as ev
 from plait.journal.records import NoteRecord, Thinking
-from plait.prompts import PromptBook
-from plait.strategies import Native, fallback_of, phases_of, registry, splitter_of
-from plait.strategies.fallback import fall_back
+from plait.loops import Native, fallback_of, phases_of, registry, splitter_of
+from plait.loops.fallback import fall_back
+from plait.runtime.prompts import PromptBook
 from test_native import LOOK, LYON, NO_TOOLS, REFUSALS, Endpoint, calling
 
 CALLS: list[str] = []

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from plait.core.plans import Plan, Step
     from plait.core.things import Thing
     from plait.lab.comparing import acompare, compare
+    from plait.loops import CodeAct, Compiler, JsonReact, Native, Phased, React, Rewoo
     from plait.models.recorded import Recorded
     from plait.models.scripted import Scripted
     from plait.runtime.limits import Limits
     from plait.runtime.run import Run
     from plait.runtime.sessions import Window
-    from plait.strategies import CodeAct, Compiler, JsonReact, Native, Phased, React, Rewoo
     from plait.tools import Tool, tool, toolset
     from plait.tools.cancel import cancelled
     from plait.tools.mcp import mcp
@@ -39,20 +39,20 @@ if TYPE_CHECKING:
 _PLACES = {
     "Advice": "plait.advice",
     "Agent": "plait.agent",
-    "CodeAct": "plait.strategies",
+    "CodeAct": "plait.loops",
     "CodeLimits": "plait.core.code",
-    "Compiler": "plait.strategies",
+    "Compiler": "plait.loops",
     "Demand": "plait.advice",
-    "JsonReact": "plait.strategies",
+    "JsonReact": "plait.loops",
     "Limits": "plait.runtime.limits",
-    "Native": "plait.strategies",
-    "Phased": "plait.strategies",
+    "Native": "plait.loops",
+    "Phased": "plait.loops",
     "PlaitError": "plait.core.errors",
     "Plan": "plait.core.plans",
-    "React": "plait.strategies",
+    "React": "plait.loops",
     "Recorded": "plait.models.recorded",
     "ReplayDiffers": "plait.core.errors",
-    "Rewoo": "plait.strategies",
+    "Rewoo": "plait.loops",
     "Run": "plait.runtime.run",
     "Scripted": "plait.models.scripted",
     "Step": "plait.core.plans",

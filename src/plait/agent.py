@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from plait import __version__, config, strategies, telemetry
+from plait import __version__, config, loops, telemetry
 from plait.core import CodeLimits, Event, Exchange, Kit, Plan, Strategy, Task, ToolSpec, Waiting
 from plait.core.errors import StaleAnswer, UsageError
-from plait.formats.clean_tools import with_clean_tools
 from plait.journal.records import RanRecord, Row, RunHead
 from plait.journal.store import Journal, default_path
+from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
 from plait.models.resolve import resolve_all
-from plait.prompts import PromptBook
 from plait.runtime import runs
 from plait.runtime.asking import Phases, known_models, special_tokens
 from plait.runtime.background import run_blocking
@@ -28,6 +27,7 @@ from plait.runtime.described import USUAL, book_of, check, fields_in, loop_of, s
 from plait.runtime.faces import streamed, whole
 from plait.runtime.job import Approve, InDoubt, Job, Person
 from plait.runtime.limits import Limits
+from plait.runtime.prompts import PromptBook
 from plait.runtime.provenance import Provenance
 from plait.runtime.recalled import as_recorded, require_loaded
 from plait.runtime.reserved import with_fitting_names, with_free_names
@@ -440,7 +440,7 @@ class Agent:
 
     @cached_property
     def _loop_recorded(self) -> dict[str, Any]:
-        return {"name": self._loop.name, "options": strategies.options_of(self._loop)}
+        return {"name": self._loop.name, "options": loops.options_of(self._loop)}
 
     @cached_property
     def _tools_recorded(self) -> tuple[dict[str, Any], ...]:

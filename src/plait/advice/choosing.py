@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from plait.advice.certainty import more_tasks, sure
 from plait.advice.rows import Row, rows_of
 from plait.core.errors import UsageError
-from plait.strategies import loop_from
+from plait.loops import loop_from
 
 FEW, UNSURE = 10, 0.8
 """Fewer tasks than this, or less sure than this, is thin evidence, and said to be."""

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 
 from plait.advice.choosing import Advice, Candidate, Demand
 from plait.advice.rows import Row
-from plait.strategies import parts_of
+from plait.loops import parts_of
 
 _PARTS = {"success": "tasks done", "usd": "USD", "seconds": "seconds", "tokens": "tokens"}
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def model(talk: Talk, rest: str) -> None:
     """The model of each phase; with a name, another one."""
-    from plait import config, strategies
+    from plait import config, loops
     from plait.cli.settings import models_of
     from plait.models.resolve import resolve
     from plait.runtime.described import loop_of
@@ -27,7 +27,7 @@ def model(talk: Talk, rest: str) -> None:
         kept = {} if everywhere else dict(agent.models)
         agent = talk.changed(model=everywhere or agent.model, models={**kept, **single})
         talk.agent = agent
-    phases = strategies.phases_of(loop_of(agent.strategy))
+    phases = loops.phases_of(loop_of(agent.strategy))
     asked = {phase: str(agent.models.get(phase, agent.models.get("", agent.model))) for phase in phases}
     if len(set(asked.values())) == 1:
         talk.say(f"Model: {next(iter(asked.values()))}")
@@ -37,19 +37,19 @@ def model(talk: Talk, rest: str) -> None:
 
 def strategy(talk: Talk, rest: str) -> None:
     """The loop; with a name, another one."""
-    from plait import strategies
+    from plait import loops
     from plait.cli.settings import pairs
     from plait.runtime.described import loop_of
 
     if not rest:
         loop = loop_of(talk.agent.strategy)
-        options = " ".join(f"{key}={value}" for key, value in strategies.options_of(loop).items())
+        options = " ".join(f"{key}={value}" for key, value in loops.options_of(loop).items())
         talk.say(f"Strategy: {loop.name}{f' ({options})' if options else ''}")
-        talk.say(f"There are: {', '.join(strategies.names())}. `plait strategies list` tells of each.")
+        talk.say(f"There are: {', '.join(loops.names())}. `plait strategies list` tells of each.")
         return
     name, *settings = words_of(rest)
-    loop = strategies.make(name, pairs(settings, "/strategy", "react dialect=lines"))
-    phases = {*strategies.phases_of(loop), ""}
+    loop = loops.make(name, pairs(settings, "/strategy", "react dialect=lines"))
+    phases = {*loops.phases_of(loop), ""}
     models = talk.agent.models
     kept = {phase: spec for phase, spec in models.items() if phase in phases}
     talk.agent = talk.changed(strategy=loop, models=kept)

@@ -65,9 +65,9 @@ class Commands:
                 case "/session":
                     return [each.name for each in self.talk.journal.sessions(MANY)]
                 case "/strategy":
-                    from plait import strategies
+                    from plait import loops
 
-                    return strategies.names()
+                    return loops.names()
                 case "/tools" | "/tool":
                     from plait.tools import toolkit_names
 

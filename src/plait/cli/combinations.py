@@ -147,8 +147,8 @@ def _who(models: Mapping[str, str]) -> str:
 
 def _configured(head: RunHead) -> dict[str, str]:
     """The model that each phase of the run's loop was to ask, as far as the loop is known here."""
+    from plait.loops import phases_of
     from plait.runtime.retell import recorded_loop
-    from plait.strategies import phases_of
 
     specs = {phase: str(model["spec"]) for phase, model in head.models.items()}
     loop = recorded_loop(head)

@@ -20,8 +20,8 @@ def in_form(plan: Plan, form: str, *, ascii: bool = False) -> str:
     import msgspec
 
     from plait.cli.text import as_json
-    from plait.formats.graph import as_mermaid
-    from plait.formats.graph_svg import as_svg
+    from plait.loops.plan_graph import as_mermaid
+    from plait.loops.plan_svg import as_svg
 
     match form:
         case "json":
@@ -36,8 +36,8 @@ def in_form(plan: Plan, form: str, *, ascii: bool = False) -> str:
 
 def as_page(plan: Plan, *, ascii: bool = False) -> str:
     """A plan's text, and below it as comments the picture of its graph and the evidence that is there."""
-    from plait.formats.graph import as_text, input_words
-    from plait.formats.plan_scan import guard
+    from plait.loops.plan_graph import as_text, input_words
+    from plait.loops.rewoo.scan import guard
     from plait.runtime.plans import written
 
     lines = as_text(plan, 98, ascii=ascii).split("\n")

@@ -15,7 +15,7 @@ def prompts() -> None:
 @prompts.command("list")
 def list_() -> None:
     """List the prompts, a line each: STRATEGY/NAME."""
-    from plait.strategies.registry import ELSEWHERE, names
+    from plait.loops.registry import ELSEWHERE, names
 
     for strategy in sorted([*names(), *ELSEWHERE]):
         for name in _texts(strategy):
@@ -62,8 +62,8 @@ def copy(strategy: str, folder: str, force: bool) -> None:
 
 def _texts(strategy: str) -> dict[str, str]:
     """A loop's templates by name, ours or those a loop of another package brings. Raises `UsageError`."""
-    from plait.prompts.book import shipped
-    from plait.strategies import prompts_of
+    from plait.loops import prompts_of
+    from plait.runtime.prompts import shipped
 
     return dict(sorted({**prompts_of(strategy), **shipped(strategy)}.items()))
 

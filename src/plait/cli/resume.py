@@ -85,10 +85,10 @@ def _plan(row: Any, name: str, answer: str | None) -> str:
     from plait.cli.foresight import plan_file
     from plait.core import ToolSpec
     from plait.core.errors import UsageError
-    from plait.formats import Unreadable
-    from plait.formats.plan import reads_as_plan
+    from plait.loops.compiler.loop import FORM
+    from plait.loops.format import Unreadable
+    from plait.loops.rewoo.plan_text import reads_as_plan
     from plait.runtime.plans import plan_of
-    from plait.strategies.compiler import FORM
 
     if answer is not None:
         raise UsageError("--answer and --plan are both an answer.", hint="Give one of them.")

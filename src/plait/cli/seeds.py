@@ -96,7 +96,7 @@ def rewoo(
     """Calls and tokens of two loops on the same tasks: a row a task, and in all. One table a model."""
     from plait.core.errors import UsageError
     from plait.lab.seeds import working
-    from plait.strategies import loop_from, parse_loops, word_of
+    from plait.loops import loop_from, parse_loops, word_of
 
     loops = [word_of(loop_from(word)) for word in parse_loops(strategies)]
     if len(set(loops)) != 2:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import structs
 
-from plait import strategies
+from plait import loops
 from plait.agent import Agent
 from plait.cli.options import existing
 from plait.cli.places import journal_file
@@ -76,7 +76,7 @@ def agent_for(
     if auto and options:
         raise UsageError("Options are those of a loop that is named, and this one is chosen.", hint="Leave out --set.")
     return Agent(
-        "auto" if auto else strategies.make(loop, options),
+        "auto" if auto else loops.make(loop, options),
         model=general or said.model or USUAL,
         # A model for all, said nearer by than the file, is for all.
         models=single if general else {**said.models, **single},
@@ -144,12 +144,12 @@ def agent_again(
     loop = strategy or recorded
     if strategy or settings:
         kept = head.strategy["options"] if loop == recorded else {}
-        changes["strategy"] = strategies.make(loop, {**kept, **pairs(settings)})
+        changes["strategy"] = loops.make(loop, {**kept, **pairs(settings)})
     everywhere, single = models_of(models)
     if everywhere:
         changes.update(model=everywhere, models=single)
     elif single or loop != recorded:
-        phases = strategies.make(loop).phases
+        phases = loops.make(loop).phases
         before = {phase: str(model["spec"]) for phase, model in head.models.items() if phase in phases}
         changes["models"] = {**before, **single}
     if tools:

@@ -32,7 +32,7 @@ def list_(names: tuple[str, ...], as_object: bool) -> None:
 
 
 def _found(names: tuple[str, ...]) -> list[dict[str, Any]]:
-    from plait import strategies as loops
+    from plait import loops
 
     found = []
     for name in names or loops.names():

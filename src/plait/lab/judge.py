@@ -32,13 +32,13 @@ from plait.core import (
 )
 from plait.core import Task as Asked
 from plait.core.errors import ModelError, ModelMissing, PlaitError, UsageError
-from plait.formats import escape_of
 from plait.lab.base import Grade, Grader, Task
 from plait.lab.graders.answers import ended, of_run
 from plait.lab.graders.words import golds_of, text_of
+from plait.loops.escape import escape_of
 from plait.models.base import Model
 from plait.models.resolve import resolve
-from plait.prompts import PromptBook, shipped
+from plait.runtime.prompts import PromptBook, shipped
 from plait.runtime.run import Run
 
 TRIES = 2

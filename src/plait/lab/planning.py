@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from plait import __version__, config, strategies
+from plait import __version__, config, loops
 from plait.agent import Agent
 from plait.core import Strategy
 from plait.core.errors import UsageError
@@ -24,8 +24,8 @@ from plait.lab.graders import mark
 from plait.lab.variants import AnyModel, Variant
 from plait.models.base import Model
 from plait.models.resolve import resolve
-from plait.prompts import PromptBook
 from plait.runtime.described import settings_of
+from plait.runtime.prompts import PromptBook
 from plait.tools import tools_from
 
 BLOCK = 8
@@ -52,7 +52,7 @@ class Cell:
     def models(self) -> tuple[Model, ...]:
         """The models that are asked."""
         agent = self.agent
-        used = [agent.models.get(phase, agent.model) for phase in strategies.phases_of(_loop(agent))]
+        used = [agent.models.get(phase, agent.model) for phase in loops.phases_of(_loop(agent))]
         return tuple({id(model): model for model in used if not isinstance(model, str)}.values())
 
 
@@ -170,9 +170,9 @@ def _same(agent: Agent) -> dict[str, Any]:
     loop = _loop(agent)
     settings = {name: value for name, value in settings_of(agent).items() if name not in ("prompts", "now")}
     return {
-        "loop": [loop.name, strategies.options_of(loop)],
+        "loop": [loop.name, loops.options_of(loop)],
         "prompts": _texts(loop, Path(agent.prompts) if agent.prompts is not None else None),
-        "models": {phase: _described(agent.models.get(phase, agent.model)) for phase in strategies.phases_of(loop)},
+        "models": {phase: _described(agent.models.get(phase, agent.model)) for phase in loops.phases_of(loop)},
         "settings": {**settings, "show_tools": agent.show_tools},
         "plait": __version__,
     }
@@ -186,7 +186,7 @@ def _loop(agent: Agent) -> Strategy:
 def _texts(loop: Strategy, folder: Path | None) -> dict[str, str]:
     """The prompts of a loop, and of the one that it may fall back to."""
     book = PromptBook(loop.name, folder, getattr(loop, "prompts", None))
-    other = strategies.fallback_of(loop)
+    other = loops.fallback_of(loop)
     below = _texts(other, folder) if other is not None else {}
     return {**below, **{f"{loop.name}/{name}": book.source(name) for name in book.names()}}
 

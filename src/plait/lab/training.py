@@ -13,7 +13,7 @@ from typing import IO
 import msgspec
 from msgspec import Struct
 
-from plait import strategies
+from plait import loops
 from plait.core.errors import JournalError, PlaitError, UnknownRun, UsageError
 from plait.journal.records import RunRow
 from plait.journal.results import Mark, Results
@@ -153,7 +153,7 @@ def trajectories(
     if not runs and not comparison and not every:
         raise UsageError("No runs are named.", hint="Name runs, a comparison (--comparison NAME), or --all.")
     if "(" in loop:
-        loop = strategies.word_of(strategies.loop_from(loop))
+        loop = loops.word_of(loops.loop_from(loop))
     place = Journal.at(journal)
     results = Results(place)
     chosen: dict[str, Good] = {}
@@ -222,6 +222,6 @@ def _loop(row: RunRow) -> tuple[str, str]:
     """A run's loop with its options, and its name."""
     name = str(row.head.strategy["name"])
     try:
-        return strategies.word_of(strategies.make(name, row.head.strategy["options"])), name
+        return loops.word_of(loops.make(name, row.head.strategy["options"])), name
     except UsageError:  # a loop that was given in Python
         return name, name

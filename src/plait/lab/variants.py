@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
-from plait import strategies
 from plait.core import Strategy
 from plait.core.errors import UsageError
+from plait.loops import OURS, loop_from, make, parse_loops, phases_of, word_of
 from plait.models.base import Model
 
 AnyModel: TypeAlias = str | Model
@@ -26,7 +26,7 @@ class Variant:
     @property
     def strategy(self) -> str:
         """The loop as the table names it, with the options that are not its usual ones: `react(dialect=lines)`."""
-        return strategies.word_of(self.loop)
+        return word_of(self.loop)
 
     @property
     def specs(self) -> dict[str, str]:
@@ -65,7 +65,7 @@ def variants(
     made = tuple(_loops(loops))
     general = _several(models)
     single = {phase: _several(each) for phase, each in (phases or {}).items()}
-    known = {phase for loop in made for phase in strategies.phases_of(loop)}
+    known = {phase for loop in made for phase in phases_of(loop)}
     for phase in single:
         if phase not in known:
             near = difflib.get_close_matches(phase, sorted(known), 1)
@@ -75,7 +75,7 @@ def variants(
             )
     found: dict[str, Variant] = {}
     for loop in made:
-        own = [phase for phase in single if phase in strategies.phases_of(loop)]
+        own = [phase for phase in single if phase in phases_of(loop)]
         for model in general:
             for chosen in product(*(single[phase] for phase in own)):
                 variant = Variant(loop, {"": model, **dict(zip(own, chosen, strict=True))})
@@ -86,11 +86,11 @@ def variants(
 
 
 def _loops(loops: Iterable[str | Strategy] | str) -> Iterable[Strategy]:
-    for each in strategies.parse_loops(loops) if isinstance(loops, str) else loops:
+    for each in parse_loops(loops) if isinstance(loops, str) else loops:
         if isinstance(each, str) and each == "all":
-            yield from (strategies.make(name) for name in strategies.OURS)
+            yield from (make(name) for name in OURS)
         elif isinstance(each, str):
-            yield strategies.loop_from(each)
+            yield loop_from(each)
         else:
             yield each
 

@@ -8,11 +8,11 @@ from typing import Literal, NoReturn
 from plait.core import Lacking, LimitNear, Piece, PromptTooLong, Reply, Splitter, Taken, Think
 from plait.core import events as ev
 from plait.journal.records import Thrown
+from plait.loops import splitter_of
 from plait.runtime.asking import ask_model, limit_reply, without_special_tokens
 from plait.runtime.job import Desk, RecordEnds, differs, sentence, text_of
 from plait.runtime.limits import LimitReached, Share
 from plait.runtime.past import PastEffect
-from plait.strategies import splitter_of
 
 
 class Thinker:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from plait.core import Exchange, Reply
-from plait.formats import shorten
+from plait.core.text import shorten
 
 MOST = 20_000
 """Characters of one text; a longer one is shortened in its middle. A batch that is too large is lost as a whole."""

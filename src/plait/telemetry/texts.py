@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from plait.formats import shorten
+from plait.core.text import shorten
 from plait.runtime.tracing import Scrub
 from plait.telemetry.messages import MOST, text
 

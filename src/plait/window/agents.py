@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from plait import strategies
+from plait import loops
 from plait.agent import Agent
 from plait.journal.records import RunHead
 from plait.runtime.described import settings_of
@@ -32,7 +32,7 @@ def ready(served: ServedAgent, journal: str | Path | None) -> ServedAgent:
 def same(agent: Agent, head: RunHead) -> bool:
     """The agent makes the requests that a recorded run made, as far as its description says."""
     settings = to_builtins(settings_of(agent))
-    loop = {"name": agent._loop.name, "options": strategies.options_of(agent._loop)}
+    loop = {"name": agent._loop.name, "options": loops.options_of(agent._loop)}
     if settings.get("sandbox") == "auto":
         del settings["sandbox"]  # a run goes on in the sandbox that is on its record
     said = all(head.settings.get(name) == value for name, value in settings.items())
@@ -58,8 +58,8 @@ def changed(agent: Agent, changes: dict[str, Any]) -> Agent:
             )
     loop, options = changes.pop("strategy", None), changes.pop("options", None)
     if loop is not None or options:
-        kept = strategies.options_of(agent._loop) if loop in (None, agent._loop.name) else {}
-        changes["strategy"] = strategies.make(loop or agent._loop.name, {**kept, **(options or {})})
+        kept = loops.options_of(agent._loop) if loop in (None, agent._loop.name) else {}
+        changes["strategy"] = loops.make(loop or agent._loop.name, {**kept, **(options or {})})
     # A model for all phases is that: what single ones had is gone. Another loop may have other phases.
     phases = changes["strategy"].phases if "strategy" in changes else agent._loop.phases
     before = {} if "model" in changes else {phase: each for phase, each in agent.models.items() if phase in phases}

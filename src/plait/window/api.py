@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from plait import strategies
+from plait import loops
 from plait.core.errors import UsageError
 from plait.journal.records import Thinking
 from plait.window import doing, finding, live
@@ -90,7 +90,7 @@ def _reading(desk: Desk) -> list[Route]:
             for each in desk.agents.values()
         ]
         choices = await asyncio.to_thread(finding.choices, journal)
-        return json_answer({"agents": agents, "loops": list(strategies.names()), "choices": choices})
+        return json_answer({"agents": agents, "loops": list(loops.names()), "choices": choices})
 
     async def runs(request: Request) -> Response:
         wanted = _wanted(request)

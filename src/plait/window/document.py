@@ -87,7 +87,7 @@ def plan_of(row: RunRow, rows: Sequence[Row]) -> dict[str, Any] | None:
     """The plan of a run that has one: its picture (SVG), and its text as it can be edited."""
     if row.head.strategy["name"] not in PLANNERS:
         return None
-    from plait.formats.graph_svg import STYLE, as_svg
+    from plait.loops.plan_svg import STYLE, as_svg
     from plait.runtime.plans import recorded_plan, written
 
     try:

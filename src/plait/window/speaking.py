@@ -11,7 +11,7 @@ from __future__ import annotations
 from plait.agent import Agent
 from plait.core import Event, OneKind
 from plait.core import events as ev
-from plait.strategies import OURS, splitter_of
+from plait.loops import OURS, splitter_of
 from plait.tools.render import sound
 from plait.window.errors import Rejected
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from plait import strategies
+from plait import loops
 from plait.core import Strategy
 from plait.core.errors import UsageError
 from plait.lab.base import Grade, Suite, Task
@@ -46,7 +46,7 @@ def product_of(loop: Strategy | str, models: Sequence[M], phases: Mapping[str, S
 
     Raises `UsageError` for a phase that the loop does not have.
     """
-    made = strategies.loop_from(loop) if isinstance(loop, str) else loop
+    made = loops.loop_from(loop) if isinstance(loop, str) else loop
     for phase in phases:
         if phase not in made.phases:
             raise UsageError(f"The loop {made.name} has no phase '{phase}'.", hint=f"It has: {', '.join(made.phases)}.")
