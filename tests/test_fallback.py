@@ -227,7 +227,7 @@ def test_the_users_system_prompt_is_not_sent_by_a_loop_it_was_not_written_for(jo
 
 def test_prompts_of_both_loops_can_be_replaced(journal: Path, tmp_path: Path) -> None:
     (tmp_path / "mine" / "json").mkdir(parents=True)
-    (tmp_path / "mine" / "json" / "task.j2").write_text("Mine: {{ question }}")
+    (tmp_path / "mine" / "json" / "question.j2").write_text("Mine: {{ question }}")
     run = native_to_json(journal, prompts=tmp_path / "mine").run("How many?")
     assert requests(run)[0][2]["messages"][1]["content"] == "Mine: How many?"
 

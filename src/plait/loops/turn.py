@@ -1,19 +1,44 @@
-"""One turn of a loop whose replies are read as text: ask, read, ask again when it can't be read.
+"""The turn loop of ReAct and JSON ReAct, and the parts that other loops share: ask, read, repair, fit, conclude.
 
-Shared by the loops that read a thought and an action out of a reply. The bad reply and the complaint are
-shown to the model once, for the repair, and then leave the prompt; the record keeps them.
+If a reply cannot be read, the model sees it once more with a complaint, for the repair. Then both leave the prompt; the
+record keeps them.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar, cast
 
-from plait.core import Call, Effect, Failed, Kit, Observation, PromptTooLong, Reply, note
+from plait.core import (
+    Answered,
+    Call,
+    Effect,
+    Failed,
+    Kit,
+    LimitNear,
+    Loop,
+    Message,
+    Observation,
+    Outcome,
+    PromptTooLong,
+    Reply,
+    Stopped,
+    Task,
+    ToolSpec,
+    act,
+    note,
+    propose,
+    think,
+)
 from plait.core.text import shorten
-from plait.loops.format import Remark, Turn, Unreadable
+from plait.loops.format import Format, Remark, Turn, Unreadable
+from plait.loops.grounding import doubts, without
+from plait.loops.offered_tools import offered
+from plait.loops.transcript import Observe, Scratchpad, Transcript, TranscriptKind, with_repair
 
 Bad = tuple[str, str]
 """A reply that could not be read, and what is wrong with it."""
@@ -42,6 +67,133 @@ _ANNOUNCES = re.compile(
     r"|first,|first i\b|next,|one moment|please wait|looking up)",
     re.I,
 )
+
+
+def call_one(call: Call) -> Generator[Effect, Any, Observation]:
+    """Call one tool."""
+    (seen,) = yield from act(call)
+    return seen
+
+
+@dataclass(frozen=True)
+class TurnLoop:
+    """A loop whose every reply is one turn: a thought, and an action or the answer.
+
+    `format` reads and writes the turns. `tools`: those that the prompt describes, built-in ones included. `words`:
+    values of the system and repair templates. `observe`: how a prompt shows an observation, if not as the format does.
+    `ends_with_object`: a reply ends with a JSON object, so what the model writes behind it is cut. `opening(n)`: how
+    the prompt of a raw transcript ends before turn `n`, and `labels` those that a reply may begin with instead.
+    `last_label`: what the concluding reply continues; "" if it is a turn like any other. `answer_of` gives the answer
+    in a turn's input. `call_tool` makes a call, or ends the run for a built-in tool.
+    """
+
+    format: Format
+    tools: tuple[ToolSpec, ...]
+    words: Mapping[str, Any]
+    transcript: TranscriptKind = "chat"
+    constrain: bool = False
+    misses: int = 3
+    max_tokens: int | None = None
+    observe: Observe | None = None
+    ends_with_object: bool = False
+    takes_plain_answer: bool = True
+    opening: Callable[[int], str] = lambda n: ""
+    labels: tuple[str, ...] = ()
+    last_label: str = ""
+    answer_of: Callable[[Any], Any] = lambda answer: answer
+    call_tool: Callable[[Call], Generator[Effect, Any, Observation | Outcome]] = call_one
+
+    def run(self, task: Task, kit: Kit) -> Loop:
+        """Run turns until the model answers, fails, or a limit is near."""
+        page = Transcript(self.transcript, self.format, task, kit, self.words, self.observe)
+        log, chars = Scratchpad(), kit.observation_chars
+        seen: Observation | None = None
+        try:
+            while True:
+                attempt = partial(self._take_turn, kit, page, log, is_repetition(seen))
+                turn, chars = yield from fitting(attempt, chars)
+                if not isinstance(turn, Turn):
+                    return cast(Failed, turn)
+                ungrounded = yield from doubts(turn)
+                if turn.call is None:
+                    answer = self.answer_of(turn.answer)
+                    if not (against := (yield from propose(answer))):
+                        return Answered(answer)
+                    seen = Observation(against, "refused")
+                else:
+                    result = yield from self.call_tool(turn.call)
+                    if not isinstance(result, Observation):
+                        return result
+                    seen = result
+                    if log.entries and (words := folded(kit, turn.call, seen)):
+                        log = log.once_more(words)
+                        continue
+                log = log.then(*without(ungrounded, turn, seen))
+        except LimitNear as limit:
+            return (yield from self._conclude(kit, page, log, chars, limit))
+
+    def _take_turn(
+        self, kit: Kit, page: Transcript, log: Scratchpad, resample: bool, chars: int
+    ) -> Generator[Effect, Any, Turn | Failed]:
+        def ask(bad: Bad | None) -> Generator[Effect, Any, Reply]:
+            request = kit.prompt("repair", complaint=bad[1], **self.words) if bad else ""
+            tail = with_repair(bad[0], request) if bad else ()
+            opened = self.transcript != "chat" and not bad
+            return self._ask_model(kit, page, log, chars, tail, hold=bool(bad), opened=opened, resample=resample)
+
+        def read(text: str) -> Turn:
+            if self.transcript != "chat" and self.labels and not text.lstrip().startswith(self.labels):
+                text = f"{self.opening(log.next)} {text.lstrip()}"  # so that the log reads as if the model wrote it
+            return self.format.read(text, log.next, (*self.tools, *kit.others))
+
+        answer = plain_answer(kit) if self.takes_plain_answer and not log.entries else None
+        return read_turn(ask, read, self.misses, answer=answer)
+
+    def _ask_model(
+        self,
+        kit: Kit,
+        page: Transcript,
+        log: Scratchpad,
+        chars: int,
+        tail: tuple[Message, ...] = (),
+        *,
+        hold: bool = False,
+        opened: bool = False,
+        **options: Any,
+    ) -> Generator[Effect, Any, Reply]:
+        """Make one model call over the log; `tail` follows the log. `hold`: hold the reply to the grammar or schema."""
+        if self.constrain or hold:
+            tools = (*self.tools, *offered(kit, log.observations)[len(kit.tools) :])
+            options["grammar"] = self.format.grammar(tools, log.next, opened=opened)
+            options["schema"] = self.format.schema(tools)
+        shape = page.think("act", log, chars, self.opening(log.next), tail)
+        return think(
+            "act",
+            shape.messages,
+            prompt=shape.prompt,
+            stop=self.format.stop(log.next),
+            stop_after_object=page.own_result if self.ends_with_object else (),
+            max_tokens=self.max_tokens,
+            repair=bool(tail),
+            **options,
+        )
+
+    def _conclude(
+        self, kit: Kit, page: Transcript, log: Scratchpad, chars: int, limit: LimitNear
+    ) -> Generator[Effect, Any, Outcome]:
+        """Use the reserved call to answer from what was found."""
+        tail = with_repair("", kit.prompt("conclude", reason=limit.detail))
+        ask = partial(self._ask_model, kit, page, log, tail=tail, hold=not self.last_label, prefill=self.last_label)
+        reply, _ = yield from fitting(lambda size: ask(chars=size), chars)
+        answer: Any = None
+        try:
+            turn = self.format.read(reply.text, log.next, (*self.tools, *kit.others))
+            answer = self.answer_of(turn.answer) if turn.answered else None
+        except Unreadable:
+            # The reply continues the label that was opened for it: all of it is the answer.
+            answer = reply.text.strip() or None if self.last_label else None
+        return Stopped(limit.limit, limit.detail, answer)
+
 
 FOLDED = 300
 """Characters of a result that came once more."""

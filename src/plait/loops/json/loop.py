@@ -1,7 +1,7 @@
 """JSON ReAct: one JSON object a turn, `{"thought", "tool", "tool_input"}`.
 
-Three tools are built in: `ask_user` (the run waits until someone answers), `final_answer` (any JSON value)
-and `fail_task` (the model gives up, and says why).
+Three tools are built in: `ask_user` (the run waits until someone answers), `final_answer` (any JSON value) and
+`fail_task` (the model gives up and says why). The loop itself is `plait.loops.turn.TurnLoop`.
 """
 
 from __future__ import annotations
@@ -13,49 +13,24 @@ from typing import Any, ClassVar
 
 from msgspec import structs
 
-from plait.core import (
-    JSON,
-    Answered,
-    Effect,
-    Failed,
-    Kit,
-    LimitNear,
-    Loop,
-    Message,
-    Observation,
-    Outcome,
-    Reply,
-    Splitter,
-    Stopped,
-    Task,
-    ToolSpec,
-    act,
-    ask,
-    assistant,
-    propose,
-    system,
-    think,
-    user,
-)
-from plait.loops.escape import earlier, escape_of
-from plait.loops.format import Turn, Unreadable
-from plait.loops.grounding import doubts, without
+from plait.core import JSON, Call, Effect, Failed, Kit, Loop, Observation, Outcome, Splitter, Task, ToolSpec, act, ask
 from plait.loops.json.format import BUILT_INS, JsonTurn
-from plait.loops.offered_tools import offered
-from plait.loops.transcript import ObjectChat, ObjectLog
-from plait.loops.turn import Bad, fitting, folded, is_repetition, plain_answer, read_turn
+from plait.loops.transcript import TranscriptKind
+from plait.loops.turn import TurnLoop
 
 
 @dataclass(frozen=True)
 class JsonReact:
     """JSON ReAct.
 
-    `lenient`: read objects with fences, prose around, trailing commas or Python literals, too. `constrain`: hand
-    the endpoint the JSON schema of a turn (at a second try it is in any case). `misses`: unreadable replies in a
-    row before the run fails. `max_tokens`: of one reply.
+    `lenient`: also read objects with fences, text around them, trailing commas or Python literals. `transcript`: the
+    log as chat messages, inside one user message, or as one raw completion. `constrain`: send the JSON schema of a
+    turn to the endpoint (a second try always does). `misses`: unreadable replies in a row before the run fails.
+    `max_tokens`: of one reply.
     """
 
     lenient: bool = True
+    transcript: TranscriptKind = "chat"
     constrain: bool = False
     misses: int = 3
     max_tokens: int | None = None
@@ -65,120 +40,51 @@ class JsonReact:
     reserved: ClassVar[tuple[str, ...]] = BUILT_INS
 
     def run(self, task: Task, kit: Kit) -> Loop:
-        """The loop."""
-        page = self._page(task, kit)
-        log: ObjectLog = ()
-        chars, after = kit.observation_chars, ""
-        seen: Observation | None = None
-        try:
-            while True:
-                ask_turn = partial(self._turn, kit, page, log, after, is_repetition(seen))
-                turn, chars = yield from fitting(ask_turn, chars)
-                if not isinstance(turn, Turn):
-                    return turn  # type: ignore[no-any-return]
-                found = yield from doubts(turn)
-                if turn.answered:
-                    answer = _argument(turn.answer, "answer")
-                    if not (against := (yield from propose(answer))):
-                        return Answered(answer)
-                    seen, after = Observation(against, "refused"), ""
-                    log = (*log, without(found, turn, seen))
-                    continue
-                assert turn.call is not None
-                if turn.call.tool == "fail_task":
-                    return Failed(_words(_argument(turn.call.input, "reason")))
-                if turn.call.tool == "ask_user" and kit.can_ask:
-                    seen = Observation((yield from ask(_words(_argument(turn.call.input, "question")))))
-                else:
-                    (seen,) = yield from act(turn.call)
-                    seen = _with_built_ins(seen, kit)
-                after = folded(kit, turn.call, seen) if log else ""
-                log = log if after else (*log, without(found, turn, seen))
-        except LimitNear as limit:
-            return (yield from self._conclude(kit, page, log, chars, limit))
+        """Run the loop."""
+        tools = (*kit.tools, *_built_in_tools(kit))
+        form = JsonTurn(lenient=self.lenient, can_ask=kit.can_ask)
+        words = {
+            "described": form.describe(tools),
+            "names": ", ".join(tool.name for tool in tools),
+            "can_ask": kit.can_ask,
+        }
+        turns = TurnLoop(
+            form,
+            tools,
+            words,
+            transcript=self.transcript,
+            constrain=self.constrain,
+            misses=self.misses,
+            max_tokens=self.max_tokens,
+            observe=lambda tool, text, n: kit.prompt("result", tool=tool, text=text),
+            ends_with_object=True,
+            takes_plain_answer=self.lenient,
+            answer_of=lambda answer: _argument(answer, "answer"),
+            call_tool=partial(_call_tool, kit),
+        )
+        return turns.run(task, kit)
 
     def splitter(self, phase: str) -> Splitter:
-        """Tells the parts of a reply apart."""
-        return self._format.splitter()
-
-    @property
-    def _format(self) -> JsonTurn:
-        return JsonTurn(lenient=self.lenient)
-
-    def _turn(
-        self, kit: Kit, page: ObjectChat, log: ObjectLog, after: str, resample: bool, chars: int
-    ) -> Generator[Effect, Any, Turn | Outcome]:
-        def ask_model(bad: Bad | None) -> Generator[Effect, Any, Reply]:
-            tail: tuple[Message, ...] = ()
-            if bad:
-                tail = (assistant(bad[0]), user(kit.prompt("repair", complaint=bad[1])))
-            messages = (*page.messages(log, chars, after), *tail)
-            return self._think(kit, page, log, messages, repair=bool(bad), resample=resample)
-
-        known = (*page.tools, *kit.others)
-        answer = plain_answer(kit) if self.lenient and not log else None
-        return read_turn(
-            ask_model, lambda text: self._format.read(text, len(log) + 1, known), self.misses, answer=answer
-        )
-
-    def _think(
-        self, kit: Kit, page: ObjectChat, log: ObjectLog, messages: tuple[Message, ...], *, repair: bool, **options: Any
-    ) -> Generator[Effect, Any, Reply]:
-        found = offered(kit, (seen.text for _, seen in log))[len(kit.tools) :]
-        form = JsonTurn(lenient=self.lenient, can_ask=kit.can_ask)
-        schema = form.schema((*page.tools, *found)) if self.constrain or repair else None
-        return think(
-            "act",
-            messages,
-            stop_after_object=page.ends,
-            schema=schema,
-            max_tokens=self.max_tokens,
-            repair=repair,
-            **options,
-        )
-
-    def _page(self, task: Task, kit: Kit) -> ObjectChat:
-        tools = self._tools(kit)
-        rules = kit.system
-        if rules is None:
-            rules = kit.prompt(
-                "system",
-                described=self._format.describe(tools),
-                names=", ".join(tool.name for tool in tools),
-                can_ask=kit.can_ask,
-            )
-        escape = escape_of(kit, self._format.disarm)
-        asked = kit.prompt("task", question=escape.question(task.question), history=earlier(task, escape))
-        return ObjectChat((system(rules), user(asked)), kit, escape, tools)
-
-    def _tools(self, kit: Kit) -> tuple[ToolSpec, ...]:
-        """The user's tools and the built-in ones."""
-        inputs = {"ask_user": "question", "final_answer": "answer", "fail_task": "reason"}
-        return kit.tools + tuple(
-            ToolSpec(name, kit.prompt(name).strip(), _one_argument(argument))
-            for name, argument in inputs.items()
-            if (kit.can_ask or name != "ask_user") and all(tool.name != name for tool in kit.tools)
-        )
-
-    def _conclude(
-        self, kit: Kit, page: ObjectChat, log: ObjectLog, chars: int, limit: LimitNear
-    ) -> Generator[Effect, Any, Outcome]:
-        """The call kept in reserve: the answer from what there is."""
-        request = user(kit.prompt("conclude", reason=limit.detail))
-        reply, _ = yield from fitting(
-            lambda size: self._think(kit, page, log, (*page.messages(log, size), request), repair=True), chars
-        )
-        answer: JSON = None
-        try:
-            turn = self._format.read(reply.text, len(log) + 1, (*page.tools, *kit.others))
-            answer = _argument(turn.answer, "answer") if turn.answered else None
-        except Unreadable:
-            pass
-        return Stopped(limit.limit, limit.detail, answer)
+        """Create the splitter of a reply."""
+        return JsonTurn(lenient=self.lenient).splitter()
 
 
-def _with_built_ins(seen: Observation, kit: Kit) -> Observation:
-    """The observation; one that says which tools there are names the built-in ones as well."""
+def _built_in_tools(kit: Kit) -> tuple[ToolSpec, ...]:
+    inputs = {"ask_user": "question", "final_answer": "answer", "fail_task": "reason"}
+    return tuple(
+        ToolSpec(name, kit.prompt(name).strip(), _one_argument(argument))
+        for name, argument in inputs.items()
+        if (kit.can_ask or name != "ask_user") and all(tool.name != name for tool in kit.tools)
+    )
+
+
+def _call_tool(kit: Kit, call: Call) -> Generator[Effect, Any, Observation | Outcome]:
+    """Call a tool, or a built-in one. A message that lists the tools also lists the built-in ones."""
+    if call.tool == "fail_task":
+        return Failed(_words(_argument(call.input, "reason")))
+    if call.tool == "ask_user" and kit.can_ask:
+        return Observation((yield from ask(_words(_argument(call.input, "question")))))
+    (seen,) = yield from act(call)
     if seen.trouble != "unknown_tool":
         return seen
     others = "ask_user, final_answer and fail_task" if kit.can_ask else "final_answer and fail_task"

@@ -84,3 +84,22 @@ def test_only_behind_the_first_object_the_label_counts(text: str, kept: str) -> 
 def test_a_reply_that_goes_on_behind_a_prefill_is_in_its_object() -> None:
     filter = TextFilter(after_object=("\nEND",), before='{"a": "x')
     assert filter.feed('\nEND"}\nEND no') + filter.close() == '\nEND"}'
+
+
+@pytest.mark.parametrize("transcript", ["user", "completion"])
+def test_the_log_may_be_one_message_or_one_raw_prompt(transcript: Any, tmp_path: Path) -> None:
+    call = json.dumps({"thought": "t", "tool": "lookup", "tool_input": "a"})
+    asked: list[Think] = []
+
+    def reply(text: str) -> Any:
+        return lambda think: (asked.append(think), text)[1]
+
+    replies = [reply(call), reply("{no object"), reply(json.dumps({**FINAL, "tool_input": "4"}))]
+    model = plait.Scripted(replies, by_turn=False)
+    loop = plait.JsonReact(transcript=transcript)
+    run = plait.Agent(loop, model=model, tools=[lookup], journal=tmp_path / "runs.db").run("What?")
+    assert (run.status, run.answer, run.calls) == ("answered", "4", 3)
+    first, second, third = (think.prompt or think.messages[1].content for think in asked)
+    assert first.rstrip().endswith("The task: What?")
+    assert f"{call}\nThe result of lookup: 4" in second
+    assert "could not be used" in (asked[2].messages[-1].content if transcript == "user" else third)
