@@ -13,12 +13,12 @@ import sys
 from plait.core import Plan, Task
 from plait.core.errors import PlaitError
 from plait.journal.store import Journal
+from plait.loops.rewoo.loop import Rewoo
 from plait.runtime.asking import Phases
 from plait.runtime.estimate import Expected, expected
 from plait.runtime.plans import kit_of, recorded_plan
 from plait.runtime.seen import Seen, seen_of
 from plait.runtime.spending import spending
-from plait.strategies.rewoo import Rewoo
 
 
 def main(path: str) -> None:

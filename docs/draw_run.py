@@ -12,9 +12,9 @@ from rich.text import Text
 from plait.cli.drawing import TerminalView
 from plait.cli.run_output import summarize_run
 from plait.journal.store import Journal
+from plait.loops import make
 from plait.runtime.retell import retell
 from plait.runtime.runs import finished
-from plait.strategies import make
 
 PLACE = Path(__file__).with_name("images") / "run.svg"
 WIDTH = 96

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from conftest import examples
 from plait.core import Step, ToolSpec
-from plait.formats import Unreadable, action_list
+from plait.loops.format import Unreadable
+from plait.loops.phased import action_list
 
 TEXT = {"type": "string"}
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import plait
 from conftest import CAMPAIGN
-from plait import strategies
+from plait import loops
 from plait.advice import read_rows
 from plait.advice.choose import count_more_tasks, probability_of_share, show_short
 from plait.core.errors import UsageError
@@ -26,7 +26,7 @@ from plait.journal.store import Journal
 def row(strategy: str = "react", model: str = "local", successes: int = 30, n: int = 32, **more: Any) -> dict[str, Any]:
     """A row as `plait compare --json` prints it; one model for all phases of the loop."""
     try:
-        phases = strategies.loop_from(strategy).phases
+        phases = loops.loop_from(strategy).phases
     except UsageError:
         phases = ("act",)
     usual = {
@@ -547,15 +547,15 @@ def test_an_agent_that_is_told_no_model_has_the_usual_one() -> None:
     ],
 )
 def test_a_loop_is_read_back_from_its_word(loop: Any) -> None:
-    assert strategies.loop_from(strategies.word_of(loop)) == loop
+    assert loops.loop_from(loops.word_of(loop)) == loop
 
 
 def test_every_loop_is_read_back_from_its_word() -> None:
-    for name in strategies.OURS:
-        assert strategies.word_of(strategies.loop_from(f" {name}() ")) == name
+    for name in loops.OURS:
+        assert loops.word_of(loops.loop_from(f" {name}() ")) == name
 
 
 @pytest.mark.parametrize("word", ["", "re act", "react(", "react(dialect)", "(x=1)", "react(dialect=lines"])
 def test_a_word_that_is_none_is_refused(word: str) -> None:
     with pytest.raises(UsageError):
-        strategies.loop_from(word)
+        loops.loop_from(word)

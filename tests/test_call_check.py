@@ -11,7 +11,7 @@ import plait
 from plait.core import Plan, Step
 from plait.core.call_check import find_call_problem, find_input_problem
 from plait.core.errors import BadInput
-from plait.formats.references import EVIDENCE, RESULTS
+from plait.loops.references import EVIDENCE, RESULTS
 from plait.tools import Tool
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from conftest import LONG
 from plait.core import Call, ToolSpec
-from plait.formats import Unreadable
-from plait.formats.call_objects import CallObjects, Calls, arguments_of, called
+from plait.loops.call_objects import CallObjects, Calls, arguments_of, called
+from plait.loops.format import Unreadable
 
 TOOLS = (ToolSpec("lookup", "Finds."), ToolSpec("calculator", "Computes."), ToolSpec("Log In", "Odd name."))
 FORM = CallObjects()

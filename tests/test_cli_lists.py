@@ -19,12 +19,20 @@ def plait(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
+def template(name: str) -> Path:
+    """The file of a prompt, such as "react/system"."""
+    loop, _, prompt = name.partition("/")
+    return ROOT / "src/plait/loops" / loop / "prompts" / f"{prompt}.j2"
+
+
 def test_every_prompt_is_shown_as_its_file_is(plait: Shell) -> None:
     names = plait("prompts", "list").out.split()
-    shipped = sorted(f"{path.parent.name}/{path.stem}" for path in (ROOT / "src/plait/prompts").glob("*/*.j2"))
+    shipped = sorted(
+        f"{path.parent.parent.name}/{path.stem}" for path in (ROOT / "src/plait/loops").glob("*/prompts/*.j2")
+    )
     assert sorted(names) == shipped
     for name in names:
-        assert plait("prompts", "show", name).out == (ROOT / f"src/plait/prompts/{name}.j2").read_text()
+        assert plait("prompts", "show", name).out == template(name).read_text()
     assert plait("prompts", "show", "react").out.count("--- react/") == sum(n.startswith("react/") for n in names)
     assert plait("prompts", "show", "reakt").code == 2
     assert plait("prompts", "show", "react/absent").code == 2
@@ -40,7 +48,7 @@ def test_copied_prompts_are_used_and_never_written_over(plait: Shell) -> None:
     plait("run", "why?", "--model", plait.script([final("ok")]), "--prompts", "mine")
     assert "Mine: why?" in plait("show", "last", "--wire").out
     assert plait("prompts", "copy", "react", "mine", "--force").code == 0
-    assert question.read_text() == (ROOT / "src/plait/prompts/react/question.j2").read_text()
+    assert question.read_text() == template("react/question").read_text()
 
 
 def test_a_prompt_that_is_no_template_crashes_with_its_line(plait: Shell) -> None:

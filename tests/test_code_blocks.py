@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plait.formats import Unreadable
-from plait.formats.code_turn import CodeFormat
+from plait.loops.codeact.format import CodeFormat
+from plait.loops.format import Unreadable
 
 FORMAT = CodeFormat()
 CODE = 'print(people("Lyon"))'

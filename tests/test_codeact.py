@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plait import strategies
+from plait import loops
 from plait.core import (
     Act,
     Answered,
@@ -31,9 +31,9 @@ from plait.core import (
     Think,
     ToolSpec,
 )
-from plait.prompts import PromptBook
-from plait.strategies.codeact import CodeAct
-from plait.strategies.codeact_steps import steps_of
+from plait.loops.codeact.loop import CodeAct
+from plait.loops.codeact.steps import steps_of
+from plait.runtime.prompts import PromptBook
 
 PEOPLE = ToolSpec(
     "people",
@@ -628,7 +628,7 @@ def test_steps_are_read(reply, steps):
 
 
 def test_it_is_found_by_its_word_and_takes_its_options_as_text():
-    loop = strategies.make("codeact", {"max_lines": "20", "transcript": "completion"})
+    loop = loops.make("codeact", {"max_lines": "20", "transcript": "completion"})
     assert loop == CodeAct(max_lines=20, transcript="completion")
     assert loop.phases == ("decompose", "act")
     pieces = loop.splitter("act").feed("THOUGHT 2:\nx\nACTION 2:\n```python\nprint(1)\n```\n")

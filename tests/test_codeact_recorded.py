@@ -15,11 +15,11 @@ from conftest import data_file
 from plait.core import Answered, Stopped
 from plait.core.errors import TooLong
 from plait.core.events import Executing, Observed, Replied
-from plait.formats.code_turn import CodeFormat, code_call
 from plait.journal.records import NoteRecord, Thinking
+from plait.loops.codeact.format import CodeFormat, code_call
+from plait.loops.codeact.hints import imports
+from plait.loops.codeact.loop import CodeAct
 from plait.runtime.run import Run
-from plait.strategies.codeact import CodeAct
-from plait.strategies.codeact_hints import imports
 from plait.world import world_of
 from repl_logs import MODELS, PUBLISHED, Log, read_all
 

@@ -20,9 +20,9 @@ from models_server import Asked, completion, delta, whole_stream
 from plait.core import Exchange, Kit, Reply, Start, Task, Think
 from plait.core.errors import RateLimited, TooLong
 from plait.journal.records import Acting, Got, NoteRecord, ObservedRecord, Thinking
+from plait.loops.compiler.loop import Compiler
 from plait.models.chat import ChatModel
-from plait.prompts import PromptBook
-from plait.strategies.compiler import Compiler
+from plait.runtime.prompts import PromptBook
 
 FACTS = {
     "Lyon": "522250",

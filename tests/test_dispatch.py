@@ -33,8 +33,8 @@ from plait.core import (
     think,
     user,
 )
-from plait.formats.references import EVIDENCE, RESULTS
-from plait.strategies.dispatch import Dispatch
+from plait.loops.plan import Dispatch
+from plait.loops.references import EVIDENCE, RESULTS
 
 
 def seen(**texts: str) -> dict[str, Observation]:

@@ -11,13 +11,13 @@ import pytest
 
 import plait
 from plait.core import Observation
-from plait.formats import Turn
 from plait.journal.records import Acting, NoteRecord, Thinking
+from plait.loops.format import Turn
+from plait.loops.grounding import struck, without
+from plait.loops.react.loop import React
 from plait.runtime import computed as computing
 from plait.runtime.computed import computed
 from plait.runtime.provenance import Sources
-from plait.strategies.doubts import struck, without
-from plait.strategies.react import React
 
 TABLE = {"mayor of Brek": "Una Falk", "birth year of Una Falk": 1961, "people of Brek": 4821, "people of Dun": 3310}
 ASKED = "How old does the mayor of Brek get in the year 2020?"

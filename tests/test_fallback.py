@@ -16,9 +16,9 @@ from models_server import Server, completion
 from plait.core import Answered, Exchange, Kit, LimitNear, Loop, OneKind, Splitter, Task, note, think, user
 from plait.core import events as ev
 from plait.journal.records import NoteRecord, Thinking
-from plait.prompts import PromptBook
-from plait.strategies import Native, fallback_of, phases_of, registry, splitter_of
-from plait.strategies.fallback import fall_back
+from plait.loops import Native, fallback_of, phases_of, registry, splitter_of
+from plait.loops.fallback import fall_back
+from plait.runtime.prompts import PromptBook
 from test_native import LOOK, LYON, NO_TOOLS, REFUSALS, Endpoint, calling
 
 CALLS: list[str] = []
@@ -227,7 +227,7 @@ def test_the_users_system_prompt_is_not_sent_by_a_loop_it_was_not_written_for(jo
 
 def test_prompts_of_both_loops_can_be_replaced(journal: Path, tmp_path: Path) -> None:
     (tmp_path / "mine" / "json").mkdir(parents=True)
-    (tmp_path / "mine" / "json" / "task.j2").write_text("Mine: {{ question }}")
+    (tmp_path / "mine" / "json" / "question.j2").write_text("Mine: {{ question }}")
     run = native_to_json(journal, prompts=tmp_path / "mine").run("How many?")
     assert requests(run)[0][2]["messages"][1]["content"] == "Mine: How many?"
 

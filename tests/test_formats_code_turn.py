@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from conftest import LONG, examples
 from plait.core import ToolSpec
-from plait.formats import Turn, Unreadable
-from plait.formats.code_labels import FENCE, LABEL
-from plait.formats.code_signature import signature
-from plait.formats.code_turn import CodeFormat, code_call
+from plait.loops.codeact.format import CodeFormat, code_call
+from plait.loops.codeact.labels import FENCE, LABEL
+from plait.loops.codeact.signature import signature
+from plait.loops.format import Turn, Unreadable
 
 FORMAT = CodeFormat()
 CODE = 'x = people("Lyon")\nprint(x)'

@@ -4,7 +4,13 @@ import pytest
 
 from plait.core import Call, ToolSpec
 from plait.core.errors import UsageError
-from plait.formats import Blob, JsonTurn, Lines, Numbered, Turn, Unreadable, react_format, shorten
+from plait.core.text import shorten
+from plait.loops.format import Turn, Unreadable
+from plait.loops.json.format import JsonTurn
+from plait.loops.react.blob import Blob
+from plait.loops.react.format import react_format
+from plait.loops.react.lines import Lines
+from plait.loops.react.numbered import Numbered
 
 TOOLS = (
     ToolSpec(

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from plait.core import ToolSpec
-from plait.formats import action_list, plan
-from plait.formats.in_words import in_formula, refer
-from plait.formats.references import EVIDENCE
+from plait.loops.phased import action_list
+from plait.loops.references import EVIDENCE, in_formula, refer
+from plait.loops.rewoo import plan_text
 
 TEXT = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
 TOOLS = (ToolSpec("lookup", "Finds.", TEXT), ToolSpec("calculator", "Computes.", TEXT))
@@ -71,7 +71,7 @@ def test_a_list_of_actions_is_read_so_and_it_is_noted() -> None:
 
 
 def test_a_plan_is_read_so() -> None:
-    read = plan.read_plan(
+    read = plan_text.read_plan(
         "Plan: a\n#E1 = lookup[people in Ghent]\nPlan: b\n#E2 = calculator[<people in Ghent> * 2]", TOOLS
     )
     assert read.plan.calls[1].input == "#E1 * 2" and read.plan.calls[1].needs == ("E1",)

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from conftest import LONG, examples
 from plait.core import Call, ToolSpec
 from plait.core.loose_json import NotJson, objects, read_value
-from plait.formats import JsonTurn, Turn, Unreadable, react_format
-from plait.formats.scan import LABEL, OBSERVATION
+from plait.loops.format import Turn, Unreadable
+from plait.loops.json.format import JsonTurn
+from plait.loops.label_scan import LABEL, OBSERVATION
+from plait.loops.react.format import react_format
 
 TOOLS = (ToolSpec("search", "Looks up."), ToolSpec("calculator", "Adds."), ToolSpec("Log In", "Odd name."))
 TEXTS = [react_format(name) for name in ("blob", "lines", "numbered", "original")]

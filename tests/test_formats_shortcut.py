@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.core import Call, ToolSpec
-from plait.formats import Blob, Turn
-from plait.formats.blob import _DIALECT, _canonical
-from plait.formats.turns import read_turn
+from plait.loops.format import Turn
+from plait.loops.react.blob import _DIALECT, Blob, _canonical
+from plait.loops.react.reader import read_turn
 
 TOOLS = (ToolSpec("look", "Look."), ToolSpec("add up", "Add."))
 WORDS = st.text(st.characters(codec="utf-8") | st.sampled_from("`:\\\n{}[]\"'"), max_size=30)

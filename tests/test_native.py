@@ -17,10 +17,10 @@ from plait.core import Call, Exchange, Kit, Observation, Reply, Task, Think
 from plait.core import events as ev
 from plait.journal.log import RunLog
 from plait.journal.records import Acting, Got, NoteRecord, Thinking, Thrown
+from plait.loops import Native
 from plait.models.base import Abilities
 from plait.models.scripted import ABILITIES
-from plait.prompts import PromptBook
-from plait.strategies import Native
+from plait.runtime.prompts import PromptBook
 
 PEOPLE = {"Lyon": 522250, "Nice": 348085}
 CALLS: list[str] = []

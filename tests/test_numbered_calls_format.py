@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from conftest import LONG, examples
 from plait.core import Plan, Step, ToolSpec
-from plait.formats import Unreadable
-from plait.formats.joiner import Joiner, Verdict
-from plait.formats.numbered_calls import NumberedCalls
-from plait.formats.references import RESULTS
+from plait.loops.compiler.format import NumberedCalls
+from plait.loops.compiler.joiner import Joiner, Verdict
+from plait.loops.format import Unreadable
+from plait.loops.references import RESULTS
 
 FORM, JOINER = NumberedCalls(), Joiner()
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from plait.formats.calls_reader import CallReader
-from plait.formats.split_calls import CallSplitter
+from plait.loops.compiler.reader import CallReader
+from plait.loops.compiler.splitter import CallSplitter
 
 SHAPES: dict[str, Callable[[int], str]] = {
     "one line of thought": lambda size: "x" * size,

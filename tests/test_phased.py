@@ -13,10 +13,10 @@ from pydantic import Field
 import plait
 from models_server import Asked, Server, whole_stream
 from plait.core import Exchange, Kit, Task, Think, events
-from plait.formats import action_list
 from plait.journal.records import Acting, NoteRecord, ObservedRecord, Thinking
-from plait.prompts import PromptBook
-from plait.strategies.phased import Phased, whole_question
+from plait.loops.phased import action_list
+from plait.loops.phased.loop import Phased, whole_question
+from plait.runtime.prompts import PromptBook
 
 HEIGHTS = {"Ferris": 188, "Garnet": 243}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import plait
-from plait.formats import JsonTurn
+from plait.loops.json.format import JsonTurn
 from plait.toolkits.questions import ask_user
 
 
@@ -52,7 +52,7 @@ def test_plain_text_after_a_call_is_no_answer() -> None:
 
 
 def turn(tool: str, given: str = "x") -> str:
-    return JsonTurn().write(plait.formats.Turn("t", plait.core.Call(tool, given)), 1)
+    return JsonTurn().write(plait.loops.format.Turn("t", plait.core.Call(tool, given)), 1)
 
 
 @pytest.mark.parametrize(("can_ask", "named"), [(True, ["ask_user, final_answer and fail_task"]), (False, [])])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import plait
-from plait import strategies
+from plait import loops
 from plait.journal.records import Thinking
 
 
@@ -25,7 +25,7 @@ def look(at: str) -> str:
     return at
 
 
-@pytest.mark.parametrize("loop", strategies.names())
+@pytest.mark.parametrize("loop", loops.names())
 def test_an_empty_system_prompt_sends_no_message(loop: str) -> None:
     model = plait.Scripted(["Final Answer: x"] * 9, by_turn=False)
     run = plait.Agent(loop, model=model, tools=[look], system="", journal=False).run("What is there?")

@@ -9,8 +9,10 @@ from __future__ import annotations
 import pytest
 
 from plait.core import Call, ToolSpec
-from plait.formats import JsonTurn, Unreadable, react_format
-from plait.formats.call_objects import CallObjects
+from plait.loops.call_objects import CallObjects
+from plait.loops.format import Unreadable
+from plait.loops.json.format import JsonTurn
+from plait.loops.react.format import react_format
 
 TOOLS = (
     ToolSpec("get_weather", "Tells.", {"properties": {"city": {"type": "string"}}, "required": ["city"]}),

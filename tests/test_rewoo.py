@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import plait
-from plait import strategies
+from plait import loops
 from plait.core import (
     Act,
     Answered,
@@ -34,11 +34,11 @@ from plait.core import (
     Waiting,
 )
 from plait.core.errors import ToolError, TooLong, UsageError
-from plait.formats.plan import write_plan
 from plait.journal.records import Acting, NoteRecord, Thinking
-from plait.prompts import PromptBook
+from plait.loops.rewoo.loop import Rewoo
+from plait.loops.rewoo.plan_text import write_plan
+from plait.runtime.prompts import PromptBook
 from plait.runtime.run import Run
-from plait.strategies.rewoo import Rewoo
 
 FACTS = {"a": "12", "b": "30", "c": "see #E2", "list": ["x", "y"], "long": "word " * 4_000}
 
@@ -388,11 +388,11 @@ def test_only_the_plan_is_made_as_json_that_can_be_run_later(journal: Path) -> N
 
 def test_the_options_survive_json() -> None:
     rewoo = Rewoo(plan=GIVEN, on_failure="stop", fallback="", max_tokens=9, constrain=True)
-    options = json.loads(json.dumps(strategies.options_of(rewoo)))
-    assert strategies.make("rewoo", options) == rewoo
-    assert strategies.phases_of(Rewoo()) == ("plan", "work", "solve", "react.act")
+    options = json.loads(json.dumps(loops.options_of(rewoo)))
+    assert loops.make("rewoo", options) == rewoo
+    assert loops.phases_of(Rewoo()) == ("plan", "work", "solve", "react.act")
     with pytest.raises(UsageError, match="go_on or stop"):
-        strategies.make("rewoo", {"on_failure": "explode"})
+        loops.make("rewoo", {"on_failure": "explode"})
 
 
 def test_a_recorded_run_with_a_given_plan_is_replayed_from_its_record_alone(journal: Path) -> None:

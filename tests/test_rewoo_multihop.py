@@ -12,9 +12,9 @@ from typing import Any
 import plait
 from conftest import data_file
 from plait.core import Plan, Step
-from plait.formats.plan import plan_of_text, write_plan
-from plait.formats.references import EVIDENCE
 from plait.journal.records import Acting, Thinking
+from plait.loops.references import EVIDENCE
+from plait.loops.rewoo.plan_text import plan_of_text, write_plan
 
 
 def gold_questions(hops: list[dict[str, Any]]) -> list[str]:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from conftest import LONG, examples
 from plait.core import Plan, Step, ToolSpec
-from plait.formats import Unreadable
-from plait.formats.plan import (
+from plait.loops.format import Unreadable
+from plait.loops.references import EVIDENCE
+from plait.loops.rewoo.plan_text import (
     LLM,
     checked,
     describe,
@@ -28,9 +29,8 @@ from plait.formats.plan import (
     write_plan,
     write_step,
 )
-from plait.formats.plan_scan import HEAD, lines_of
-from plait.formats.references import EVIDENCE
-from plait.formats.split_plan import PlanSplitter
+from plait.loops.rewoo.scan import HEAD, lines_of
+from plait.loops.rewoo.splitter import PlanSplitter
 
 
 def tool(name: str, *parameters: str) -> ToolSpec:

@@ -22,8 +22,8 @@ from plait.core.events import Observed
 from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import RunHead, SessionTurn, Thinking
 from plait.journal.store import Journal
+from plait.loops import OURS
 from plait.runtime.run import Run
-from plait.strategies import OURS
 from plait.toolkits.chat_history import PART, SHOWN, chat_history, split_parts
 
 ME = owner_of_this_process()

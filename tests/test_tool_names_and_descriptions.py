@@ -13,9 +13,9 @@ import plait
 from plait.core import Kit, Reply, Think, ToolSpec
 from plait.core.errors import UsageError
 from plait.core.text import visible
-from plait.formats.clean_tools import with_clean_tools
+from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Abilities
-from plait.prompts import PromptBook
+from plait.runtime.prompts import PromptBook
 from plait.tools.mcp.schema import repair_schema
 
 EVIL = (

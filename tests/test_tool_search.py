@@ -19,7 +19,7 @@ import plait
 from conftest import data_file, only_in_campaign
 from plait.core import Call, ToolSpec
 from plait.core.errors import UsageError
-from plait.formats.code_signature import signature
+from plait.loops.codeact.signature import signature
 from plait.runtime.calling import make_call
 from plait.runtime.things import Things
 from plait.search import ToolIndex, VectorCache

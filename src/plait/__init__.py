@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from plait.runtime.limits import Limits
     from plait.runtime.run import Run
     from plait.runtime.sessions import Window
-    from plait.strategies import CodeAct, Compiler, JsonReact, Native, Phased, React, Rewoo
     from plait.tools import Tool, tool, toolset
     from plait.tools.call_context import cancelled
     from plait.tools.mcp.tools import mcp
@@ -39,20 +38,20 @@ if TYPE_CHECKING:
 _PLACES = {
     "Advice": "plait.advice",
     "Agent": "plait.agent",
-    "CodeAct": "plait.strategies",
+    "CodeAct": "plait.loops",
     "CodeLimits": "plait.core.code",
-    "Compiler": "plait.strategies",
+    "Compiler": "plait.loops",
     "Demand": "plait.advice",
-    "JsonReact": "plait.strategies",
+    "JsonReact": "plait.loops",
     "Limits": "plait.runtime.limits",
-    "Native": "plait.strategies",
-    "Phased": "plait.strategies",
+    "Native": "plait.loops",
+    "Phased": "plait.loops",
     "PlaitError": "plait.core.errors",
     "Plan": "plait.core.plans",
-    "React": "plait.strategies",
+    "React": "plait.loops",
     "Recorded": "plait.models.recorded",
     "ReplayDiffers": "plait.core.errors",
-    "Rewoo": "plait.strategies",
+    "Rewoo": "plait.loops",
     "Run": "plait.runtime.run",
     "Scripted": "plait.models.scripted",
     "Step": "plait.core.plans",

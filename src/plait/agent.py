@@ -6,28 +6,27 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from plait import __version__, config, strategies, telemetry
+from plait import __version__, config, loops, telemetry
 from plait.core import CodeLimits, Event, Exchange, Kit, Plan, Strategy, Task, ToolSpec, Waiting
 from plait.core.errors import StaleAnswer, UsageError
-from plait.formats.clean_tools import with_clean_tools
 from plait.journal.records import RanRecord, Row, RunHead
 from plait.journal.store import Journal, default_path
+from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
 from plait.models.resolve import resolve_all
-from plait.prompts import PromptBook
 from plait.runtime import runs
 from plait.runtime.asking import Phases, known_models, special_tokens
-from plait.runtime.background import run_blocking
+from plait.runtime.background import run_blocking, stream_events
 from plait.runtime.described import USUAL, book_of, check, fields_in, loop_of, sandbox_for, settings_of
-from plait.runtime.faces import streamed, whole
 from plait.runtime.job import Approve, InDoubt, Job, Person
 from plait.runtime.limits import Limits
+from plait.runtime.prompts import PromptBook
 from plait.runtime.provenance import Provenance
 from plait.runtime.recalled import as_recorded, require_loaded
 from plait.runtime.reserved import with_fitting_names, with_free_names
@@ -130,7 +129,10 @@ class Agent:
         the run can be found again by in the journal. `history` are the session's turns so far where another keeps
         them, None for those in the journal.
         """
-        return await whole(self._begin(question, session, emit, person, label, history))
+        job, head = await self._prepare(question, session, person, history)
+        head = msgspec.structs.replace(head, label=label)
+        log = await runs.open_log(job, head, self._store)
+        return await runs.perform(job, head, log, self._store, emit)
 
     async def stream(
         self, question: str, *, session: str | None = None, person: Person | None = None
@@ -139,7 +141,8 @@ class Agent:
 
         Leaving the iteration early cancels the run.
         """
-        async with aclosing(streamed(lambda emit: self._begin(question, session, emit, person))) as events:
+        work = partial(self.arun, question, session=session, person=person)
+        async with aclosing(stream_events(lambda emit: work(emit=emit))) as events:
             async for event in events:
                 yield event
 
@@ -252,8 +255,8 @@ class Agent:
         await self._tools_there()
         sandbox = await self._sandbox_there(sandbox_for(self, row.head, _ran_code(journal.rows(row.head.run))))
         job = self._job(row.head.question, person, recorded=row.head, sandbox=sandbox)
-        going_on = runs.go_on(job, row.head, journal, answer=answer, question=question, emit=emit, force=force)
-        return await whole(going_on)
+        job, log = await runs.claim(job, row.head, journal, answer=answer, question=question, force=force)
+        return await runs.perform(job, row.head, log, journal, emit, resumed=True)
 
     def replay(self, run: str) -> Replayed:
         """Take the loop through a run's record and compare every request, byte by byte; nothing is performed.
@@ -291,7 +294,8 @@ class Agent:
         job = self._job(row.head.question, person, seat=seat, shown=shown, sandbox=sandbox)
         head = self._head(row.head.question, job, seat)
         head = msgspec.structs.replace(head, parent=row.head.run, fork_at=at, label=label)
-        return await whole(runs.fork(job, head, rows, at, journal, emit))
+        job, log = await runs.fork(job, head, rows, at, journal)
+        return await runs.perform(job, head, log, journal, emit, resumed=True)
 
     @staticmethod
     def recorded(head: RunHead, *, journal: str | Path | None, load_tools: bool | None = None, **changes: Any) -> Agent:
@@ -440,7 +444,7 @@ class Agent:
 
     @cached_property
     def _loop_recorded(self) -> dict[str, Any]:
-        return {"name": self._loop.name, "options": strategies.options_of(self._loop)}
+        return {"name": self._loop.name, "options": loops.options_of(self._loop)}
 
     @cached_property
     def _tools_recorded(self) -> tuple[dict[str, Any], ...]:
@@ -463,15 +467,10 @@ class Agent:
 
         return find_followed(self.results, self._loop, self.model, self.models)
 
-    async def _begin(
-        self,
-        question: str,
-        session: str | None,
-        emit: Callable[[Event], None] | None,
-        person: Person | None,
-        label: str = "",
-        history: Iterable[Exchange] | None = None,
-    ) -> Run:
+    async def _prepare(
+        self, question: str, session: str | None, person: Person | None, history: Iterable[Exchange] | None
+    ) -> tuple[Job, RunHead]:
+        """Check the question, and build what a new run needs."""
         if not isinstance(question, str) or not question.strip():
             raise UsageError("The question is empty.", hint="Say what is to be done.")
         try:
@@ -487,8 +486,7 @@ class Agent:
             seat = take_seat(session, self._journal_needed(), self.window, history)
         shown = await asyncio.to_thread(self._shown, question) if self._most_shown is not None else None
         job = self._job(question, person, seat=seat, shown=shown)
-        head = msgspec.structs.replace(self._head(question, job, seat), label=label)
-        return await runs.begin(job, head, self._store, emit)
+        return job, self._head(question, job, seat)
 
 
 def _ran_code(rows: Iterable[Row], before: float = float("inf")) -> bool:

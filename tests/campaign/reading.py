@@ -14,13 +14,16 @@ from figures import Figures, line_of
 
 from conftest import DATA
 from plait.core import Call, ToolSpec
-from plait.formats import JsonTurn, Turn, Unreadable, action_list, react_format
-from plait.formats.call_objects import CallObjects
-from plait.formats.code_turn import CodeFormat, code_call
-from plait.formats.joiner import Joiner
-from plait.formats.numbered_calls import NumberedCalls
-from plait.formats.plan import read_plan
-from plait.formats.split_plan import PlanSplitter
+from plait.loops.call_objects import CallObjects
+from plait.loops.codeact.format import CodeFormat, code_call
+from plait.loops.compiler.format import NumberedCalls
+from plait.loops.compiler.joiner import Joiner
+from plait.loops.format import Turn, Unreadable
+from plait.loops.json.format import JsonTurn
+from plait.loops.phased import action_list
+from plait.loops.react.format import react_format
+from plait.loops.rewoo.plan_text import read_plan
+from plait.loops.rewoo.splitter import PlanSplitter
 from test_formats_properties import PROTOCOL, by_kind, mutated
 
 

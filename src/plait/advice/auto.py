@@ -8,9 +8,9 @@ from typing import Any, Protocol
 from plait.advice.choose import Advice, Demand, advise
 from plait.core import Strategy
 from plait.core.errors import UsageError
+from plait.loops import loop_from
 from plait.models.base import Model
 from plait.runtime.described import Usual
-from plait.strategies import loop_from
 
 
 class UndecidedAgent(Protocol):

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from plait.advice.rows import MeasuredLoop, read_rows
 from plait.core.errors import UsageError
-from plait.strategies import loop_from, parts_of
+from plait.loops import loop_from, parts_of
 
 _PARTS = {"success": "tasks done", "usd": "USD", "seconds": "seconds", "tokens": "tokens"}
 FEW, UNSURE = 10, 0.8

@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import structs
 
-from plait import strategies
+from plait import loops
 from plait.agent import Agent
 from plait.cli.options import journal_path
 from plait.config import RunDefaults, load
@@ -84,7 +84,7 @@ def make_agent(
     for_all, by_phase = split_models(models)
     general = for_all or os.environ.get("PLAIT_MODEL")
     return Agent(
-        "auto" if auto else strategies.make(loop, options),
+        "auto" if auto else loops.make(loop, options),
         model=general or defaults.model or USUAL,
         # A model for all phases from a flag or the environment overrides the file's models of single phases.
         models=by_phase if general else {**defaults.models, **by_phase},
@@ -123,12 +123,12 @@ def make_recorded_agent(
     loop = strategy or recorded
     if strategy or settings:
         options = head.strategy["options"] if loop == recorded else {}
-        changes["strategy"] = strategies.make(loop, {**options, **parse_pairs(settings)})
+        changes["strategy"] = loops.make(loop, {**options, **parse_pairs(settings)})
     for_all, by_phase = split_models(models)
     if for_all:
         changes.update(model=for_all, models=by_phase)
     elif by_phase or loop != recorded:
-        phases = strategies.make(loop).phases
+        phases = loops.make(loop).phases
         before = {phase: str(model["spec"]) for phase, model in head.models.items() if phase in phases}
         changes["models"] = {**before, **by_phase}
     if limits:

@@ -10,15 +10,15 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import click
 import msgspec
 
-from plait import strategies as loops
+from plait import loops
 from plait.cli import options
 from plait.cli.output import as_json, print_json, print_table
 from plait.config import load
 from plait.core.errors import PlaitError, UsageError
 from plait.core.text import clean
-from plait.prompts.book import shipped
-from plait.strategies import prompts_of
-from plait.strategies.registry import ELSEWHERE, names
+from plait.loops import prompts_of
+from plait.loops.registry import ELSEWHERE, names
+from plait.runtime.prompts import shipped
 
 # -- loops
 

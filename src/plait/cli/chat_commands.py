@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from plait import config, strategies
+from plait import config, loops
 from plait.cli.agent_options import parse_pairs, split_models
 from plait.cli.costs import phase_table
 from plait.cli.output import format_count, format_seconds, format_tokens, format_usd, one_line, print_table
@@ -77,7 +77,7 @@ class ChatCommands:
                 case "/session":
                     return [each.name for each in self.chat.journal.sessions(MAX_SESSIONS)]
                 case "/strategy":
-                    return strategies.names()
+                    return loops.names()
                 case "/tools" | "/tool":
                     return [*toolkit_names(), *(f"-{each}" for each in self.chat.agent.tools)]
         except PlaitError:
@@ -177,7 +177,7 @@ class ChatCommands:
             before = {} if for_all else dict(chat.agent.models)
             chat.agent = chat.changed_agent(model=for_all or chat.agent.model, models={**before, **by_phase})
         agent = chat.agent
-        phases = strategies.phases_of(loop_of(agent.strategy))
+        phases = loops.phases_of(loop_of(agent.strategy))
         asked = {phase: str(agent.models.get(phase, agent.models.get("", agent.model))) for phase in phases}
         if len(set(asked.values())) == 1:
             chat.say(f"Model: {next(iter(asked.values()))}")
@@ -188,13 +188,13 @@ class ChatCommands:
         chat = self.chat
         if not rest:
             loop = loop_of(chat.agent.strategy)
-            options = " ".join(f"{key}={value}" for key, value in strategies.options_of(loop).items())
+            options = " ".join(f"{key}={value}" for key, value in loops.options_of(loop).items())
             chat.say(f"Strategy: {loop.name}{f' ({options})' if options else ''}")
-            chat.say(f"There are: {', '.join(strategies.names())}. `plait strategies list` describes each.")
+            chat.say(f"There are: {', '.join(loops.names())}. `plait strategies list` describes each.")
             return
         name, *settings = _split_words(rest)
-        loop = strategies.make(name, parse_pairs(settings, "/strategy", "react dialect=lines"))
-        phases = {*strategies.phases_of(loop), ""}
+        loop = loops.make(name, parse_pairs(settings, "/strategy", "react dialect=lines"))
+        phases = {*loops.phases_of(loop), ""}
         models = chat.agent.models
         same = {phase: spec for phase, spec in models.items() if phase in phases}
         chat.agent = chat.changed_agent(strategy=loop, models=same)

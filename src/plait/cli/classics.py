@@ -30,7 +30,7 @@ from plait.lab.classics import (
 )
 from plait.lab.run_comparison import Comparison, load_comparison
 from plait.lab.tasks import Suite
-from plait.strategies import loop_from, parse_loops, word_of
+from plait.loops import loop_from, parse_loops, word_of
 
 BASICS = "basics:report"
 

@@ -22,10 +22,10 @@ from plait.core.text import clean
 from plait.journal.records import Resumed, Row, RunHead, RunRow, Thinking
 from plait.lab import grid
 from plait.lab.grid import merge_in_order
+from plait.loops import phases_of
 from plait.models.prices import NANO, UNKNOWN, Rate
 from plait.runtime.retell import recorded_loop
 from plait.runtime.spending import MICRO, TOOLS, PhaseSpending, in_all, in_units, merged, runs_until, shown, spending
-from plait.strategies import phases_of
 
 MILLISECOND, CENT_MILLI = 1_000, 10_000
 """What is shown: seconds to three decimals (in microseconds), USD to five (in billionths)."""

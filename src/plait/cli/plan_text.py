@@ -14,9 +14,9 @@ from plait.cli.runs import find_run
 from plait.core import Plan
 from plait.core.errors import UsageError
 from plait.core.text import clean
-from plait.formats.graph import as_mermaid, as_text, input_words
-from plait.formats.plan_scan import guard
 from plait.journal.records import Row, RunRow
+from plait.loops.plan_graph import as_mermaid, as_text, input_words
+from plait.loops.rewoo.scan import guard
 from plait.runtime.estimate import Amount, Expected
 from plait.runtime.plans import plan_of, recorded_plan, with_kept, written
 
@@ -56,7 +56,7 @@ def make_agent_with_plan(file: str | None, evidence: str | None, *, strategy: st
 
 def render_plan(plan: Plan, form: str, *, ascii: bool = False) -> str:
     """Return a plan in one of `FORMS`. Text and JSON can be read back."""
-    from plait.formats.graph_svg import as_svg
+    from plait.loops.plan_svg import as_svg
 
     match form:
         case "json":

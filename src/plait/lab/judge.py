@@ -32,13 +32,13 @@ from plait.core import (
     user,
 )
 from plait.core.errors import ModelError, ModelMissing, PlaitError, UsageError
-from plait.formats import escape_of
 from plait.lab.graders.answers import answer_text, list_golds
 from plait.lab.graders.scores import describe_end, grade_of_run
 from plait.lab.tasks import Grade, Grader, SuiteTask
+from plait.loops.escape import escape_of
 from plait.models.base import Model
 from plait.models.resolve import resolve
-from plait.prompts import PromptBook, shipped
+from plait.runtime.prompts import PromptBook, shipped
 from plait.runtime.run import Run
 
 TRIES = 2

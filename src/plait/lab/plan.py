@@ -18,17 +18,18 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from plait import __version__, config, strategies
+from plait import __version__, config
 from plait.agent import Agent
 from plait.core import Strategy
 from plait.core.errors import UsageError
 from plait.lab.comparison import Contender
 from plait.lab.graders import grader_digest
 from plait.lab.tasks import Suite, SuiteTask, digest
+from plait.loops import OURS, fallback_of, loop_from, make, options_of, parse_loops, phases_of, word_of
 from plait.models.base import Model
 from plait.models.resolve import resolve
-from plait.prompts import PromptBook
 from plait.runtime.described import settings_of
+from plait.runtime.prompts import PromptBook
 from plait.tools import tools_from
 
 AnyModel: TypeAlias = str | Model
@@ -50,7 +51,7 @@ class Variant:
 
     def contender(self) -> Contender:
         """Return the variant as the table names it."""
-        word = strategies.word_of(self.loop)
+        word = word_of(self.loop)
         general = self.models.get("")
         specs = {phase: _spec(self.models.get(phase, general)) for phase in self.loop.phases}
         whole = len(set(specs.values())) == 1
@@ -71,7 +72,7 @@ def make_variants(
     made = tuple(_make_loops(loops))
     general = _list_models(models)
     single = {phase: _list_models(each) for phase, each in (phases or {}).items()}
-    known = {phase for loop in made for phase in strategies.phases_of(loop)}
+    known = {phase for loop in made for phase in phases_of(loop)}
     for phase in single:
         if phase not in known:
             near = difflib.get_close_matches(phase, sorted(known), 1)
@@ -81,7 +82,7 @@ def make_variants(
             )
     found: dict[str, Variant] = {}
     for loop in made:
-        own = [phase for phase in single if phase in strategies.phases_of(loop)]
+        own = [phase for phase in single if phase in phases_of(loop)]
         for model in general:
             for chosen in product(*(single[phase] for phase in own)):
                 variant = Variant(loop, {"": model, **dict(zip(own, chosen, strict=True))})
@@ -106,7 +107,7 @@ class Cell:
     def models(self) -> tuple[Model, ...]:
         """The models that the cell's run asks."""
         agent = self.agent
-        used = [agent.models.get(phase, agent.model) for phase in strategies.phases_of(_loop_of(agent))]
+        used = [agent.models.get(phase, agent.model) for phase in phases_of(_loop_of(agent))]
         return tuple({id(model): model for model in used if not isinstance(model, str)}.values())
 
 
@@ -214,11 +215,9 @@ def _describe_agent(agent: Agent) -> dict[str, Any]:
     loop = _loop_of(agent)
     settings = {name: value for name, value in settings_of(agent).items() if name not in ("prompts", "now")}
     return {
-        "loop": [loop.name, strategies.options_of(loop)],
+        "loop": [loop.name, options_of(loop)],
         "prompts": _prompt_texts(loop, Path(agent.prompts) if agent.prompts is not None else None),
-        "models": {
-            phase: _describe_model(agent.models.get(phase, agent.model)) for phase in strategies.phases_of(loop)
-        },
+        "models": {phase: _describe_model(agent.models.get(phase, agent.model)) for phase in phases_of(loop)},
         "settings": {**settings, "show_tools": agent.show_tools},
         "plait": __version__,
     }
@@ -227,7 +226,7 @@ def _describe_agent(agent: Agent) -> dict[str, Any]:
 def _prompt_texts(loop: Strategy, folder: Path | None) -> dict[str, str]:
     """Return the prompts of a loop, and of the loop that it may fall back to."""
     book = PromptBook(loop.name, folder, getattr(loop, "prompts", None))
-    other = strategies.fallback_of(loop)
+    other = fallback_of(loop)
     below = _prompt_texts(other, folder) if other is not None else {}
     return {**below, **{f"{loop.name}/{name}": book.source(name) for name in book.names()}}
 
@@ -251,11 +250,11 @@ def _spec(model: AnyModel | None) -> str:
 
 
 def _make_loops(loops: Iterable[str | Strategy] | str) -> Iterable[Strategy]:
-    for each in strategies.parse_loops(loops) if isinstance(loops, str) else loops:
+    for each in parse_loops(loops) if isinstance(loops, str) else loops:
         if each == "all":
-            yield from (strategies.make(name) for name in strategies.OURS)
+            yield from (make(name) for name in OURS)
         else:
-            yield strategies.loop_from(each) if isinstance(each, str) else each
+            yield loop_from(each) if isinstance(each, str) else each
 
 
 def _list_models(given: Iterable[AnyModel] | AnyModel) -> Sequence[AnyModel]:

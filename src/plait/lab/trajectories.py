@@ -17,7 +17,7 @@ from typing import IO, Any
 import msgspec
 from msgspec import Struct
 
-from plait import strategies
+from plait import loops
 from plait.core import Reply
 from plait.core.errors import JournalError, PlaitError, UnknownRun, UsageError
 from plait.journal.records import NoteRecord, Row, RunRow, Thinking, Thought, Thrown
@@ -168,7 +168,7 @@ def find_trajectories(
     if not runs and not comparison and not every:
         raise UsageError("No runs are named.", hint="Name runs, a comparison (--comparison NAME), or --all.")
     if "(" in loop:
-        loop = strategies.word_of(strategies.loop_from(loop))
+        loop = loops.word_of(loops.loop_from(loop))
     place = Journal.at(journal)
     results = Results(place)
     chosen: dict[str, GoodRun] = {}
@@ -237,7 +237,7 @@ def _loop_names(row: RunRow) -> tuple[str, str]:
     """Return a run's loop with its options, and its name."""
     name = str(row.head.strategy["name"])
     try:
-        return strategies.word_of(strategies.make(name, row.head.strategy["options"])), name
+        return loops.word_of(loops.make(name, row.head.strategy["options"])), name
     except UsageError:  # a loop given in Python
         return name, name
 

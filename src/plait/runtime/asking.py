@@ -15,9 +15,9 @@ from msgspec import structs
 
 from plait.core import Lacking, PromptTooLong, Reply, Think, Usage
 from plait.core.errors import ModelError, TooLong, Unsupported, UsageError
-from plait.formats.escape import without_tokens
 from plait.journal.log import AnyLog
 from plait.journal.records import Got, RunHead, Thinking, Thought
+from plait.loops.escape import without_tokens
 from plait.models.base import Model
 from plait.models.replies import usage_received
 from plait.models.special_tokens import special_tokens_of

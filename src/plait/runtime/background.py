@@ -1,4 +1,5 @@
-"""The blocking face: one event loop in a thread of its own, so that it works inside a running loop too."""
+"""Runs coroutines from plain code, and streams events. Blocking calls use one event loop in a thread of its own, so
+that they also work inside a running loop."""
 
 from __future__ import annotations
 
@@ -6,8 +7,10 @@ import asyncio
 import atexit
 import contextvars
 import threading
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
+
+from plait.core import Event
 
 T = TypeVar("T")
 
@@ -89,3 +92,18 @@ def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     if not loop.is_closed():
         loop.call_soon_threadsafe(loop.stop)
         thread.join(2)
+
+
+async def stream_events(begin: Callable[[Callable[[Event], None]], Awaitable[Any]]) -> AsyncGenerator[Event, None]:
+    """Yield a run's events as they happen. Leaving the iteration early cancels the run."""
+    queue: asyncio.Queue[Event | None] = asyncio.Queue()
+    task = asyncio.ensure_future(begin(queue.put_nowait))
+    task.add_done_callback(lambda _: queue.put_nowait(None))
+    try:
+        while (event := await queue.get()) is not None:
+            yield event
+        task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])

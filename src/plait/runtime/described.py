@@ -8,14 +8,14 @@ from typing import Any, Protocol, get_args
 
 from msgspec import convert, to_builtins
 
-from plait import strategies
+from plait import loops
 from plait.core import CodeLimits, Strategy
 from plait.core.errors import UsageError
 from plait.journal.records import RunHead
 from plait.models.base import Model
-from plait.prompts import PromptBook
 from plait.runtime.job import Approve, InDoubt
 from plait.runtime.limits import Limits
+from plait.runtime.prompts import PromptBook
 from plait.runtime.provenance import Provenance
 from plait.runtime.recalled import tools_of
 from plait.runtime.sessions import SESSION, Window
@@ -74,7 +74,7 @@ class Chosen(Protocol):
 
 def loop_of(strategy: str | Strategy) -> Strategy:
     """The loop that an agent is given by name or as an object. Raises `UsageError`."""
-    loop = strategies.make(strategy) if isinstance(strategy, str) else strategy
+    loop = loops.make(strategy) if isinstance(strategy, str) else strategy
     if isinstance(loop, type):
         raise UsageError(f"The strategy is the class {loop.__name__}, not a loop.", hint=f"Give {loop.__name__}().")
     return loop
@@ -82,14 +82,14 @@ def loop_of(strategy: str | Strategy) -> Strategy:
 
 def book_of(loop: Strategy, folder: Path | None) -> PromptBook:
     """A loop's prompts, and those of the loops it may fall back to; `folder` has files that replace ours."""
-    other = strategies.fallback_of(loop)
+    other = loops.fallback_of(loop)
     others = (book_of(other, folder),) if other is not None else ()
     return PromptBook(loop.name, folder, getattr(loop, "prompts", None), others)
 
 
 def check(agent: Description, strategy: Strategy) -> None:
     """Raises `UsageError` for a field that can't be, or that does not go with the agent's loop."""
-    phases = strategies.phases_of(strategy)
+    phases = loops.phases_of(strategy)
     for phase in agent.models:
         if phase not in {*phases, ""}:
             raise UsageError(
@@ -167,7 +167,7 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
                 hint="Name it with --tools file.py, or go on in Python: agent.resume(run).",
             )
     settings = head.settings
-    loop = strategies.make(head.strategy["name"], head.strategy["options"])
+    loop = loops.make(head.strategy["name"], head.strategy["options"])
     # Where nothing is said such a loop shows none of many tools; this run showed all there were.
     showed_all = hasattr(loop, "told") and shown_by(head) is None
     return {

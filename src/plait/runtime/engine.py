@@ -1,17 +1,16 @@
-"""Takes a loop through its effects: performs them, or feeds back what is recorded of them.
+"""Drives a loop: performs each effect, or returns its recorded result.
 
-Theory of operation. `Engine` holds the generator and numbers the effects it makes. For each
-effect the record is asked first (`Past`): what has a result there is not performed again, only compared,
-so a resumed run and a replayed run are the same walk; they differ in what happens where the record ends.
-Everything that is performed is put on the record before (intent) and after (result). Whatever can
-happen to a run ends in one place, `Engine.run`, as one of six outcomes.
+Theory of operation. `Engine` holds the generator and numbers its effects. For each effect it looks at the record first
+(`Past`). An effect with a recorded result is only compared, not performed. So resuming and replaying are the same
+walk; they differ in what happens where the record ends. Every performed effect is recorded before (intent) and after
+(result). A run ends in one place, `Engine.run`, with one of six outcomes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, cast, get_args
 
 import msgspec
@@ -72,7 +71,7 @@ class Engine:
         self.job = job
         self.desk = Desk(job, log, Meter(job.limits), Breaker(job.limits.repeats, job.tools), emit, span)
         self._actor = Actor(self.desk)
-        self._tickets = Tickets(self.desk, self._perform, self._number, self._actor.at_once)
+        self._tickets = Tickets(self.desk, self._perform_started, self._number, self._actor.at_once)
         self._thinker = Thinker(self.desk, self._tickets.piece)
         self._executor = Executor(self.desk)
         self._ended: dict[str, Any] | None = None
@@ -81,6 +80,13 @@ class Engine:
         self._last: Reply | None = None
         """The reply that the loop was given last."""
         self._refused = 0
+        self._loop: Loop | None = None
+        self._effect: Any = None
+        """The effect that the loop waits for; then its result, or what is thrown into the loop in its place."""
+        self._result: Any = None
+        self._thrown: LimitNear | PromptTooLong | Lacking | None = None
+        self._returned: Any = None
+        """The outcome that the loop returned."""
 
     async def run(self) -> Outcome:
         """Take the loop to its end. Never raises, but for cancellation from outside after it is recorded,
@@ -89,12 +95,20 @@ class Engine:
             async with asyncio.timeout(self._time()) as clock:
                 self.desk.clock = clock
                 try:
-                    outcome = await self._drive()
+                    while self._advance():
+                        try:
+                            self._given(await self._perform(self._number(), self._effect))
+                        except (LimitNear, PromptTooLong, Lacking) as why:
+                            self._thrown = why
+                    outcome = self._settled(self._returned)
                 finally:
                     try:
-                        await self._tickets.close()
+                        self._close_loop()
                     finally:
-                        await self._executor.close()
+                        try:
+                            await self._tickets.close()
+                        finally:
+                            await self._executor.close()
         except TimeoutError as why:
             # Not every TimeoutError is our time limit: the loop, or a model, may raise one of its own.
             limit = f"The limit of {self.job.limits.seconds} seconds is reached."
@@ -137,38 +151,43 @@ class Engine:
 
     # -- the walk
 
-    async def _drive(self) -> Outcome:
-        loop = self.job.strategy.run(self.job.task, self.job.kit)
-        if self.job.past.effects and not self.job.replay:
-            self.desk.meter.went_on(self.job.past.seconds)
-        try:
-            return await self._walk(loop)
-        finally:
-            loop.close()
-
-    async def _walk(self, loop: Loop) -> Outcome:
-        result: Any = None
-        thrown: LimitNear | PromptTooLong | Lacking | None = None
+    def _advance(self) -> bool:
+        """Run the loop up to its next effect that takes time. Returns False when the loop has returned its outcome."""
+        if self._loop is None:
+            self._loop = self.job.strategy.run(self.job.task, self.job.kit)
+            if self.job.past.effects and not self.job.replay:
+                self.desk.meter.went_on(self.job.past.seconds)
         while True:
+            thrown, self._thrown = self._thrown, None
+            result, self._result = self._result, None
             try:
-                effect = loop.send(result) if thrown is None else loop.throw(thrown)
+                effect = self._loop.send(result) if thrown is None else self._loop.throw(thrown)
             except StopIteration as end:
-                return self._settled(cast(Outcome, end.value))
-            result = thrown = None
+                self._returned = cast(Outcome, end.value)
+                return False
             try:
                 match effect:
                     case Propose():
-                        result = self._proposed(effect.answer)
+                        self._result = self._proposed(effect.answer)
                     case Doubt():
-                        result = self._doubted(effect)
+                        self._result = self._doubted(effect)
                     case Note():
                         self._note(effect)
                     case _:
-                        result = await self._perform(self._number(), effect)
-                if isinstance(reply := result.reply if isinstance(result, Taken) else result, Reply):
-                    self._last = reply
+                        self._effect = effect
+                        return True
             except (LimitNear, PromptTooLong, Lacking) as why:
-                thrown = why
+                self._thrown = why
+
+    def _given(self, result: Any) -> None:
+        """Keep the result of an effect for the loop."""
+        self._result = result
+        if isinstance(reply := result.reply if isinstance(result, Taken) else result, Reply):
+            self._last = reply
+
+    def _close_loop(self) -> None:
+        if self._loop is not None:
+            self._loop.close()
 
     def _settled(self, outcome: Outcome) -> Outcome:
         """A loop that answered only because a limit was near has been stopped, with that answer; but one that went in
@@ -239,7 +258,8 @@ class Engine:
         self._next += 1
         return n
 
-    async def _perform(self, n: int, effect: Effect, started: bool = False) -> Any:
+    def _perform(self, n: int, effect: Effect, started: bool = False) -> Awaitable[Any]:
+        """Perform effect `n`, or return what is recorded of it."""
         past = self.job.past.effect(n)
         if self.job.replay and not past.recorded:
             raise RecordEnds
@@ -247,17 +267,22 @@ class Engine:
             raise differs(n, self.desk.meter.steps, f"effect {past.kind}", f"effect {type(effect).__name__}")
         match effect:
             case Think():
-                return await self._thinker.perform(n, effect, past, started=started)
+                return self._thinker.perform(n, effect, past, started=started)
             case Act():
-                return await self._actor.perform(n, effect, past)
+                return self._actor.perform(n, effect, past)
             case Execute() | Continue():
-                return await self._executor.perform(n, effect, past)
+                return self._executor.perform(n, effect, past)
             case Ask():
-                return await self._ask(n, effect, past)
+                return self._ask(n, effect, past)
             case Start():
-                return await self._tickets.start(effect, past, n)
+                return self._tickets.start(effect, past, n)
             case Take():
-                return await self._tickets.take(n, effect, past)
+                return self._tickets.take(n, effect, past)
+            case _:
+                raise TypeError(f"it yielded {type(effect).__name__}, which is not an effect")
+
+    async def _perform_started(self, n: int, effect: Effect) -> Any:
+        return await self._perform(n, effect, started=True)
 
     async def _ask(self, n: int, effect: Ask, past: PastEffect) -> str:
         told, asked = past.told.get(-1), past.waits.get(-1)

@@ -17,12 +17,12 @@ from msgspec import Struct, structs
 
 from plait.core import Kit, Message, Observation, Plan, Task, Usage
 from plait.journal.records import Row, Thinking, Thought
+from plait.loops.rewoo.loop import Rewoo
+from plait.loops.rewoo.pages import by_model
 from plait.models.prices import total
 from plait.runtime.asking import Phases
 from plait.runtime.seen import HIGH, LOW, USUAL, Guess, Seen
 from plait.runtime.spending import PhaseSpending, in_all, spending
-from plait.strategies.rewoo import Rewoo
-from plait.strategies.rewoo_pages import by_model
 
 TOKENS_A_CHAR = 0.25
 """Tokens of a character where the planner was not asked or its endpoint reports none: English text, roughly."""

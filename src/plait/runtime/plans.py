@@ -12,21 +12,21 @@ from msgspec import Struct, structs
 
 from plait.core import Call, Kit, Observation, Plan, Step, Strategy, Task, ToolSpec
 from plait.core.errors import UsageError
-from plait.formats import Unreadable
-from plait.formats.plan import checked, plan_of_text, read_plan, reads_as_plan, write_plan
-from plait.formats.references import EVIDENCE, RESULTS
 from plait.journal.records import Acting, ObservedRecord, Row, RunHead, Thinking, Thought, Told, Waits
-from plait.prompts import PromptBook
+from plait.loops import make
+from plait.loops.compiler.loop import FORM, Compiler
+from plait.loops.compiler.streamed_plan import Written
+from plait.loops.format import Unreadable
+from plait.loops.references import EVIDENCE, RESULTS
+from plait.loops.rewoo.loop import Rewoo
+from plait.loops.rewoo.pages import by_model
+from plait.loops.rewoo.plan_text import checked, plan_of_text, read_plan, reads_as_plan, write_plan
 from plait.runtime.estimate import Expected
 from plait.runtime.limits import Limits
+from plait.runtime.prompts import PromptBook
 from plait.runtime.run import Run
 from plait.runtime.seen import texts_in
 from plait.runtime.showing import as_recorded
-from plait.strategies import make
-from plait.strategies.compiler import FORM, Compiler
-from plait.strategies.rewoo import Rewoo
-from plait.strategies.rewoo_pages import by_model
-from plait.strategies.written import Written
 
 
 class Planned(Struct, frozen=True):

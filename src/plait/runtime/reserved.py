@@ -6,7 +6,7 @@ import warnings
 
 from msgspec import structs
 
-from plait import strategies
+from plait import loops
 from plait.core import Strategy
 from plait.core.errors import UsageError
 from plait.tools import Tool, Toolset
@@ -41,7 +41,7 @@ def with_free_names(tools: Toolset, loop: Strategy) -> Toolset:
 
 def with_fitting_names(tools: Toolset, loop: Strategy) -> Toolset:
     """The tools by names that the loop, and one that it may fall back to, can call; all else about them stays."""
-    other = strategies.fallback_of(loop)
+    other = loops.fallback_of(loop)
     needs = {getattr(each, "tool_names", "") for each in (loop, other)}
     reserved = _reserved(loop)
     names = fitted((tool.name for tool in tools), needs, lambda name: _folded(name) in reserved)
@@ -58,7 +58,7 @@ def with_fitting_names(tools: Toolset, loop: Strategy) -> Toolset:
 
 
 def _reserved(loop: Strategy) -> dict[str, str]:
-    other = strategies.fallback_of(loop)
+    other = loops.fallback_of(loop)
     names = (*getattr(loop, "reserved", ()), *(getattr(other, "reserved", ()) if other is not None else ()))
     return {_folded(name): name for name in names}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from plait import strategies
+from plait import loops
 from plait.core import Call, Event, Reply, Strategy
 from plait.core import events as ev
 from plait.core.errors import UsageError
@@ -24,14 +24,14 @@ from plait.journal.records import (
     Told,
     Waits,
 )
+from plait.loops import splitter_of
 from plait.runtime.job import as_told, input_of
-from plait.strategies import splitter_of
 
 
 def recorded_loop(head: RunHead) -> Strategy | None:
     """The loop of a run, which tells its thoughts and actions apart; None where it is not installed here."""
     try:
-        return strategies.make(head.strategy["name"], head.strategy["options"])
+        return loops.make(head.strategy["name"], head.strategy["options"])
     except UsageError:
         return None
 

@@ -1,7 +1,8 @@
-"""Starts a run, goes on with one, replays one, forks one: all on the same engine."""
+"""Opens, resumes, forks, performs and replays runs: all on the same engine."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -56,28 +57,24 @@ class Replayed(Struct, frozen=True, kw_only=True):
     outcome: Outcome | None
 
 
-async def begin(job: Job, head: RunHead, journal: Journal | None, emit: Emit | None = None) -> Run:
-    """A fresh run, to its end. Raises `JournalError` when the record can't even be begun."""
+async def open_log(job: Job, head: RunHead, journal: Journal | None) -> AnyLog:
+    """Open the log of a new run. Raises `JournalError` if the journal cannot be written."""
     secrets = job.phases.secrets()
-    log: AnyLog
     if journal is None:
-        log = MemoryLog(head, secrets=secrets)
-    else:
-        log = await journal.begin(head, owner_of_this_process(), secrets=secrets)
-    return await _perform(job, head, log, journal, emit, resumed=False)
+        return MemoryLog(head, secrets=secrets)
+    return await journal.begin(head, owner_of_this_process(), secrets=secrets)
 
 
-async def go_on(
+async def claim(
     job: Job,
     head: RunHead,
     journal: Journal,
     *,
     answer: str | None = None,
     question: str | None = None,
-    emit: Emit | None = None,
     force: bool = False,
-) -> Run:
-    """Go on with a run from its record. `answer` is what the person says to the open `question` of that id.
+) -> tuple[Job, AnyLog]:
+    """Claim a recorded run, to continue it. `answer` is what the person says to the open `question` of that id.
 
     Raises `StaleAnswer` when that question is not open (any more), and `BadAnswer` for an edited input that can't be
     taken, before anything is written: the run waits as before.
@@ -103,8 +100,7 @@ async def go_on(
             if answer is None:
                 raise
             # Somebody else wrote meanwhile, and may have answered: the question is looked for again.
-    job = _changed(job, past=Past(journal.rows(head.run)))
-    return await _perform(job, head, log, journal, emit, resumed=True)
+    return _changed(job, past=Past(journal.rows(head.run))), log
 
 
 async def replay(job: Job, head: RunHead, rows: Sequence[Row], recorded: Outcome | None) -> Replayed:
@@ -134,22 +130,14 @@ async def replay(job: Job, head: RunHead, rows: Sequence[Row], recorded: Outcome
     )
 
 
-async def fork(
-    job: Job,
-    head: RunHead,
-    rows: Sequence[Row],
-    at: int,
-    journal: Journal,
-    emit: Emit | None = None,
-) -> Run:
-    """A new run that shares its parent's first `at - 1` steps and performs the rest anew."""
+async def fork(job: Job, head: RunHead, rows: Sequence[Row], at: int, journal: Journal) -> tuple[Job, AnyLog]:
+    """Open a new run that shares the first `at - 1` steps of its parent."""
     kept, last = _before(rows, at)
     if at < 1 or at > last + 1:
         raise UsageError(f"There is no step {at} in run {head.parent}.", hint=f"It has steps 1 to {last}.")
     records = [(row.record, row.body) for row in kept]
     log = await journal.begin(head, owner_of_this_process(), records, secrets=job.phases.secrets())
-    job = _changed(job, past=Past(kept), trust_until=at)
-    return await _perform(job, head, log, journal, emit, resumed=True)
+    return _changed(job, past=Past(kept), trust_until=at), log
 
 
 def finished(row: RunRow, journal: Journal, loop: Strategy | None = None) -> Run:
@@ -248,9 +236,10 @@ def _steps(rows: Sequence[Row]) -> dict[int, int]:
     return steps
 
 
-async def _perform(
-    job: Job, head: RunHead, log: AnyLog, journal: Journal | None, emit: Emit | None, *, resumed: bool
+async def perform(
+    job: Job, head: RunHead, log: AnyLog, journal: Journal | None, emit: Emit | None = None, *, resumed: bool = False
 ) -> Run:
+    """Perform an opened run to its end. If the run was cancelled, and has recorded that, the cancellation goes on."""
     if emit is not None:
         emit(ev.Began(head.run, head.question, head.strategy["name"], resumed))
         if job.past.lost is not None and not job.trust_until:
@@ -271,6 +260,9 @@ async def _perform(
     )
     if emit is not None:
         emit(ev.Ended(outcome, run))
+    task = asyncio.current_task()
+    if run.status in ("cancelled", "crashed") and task is not None and task.cancelling():
+        raise asyncio.CancelledError
     return run
 
 

@@ -11,8 +11,8 @@ from msgspec import Struct
 from plait.core.errors import JournalError
 from plait.journal.records import Acting, ObservedRecord, Row, RunHead, Thinking, Thought
 from plait.journal.store import Journal
-from plait.strategies.rewoo import Rewoo
-from plait.strategies.rewoo_pages import NO_EVIDENCE
+from plait.loops.rewoo.loop import Rewoo
+from plait.loops.rewoo.pages import NO_EVIDENCE
 
 RUNS = 20
 """So many of a journal's last runs are looked at."""

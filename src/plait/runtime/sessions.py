@@ -18,7 +18,7 @@ from msgspec import Struct, structs, to_builtins
 
 from plait.core import Exchange, ToolSpec
 from plait.core.errors import UsageError
-from plait.formats import shorten
+from plait.core.text import shorten
 from plait.journal.owner import new_run_id
 from plait.journal.records import RunHead, SessionTurn
 from plait.journal.store import Journal

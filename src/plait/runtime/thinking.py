@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NoReturn
+from functools import partial
+from typing import NoReturn
 
 from plait.core import Lacking, LimitNear, Piece, PromptTooLong, Reply, Splitter, Taken, Think
 from plait.core import events as ev
 from plait.journal.records import Thrown
+from plait.loops import splitter_of
 from plait.runtime.asking import ask_model, limit_reply, without_special_tokens
 from plait.runtime.job import Desk, RecordEnds, differs, sentence, text_of
-from plait.runtime.limits import LimitReached, Share
+from plait.runtime.limits import LimitReached
 from plait.runtime.past import PastEffect
-from plait.strategies import splitter_of
 
 
 class Thinker:
@@ -23,7 +24,7 @@ class Thinker:
         self._on_piece = on_piece
 
     async def perform(self, n: int, effect: Think, past: PastEffect, *, started: bool = False) -> Reply:
-        """The reply. A `started` one goes on beside others and never uses the call in reserve."""
+        """Return the reply: the recorded one, or the model's. A `started` effect never uses the reserved call."""
         effect = without_special_tokens(effect, self.desk.job.data_tokens)
         meter = self.desk.meter
         step = meter.steps + (0 if effect.repair else 1)
@@ -34,73 +35,13 @@ class Thinker:
         counts = not effect.repair and meter.near is None
         meter.steps += counts
         try:
-            return await self._go_on(n, effect, past, step, started)
-        except (Lacking, PromptTooLong):
-            meter.steps -= counts  # The turn is still to come, in another form.
-            raise
-
-    async def _go_on(self, n: int, effect: Think, past: PastEffect, step: int, started: bool) -> Reply:
-        """The reply, from the record as far as it goes."""
-        meter = self.desk.meter
-        if past.thinking:
-            self._same_request(n, effect, past, step)
-            self._count(past)
-        if past.thrown is not None:
-            self._rethrow(past.thrown)
-        if past.reply is not None:
-            meter.asked(past.reply)
-            return past.reply
-        if self.desk.job.replay:
-            raise RecordEnds
-        with meter.asking(started=started) as share:
-            return await self._ask(n, effect, past, step, share)
-
-    async def _may_begin(self, n: int, effect: Think, step: int, started: bool) -> None:
-        """Raises, and records, what keeps a fresh effect from being performed: a limit, or a missing ability."""
-        model = self.desk.job.phases.of(effect.phase)
-        try:
-            near = self.desk.meter.before_think(model, repair=effect.repair, started=started)
-        except LimitReached as why:
-            await self._limited(n, step, why)
-        if near is not None:
-            await self._limited(n, step, near)
-        if effect.tools and not model.abilities.tools:
-            await self._lacks(n, step, "tools", f"{model.spec} takes no native tools")
-
-    async def _limited(self, n: int, step: int, why: LimitNear | LimitReached) -> NoReturn:
-        kind: Literal["LimitNear", "LimitReached"] = "LimitNear" if isinstance(why, LimitNear) else "LimitReached"
-        await self.desk.log.append((Thrown(n, step, kind, why.limit, why.detail), None))
-        if kind == "LimitNear":
-            self.desk.say(ev.Noted(step, "limit", sentence(why.detail)))
-        raise why
-
-    def _count(self, past: PastEffect) -> None:
-        """Count the attempts on record, and what those took that brought no reply."""
-        meter = self.desk.meter
-        meter.requests += len(past.thinking)
-        for got, _ in past.got:
-            if got.usage is not None:
-                meter.lost(got.usage, got.cost)
-
-    async def _lacks(self, n: int, step: int, ability: str, detail: str) -> NoReturn:
-        await self.desk.log.append((Thrown(n, step, "Lacking", ability, detail), None))
-        self.desk.meter.not_asked()
-        raise Lacking(ability, detail)
-
-    async def _ask(self, n: int, effect: Think, past: PastEffect, step: int, share: Share) -> Reply:
-        meter = self.desk.meter
-        model = self.desk.job.phases.of(effect.phase)
-        self.desk.say(ev.Asked(step, effect.phase, model.spec))
-        # Of an attempt that another process made, pieces may have been taken: the reply begins anew.
-        listener = self._listener(n, effect, step, again=bool(past.thinking))
-
-        def retry(text: str) -> None:
-            if listener is not None:
-                listener.again()
-            self.desk.remark(step, "retry", text)
-
-        try:
-            with self.desk.span.model(step, effect, model) as span:
+            if (recorded := self._recorded(n, effect, past, step)) is not None:
+                return recorded
+            model = self.desk.job.phases.of(effect.phase)
+            self.desk.say(ev.Asked(step, effect.phase, model.spec))
+            # If another process made an attempt, pieces of it may have been taken: the reply begins again.
+            listener = self._listener(n, effect, step, again=bool(past.thinking))
+            with meter.asking(started=started) as share, self.desk.span.model(step, effect, model) as span:
                 reply = await ask_model(
                     self.desk.job.phases,
                     effect,
@@ -110,22 +51,17 @@ class Thinker:
                     past=past,
                     retries=self.desk.job.limits.retries,
                     on_text=listener.feed if listener is not None else None,
-                    on_retry=retry,
+                    on_retry=partial(self._say_retry, step, listener),
                     span=span,
                     meter=meter,
                     share=share,
                 )
-        except (LimitNear, LimitReached) as why:
-            await self._limited(n, step, why)
-        except PromptTooLong as why:
-            await self.desk.log.append(
-                (Thrown(n, step, "PromptTooLong", "context", why.detail, why.tokens, why.room), None)
-            )
-            self.desk.say(ev.Noted(step, "limit", "The prompt is too long for the model; showing it less."))
-            meter.not_asked()
+        except (LimitNear, LimitReached, Lacking, PromptTooLong) as why:
+            if isinstance(why, Lacking | PromptTooLong):
+                meter.steps -= counts  # The turn is still to come, in another form.
+            if past.thrown is None:
+                await self._record_thrown(n, step, why)
             raise
-        except Lacking as why:
-            await self._lacks(n, step, why.ability, why.detail)
         meter.asked(reply)
         if meter.outer is not None:
             meter.outer.took(model.spec, reply.usage, reply.cost)
@@ -135,6 +71,63 @@ class Thinker:
             listener.close(reply)
         self.desk.say(ev.Replied(step, effect.phase, model.spec, reply.text, reply.usage, reply.seconds, reply.cost))
         return reply
+
+    def _recorded(self, n: int, effect: Think, past: PastEffect, step: int) -> Reply | None:
+        """Return the recorded reply, or raise what was thrown in its place; None if the model is to be asked."""
+        if past.thinking:
+            self._same_request(n, effect, past, step)
+            self._count(past)
+        if past.thrown is not None:
+            self._rethrow(past.thrown)
+        if past.reply is not None:
+            self.desk.meter.asked(past.reply)
+            return past.reply
+        if self.desk.job.replay:
+            raise RecordEnds
+        return None
+
+    async def _may_begin(self, n: int, effect: Think, step: int, started: bool) -> None:
+        """Raise, and record, what keeps a new effect from being performed: a limit, or a missing ability."""
+        model = self.desk.job.phases.of(effect.phase)
+        try:
+            if (near := self.desk.meter.before_think(model, repair=effect.repair, started=started)) is not None:
+                raise near
+            if effect.tools and not model.abilities.tools:
+                raise Lacking("tools", f"{model.spec} takes no native tools")
+        except (LimitNear, LimitReached, Lacking) as why:
+            await self._record_thrown(n, step, why)
+            raise
+
+    async def _record_thrown(self, n: int, step: int, why: LimitNear | LimitReached | Lacking | PromptTooLong) -> None:
+        """Record what the loop receives in place of a reply."""
+        match why:
+            case LimitNear():
+                thrown, said = Thrown(n, step, "LimitNear", why.limit, why.detail), sentence(why.detail)
+            case LimitReached():
+                thrown, said = Thrown(n, step, "LimitReached", why.limit, why.detail), ""
+            case Lacking():
+                thrown, said = Thrown(n, step, "Lacking", why.ability, why.detail), ""
+            case PromptTooLong():
+                thrown = Thrown(n, step, "PromptTooLong", "context", why.detail, why.tokens, why.room)
+                said = "The prompt is too long for the model; showing it less."
+        await self.desk.log.append((thrown, None))
+        if said:
+            self.desk.say(ev.Noted(step, "limit", said))
+        if isinstance(why, Lacking | PromptTooLong):
+            self.desk.meter.not_asked()
+
+    def _say_retry(self, step: int, listener: _Listener | None, text: str) -> None:
+        if listener is not None:
+            listener.again()
+        self.desk.remark(step, "retry", text)
+
+    def _count(self, past: PastEffect) -> None:
+        """Count the attempts on record, and what those took that brought no reply."""
+        meter = self.desk.meter
+        meter.requests += len(past.thinking)
+        for got, _ in past.got:
+            if got.usage is not None:
+                meter.lost(got.usage, got.cost)
 
     def _rethrow(self, thrown: Thrown) -> NoReturn:
         if thrown.kind == "LimitNear":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ class Tickets:
     def __init__(
         self,
         desk: Desk,
-        perform: Callable[[int, Effect, bool], Awaitable[Any]],
+        perform: Callable[[int, Effect], Coroutine[Any, Any, Any]],
         number: Callable[[], int],
         at_once: Callable[[Act], bool],
     ) -> None:
@@ -45,7 +45,7 @@ class Tickets:
             return tickets
         self.desk.meter.waiting = sum(isinstance(each, Think) for each in effect.effects)
         for ticket, started in zip(tickets, effect.effects, strict=True):
-            self._open[ticket] = task = asyncio.ensure_future(self._perform(ticket, started, True))
+            self._open[ticket] = task = asyncio.ensure_future(self._perform(ticket, started))
             task.add_done_callback(partial(self._done, ticket))
         # They begin here and now, in order: what they count is then the same each time the run is walked.
         await asyncio.sleep(0)
@@ -56,7 +56,7 @@ class Tickets:
         """Perform an effect here, without a task of its own."""
         self._open[ticket] = future = asyncio.get_running_loop().create_future()
         try:
-            future.set_result(await self._perform(ticket, effect, True))
+            future.set_result(await self._perform(ticket, effect))
         except Exception as why:
             future.set_exception(why)
         self._done(ticket, future)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from plait.core import Exchange, Reply
-from plait.formats import shorten
+from plait.core.text import shorten
 from plait.runtime.tracing import Scrub
 
 MAX_TEXT = 20_000

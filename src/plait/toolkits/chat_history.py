@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plait.core.errors import PlaitError
-from plait.formats import shorten
+from plait.core.text import shorten
 from plait.search.keywords import KeywordIndex, split_words
 from plait.tools.tool import Tool, tool
 

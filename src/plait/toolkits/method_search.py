@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from plait.core.errors import ToolError, UsageError
 from plait.core.tools import ToolSpec
-from plait.formats.code_signature import signature_lines
+from plait.loops.codeact.signature import signature_lines
 from plait.tools.tool import Tool, tool
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import structs, to_builtins
 
-from plait import strategies
+from plait import loops
 from plait.agent import Agent
 from plait.config import ServeTable
 from plait.core.errors import UsageError
@@ -72,7 +72,7 @@ def _prepare(served: ServedAgent, journal: str | Path | None) -> ServedAgent:
 def makes_same_requests(agent: Agent, head: RunHead) -> bool:
     """Whether an agent would make the requests of a recorded run, as far as its settings say."""
     settings = to_builtins(settings_of(agent))
-    loop = {"name": agent._loop.name, "options": strategies.options_of(agent._loop)}
+    loop = {"name": agent._loop.name, "options": loops.options_of(agent._loop)}
     if settings.get("sandbox") == "auto":
         del settings["sandbox"]  # a resumed run uses the sandbox of its journal
     if loop != head.strategy or any(head.settings.get(name) != value for name, value in settings.items()):
@@ -94,8 +94,8 @@ def change_agent(agent: Agent, changes: dict[str, Any]) -> Agent:
             raise RequestRejected(400, f"A fork can't change '{name}'.", hint=hint, param=name)
     loop, options = changes.pop("strategy", None), changes.pop("options", None)
     if loop is not None or options:
-        kept = strategies.options_of(agent._loop) if loop in (None, agent._loop.name) else {}
-        changes["strategy"] = strategies.make(loop or agent._loop.name, {**kept, **(options or {})})
+        kept = loops.options_of(agent._loop) if loop in (None, agent._loop.name) else {}
+        changes["strategy"] = loops.make(loop or agent._loop.name, {**kept, **(options or {})})
     # A new model for all phases replaces those of single phases. Another loop may have other phases.
     phases = changes["strategy"].phases if "strategy" in changes else agent._loop.phases
     before = {} if "model" in changes else {phase: each for phase, each in agent.models.items() if phase in phases}

@@ -17,8 +17,8 @@ from plait.agent import Agent
 from plait.core import Event, OneKind
 from plait.core import events as ev
 from plait.journal.codec import encode
+from plait.loops import OURS, splitter_of
 from plait.runtime.run import Run
-from plait.strategies import OURS, splitter_of
 from plait.tools.render import sound
 from plait.window import conversations
 from plait.window.agents import ServedAgent

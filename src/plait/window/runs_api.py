@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from plait import strategies
+from plait import loops
 from plait.agent import Agent
 from plait.core.errors import UsageError
 from plait.journal.records import Thinking
@@ -152,7 +152,7 @@ class ViewerApi:
             for each in self._manager.agents.values()
         ]
         choices = await asyncio.to_thread(run_search.list_choices, self._journal)
-        return json_response({"agents": agents, "loops": list(strategies.names()), "choices": choices})
+        return json_response({"agents": agents, "loops": list(loops.names()), "choices": choices})
 
     async def runs(self, request: Request) -> Response:
         """A page of the list; the first one without a filter also has the unfinished runs."""

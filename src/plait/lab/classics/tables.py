@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from plait import strategies
+from plait import loops
 from plait.core import Strategy
 from plait.core.errors import UsageError
 from plait.lab.comparison import ComparisonData
@@ -71,7 +71,7 @@ def models_by_phase(
 
     Raises `UsageError` for a phase that the loop does not have.
     """
-    made = strategies.loop_from(loop) if isinstance(loop, str) else loop
+    made = loops.loop_from(loop) if isinstance(loop, str) else loop
     for phase in phases:
         if phase not in made.phases:
             raise UsageError(f"The loop {made.name} has no phase '{phase}'.", hint=f"It has: {', '.join(made.phases)}.")

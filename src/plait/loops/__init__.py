@@ -1,0 +1,60 @@
+"""The loops, one file each, and how one is found by its word."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from plait.loops.registry import (
+    OURS,
+    fallback_of,
+    loop_from,
+    make,
+    names,
+    options_of,
+    parse_loops,
+    parts_of,
+    phases_of,
+    prompts_of,
+    splitter_of,
+    word_of,
+)
+
+if TYPE_CHECKING:
+    from plait.loops.codeact.loop import CodeAct
+    from plait.loops.compiler.loop import Compiler
+    from plait.loops.json.loop import JsonReact
+    from plait.loops.native.loop import Native
+    from plait.loops.phased.loop import Phased
+    from plait.loops.react.loop import React
+    from plait.loops.rewoo.loop import Rewoo
+
+__all__ = [
+    "OURS",
+    "CodeAct",
+    "Compiler",
+    "JsonReact",
+    "Native",
+    "Phased",
+    "React",
+    "Rewoo",
+    "fallback_of",
+    "loop_from",
+    "make",
+    "names",
+    "options_of",
+    "parse_loops",
+    "parts_of",
+    "phases_of",
+    "prompts_of",
+    "splitter_of",
+    "word_of",
+]
+
+
+def __getattr__(name: str) -> Any:
+    for module, kind in OURS.values():
+        if kind == name:
+            from importlib import import_module
+
+            return getattr(import_module(f"plait.loops.{module}.loop"), kind)
+    raise AttributeError(f"module 'plait.loops' has no attribute '{name}'")

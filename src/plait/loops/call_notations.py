@@ -1,0 +1,372 @@
+"""Tool calls in the notations that models were trained on, wherever a reply holds them.
+
+Models behind endpoints without a parser, or asked for another format, fall back to what they know: a JSON object with a
+name and arguments, `<tool_call>` and other tags, `<function=...>` with or without parameters of their own, the tool's
+name before a JSON object, Python calls, special tokens around any of these. `calls_in` finds the first calls that stand
+one behind the other. Only JSON objects and tags can name a tool that is not known; everything else is prose there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from plait.core import JSON, ToolSpec
+from plait.core.arguments import (
+    InvalidArguments,
+    end_of_arguments,
+    named_input,
+    read_arguments,
+    read_structure,
+)
+from plait.core.loose_json import MISSING, Found, NotJson, read_value
+from plait.loops.action_objects import INPUT_KEYS, text_key
+
+NAME_KEYS = ("name", "tool", "tool_name", "action")
+_SURE = ("tool", "tool_name")
+"""Keys that are a tool's name even where no input stands beside them."""
+_LISTS = ("tool_calls", "calls", "actions")
+_EXTRA = frozenset({"type", "id", "index", "thought", "call_id", "tool_call_id"})
+"""Keys that may stand beside a name and arguments."""
+
+TOKEN = r"<[|｜][\w▁ .:=/-]{1,40}[|｜]>"
+TAG = (
+    r"</?(?:tool_calls?|function_calls?|tool_use|toolcall|functions?_?call|invoke|tool_code|(?:antml|minimax):\w{1,20})>"
+    r"|\[/?(?:TOOL_CALLS|AVAILABLE_TOOLS|TOOL_CALL)\]|</?TOOLCALL>"
+)
+_LANGUAGE = r"json[l5]?|tool_calls?|tool_code|python|xml"
+_CLOSING = r"</(?:function|invoke|parameters|tool|tools|action|actions|tool_call|[\w:]{1,30}calls?)>"
+# What may stand around calls and between two of them: blanks, list marks, fences, tags, tokens.
+GLUE = re.compile(rf"(?:{TAG}|{TOKEN}|{_CLOSING}|[\s,;\[\]}})`]|(?<=```)(?:{_LANGUAGE})\b|functools(?=\[))*+")
+# Where a call may begin: at the start of a line, behind a tag, a token or a fence, at a brace.
+_CANDIDATE = re.compile(
+    rf"^[ \t>*`-]{{0,8}}|{TAG}|{TOKEN}|\[/?[A-Z_]{{3,20}}\]|```(?:{_LANGUAGE})?[ \t]*\n?|(?=\{{)|functools(?=\[)|\bto=",
+    re.M,
+)
+_PREFIX = r"(?:(?:functions?|default_api|tools?|api|multi_tool_use)[.:](?=\w)|>>>|\*\*|`|\"|to=functions\.|to=)?"
+_SUFFIX = r"(?::\d{1,4})?[`*\"]{0,3}"
+_BETWEEN = (
+    rf"[ \t]{{0,4}}(?:[:=]|\[ARGS\]|(?:\s?{TOKEN}(?:json|code|commentary|analysis)?){{1,4}})?\s{{0,20}}"
+    rf"(?:(?:arguments|args|parameters|input)[ \t]?[:=]\s{{0,4}})?(?:```(?:json)?\s{{0,4}})?"
+)
+_NAME = r"[A-Za-z_][\w.-]{0,80}"
+_NAMED = re.compile(rf"{_PREFIX}(?P<name>{_NAME}){_SUFFIX}{_BETWEEN}(?=\{{|<arg_key>)", re.A)
+_PYTHON = re.compile(rf"(?:print\(\s*)?(?:[a-z_]\w{{0,30}}\s?=\s?)?(?:await )?{_PREFIX}(?P<name>{_NAME})`?\(", re.A)
+_FUNCTION = re.compile(r"<(?:function|invoke)(?:=|\s+name=)[\"']?(?P<name>[\w.-]{1,80})[\"']?\s*>")
+_FUNCTION_END = re.compile(r"</(?:function|invoke)>")
+_PARAMETER = re.compile(r"<parameter(?:=|\s+name=)[\"']?([\w.-]{1,80})[\"']?[^>\n]{0,80}>")
+_PARAMETER_END = re.compile(r"</parameter>|(?=<parameter[= ])|</(?:function|invoke)>|</tool_call>")
+_ARG_KEY = re.compile(r"\s*<arg_key>([^<\n]{1,80})</arg_key>\s*<arg_value>")
+_NAME_TAG = re.compile(r"<(tool_name|tool|function_name|function|action|name)>\s*([\w.-]{1,80})\s*</\1>\s*")
+_INPUT_TAG = re.compile(r"<(parameters|tool_input|action_input|input|arguments|args|params)>")
+_TOOL_TAG = re.compile(r"<([A-Za-z_][\w.-]{0,80})>")
+_CHILD = re.compile(r"\s*<([A-Za-z_][\w.-]{0,80})>")
+_TRAILER = re.compile(r"\s*(?:```)?\s*(?:</(?:function|invoke|tool_call|tool|action)>)?")
+_BLANK = re.compile(r"\s*+")
+_LINE_END = re.compile(r"[ \t`.;)\]}]*+(?:\n|\Z|<|,|\[)")
+_LOOKS, _TRIES = 8, 300  # how far a search goes before it ends, as in loose_json
+
+
+class FoundCall(Struct, frozen=True):
+    """A call as it stands in a text, text[start:end].
+
+    `certain`: the notation is that of a call, even where the name is not known. `broken` says why the input can't be
+    read, "" when it can.
+    """
+
+    name: str
+    input: JSON
+    start: int
+    end: int
+    repairs: tuple[str, ...] = ()
+    certain: bool = True
+    thought: str = ""
+    broken: str = ""
+
+    @property
+    def value(self) -> JSON:
+        """The input; one that is JSON in a text is read."""
+        read = read_structure(self.input) if isinstance(self.input, str) else None
+        return self.input if read is None else read
+
+
+def calls_in(text: str, tools: Sequence[ToolSpec], start: int = 0) -> list[FoundCall]:
+    """The first calls in a text that stand one behind the other; none where there is no call."""
+    reader = _Reader(text, tools)
+    group: list[FoundCall] = []
+    for found in reader.first(start):
+        group = [*found]
+        break
+    while group and not group[-1].broken:
+        glued = GLUE.match(text, group[-1].end).end()  # type: ignore[union-attr]  # it matches the empty string too
+        more = reader.at(glued)
+        if not more or more[0].broken:
+            break
+        group += more
+    return group
+
+
+def is_call(value: Mapping[str, Any], tools: Sequence[ToolSpec]) -> bool:
+    """An object that names a tool and its input, and neither describes a tool nor is a part of some data."""
+    key = text_key(value, NAME_KEYS)
+    if key is None or _describes(value):
+        return False
+    plain = value[key].strip().lower().removeprefix("functions.").replace("\\_", "_")
+    if key in _SURE or any(tool.name.lower() == plain for tool in tools):
+        return True
+    given = [one for one in INPUT_KEYS if one in value]
+    # Data may well hold a name and an input: an unknown tool is called in the usual form only.
+    return bool(given) and set(value) <= {key, *given, *_EXTRA} and not re.search(r"\s\S+\s", value[key].strip())
+
+
+def plain_call(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A call's object without what the chat-completions shape puts around it."""
+    function = value.get("function")
+    if isinstance(function, Mapping):
+        return function
+    for wrap in ("tool_call", "function_call", "action", "tool"):
+        if isinstance(value.get(wrap), Mapping):
+            return value[wrap]  # type: ignore[no-any-return]
+    if isinstance(function, str) and not text_key(value, NAME_KEYS):
+        value = {"name": function, **{key: item for key, item in value.items() if key != "function"}}
+    return {key: item for key, item in value.items() if key not in ("type", "id") or item not in ("function", "")}
+
+
+def _describes(value: Mapping[str, Any]) -> bool:
+    """The object is a tool's definition, which quotes its parameters' schema, and not a call of it."""
+    for key in INPUT_KEYS:
+        schema = value.get(key)
+        if (
+            isinstance(schema, Mapping)
+            and schema.get("type") == "object"
+            and ("properties" in schema or "description" in value)
+        ):
+            return True
+    return "description" in value and isinstance(value.get("parameters", value.get("input_schema")), Mapping)
+
+
+def input_of_object(fields: Mapping[str, Any], key: str) -> tuple[JSON, list[str]]:
+    """The input beside a tool's name in an object, and what was repaired or is left out."""
+    repairs = [] if key == "name" else [f"the tool was taken from the key {key!r}"]
+    usual = "arguments" if key == "name" else "action_input" if key == "action" else "tool_input"
+    other = usual if usual in fields else next((one for one in INPUT_KEYS if one in fields), None)
+    if other is not None:
+        if other != "arguments":
+            repairs.append(f"the input was taken from the key {other!r}")
+        extra = [one for one in fields if one not in (key, other) and one not in _EXTRA]
+        if extra:
+            repairs.append(f"the keys {', '.join(map(repr, extra[:5]))[:200]} were left out: a call does not have them")
+        return fields[other], repairs
+    rest = {one: item for one, item in fields.items() if one != key and one not in _EXTRA}
+    repairs.append("the keys beside the tool's name were taken for its input" if rest else "the input is missing")
+    return rest or None, repairs
+
+
+class _Reader:
+    """Looks for calls at places in one text."""
+
+    def __init__(self, text: str, tools: Sequence[ToolSpec]) -> None:
+        self.text = text
+        self.tools = {tool.name: tool for tool in tools}
+        self.folded = {name.lower().replace("-", "_"): name for name in self.tools}
+        self.budget, self.tries = _LOOKS * (len(text) + 64), _TRIES
+        self.listed = tools
+        self.passed = 0  # an object that is no call is data: nothing in it is one
+
+    def known(self, name: str) -> str:
+        """The tool that is meant by a name, with what may stand around it; "" where there is none."""
+        plain = name.replace("\\_", "_").strip(".-")
+        for one in (plain, plain.removesuffix(".call"), plain.rpartition(".")[2]):
+            if one in self.tools:
+                return one
+            if found := self.folded.get(one.lower().replace("-", "_")):
+                return found
+        return ""
+
+    def first(self, start: int) -> Iterator[list[FoundCall]]:
+        """The calls at each place where some stand, from `start` on."""
+        at = start
+        # A search from behind the end would begin at the end again.
+        while at <= len(self.text) and self.budget > 0 and self.tries > 0:
+            if (place := _CANDIDATE.search(self.text, at)) is None:
+                return
+            begin = place.end() - 3 if place[0] == "to=" else place.end()
+            begin = max(begin, GLUE.match(self.text, begin).end())  # type: ignore[union-attr]
+            self.passed = begin
+            if found := self.at(begin):
+                yield found
+            at = max(self.passed, place.start() + 1)
+
+    def at(self, at: int) -> list[FoundCall]:
+        """The calls that begin exactly at `at`; none where there are none."""
+        sign = self.text[at : at + 1]
+        if sign == "{":
+            return self.object(at)
+        if sign == "<":
+            return self.tagged(at)
+        return self.named(at) or self.python(at)
+
+    def json(self, at: int) -> Found | NotJson:
+        try:
+            found = read_value(self.text, at)
+        except NotJson as error:
+            self.budget -= max(error.reach - at, 1)
+            self.tries -= 1
+            return error
+        self.budget -= found.end - found.start
+        return found
+
+    def object(self, at: int) -> list[FoundCall]:
+        found = self.json(at)
+        if isinstance(found, NotJson) or not isinstance(found.value, Mapping):
+            return []
+        value: Mapping[str, Any] = found.value
+        self.passed = found.end
+        wrapped = next((value[key] for key in _LISTS if isinstance(value.get(key), list)), [value])
+        inner = [plain_call(one) for one in wrapped if isinstance(one, Mapping)]
+        repairs = tuple(f"the JSON had {what}" for what in found.repairs)
+        if inner and inner[0] != value:
+            repairs += ("what stood around the call in its object was dropped",)
+        calls: list[FoundCall] = []
+        for one in inner:
+            if is_call(one, self.listed):
+                key = text_key(one, NAME_KEYS)
+                assert key is not None
+                given, more = input_of_object(one, key)
+                thought = one.get("thought")
+                said = thought.strip() if isinstance(thought, str) else ""
+                calls.append(FoundCall(one[key], given, found.start, found.end, (*repairs, *more), thought=said))
+            elif len(one) == 1 and (name := self.known(str(next(iter(one))))):
+                given = next(iter(one.values()))
+                if not isinstance(given, Mapping | list) and given is not None:
+                    return []
+                calls.append(FoundCall(name, given, found.start, found.end, (*repairs, "the tool's name was a key")))
+            else:
+                return []
+        return calls
+
+    def named(self, at: int) -> list[FoundCall]:
+        """`get_weather {"city": "Paris"}`, with anything usual between the two."""
+        head = _NAMED.match(self.text, at)
+        if head is None or not (name := self.known(head["name"])):
+            return []
+        note = "the tool's name stood before its input"
+        if self.text.startswith("<arg_key>", head.end()):
+            return [self.keyed(name, at, head.end(), note)]
+        found = self.json(head.end())
+        if isinstance(found, NotJson):
+            why = f"{found.what} ({found.where(self.text)})"
+            return [FoundCall(name, None, at, len(self.text), (note,), False, broken=why)]
+        repairs = (note, *(f"the input's JSON had {what}" for what in found.repairs))
+        broken = "it ends before its last bracket" if MISSING in found.repairs else ""
+        return [FoundCall(name, found.value, at, found.end, repairs, False, broken=broken)]
+
+    def keyed(self, name: str, start: int, at: int, note: str) -> FoundCall:
+        """Pairs of `<arg_key>` and `<arg_value>`."""
+        given: dict[str, JSON] = {}
+        while (pair := _ARG_KEY.match(self.text, at)) is not None:
+            end = self.text.find("</arg_value>", pair.end())
+            stop = len(self.text) if end < 0 else end
+            given[pair[1].strip()] = _value(self.text[pair.end() : stop])
+            at = stop + len("</arg_value>") if end >= 0 else stop
+        return FoundCall(name, given, start, min(at, len(self.text)), (note,))
+
+    def python(self, at: int) -> list[FoundCall]:
+        """`get_weather(city="Paris")` on a line of its own or in a list."""
+        head = _PYTHON.match(self.text, at)
+        if head is None or not (name := self.known(head["name"])):
+            return []
+        end = end_of_arguments(self.text, head.end())
+        self.budget -= max(1, (len(self.text) if end < 0 else end) - at)
+        self.tries -= 1
+        note = "the call was written as in Python"
+        if end < 0 or _LINE_END.match(self.text, end + 1) is None:
+            if end >= 0 or self.text.find("\n", head.end()) >= 0 or self.text.count(" ", at) > 40:
+                return []
+            return [FoundCall(name, None, at, len(self.text), (note,), False, broken="its parenthesis is never closed")]
+        raw = self.text[head.end() : end]
+        try:
+            read = read_arguments(raw, self.tools[name].parameters)
+        except InvalidArguments as why:
+            return [FoundCall(name, None, at, end + 1, (note,), False, broken=str(why))]
+        given = named_input(read.value, self.tools[name].parameters)
+        close = end + 2 if head[0].startswith("print(") and self.text.startswith(")", end + 1) else end + 1
+        return [FoundCall(name, given, at, close, (note, *read.repairs), False)]
+
+    def tagged(self, at: int) -> list[FoundCall]:
+        """Tags that name a tool: `<function=...>`, `<invoke name=...>`, `<tool_name>`, or the tool's own tag."""
+        note = "the call was written with tags"
+        self.tries -= 1
+        if (head := _FUNCTION.match(self.text, at)) is not None:
+            return [self.function(head, note)]
+        if (head := _NAME_TAG.match(self.text, at)) is not None:
+            given, end = None, head.end()
+            if (opening := _INPUT_TAG.match(self.text, end)) is not None:
+                close = self.text.find(f"</{opening[1]}>", opening.end())
+                stop = len(self.text) if close < 0 else close
+                given = self.inside(self.text[opening.end() : stop])
+                end = stop + len(opening[1]) + 3 if close >= 0 else stop
+            elif not self.known(head[2]):
+                return []
+            name = self.known(head[2]) or head[2]
+            return [FoundCall(name, given, at, min(end, len(self.text)), (note,))]
+        head = _TOOL_TAG.match(self.text, at)
+        if head is not None and head[1] in self.tools:
+            close = self.text.find(f"</{head[1]}>", head.end())
+            if close >= 0:
+                given = self.inside(self.text[head.end() : close])
+                return [FoundCall(head[1], given, at, close + len(head[1]) + 3, (note,))]
+        return []
+
+    def function(self, head: re.Match[str], note: str) -> FoundCall:
+        at = head.end()
+        name = self.known(head["name"]) or head["name"]
+        blank = _BLANK.match(self.text, at).end()  # type: ignore[union-attr]
+        if self.text.startswith("{", blank):
+            found = self.json(blank)
+            if isinstance(found, NotJson):
+                why = f"{found.what} ({found.where(self.text)})"
+                return FoundCall(name, None, head.start(), len(self.text), (note,), broken=why)
+            end = _TRAILER.match(self.text, found.end).end()  # type: ignore[union-attr]
+            broken = "it ends before its last bracket" if MISSING in found.repairs else ""
+            return FoundCall(name, found.value, head.start(), end, (note,), broken=broken)
+        given: dict[str, JSON] = {}
+        while (opening := _PARAMETER.match(self.text, blank)) is not None:
+            close = _PARAMETER_END.search(self.text, opening.end())
+            stop = close.start() if close else len(self.text)
+            given[opening[1]] = _value(self.text[opening.end() : stop])
+            at = close.end() if close and close[0] == "</parameter>" else stop
+            blank = _BLANK.match(self.text, at).end()  # type: ignore[union-attr]
+        end = _FUNCTION_END.match(self.text, blank)
+        if end is None and not given and (close := _FUNCTION_END.search(self.text, at)) is not None:
+            inside = self.inside(self.text[at : close.start()])
+            return FoundCall(name, inside, head.start(), close.end(), (note,))
+        return FoundCall(name, given or None, head.start(), end.end() if end else at, (note,))
+
+    def inside(self, text: str) -> JSON:
+        """What stands between two tags: JSON, a tag for each parameter, or text."""
+        if (value := read_structure(text.strip())) is not None:
+            return value
+        given: dict[str, JSON] = {}
+        at = 0
+        while (child := _CHILD.match(text, at)) is not None:
+            close = text.find(f"</{child[1]}>", child.end())
+            if close < 0:
+                break
+            given[child[1]] = _value(text[child.end() : close])
+            at = close + len(child[1]) + 3
+        return given if given and not text[at:].strip() else text.strip() or None
+
+
+def _value(text: str) -> JSON:
+    """A parameter's text: as it stands, without the line breaks beside the tags. Binding knows which type is meant."""
+    return text.removeprefix("\n").removesuffix("\n").strip(" \t") if "\n" not in text.strip() else text.strip("\n")
+
+
+def same_call(name: str, given: JSON) -> str:
+    """A key by which two calls are told to be the same."""
+    return f"{name} {json.dumps(given, sort_keys=True, default=str)}"

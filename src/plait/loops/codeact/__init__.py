@@ -1,0 +1,1 @@
+"""CodeAct: the action is Python in one session."""

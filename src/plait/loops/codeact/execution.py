@@ -1,0 +1,251 @@
+"""Carries out one action of codeact: runs the code, makes its calls, and says what there is to see.
+
+`stop` is a call that nobody answers, so no `except` of the code can swallow it. What the search tool finds is printed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from msgspec import structs
+
+from plait.core import (
+    JSON,
+    Answered,
+    Call,
+    CodeError,
+    Effect,
+    Handle,
+    Kit,
+    LimitNear,
+    Observation,
+    Ran,
+    act,
+    execute,
+    go_on,
+    note,
+)
+from plait.core.text import shorten
+from plait.loops.codeact.hints import assigned, imports, kind_of, meant, observed, ran_before, too_long, unknown_name
+from plait.loops.codeact.signature import as_code, signature
+from plait.loops.escape import Escape
+
+SEARCH = "method_search"
+"""What the search tool is called in code, whatever its own name."""
+
+MOST_BROUGHT, BROUGHT = 5, 300
+"""So many results of calls are told of an action that printed none of them, the last ones; characters of each."""
+
+STOP = "stop"
+NOTHING = "(no result)"
+"""The text of an observation that is None in code."""
+
+
+class Work:
+    """The actions of one run, one after another, with what they printed. What an observation shows of data is escaped
+    here: the rest of it is the loop's own."""
+
+    def __init__(self, kit: Kit, escape: Escape, max_lines: int, repeats: int) -> None:
+        self._kit, self._escape, self._max_lines, self._repeats = kit, escape, max_lines, repeats
+        self.failed = False  # the last action was not run, or not to its end
+        self._same = False  # its code has brought the same before
+        self._shown: list[str] = []  # of the action that runs: what it printed, and what searches found
+        self._said = ""  # what the last action that printed something has printed, without what searches found
+        self._own = ""  # what this action has printed so far
+        self._last = ""  # the observation that ended the run, where one did
+        self._notes: list[str] = []
+        self._trouble: tuple[Call, Observation] | None = None
+        self._called = 0  # calls of this action that gave a result
+        self._brought: list[tuple[Call, str]] = []  # those calls, and what they gave
+        self._again = False  # a call of this action was made before, and gave the same
+        self._acted = False  # a call of this action is not one that may be made twice as well as once
+        self._names: set[str] = set()  # of the variables that the actions so far gave a value to
+        self._found: dict[str, str] = {}
+        self._seen: Counter[tuple[str, str]] = Counter()
+
+    def run(self, code: str, made_up: Sequence[str] = ()) -> Generator[Effect, Any, Observation | Answered]:
+        """Run one action to its end: what is observed, or the answer it stopped with. With values that were `made_up`
+        and are not let pass it is not run.
+
+        Raises `LimitNear`, also where the same code brings the same observation over and over.
+        """
+        self._shown, self._own, self._notes, self._trouble, self._called = [], "", [], None, 0
+        self._brought, self._again, self._acted, self.failed = [], False, False, True
+        if (refused := self._refused(code)) is not None:
+            error, seen = refused
+            at = f" in line {error.line}, {error.source}" if error.line else ""
+            yield from note("refused", f"The action is not run: {error.message}{at}")
+            return self._observation(code, seen)
+        if made_up:
+            values = ", ".join(made_up)
+            yield from note("invented", f"code: stands neither in the task nor in any observation: {values}")
+            said = (
+                f"This code was not run: {values} stands neither in the task nor in any observation, so it is made up. "
+                "Get it from a function first, and compute with what that gives."
+            )
+            return structs.replace(self._observation(code, self._escape(said, inline=True)), trouble="refused")
+        ran = yield from execute(code)
+        while True:
+            self._printed(ran.output)
+            if ran.done:
+                break
+            stops = [call for call in ran.calls if call.tool == STOP]
+            if stops:
+                return Answered(self._answer(stops[0]))
+            ran = yield from self._calls(ran)
+        self.failed = ran.error is not None
+        self._names = assigned(code, ran.error) | (set() if ran.lost else self._names)
+        return self._observation(code, (yield from self._ended(ran)))
+
+    @property
+    def in_vain(self) -> bool:
+        """The last action failed as it had before, and nothing was done by it: it need not be shown once more."""
+        return self.failed and self._same and not self._acted
+
+    def broken_off(self) -> Observation:
+        """What there is to see of an action that a limit broke off."""
+        shown = self._last or self._escape("".join(self._shown).rstrip())
+        return Observation(shown or "(the action was broken off)")
+
+    # -- calls
+
+    def _calls(self, ran: Ran) -> Generator[Effect, Any, Ran]:
+        """Make the calls that the code waits for, side by side, and go on with what they gave."""
+        calls = tuple(self._search(_first(call.input)) if self._is_search(call) else call for call in ran.calls)
+        observations = yield from act(*calls)
+        given = []
+        for call, seen in zip(ran.calls, observations, strict=True):
+            if seen.note and seen.note not in self._notes:
+                self._notes.append(seen.note)
+            if seen.printed.strip():
+                self._shown.append(f"{seen.printed.rstrip()}\n")
+            if seen.ok and self._is_search(call):
+                self._shown.append(f"{seen.text.rstrip()}\n")
+                seen = Observation(NOTHING)
+            self._trouble = self._trouble if seen.ok else (call, seen)
+            self._called += seen.ok
+            self._again = self._again or seen.repeated
+            tool = self._kit.tool(call.tool)
+            self._acted = self._acted or (seen.ok and tool is not None and not tool.repeatable)
+            if seen.ok and seen.text != NOTHING:
+                self._brought.append((call, seen.text))
+            given.append(seen)
+        return (yield from go_on(*given))
+
+    def _is_search(self, call: Call) -> bool:
+        return bool(self._kit.search) and call.tool in (SEARCH, self._kit.search)
+
+    def _search(self, words: JSON) -> Call:
+        """The call of the search tool, its first parameter by name."""
+        tool = self._kit.tool(self._kit.search)
+        names = list(tool.parameters.get("properties", {})) if tool is not None else []
+        return Call(self._kit.search, {names[0]: words} if names else words)
+
+    # -- what there is to see
+
+    def _printed(self, output: str) -> None:
+        if output:
+            self._shown.append(output)
+            self._own += output
+        if self._own.strip():
+            self._said = self._own.strip()
+
+    def _ended(self, ran: Ran) -> Generator[Effect, Any, str]:
+        """The observation of code that ended, well or not."""
+        output, error = "".join(self._shown), ran.error
+        if error is None:
+            silent = not output.strip()
+            brought = self._unseen(output) if silent else []
+            return observed(self._kit, self._escape, output, None, "", self._notes, brought=brought)
+        call, seen = self._trouble or (None, None)
+        hint = kind_of(error, seen)
+        kept = ran_before(error, hint, self._called)
+        values: dict[str, Any] = {"lost": ran.lost, "kept": kept, "called": self._called}
+        values["brought"] = self._unseen(output)
+        if hint == "arguments" and call is not None:
+            tool = self._kit.tool(call.tool)
+            values["signature"] = signature(tool) if tool is not None else f"{call.tool}(...)"
+        elif hint in ("call", "refused") and call is not None:
+            values["others"] = self._functions(but=call.tool)
+        elif hint == "name" and (name := unknown_name(error)):
+            near = seen.text if seen is not None and seen.trouble == "unknown_tool" else ""
+            values |= {"wanted": name, "found": (yield from self._found_for(name)), "near": near}
+            values |= {"meant": meant(name, self._names), "others": self._functions()}
+        elif hint == "name":
+            hint = ""
+        return observed(self._kit, self._escape, output, error, hint, self._notes, **values)
+
+    def _functions(self, but: str = "") -> str:
+        """The functions that the model was told of, but for that one."""
+        shown = (tool.name for tool in self._kit.tools if tool.name not in (but, self._kit.search))
+        return ", ".join(f"`{name}`" for name in shown)
+
+    def _unseen(self, output: str) -> list[tuple[str, str]]:
+        """The calls that gave what was not printed, as code, and what that was: else the model has to ask again."""
+        unseen = [(call, text) for call, text in self._brought if text.strip() not in output]
+        return [(as_code(call), shorten(text.strip(), BROUGHT)[0]) for call, text in unseen[-MOST_BROUGHT:]]
+
+    def _found_for(self, name: str) -> Generator[Effect, Any, str]:
+        """What the search tool finds for a name that is not there; searched once a run."""
+        if not self._kit.search:
+            return ""
+        if name not in self._found:
+            (seen,) = yield from act(self._search(name))
+            self._found[name] = seen.text.strip() if seen.ok else ""
+        return self._found[name]
+
+    def _refused(self, code: str) -> tuple[CodeError, str] | None:
+        """Why code is not run (too long, an import that is not allowed), and what is said of it."""
+        if (error := too_long(code, self._max_lines)) is not None:
+            return error, observed(self._kit, self._escape, "", error, "lines", [], most=self._max_lines)
+        if (found := imports(code)) is not None:
+            return found[0], observed(self._kit, self._escape, "", found[0], "import", [], refused=found[1])
+        return None
+
+    def _observation(self, code: str, text: str) -> Observation:
+        """The observation, with a word where the same code has brought it before; `LimitNear` after too often."""
+        bare = text
+        for said in self._notes:  # a word about a repeated call makes it no other
+            bare = bare.replace(f"({said})", "").rstrip()
+        self._seen[code, bare] += 1
+        times = self._seen[code, bare]
+        self._same = times > 1 and bool(self._repeats)
+        if not self._repeats or times == 1:
+            return Observation(text, repeated=self._again)
+        if times > self._repeats:
+            self._last = text
+            raise LimitNear("loop", f"the same code brought the same observation {times} times")
+        return Observation(text, note=self._kit.prompt("repeated", last=times == self._repeats).strip(), repeated=True)
+
+    def _answer(self, stop: Call) -> JSON:
+        """What the run is answered with: what `stop` was given, else what was printed last."""
+        given = _told(_first(stop.input))
+        if given is None or given == "":
+            return self._said or None
+        return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+
+
+def only_stops(code: str) -> bool:
+    """The action does nothing but give an answer, which is looked at by itself."""
+    return code.lstrip().startswith(f"{STOP}(")
+
+
+def _first(given: JSON) -> JSON:
+    """The first argument of a call, by place or by name; None where there is none."""
+    if isinstance(given, dict):
+        return _first(given["args"]) if given.get("args") else next((v for k, v in given.items() if k != "args"), None)
+    if isinstance(given, list):
+        return given[0] if given else None
+    return given
+
+
+def _told(given: JSON) -> JSON:
+    """The same with each thing's few words in place of its handle: whoever reads the answer knows no ids."""
+    if (handle := Handle.read(given)) is not None:
+        return handle.about
+    if isinstance(given, dict):
+        return {key: _told(each) for key, each in given.items()}
+    return [_told(each) for each in given] if isinstance(given, list) else given

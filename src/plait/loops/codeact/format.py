@@ -1,0 +1,125 @@
+"""The code format: thought, action and observation, numbered, where the action is Python in a fence.
+
+THOUGHT 2:
+I see in OBSERVATION 1 that `people(city: str) -> int` counts them.
+ACTION 2:
+```python
+print(people("Lyon"))
+```
+OBSERVATION 2:
+522250
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from msgspec import Struct
+
+from plait.core import Call, Splitter, ToolSpec
+from plait.loops import gbnf
+from plait.loops.codeact import labels
+from plait.loops.codeact.blocks import is_python, plain_code
+from plait.loops.codeact.reader import CODE, read_turn
+from plait.loops.codeact.signature import signature_lines
+from plait.loops.codeact.splitter import CodeSplitter
+from plait.loops.format import Turn
+
+_RUN = re.compile(r"^[ \t]*(`{3,})", re.M)
+
+
+class CodeFormat(Struct, frozen=True):
+    """Turns whose action is Python: its call is that of `python` with the code as input.
+
+    Writer: thought and code are stripped of blank lines at their ends; what would read as a label or a fence in a
+    thought gets a backslash, which the reader takes away; a fence around code that holds one is longer. `write`
+    raises ValueError for a turn with neither code nor answer, for an empty answer, and for code that would not come
+    back as it is: indented as a whole, copied with prompts (`>>> `), with a line such as `ACTION 3:` in it, or none.
+    """
+
+    name: ClassVar[str] = "code"
+
+    def stop(self, n: int) -> tuple[str, ...]:
+        """The observation that only the runtime may write, and the turn after it."""
+        return ("\nOBSERVATION", f"\nTHOUGHT {n + 1}:")
+
+    def read(self, text: str, n: int, tools: Sequence[ToolSpec] = (), *, whole: bool = True) -> Turn:
+        """The turn in a reply. The first action that holds code counts, and wins over any answer.
+
+        Beside the canonical form it takes: labels in other case or without numbers, no thought, other fences, a fence
+        that is not closed or not there, a block or bare code without a label, `Final Answer:`. What was not as it
+        should be stands in `kept` in its canonical form. `whole` False says that the reply was cut by its token
+        limit: then a fence must be closed. Raises `Unreadable`, and nothing else.
+        """
+        return read_turn(text, n, self.write, whole=whole)
+
+    def write(self, turn: Turn, n: int) -> str:
+        """The canonical text of a turn. Raises ValueError as the class says."""
+        thought = labels.guard(turn.thought.strip())
+        head = f"THOUGHT {n}:\n{thought}\n" if thought else ""
+        if turn.call is None:
+            return head + self._answer(turn)
+        code = turn.call.input
+        if turn.call.tool != CODE or not isinstance(code, str):
+            raise ValueError(f"A call of {turn.call.tool!r} is no code.")
+        code = code.strip("\n").rstrip()
+        if not code or plain_code(code, []) != code or labels.IN_CODE.search(code) is not None:
+            raise ValueError("This code would not be read back as it is.")
+        fence = "`" * max([3, *(len(match[1]) + 1 for match in _RUN.finditer(code))])
+        return f"{head}ACTION {n}:\n{fence}python\n{code}\n{fence}"
+
+    def _answer(self, turn: Turn) -> str:
+        answer = labels.guard(turn.answer.strip()) if turn.answered and isinstance(turn.answer, str) else ""
+        if not answer:
+            raise ValueError("A turn needs code, or an answer in words, to be written.")
+        return f"FINAL ANSWER: {answer}"
+
+    def opened(self, text: str, opening: str) -> str:
+        """A reply with the opening that stood before it, unless it begins anew: with a label, a fence, or bare code."""
+        body = text.lstrip()
+        if labels.is_label(body) or labels.FENCE.match(body) or is_python(body):
+            return text
+        words = opening.rpartition("\n")[2].strip()
+        if words and body.startswith(words):
+            body = body[len(words) :]
+        joint = "" if not opening or opening[-1:].isspace() or body[:1] in ("", ",", ".", ":", ";", "\n") else " "
+        return f"{opening}{joint}{body.lstrip(' ')}"
+
+    def observation(self, text: str, n: int) -> str:
+        """The lines that bring turn `n`'s observation into the log."""
+        return f"OBSERVATION {n}:\n{text}"
+
+    def disarm(self, text: str) -> str:
+        """Data with a backslash in whatever would read as a label or a fence."""
+        return labels.disarm(text)
+
+    def describe(self, tools: Sequence[ToolSpec]) -> str:
+        """A line a tool: `name(arg: type) -> type`: what for."""
+        return signature_lines(tools)
+
+    def grammar(self, tools: Sequence[ToolSpec], n: int, *, opened: bool = False) -> str | None:
+        """GBNF of a turn: a thought of one line, code of at most 60 lines. `opened`: the prompt ends in the thought's
+        opening words."""
+        thought = '" "? thought "\\n"' if opened else f'"THOUGHT {n}:\\n" thought "\\n"'
+        return "\n".join(
+            [
+                f'root ::= {thought} "ACTION {n}:\\n```python\\n" code{{1,60}} "```"',
+                r'code ::= ( [^`\r\n] [^\r\n]{0,400} )? "\n"',
+                gbnf.THOUGHT_RULE,
+            ]
+        )
+
+    def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any] | None:
+        """None: a turn is text."""
+        return None
+
+    def splitter(self) -> Splitter:
+        """Thought, action (the code alone) and answer, without labels and fences."""
+        return CodeSplitter()
+
+
+def code_call(code: str) -> Call:
+    """The action of a turn: a piece of Python."""
+    return Call(CODE, code)

@@ -1,0 +1,99 @@
+"""Labels and fences of the code format: where they stand in a text, and data in which none does.
+
+A label stands at the start of a line: `THOUGHT 3:`, in any case, with or without a number, with Markdown around it. A
+fence is three or more backticks, or tildes at the start of a line. `guard` puts one backslash into whatever could be
+read as either, `unguard` takes one away again; `disarm` does it to data for good. Each pattern is linear in the text.
+"""
+
+from __future__ import annotations
+
+import re
+
+from plait.core.loose_json import without_halves
+from plait.loops.format import Remark
+from plait.loops.label_scan import Label, LabelKind, cut, repaired
+
+_HEAD = r"[ \t>*_#`-]{0,12}"
+_WORDS = r"thought|action|observation|final[ _]answer"
+_NUMBER = r"(?:[ \t]{0,3}#?\d{1,9})?"
+_AFTER = r"[*_`]{0,3}[ \t]{0,4}"
+_FLAGS = re.M | re.I | re.A
+
+LABEL = re.compile(rf"^{_HEAD}({_WORDS})({_NUMBER}){_AFTER}[:：](?:\*\*|__)?", _FLAGS)
+IN_CODE = re.compile(r"^(?:THOUGHT|ACTION|OBSERVATION)[ \t]{0,3}\d{1,9}[ \t]{0,4}[:：]", re.M | re.A)
+"""What ends an action whose fence is not closed: in code, only the label as the format writes it."""
+
+FENCE = re.compile(
+    r"(?<![`\\])(?P<ticks>`{3,}+)(?P<word>[A-Za-z][A-Za-z0-9_.+-]{0,20})?[ \t\r]*(?P<line>\n|\Z)?"
+    r"|^[ \t]{0,12}(?P<tildes>~{3,}+)(?P<word2>[A-Za-z][A-Za-z0-9_.+-]{0,20})?[ \t\r]*(?:\n|\Z)",
+    re.M | re.A,
+)
+"""An opening fence, with its language's word where it has one."""
+
+_LABELISH = re.compile(rf"^({_HEAD}(?:{_WORDS}){_NUMBER}{_AFTER})(\\*+)([:：])", _FLAGS)
+_LABEL_OFF = re.compile(rf"^({_HEAD}(?:{_WORDS}){_NUMBER}{_AFTER})\\(\\*+)([:：])", _FLAGS)
+_FENCES = re.compile(r"(?<!\\)(\\*+)((?<!`)`{3,}+)|^([ \t]{0,12})(\\*+)(~{3,}+)", re.M)
+_FENCES_OFF = re.compile(r"(?<!\\)\\(\\*+)(`{3,}+)|^([ \t]{0,12})\\(\\*+)(~{3,}+)", re.M)
+_TICKS_OFF = re.compile(r"(?<!\\)\\(\\*+)(`{3,}+)")
+
+_KINDS: dict[str, LabelKind] = {
+    "thought": "thought",
+    "action": "action",
+    "observation": "observation",
+    "final answer": "answer",
+}
+
+
+def sound(text: str, remarks: list[Remark]) -> str:
+    """The text without lone surrogates, which nothing after this can hold."""
+    whole, halved = without_halves(text)
+    if halved:
+        remarks.append(repaired("a broken character was replaced"))
+    return str(whole)
+
+
+def label_at(match: re.Match[str]) -> Label:
+    """The label that a match of `LABEL` is."""
+    kind = _KINDS[match[1].lower().replace("_", " ")]
+    return Label(kind, int(match[2].strip().lstrip("#") or 0), match.start(), match.end())
+
+
+def is_label(text: str) -> bool:
+    """The text begins with a label."""
+    return LABEL.match(text.lstrip()) is not None
+
+
+def guard(text: str) -> str:
+    """A text in which nothing reads as a label or a fence; `unguard` undoes it exactly."""
+    return _FENCES.sub(_add, _LABELISH.sub(r"\1\2\\\3", text))
+
+
+def unguard(text: str) -> str:
+    """Undo `guard`."""
+    return _LABEL_OFF.sub(r"\1\2\3", _FENCES_OFF.sub(_same, text))
+
+
+def unguard_rest(text: str) -> str:
+    """Undo `guard` in what does not stand at the start of a line."""
+    return _TICKS_OFF.sub(r"\1\2", text)
+
+
+def disarm(text: str) -> str:
+    """Data in which nothing reads as a label or a fence: `ACTION 3:` becomes `ACTION 3\\:`. Twice is as once."""
+    plain = _LABELISH.sub(lambda m: m[0] if m[2] else f"{m[1]}\\{m[3]}", text)
+    return _FENCES.sub(lambda m: m[0] if m[1] or m[4] else _add(m), plain)
+
+
+def cut_label(label: Label, size: int) -> Remark:
+    """A remark: the reply goes on behind an observation of its own."""
+    return cut(f"an observation the model wrote itself, and what followed ({size - label.start} characters)")
+
+
+def _add(match: re.Match[str]) -> str:
+    if match[5]:
+        return f"{match[3]}\\{match[4]}{match[5]}"
+    return f"\\{match[1]}{match[2]}"
+
+
+def _same(match: re.Match[str]) -> str:
+    return f"{match[3]}{match[4]}{match[5]}" if match[5] else f"{match[1]}{match[2]}"

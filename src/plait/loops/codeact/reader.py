@@ -1,0 +1,189 @@
+"""Reading a turn of the code format.
+
+The order of things: the reply is gone through label by label. The first action that holds code counts, and so does a
+block marked as Python where the label was forgotten; what follows is cut. An own observation ends the reply. Then
+come the first block that is Python without a mark, a final answer, and bare code. What is left is `Unreadable`, with
+the format quoted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from plait.core import Call
+from plait.loops.codeact.blocks import (
+    PYTHON,
+    Ahead,
+    Block,
+    behind,
+    code_after,
+    fenced,
+    holds_code,
+    is_python,
+    plain_code,
+    without_tags,
+)
+from plait.loops.codeact.labels import LABEL, cut_label, label_at, sound, unguard
+from plait.loops.format import Remark, Turn, Unreadable
+from plait.loops.label_scan import Label, cut, repaired
+
+CODE = "python"
+"""What the action of a turn calls; its input is the code."""
+
+_MAX_EMPTY = 50
+"""Actions without code that are passed over before the reply is given up."""
+
+Write = Callable[[Turn, int], str]
+
+
+def read_turn(text: str, n: int, write: Write, *, whole: bool = True) -> Turn:
+    """The turn in a reply. Raises `Unreadable`, and nothing else."""
+    notes: list[Remark] = []
+    text = without_tags(sound(text, notes), notes)
+    labels: list[Label] = []
+    answers: list[Label] = []
+    loose: Block | None = None
+    end, at, empty, cut_short = len(text), 0, 0, False
+    ahead = Ahead(text)
+    while empty <= _MAX_EMPTY:
+        match = ahead.label(at)
+        fence = ahead.fence(at)
+        if fence is not None and (match is None or fence.start() < match.start()):
+            found = fenced(text, fence)
+            if not holds_code(found, fence):
+                at = behind(found, fence)
+                continue
+            if loose is None and (fence["word"] or fence["word2"] or "").lower() in PYTHON:
+                return _turn(text, labels, answers, found, None, n, notes, write, whole)
+            loose = loose or found
+            at = max(found.end, fence.end())
+            continue
+        if match is None:
+            break
+        label = label_at(match)
+        if label.kind == "observation":
+            end = label.start
+            notes.append(cut_label(label, len(text)))
+            cut_short = True
+            break
+        if label.kind == "action":
+            block = code_after(text, label, ahead)
+            if block is not None:
+                # A block before it that is not marked was shown, not meant to run.
+                return _turn(text, labels, answers, block, label, n, notes, write, whole)
+            empty += 1
+        (answers if label.kind == "answer" else labels).append(label)
+        at = label.end
+    if loose is not None and not answers:
+        return _turn(text, labels, answers, loose, None, n, notes, write, whole)
+    if answers:
+        return _answered(text[:end], labels, answers, n, notes, write)
+    if not labels and is_python(text[:end]):
+        code = plain_code(text[:end], notes)
+        block = Block(code, 0, end, True, (repaired("code without label and fence was taken for the action"),))
+        return _turn(text[:end], [], [], block, None, n, notes, write, whole)
+    raise Unreadable(f"{_why(text, labels, cut_short)} {shape(n)}")
+
+
+def shape(n: int) -> str:
+    """The form of turn `n`, in words for the model."""
+    return (
+        f"Write `THOUGHT {n}:` and on the next line what you think, then `ACTION {n}:` and below it your Python code "
+        "between a line ```python and a line ```. Call stop() there when the task is done."
+    )
+
+
+def _turn(
+    text: str,
+    labels: list[Label],
+    answers: list[Label],
+    block: Block,
+    label: Label | None,
+    n: int,
+    notes: list[Remark],
+    write: Write,
+    whole: bool,
+) -> Turn:
+    """The turn of code that was found; `label` is its action's."""
+    if not whole and not block.closed:
+        raise Unreadable(f"Your reply was cut before its action ended: it was too long. Write less. {shape(n)}")
+    notes += block.remarks
+    start = label.start if label is not None else block.start
+    if label is None and not any(remark.text.startswith("code without label") for remark in notes):
+        notes.append(repaired("the action's label was missing"))
+    elif label is not None:
+        _as_written(text, label, "ACTION", n, notes)
+    if answers:
+        notes.append(cut("a final answer before the action: the action wins"))
+        start = min(start, answers[0].start)
+    thought = _thought(text, [one for one in labels if one.start < start], start, n, notes)
+    rest = text[block.end :].strip("`~ \t\r\n")
+    if rest:
+        own = any(label_at(match).kind == "observation" for match in LABEL.finditer(rest))
+        words = "with an observation of its own" if own else "not run"
+        notes.append(cut(f"{len(rest)} characters after the action ({words})"))
+    turn = Turn(thought, Call(CODE, block.code), remarks=tuple(notes))
+    return _kept(turn, text[: block.end].strip(), n, notes, write)
+
+
+def _answered(text: str, labels: list[Label], answers: list[Label], n: int, notes: list[Remark], write: Write) -> Turn:
+    """The turn of the last final answer."""
+    last = answers[-1]
+    end = next((one.start for one in labels if one.start > last.start), len(text))
+    answer = unguard(text[last.end : end].strip()).strip()
+    if not answer:
+        raise Unreadable(f"Your final answer is empty. {shape(n)}")
+    if end < len(text):
+        notes.append(cut("what followed the final answer"))
+    if len(answers) > 1:
+        notes.append(repaired(f"of {len(answers)} final answers the last one counts"))
+    first = answers[0].start
+    thought = _thought(text, [one for one in labels if one.start < first], first, n, notes, needed=False)
+    turn = Turn(thought, answer=answer, answered=True, remarks=tuple(notes))
+    return _kept(turn, text[:end].strip(), n, notes, write)
+
+
+def _thought(text: str, labels: list[Label], upto: int, n: int, notes: list[Remark], *, needed: bool = True) -> str:
+    """What stands under the thought's labels before `upto`, and text before any label."""
+    first = labels[0].start if labels else upto
+    parts = [text[:first].strip()]
+    if parts[0]:
+        notes.append(repaired("text without the label THOUGHT was taken for the thought"))
+    starts = [one.start for one in labels[1:]] + [upto]
+    thoughts = [one for one in labels if one.kind == "thought"]
+    parts += [text[one.end : end].strip() for one, end in zip(labels, starts, strict=False)]
+    for one in thoughts[:1]:
+        _as_written(text, one, "THOUGHT", n, notes)
+    if len(labels) > 1:
+        notes.append(repaired("several thoughts were joined"))
+    thought = unguard("\n".join(part for part in parts if part)).strip()
+    if not thought and needed:
+        notes.append(repaired("the thought is missing"))
+    return thought
+
+
+def _as_written(text: str, label: Label, word: str, n: int, notes: list[Remark]) -> None:
+    """Remark a label that is not just as the format writes it."""
+    if label.number not in (0, n):
+        notes.append(repaired(f"the {word.lower()} was numbered {label.number} in turn {n}"))
+    elif text[label.start : label.end].strip() != f"{word} {n}:":
+        notes.append(repaired(f"the label {word} {n}: was written otherwise"))
+
+
+def _kept(turn: Turn, text: str, n: int, notes: list[Remark], write: Write) -> Turn:
+    """The turn with the part of the reply that counts: as it was written, or in its canonical form after a repair."""
+    if any(remark.kind == "repaired" or "final answer" in remark.text for remark in notes):
+        with contextlib.suppress(ValueError):
+            text = write(turn, n)
+    return Turn(turn.thought, turn.call, turn.answer, turn.answered, text, tuple(notes))
+
+
+def _why(text: str, labels: list[Label], cut_short: bool) -> str:
+    if not text.strip():
+        return "Your reply is empty."
+    if cut_short:
+        return "You wrote an observation yourself. Observations come only from running your code, so it was cut."
+    if any(label.kind == "action" for label in labels):
+        return "There is no Python code below `ACTION`."
+    return "There is no action in your reply."

@@ -1,0 +1,158 @@
+"""Telling thought, code and answer apart while a reply of the code format streams in.
+
+Text goes out as soon as it is certain what it is: a line that begins as a label or a fence may is held back until it
+ends, and code goes out in whole lines. What a splitter gives does not depend on how the text was cut into chunks.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from plait.core import Piece, PieceKind
+from plait.loops.codeact.blocks import PYTHON
+from plait.loops.codeact.labels import FENCE, IN_CODE, LABEL, label_at, unguard, unguard_rest
+
+_WORDS = ("thought", "action", "observation", "final answer")
+_DECORATION = re.compile(r"[ \t>*_#`-]{0,12}")
+_LONGEST = 40
+"""No label is longer than this from its word on."""
+
+State = Literal["text", "action", "bare", "code", "over"]
+
+
+class CodeSplitter:
+    """A splitter for the code format. Thoughts, code and answers come without labels and fences."""
+
+    def __init__(self) -> None:
+        self._state: State = "text"
+        self._kind: PieceKind = "thought"
+        self._line = ""  # the line so far, what of it has gone out excluded
+        self._begun_line = False  # some of the line has gone out
+        self._ticks = "```"
+        self._blanks = ""  # blanks that go out only before more text of the same part
+        self._begun = False  # the part has text
+
+    def feed(self, text: str) -> list[Piece]:
+        """The pieces that are now certain, given `text` more of the reply."""
+        pieces: list[Piece] = []
+        *lines, rest = text.split("\n")
+        for line in lines:
+            self._take(pieces, self._line + line + "\n")
+            self._line, self._begun_line = "", False
+        self._line += rest
+        if self._state == "text" and self._certain():
+            self._put(pieces, self._kind, self._line)
+            self._line, self._begun_line = "", True
+        return pieces
+
+    def close(self, acts: bool = False) -> list[Piece]:
+        """What was held back, when the reply has ended."""
+        pieces: list[Piece] = []
+        if self._line:
+            self._take(pieces, self._line)
+            self._line = ""
+        self._state = "over"
+        return pieces
+
+    def _certain(self) -> bool:
+        """The line so far is text, whatever follows in it. A backtick may begin a fence, a backslash an escape."""
+        line = self._line
+        if not line or "`" in line or "\\" in line:
+            return False
+        if self._begun_line:
+            return True
+        if LABEL.match(line):
+            return False
+        if line.lstrip(" \t").startswith("~"):
+            return False
+        low = line[_DECORATION.match(line).end() :].lower().replace("_", " ")  # type: ignore[union-attr]
+        if not low:
+            return False
+        return len(low) > _LONGEST or not any(word.startswith(low) or low.startswith(word) for word in _WORDS)
+
+    def _take(self, pieces: list[Piece], line: str) -> None:
+        """A whole line, or what is left of one."""
+        if self._state == "over":
+            return
+        if self._state == "code":
+            self._code(pieces, line)
+            return
+        label = None if self._begun_line else LABEL.match(line)
+        if label is not None:
+            self._labelled(pieces, line, label)
+            return
+        fence = self._opening(line)
+        if fence is not None and (self._state != "text" or (fence["word"] or fence["word2"] or "").lower() in PYTHON):
+            self._put(pieces, self._kind if self._state == "text" else "action", line[: fence.start()])
+            self._enter("code", "action")
+            self._ticks = fence["ticks"] or fence["tildes"]
+        elif self._state == "text":
+            self._put(pieces, self._kind, unguard_rest(line) if self._begun_line else unguard(line))
+        else:
+            self._bare(pieces, line)
+
+    def _labelled(self, pieces: list[Piece], line: str, match: re.Match[str]) -> None:
+        kind = label_at(match).kind
+        if kind == "observation" or self._state == "bare":
+            self._state = "over"
+            return
+        if kind == "action":
+            self._enter("action", "action")
+        else:
+            joins = self._kind == "thought" == kind and self._begun
+            self._enter("text", "answer" if kind == "answer" else "thought")
+            self._begun, self._blanks = joins, "\n" if joins else ""
+        if rest := line[match.end() :].lstrip(" \t"):
+            self._begun_line = True
+            self._take(pieces, rest)
+            self._begun_line = False
+
+    def _bare(self, pieces: list[Piece], line: str) -> None:
+        """A line below an action's label that is in no fence."""
+        if not line.strip():
+            return
+        inline = re.match(r"[ \t]*(`{1,12})(?:(?i:python3?|py)\b)?([^`\n]+)\1", line)
+        if inline is not None:
+            self._put(pieces, "action", inline[2].strip())
+            self._state = "over"
+            return
+        self._state = "bare"
+        self._put(pieces, "action", line)
+
+    def _code(self, pieces: list[Piece], line: str) -> None:
+        bare = line.rstrip()
+        stripped = bare.lstrip(" \t")
+        mark, length = self._ticks[0], len(self._ticks)
+        tail = len(bare) - len(bare.rstrip(mark))
+        if IN_CODE.match(line) or (stripped and tail == len(stripped) >= length):
+            self._state = "over"
+        elif tail >= length:
+            self._put(pieces, "action", bare[:-tail])
+            self._state = "over"
+        else:
+            self._put(pieces, "action", line)
+
+    def _opening(self, line: str) -> re.Match[str] | None:
+        """The fence that the line ends in, if it opens a block."""
+        for match in FENCE.finditer(line):
+            if (match["tildes"] and not self._begun_line) or match["line"] is not None:
+                return match
+        return None
+
+    def _enter(self, state: State, kind: PieceKind) -> None:
+        self._state, self._kind = state, kind
+        self._begun, self._blanks = False, ""
+
+    def _put(self, pieces: list[Piece], kind: PieceKind, text: str) -> None:
+        """Send text, but blanks at its end only when more follows, and blank lines before the first text never."""
+        text = self._blanks + text
+        body = text.rstrip()
+        self._blanks = text[len(body) :]
+        if not self._begun:
+            body = body.lstrip("\n") if kind == "action" else body.lstrip()
+        if body:
+            pieces.append(Piece(kind, body))
+            self._begun = True
+        elif not self._begun:
+            self._blanks = ""

@@ -1,0 +1,1 @@
+"""LLMCompiler: numbered calls that start while the plan is being written, then a joiner."""

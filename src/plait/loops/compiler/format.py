@@ -1,0 +1,184 @@
+"""A plan as numbered calls, after LLMCompiler: calls name the results of earlier ones, `join()` ends the plan.
+
+    Thought: Both heights, then the difference.
+    1. lookup("height of Garnet Tower")
+    2. lookup("height of Ferris Tower")
+    3. calculator("$1 - $2")
+    4. join()
+
+Source: Kim et al. 2023, arXiv:2312.04511.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from msgspec import Struct
+
+from plait.core import JSON, Plan, Splitter, Step, ToolSpec
+from plait.core.arguments import KEYWORD, parameter_names
+from plait.loops import gbnf
+from plait.loops.compiler.joiner import disarm_labels
+from plait.loops.compiler.reader import JOIN, CallReader, disarm_calls
+from plait.loops.compiler.splitter import CallSplitter
+from plait.loops.format import Remark, Unreadable
+from plait.loops.label_scan import cut
+from plait.loops.tool_descriptions import arguments, sentence, type_word
+
+SHAPE = 'Write each call on a line of its own, such as `1. tool("text")`, and `join()` on the last line.'
+
+_NAME = re.compile(r"[^\W\d][\w.-]{0,99}")
+
+
+class NumberedCalls(Struct, frozen=True):
+    """Plans of numbered calls.
+
+    The reader takes text in quotes of any kind or in none, numbers written `1)`, `1:`, `Step 1.` or `$1 =`, missing
+    numbers, Markdown around names, several calls on a line, arguments over several lines, a parenthesis that is
+    not closed when another call follows, lists in brackets, assignments.
+    Lines between calls are the next call's `why`. Ids are the numbers.
+
+    Writer: a `why` on one line, arguments as JSON. An input is None, a scalar for a tool of one parameter, or an
+    object by the parameters' names: what the reader makes of them. `write` raises ValueError for a list, for a
+    name or key that can't stand in a call, and for input that JSON can't hold.
+    """
+
+    name: ClassVar[str] = "numbered_calls"
+
+    def reader(self, tools: Sequence[ToolSpec] = ()) -> CallReader:
+        """Reads a plan while it is being written."""
+        return CallReader(tools)
+
+    def read(self, text: str, tools: Sequence[ToolSpec] = ()) -> tuple[Plan, tuple[Remark, ...]]:
+        """The plan in a text that is whole, and what was repaired or cut.
+
+        A call that can't be read is left out, with a remark. Raises `Unreadable` where there is neither a call
+        nor `join()`.
+        """
+        reader = self.reader(tools)
+        calls = [*reader.feed(text), *reader.close()]
+        if not calls and not reader.ended:
+            raise Unreadable(f"There is no call in your plan. {SHAPE}")
+        lost = [cut(f"call {call.step.id}: {call.problem}") for call in calls if call.problem]
+        return Plan(tuple(call.step for call in calls if not call.problem)), (*reader.remarks, *lost)
+
+    def write(self, plan: Plan) -> str:
+        """The canonical text of a plan. Raises ValueError as the class says."""
+        lines = []
+        last = 0
+        for step in plan.calls:
+            why = " ".join(step.why.split())
+            lines += [f"Thought: {why}"] if why else []
+            lines.append(self.call(step))
+            last = max(last, int(step.id))
+        return "\n".join([*lines, f"{last + 1}. {JOIN}()"])
+
+    def show(self, plan: Plan) -> str:
+        """A plan's text for people and prompts: as `write` where it can be written, else as near as can be."""
+        lines = [f"Thought: {' '.join(step.why.split())}\n" * bool(step.why) + self.line(step) for step in plan.calls]
+        return "\n".join([*lines, f"{max((int(step.id) for step in plan.calls), default=0) + 1}. {JOIN}()"])
+
+    def line(self, step: Step) -> str:
+        """One call's line for a prompt; never raises."""
+        try:
+            return self.call(step)
+        except ValueError:
+            given = step.input if isinstance(step.input, list) else [step.input]
+            said = ", ".join(json.dumps(each, ensure_ascii=False, default=str) for each in given)
+            return f"{step.id}. {step.tool}({said})"
+
+    def call(self, step: Step) -> str:
+        """One call's line. Raises ValueError as the class says."""
+        if not re.fullmatch(r"[1-9]\d{0,5}", step.id, re.A):
+            raise ValueError(f"The id {step.id!r} is no number from 1 to 999999.")
+        if not _NAME.fullmatch(step.tool) or step.tool.lower() == JOIN:
+            raise ValueError(f"A tool named {step.tool!r} can't be written as a numbered call.")
+        return f"{step.id}. {step.tool}({_arguments(step.input)})"
+
+    def disarm(self, text: str) -> str:
+        """Data with a backslash in whatever would read as a call, the plan's end, or one of the joiner's labels."""
+        return disarm_labels(disarm_calls(text))
+
+    def describe(self, tools: Sequence[ToolSpec]) -> str:
+        """A line a tool: `name(parameter: type): what for. parameter: what it is. Returns: ...`."""
+        lines = []
+        for tool in tools:
+            named = arguments(tool)
+            told = [sentence(f"{name}: {words}") for name in named if (words := _meaning(tool, name))]
+            returns = [f"Returns: {sentence(tool.returns)}"] if tool.returns else []
+            inside = ", ".join(f"{name}: {kind}" for name, kind in named.items())
+            lines.append(" ".join([f"{tool.name}({inside}):", sentence(tool.description), *told, *returns]))
+        return "\n".join(lines)
+
+    def grammar(self, tools: Sequence[ToolSpec], most: int = 20) -> str:
+        """GBNF of plans as `write` makes them, at most `most` calls; references may stand without quotes."""
+        calls = [tool for tool in tools if _NAME.fullmatch(tool.name) and tool.name.lower() != JOIN]
+        rules = [
+            f'root ::= {f"( thought? call ){{0,{most}}} " if calls else ""}id "{JOIN}()"',
+            'id ::= [1-9] [0-9]{0,2} ". "',
+            r'thought ::= "Thought: " [^ \t\r\n] [^\r\n]{0,400} "\n"',
+        ]
+        if calls:
+            rules.append("call ::= id ( " + " | ".join(f"call{i}" for i in range(len(calls))) + r' ) "\n"')
+        rules += [f"call{i} ::= {_call_rule(tool)}" for i, tool in enumerate(calls)]
+        return "\n".join([*rules, r'ref ::= "$" [1-9] [0-9]{0,2}', gbnf.JSON_RULES])
+
+    def splitter(self) -> Splitter:
+        """Thoughts and calls, line by line."""
+        return CallSplitter()
+
+
+def _arguments(given: JSON) -> str:
+    if given is None:
+        return ""
+    if isinstance(given, list | tuple):
+        raise ValueError("Input that is a list can't be written: give an object by the parameters' names.")
+    if not isinstance(given, dict):
+        return _json(given)
+    if not given:
+        raise ValueError("Input that is an empty object can't be written: give none.")
+    for key in given:
+        if not isinstance(key, str) or not (match := KEYWORD.match(f"{key}=")) or match[1] != key:
+            raise ValueError(f"The key {key!r} can't be written as an argument's name.")
+    return ", ".join(f"{key}={_json(value)}" for key, value in given.items())
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"An argument can't be written as JSON: {error}") from None
+
+
+def _meaning(tool: ToolSpec, name: str) -> str:
+    return " ".join(str(tool.parameters["properties"][name].get("description", "")).split())
+
+
+def _call_rule(tool: ToolSpec) -> str:
+    names = parameter_names(tool.parameters)
+    if not names:
+        return gbnf.literal(f"{tool.name}()")
+    required = [name for name in names if name in tool.parameters.get("required", [])]
+    head = f"{gbnf.literal(f'{tool.name}(')} "
+    if len(names) == 1:
+        body = _value_rule(tool, names[0])
+        return f'{head}{body if required else f"( {body} )?"} ")"'
+    rules = {name: f"{gbnf.literal(f'{name}=')} {_value_rule(tool, name)}" for name in names}
+    first = ' ", " '.join(rules[name] for name in required)
+    optional = [rules[name] for name in names if name not in required]
+    if required:
+        more = " ".join(f'( ", " {rule} )?' for rule in optional)
+        return f'{head}{first} {more} ")"'
+    # None of them must be there: one or none, so that no comma stands alone.
+    return f'{head}( {" | ".join(optional)} )? ")"'
+
+
+def _value_rule(tool: ToolSpec, name: str) -> str:
+    schema = tool.parameters["properties"][name]
+    kind = type_word(schema) if isinstance(schema, dict) else "any"
+    return {"string": "( string | ref )", "number": "( number | ref )", "integer": "( number | ref )"}.get(
+        kind, "( value | ref )"
+    )

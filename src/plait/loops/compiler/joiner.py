@@ -1,0 +1,189 @@
+"""What the joiner of a compiled plan says: a thought, then `Finish: answer` or `Replan: what is missing`."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar, Literal
+
+from msgspec import Struct
+
+from plait.core import Piece, PieceKind, Splitter
+from plait.core.loose_json import without_halves
+from plait.loops import gbnf
+from plait.loops.format import Remark, Unreadable
+from plait.loops.label_scan import cut, repaired
+
+SHAPE = "Write `Thought: ...` and then either `Finish: the answer` or `Replan: what is missing`."
+
+_HEAD = r"^[ \t>*_#`-]{0,12}"
+_TAIL = r"(?:[ \t]{0,3}\$?\d{1,6})?[*_`]{0,3}[ \t]{0,3}"
+_COLON = r"[:：](?:\*\*|__)?"
+_FLAGS = re.M | re.I | re.A
+_LABEL = re.compile(
+    rf"{_HEAD}(?:action{_TAIL}{_COLON}[*_`]{{0,3}}[ \t]{{0,3}})?"
+    rf"(?:(thought|action|final[ _]answer|answer){_TAIL}{_COLON}|(finish|replan){_TAIL}(?:{_COLON}|([(\[])|$))",
+    _FLAGS,
+)
+_WORDS = r"thought|action|finish|replan|final[ _]answer|answer|results?(?:[ \t]{1,3}of)?"
+# A word of the protocol, with backslashes or none before the sign that makes it a label; or alone on its line.
+_GUARDED = re.compile(
+    rf"({_HEAD}(?:{_WORDS}){_TAIL})(\\*+)(?=[:：(\[])|({_HEAD}(?:finish|replan){_TAIL})(\\*+)$", _FLAGS
+)
+_MAYBE_GUARDED = re.compile(r"[:：(\[]|finish|replan", re.I | re.A)
+_REPLAN_INSIDE = re.compile(r"\s*+replan[*_`]{0,3}[:：]", re.I)
+_NOTHING = re.compile(r"(?:no(?:ne|thing)?|n/?a|not (?:needed|necessary|required)|-+|false)?[.! ]*", re.I)
+_CLOSES = {"(": ")", "[": "]"}
+
+
+class Verdict(Struct, frozen=True):
+    """What the joiner decided: `text` is the answer, or what a further plan should bring."""
+
+    kind: Literal["finish", "replan"]
+    text: str
+    thought: str = ""
+    remarks: tuple[Remark, ...] = ()
+
+
+class Joiner(Struct, frozen=True):
+    """The joiner's replies.
+
+    The reader takes labels in bold and in any case, `Action: Finish(answer)`, `Finish[answer]`, `Final Answer:`, and
+    text without any label as the answer. The first decision that says something counts; `Replan: none` says
+    nothing, and a `Replan` without words stands for its thought. Writer: blanks at the ends are dropped;
+    ValueError for a decision that says nothing.
+    """
+
+    name: ClassVar[str] = "joiner"
+
+    def read(self, text: str) -> Verdict:
+        """The decision in a reply. Raises `Unreadable`, and nothing else, whatever the text."""
+        text, halved = without_halves(text)
+        notes = [repaired("a broken character was replaced")] if halved else []
+        labels = list(_LABEL.finditer(text))
+        if not text.strip():
+            raise Unreadable(f"Your reply is empty. {SHAPE}")
+        if not labels:
+            notes.append(repaired("text without a label was taken for the answer"))
+            return Verdict("finish", _unguard(text.strip()), remarks=tuple(notes))
+        ends = [*(label.start() for label in labels[1:]), len(text)]
+        parts = [(_kind(label), _said(text[label.end() : end], label)) for label, end in zip(labels, ends, strict=True)]
+        before = text[: labels[0].start()].strip()
+        at = _decision(parts)
+        thoughts = [before, *(said for kind, said in parts[: at if at is not None else None] if kind == "thought")]
+        thought = "\n".join(each for each in thoughts if each)
+        if at is None:
+            at = next((i for i, (kind, said) in enumerate(parts) if kind == "replan" and not said), None)
+            if at is None or not thought:
+                raise Unreadable(f"Your reply decides nothing. {SHAPE}")
+            parts[at] = ("replan", thought)
+            notes.append(repaired("the thought was taken for what is missing"))
+        if before:
+            notes.append(repaired("text without the label Thought: was taken for the thought"))
+        if labels[at][3] or not labels[at][2] or labels[at][0].lstrip(" \t>*_#`-")[:6].lower() == "action":
+            notes.append(repaired(f"the decision was written as {labels[at][0].strip()!r}"))
+        if text[ends[at] :].strip():
+            notes.append(cut("what followed the decision"))
+        kind, said = parts[at]
+        if kind == "finish" and (other := _REPLAN_INSIDE.match(text, labels[at].end())) is not None:
+            kind, said = "replan", said[len(other[0].lstrip()) :].strip() or thought or said
+            notes.append(repaired("the decision stood behind `Finish:`"))
+        return Verdict("replan" if kind == "replan" else "finish", said, thought, tuple(notes))
+
+    def write(self, verdict: Verdict) -> str:
+        """The canonical text of a decision. Raises ValueError as the class says."""
+        said = verdict.text.strip()
+        if not said or (verdict.kind == "replan" and _NOTHING.fullmatch(said)):
+            raise ValueError("A decision that says nothing can't be written.")
+        head = f"Thought: {_guard(verdict.thought.strip())}\n" if verdict.thought.strip() else ""
+        return f"{head}{verdict.kind.title()}: {_guard(said)}"
+
+    def disarm(self, text: str) -> str:
+        """Data in which nothing reads as a label of the joiner's."""
+        return disarm_labels(text)
+
+    def grammar(self, *, last: bool = False) -> str:
+        """GBNF of what `write` makes, each part on one line; `last`: it can only finish."""
+        kinds = '"Finish: "' if last else '( "Finish: " | "Replan: " )'
+        return f'root ::= "Thought: " thought "\\n" {kinds} line\n{gbnf.THOUGHT_RULE}\n{gbnf.LINE_RULE}'
+
+    def splitter(self) -> Splitter:
+        """Thought and answer, line by line; what a further plan should bring is a thought."""
+        return JoinSplitter()
+
+
+class JoinSplitter:
+    """Tells thought and answer apart in a joiner's reply; a line goes out when it is whole."""
+
+    def __init__(self) -> None:
+        self._kind: PieceKind | None = None
+        self._begun: set[PieceKind] = set()
+        self._line: list[str] = []
+        self._over = False
+
+    def feed(self, text: str) -> list[Piece]:
+        """The pieces that are now certain, given `text` more of the reply."""
+        *whole, rest = text.split("\n")
+        pieces: list[Piece] = []
+        for line in whole:
+            self._put("".join([*self._line, line]), pieces)
+            self._line = []
+        self._line.append(rest)
+        return pieces
+
+    def close(self, acts: bool = False) -> list[Piece]:
+        """What was held back, when the reply has ended."""
+        pieces: list[Piece] = []
+        self._put("".join(self._line), pieces)
+        self._line = []
+        return pieces
+
+    def _put(self, line: str, pieces: list[Piece]) -> None:
+        label = _LABEL.match(line)
+        if label is not None:
+            self._over = self._over or "answer" in self._begun
+            self._kind = "answer" if _kind(label) == "finish" else "thought"
+            line = _said(line[label.end() :], label)
+        if line.strip() and not self._over:
+            # A reply without any label is an answer, but what stands before the first label is a thought.
+            kind: PieceKind = self._kind or "thought"
+            pieces.append(Piece(kind, ("\n" if kind in self._begun else "") + _unguard(line.strip())))
+            self._begun.add(kind)
+
+
+def disarm_labels(text: str) -> str:
+    """Data in which nothing reads as a label: `Finish: 1` becomes `Finish\\: 1`. Twice is as once."""
+    if not _MAYBE_GUARDED.search(text):
+        return text
+    return _GUARDED.sub(lambda m: m[0] if m[2] or m[4] else f"{m[0]}\\", text)
+
+
+def _guard(text: str) -> str:
+    return _GUARDED.sub(r"\g<0>\\", text)
+
+
+def _unguard(text: str) -> str:
+    return _GUARDED.sub(lambda m: m[0][:-1] if m[2] or m[4] else m[0], text)
+
+
+def _kind(label: re.Match[str]) -> str:
+    word = (label[1] or label[2]).lower()
+    return word if word in ("thought", "action", "replan") else "finish"
+
+
+def _said(raw: str, label: re.Match[str]) -> str:
+    """What stands behind a label, without the brackets and quotes that belong to it."""
+    text = raw.strip()
+    if label[3]:
+        text = text[: text.rfind(_CLOSES[label[3]])] if _CLOSES[label[3]] in text else text
+        text = text.strip()
+        if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+            text = text[1:-1]
+    return _unguard(text).strip()
+
+
+def _decision(parts: list[tuple[str, str]]) -> int | None:
+    """Which part decides: the first that says something, else an answer such as "no"."""
+    said = [i for i, (kind, text) in enumerate(parts) if kind in ("finish", "replan") and text]
+    clear = [i for i in said if not _NOTHING.fullmatch(parts[i][1])]
+    answers = [i for i in said if parts[i][0] == "finish"]
+    return next(iter([*clear, *answers]), None)

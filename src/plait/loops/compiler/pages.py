@@ -1,0 +1,80 @@
+"""What planner and joiner are shown of a run of `compiler`. Each prompt only grows at its end from plan to plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from plait.core import Kit, Message, Task, assistant, system, user
+from plait.core.text import shorten
+from plait.loops.compiler.format import NumberedCalls
+from plait.loops.compiler.streamed_plan import Written
+from plait.loops.escape import earlier, escape_of
+
+
+@dataclass
+class Round:
+    """One plan: its calls, and what the joiner said to their results (as written, and what it misses)."""
+
+    work: Written
+    said: str = ""
+    missing: str = ""
+
+    @property
+    def text(self) -> str:
+        """The plan as its planner is shown it later."""
+        return NumberedCalls().show(self.work.plan) if self.work.renumbered else self.work.reader.kept.strip()
+
+
+class Pages:
+    """The messages to planner and joiner in one run."""
+
+    def __init__(self, task: Task, kit: Kit) -> None:
+        self._kit = kit
+        self.question = task.question
+        self._form = form = NumberedCalls()
+        self._escape = escape = escape_of(kit, form.disarm)
+        self._task = {"question": escape.question(task.question), "history": earlier(task, escape)}
+        self._described = form.describe(kit.tools)
+
+    def plan(self, before: Sequence[Round], chars: int) -> tuple[Message, ...]:
+        """What the planner is asked after these rounds, with at most `chars` characters of each result."""
+        kit = self._kit
+        rules = kit.system if kit.system is not None else kit.prompt("system", described=self._described)
+        messages = [system(rules), user(kit.prompt("task", **self._task))]
+        for round in before:
+            after = round.work.next
+            missing = self._escape(round.missing, inline=True)
+            again = kit.prompt("replan", **self._shown(round, chars), missing=missing, next=after)
+            messages += [assistant(round.text), user(again)]
+        return tuple(messages)
+
+    def join(self, rounds: Sequence[Round], chars: int, *, last: bool) -> tuple[Message, ...]:
+        """What the joiner is asked about these rounds. `last`: there will be no further plan."""
+        kit = self._kit
+        first = self._shown(rounds[0], chars)
+        asked = kit.prompt("join_task", **self._task, **first, last=last and len(rounds) == 1)
+        messages = [system(kit.prompt("join_system")), user(asked)]
+        for number, (before, round) in enumerate(pairwise(rounds), 2):
+            more = kit.prompt("join_more", **self._shown(round, chars), last=last and number == len(rounds))
+            messages += [assistant(before.said), user(more)]
+        return tuple(messages)
+
+    def conclude(self, rounds: Sequence[Round], chars: int, reason: str) -> tuple[Message, ...]:
+        """What the joiner is asked when a limit ends the run."""
+        request = user(self._kit.prompt("conclude", reason=reason))
+        if len(rounds) > 1 and not rounds[-1].work.steps:
+            return (*self.join(rounds[:-1], chars, last=False), assistant(rounds[-2].said), request)
+        return (*self.join(rounds, chars, last=False), request)
+
+    def _shown(self, round: Round, chars: int) -> dict[str, Any]:
+        """The calls of a round with their results: shortened, and nothing in them reads as plan or decision."""
+        rows = []
+        for id, step in round.work.steps.items():
+            seen = round.work.results.get(id)
+            text = seen.text + (f"\n({seen.note})" if seen.note else "") if seen else "(no result yet)"
+            result = self._escape(shorten(text, chars)[0])
+            rows.append({"id": id, "call": self._form.line(step), "result": result})
+        return {"rows": rows, "refused": tuple(round.work.refused)}

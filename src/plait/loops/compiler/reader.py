@@ -1,0 +1,480 @@
+"""Reads numbered calls out of a plan while it is being written.
+
+Walks the text once: at the start of a line a call may open (`1. tool(`); from there to the parenthesis that closes
+it, strings and brackets are kept track of; everything outside of calls is thought. What is given does not depend
+on how the text was cut into pieces: where a decision needs more text, the reader waits for it.
+
+A call that is never closed must not swallow the rest: the line on which the next numbered call opens ends it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from msgspec import Struct
+
+from plait.core import JSON, PieceKind, Step, ToolSpec
+from plait.core.arguments import InvalidArguments, parameter_names, read_arguments
+from plait.core.loose_json import without_halves
+from plait.loops.format import Remark, Unreadable
+from plait.loops.label_scan import cut, repaired, tool_name
+from plait.loops.references import RESULTS, texts
+
+JOIN = "join"
+
+_DECORATION = r"[ \t>*_`#\[(•·+→–—-]{0,12}"
+_WORD = r"(?:step|call|task|action|tool)[ \t]{0,3}"
+_NUMBER = r"[${\[]{0,2}(?P<n>\d{1,6})(?!\d)[)}\]]{0,2}[*_]{0,2}[ \t]{0,3}[.:)=–—-]{1,2}"
+_NAME = r"(?P<name>[^\W\d][\w.-]{0,99})"
+_ENDS = r"[*_`]{0,3}"
+_BEFORE_NAME = rf"{_ENDS}[ \t]{{0,8}}{_ENDS}"
+_VARIABLE = r"(?:(?P<variable>[^\W\d]\w{0,40})[ \t]{0,3}(?::[ \t]{0,3}\w{1,20}[ \t]{0,3})?=[ \t]{0,3}(?:await[ \t])?)?"
+_AFTER_CALL = re.compile(r"[ \t,;.*`\])]*+")
+_OUTSIDE = re.compile(r"""[()\[\]{},\n"'“”‘’]""")
+_CLOSING = {'"': '"', "'": "'", "“": '”“"', "”": '”“"', "‘": "’'", "’": "’'"}
+_IN_STRING = {quote: re.compile(rf"[\\\n{ends}]") for quote, ends in _CLOSING.items()}
+_BLANKS = re.compile(r"\s*+")
+_BARE_JOIN = re.compile(
+    rf"{_DECORATION}(?:{_WORD})?(?:{_NUMBER}{_BEFORE_NAME})?{JOIN}{_ENDS}[ \t]{{0,9}}\.?[ \t\r]{{0,9}}", re.I
+)
+_PREFIX = rf"{_DECORATION}(?:(?:{_WORD})?{_NUMBER}|{_WORD}:)?{_BEFORE_NAME}"
+_CALL = re.compile(rf"^({_PREFIX}{_NAME}{_ENDS}[ \t]{{0,3}})(?=\()", re.I | re.M)
+_JOIN_ALONE = re.compile(rf"^({_PREFIX})(?={JOIN}{_ENDS}[ \t]{{0,9}}\.?[ \t\r]{{0,9}}$)", re.I | re.M)
+# The line that nearly every plan is made of: what the walk would make of it is known without walking.
+_USUAL = re.compile(r'([1-9][0-9]{0,5})\. ([a-z][a-z0-9_]{0,99})\("([^"\\\x00-\x1f]*)"\)\n', re.I | re.A)
+_MAYBE_CALL = re.compile(rf"\(|{JOIN}", re.I)
+# What stands in lines that are no calls and may be calls all the same. Each has the tool's name.
+_IN_BRACKETS = re.compile(rf"{_PREFIX}{_VARIABLE}{_NAME}{_ENDS}[ \t]{{0,3}}[\[{{]", re.I)
+_ITEM = re.compile(rf"{_DECORATION}(?:{_WORD})?{_NUMBER}{_BEFORE_NAME}{_NAME}{_ENDS}[ \t]{{0,3}}(?:\Z|[:\"'“].*)", re.I)
+_LED_IN = re.compile(
+    r"\W{0,12}(?:(?:first|second|third|firstly|then|next|finally|lastly|now|after that|and|so|i|will|let me|"
+    rf"call|use|run|do|execute|invoke)\b[\s,:;-]{{1,4}}){{1,5}}(?:{_NUMBER})?{_BEFORE_NAME}{_NAME}\(.*\)\W{{0,4}}\Z",
+    re.I,
+)
+_AS_OBJECT = re.compile(
+    r"[\"'](?:tool|name|action|function|tool_name)[\"']\s{0,4}:\s{0,4}[\"'](?P<name>[^\"'\n]{1,100})[\"']", re.I
+)
+_CALLED = re.compile(rf"(?<![\w.]){_NAME}\(")
+_MAY_BE_WRONG = re.compile(r"[({#]")
+_GOES_ON = re.compile(r"[-+*/×÷^%]{1,2}[ \t]{0,3}[\w$({]")
+_STRING = re.compile(r"\"(?:[^\"\\]++|\\.)*+\"|'(?:[^'\\]++|\\.)*+'", re.S)
+_FENCE = re.compile(r"\s*```\w{0,20}\s*")
+_LABEL = re.compile(
+    rf"^{_DECORATION}(?:thought|plan|reason(?:ing)?)(?:[ \t]{{0,3}}\d{{1,6}})?[*_]{{0,2}}[ \t]{{0,3}}:[*_]{{0,2}}", re.I
+)
+
+LONGEST_HEAD = 240
+"""Characters: no call's opening is longer, so a longer line that has none is thought."""
+
+
+class NumberedCall(Struct, frozen=True):
+    """One call of a plan as read. `problem` says in words why it can't be made, "" when it can."""
+
+    step: Step
+    problem: str = ""
+
+
+class _Open(Struct):
+    """A call whose closing parenthesis is still to come: what was seen of it so far."""
+
+    id: str
+    name: str
+    head: int
+    start: int
+    depth: int = 1
+    brackets: int = 0
+    quote: str = ""
+    looked: int = 0
+
+
+class CallReader:
+    """Feed it a plan in pieces; it gives each call as soon as the call is complete.
+
+    `ended`: `join()` was read. `remarks`: what was repaired or cut so far. `lost`: what looks like a call of a known
+    tool and could not be read, in words. `kept`: the plan up to `join()`, as it was written. `tools`: names are matched
+    to theirs, and arguments put under their parameters' names. Calls without a number are taken for known tools only
+    and numbered on. Raises nothing, whatever the text.
+    """
+
+    def __init__(self, tools: Sequence[ToolSpec] = ()) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._numbered, self._plain, usual = _openings(tuple(self._tools))
+        self._known = {JOIN, *map(str.lower, self._tools)}
+        one = [
+            name
+            for name, tool in self._tools.items()
+            if len(parameter_names(tool.parameters)) == 1 and name.lower() != JOIN
+        ]
+        self._usual = frozenset(one if usual else ())
+        self.ended = False
+        self.remarks: list[Remark] = []
+        self.lost: list[str] = []
+        self._loose: list[str] = []  # the line that is no call, as far as it has come
+        self._variables: dict[str, str] = {}  # the numbers of calls that are assigned to names
+        self._parts: list[str] = []
+        self._buffer = ""
+        self._held: list[str] = []  # behind the buffer: text that decides nothing by itself
+        self._base = 0  # where the buffer begins in the whole text
+        self._at = 0
+        self._state = "line"  # line, behind (a call), rest (of its line), inside (a line of thought), passed
+        self._open: _Open | None = None
+        self._commas: list[int] = []
+        self._thought: list[str] = []
+        self._written: list[tuple[PieceKind, str]] = []
+        self._half_line: list[str] = []  # of a thought: its line is not whole
+        self._last = 0
+        self._end = 0  # where what counts ends in the whole text
+
+    def feed(self, text: str) -> list[NumberedCall]:
+        """The calls that are complete now, given `text` more of the plan."""
+        whole, halved = without_halves(text)
+        if halved:
+            self._remark(repaired("a broken character was replaced"))
+        self._parts.append(whole)
+        self._held.append(whole)
+        return [] if self._decides_nothing(whole) else self._work(last=False)
+
+    def close(self) -> list[NumberedCall]:
+        """The calls that became certain because the text is at its end."""
+        calls = self._work(last=True)
+        for lost in self.lost:
+            self._remark(cut(lost))
+        rest = "".join(self._parts)[self._end :].strip() if self.ended else ""
+        if rest.strip("`*.<>/_- \n") and not re.fullmatch(r"</?\w{1,20}>", rest):
+            self._remark(cut(f"{len(rest)} characters after {JOIN}()"))
+        return calls
+
+    @property
+    def kept(self) -> str:
+        """The plan so far, up to and with `join()`."""
+        text = "".join(self._parts)
+        return text[: self._end] if self.ended else text
+
+    @property
+    def thought(self) -> str:
+        """The text since the last call, on one line."""
+        return _one_line(self._thought) if self._thought else ""
+
+    def written(self, *, last: bool = False) -> list[tuple[PieceKind, str]]:
+        """What was written since this was asked before: whole calls, and whole lines of thought without labels."""
+        lines: list[tuple[PieceKind, str]] = []
+        for kind, text in self._written:
+            before, newline, rest = text.rpartition("\n")
+            if kind != "thought":
+                lines += [("thought", self._whole_line()), (kind, text)]
+            elif newline:
+                lines += [("thought", line) for line in (self._whole_line() + before).split("\n")]
+                self._half_line.append(rest)
+            else:
+                self._half_line.append(text)
+        self._written = []
+        lines += [("thought", self._whole_line())] if last else []
+        shown = [(kind, _one_line([text]) if kind == "thought" else text.strip()) for kind, text in lines]
+        return [(kind, text) for kind, text in shown if text]
+
+    def _whole_line(self) -> str:
+        line, self._half_line = "".join(self._half_line), []
+        return line
+
+    # -- the walk
+
+    def _decides_nothing(self, piece: str) -> bool:
+        """All before the piece was looked at, and nothing in it can end what goes on there.
+
+        So a long line costs no more when it comes in small pieces.
+        """
+        if self.ended:
+            return True
+        if self._at < len(self._buffer):
+            return False
+        if self._open is None:
+            return self._state in ("inside", "passed") and "\n" not in piece
+        return (_IN_STRING[self._open.quote] if self._open.quote else _OUTSIDE).search(piece) is None
+
+    def _work(self, *, last: bool) -> list[NumberedCall]:
+        self._buffer += "".join(self._held)
+        self._held = []
+        calls: list[NumberedCall] = []
+        while not self.ended:
+            if self._open is None:
+                if not self._seek(last, calls):
+                    break
+            else:
+                before = self._open
+                if (done := self._scan(self._open, last)) is None:
+                    break
+                self._open = None
+                if call := self._read(before, *done):
+                    calls.append(call)
+        self._trim()
+        return calls
+
+    def _trim(self) -> None:
+        keep = self._open.head if self._open else self._at
+        if self.ended or keep > 4096:
+            self._buffer, self._at, self._base = self._buffer[keep:], self._at - keep, self._base + keep
+            if self._open:
+                self._open.head -= keep
+                self._open.start -= keep
+                self._open.looked -= keep
+                self._commas = [comma - keep for comma in self._commas]
+
+    def _seek(self, last: bool, calls: list[NumberedCall]) -> bool:
+        """Go to where the next call's arguments begin; False when there is none in what came so far.
+
+        Calls on usual lines that are passed on the way go to `calls` at once.
+        """
+        while True:
+            while self._state == "line" and (call := _USUAL.match(self._buffer, self._at)) and call[2] in self._usual:
+                calls.append(self._read_usual(call))
+            if self._state == "behind":
+                end = _AFTER_CALL.match(self._buffer, self._at).end()  # type: ignore[union-attr]
+                self._at = end
+                if end == len(self._buffer) and not last:
+                    return False
+                self._state = "rest"
+            if self._state in ("line", "rest"):
+                known = self._line_known(self._at, last)
+                if not known:
+                    return False
+                if (head := self._opening(self._at)) is not None:
+                    self._begin(head)
+                    return True
+                line = self._line(self._at)
+                if _BARE_JOIN.fullmatch(line):
+                    self._finish(self._at + len(line.rstrip()))
+                    return True
+                # What follows a call on its line says nothing about the next one.
+                self._state = "passed" if self._state == "rest" else "inside"
+            end = self._buffer.find("\n", self._at)
+            stop = len(self._buffer) if end < 0 else end + 1
+            self._loose.append(self._buffer[self._at : stop])
+            if self._state == "inside":
+                self._thought.append(self._loose[-1])
+                self._written.append(("thought", self._thought[-1]))
+            self._at = stop
+            if end >= 0 or last:
+                self._look_at_loose_line(behind=self._state == "passed")
+            if end < 0:
+                return False
+            self._state = "line"
+
+    def _look_at_loose_line(self, *, behind: bool) -> None:
+        """Tell of a line that is no call, or of what stands `behind` a call, if it looks like a call."""
+        line, self._loose = "".join(self._loose).strip(), []
+        if not self._tools or not line:
+            return
+        if behind:
+            if line.startswith(("#", "//", "--")):
+                return
+            if _GOES_ON.match(line):
+                self.lost.append(f"call {self._last} goes on after its parenthesis: {line[:80]}")
+            elif any(self._is_tool(call) for call in _CALLED.finditer(line)):
+                self.lost.append(f"a call behind call {self._last} can't be read: {line[:80]}")
+        elif _LABEL.match(line) is None and any(
+            match is not None and self._is_tool(match)
+            for match in (*(p.match(line) for p in (_IN_BRACKETS, _ITEM, _LED_IN)), _AS_OBJECT.search(line))
+        ):
+            self.lost.append(f"a line looks like a call and can't be read: {line[:80]}")
+
+    def _is_tool(self, match: re.Match[str]) -> bool:
+        return match["name"] in self._tools
+
+    def _line_known(self, at: int, last: bool) -> bool:
+        """Enough of the line that begins at `at` is there to say whether a call opens on it."""
+        return (
+            last
+            or self._buffer.find("\n", at, at + LONGEST_HEAD) >= 0
+            or len(self._buffer) - at >= LONGEST_HEAD
+            or self._opening(at) is not None
+        )
+
+    def _line(self, at: int) -> str:
+        end = self._buffer.find("\n", at, at + LONGEST_HEAD)
+        return self._buffer[at : at + LONGEST_HEAD if end < 0 else end]
+
+    def _opening(self, at: int, *, numbered: bool = False) -> re.Match[str] | None:
+        """The opening of a call at `at`, up to its parenthesis."""
+        head = self._numbered.match(self._buffer, at, at + LONGEST_HEAD)
+        if head is not None:
+            if self._knows(self._name(head)) or not (head["gap"] or (numbered and self._tools)):
+                return head
+        elif not numbered:
+            head = self._plain.match(self._buffer, at, at + LONGEST_HEAD)
+            if head is not None and self._knows(self._name(head)):
+                return head
+        return None
+
+    def _name(self, head: re.Match[str]) -> str:
+        name = head.groupdict().get("odd") or head["name"]
+        tail = name.rpartition(".")[2]
+        return tail if name not in self._tools and tail in self._tools else name
+
+    def _knows(self, name: str) -> bool:
+        return name.lower() in self._known
+
+    def _begin(self, head: re.Match[str]) -> None:
+        number = head.groupdict().get("n")
+        if number is None:
+            number = str(self._last + 1)
+        if head["variable"]:
+            self._variables[head["variable"]] = str(int(number))
+        if head.groupdict().get("n") is None and self._name(head).lower() != JOIN:
+            self._remark(repaired(f"a call without a number was taken for number {number}"))
+        self._open = _Open(str(int(number)), self._name(head), head.start(), head.end(), looked=head.end())
+        self._commas = []
+        self._at = head.end()
+
+    def _scan(self, call: _Open, last: bool) -> tuple[int, bool] | None:
+        """Where the arguments end, and whether a parenthesis closes them; None when more text is needed."""
+        buffer = self._buffer
+        while True:
+            match = (_IN_STRING[call.quote] if call.quote else _OUTSIDE).search(buffer, self._at)
+            if match is None:
+                self._at = len(buffer)
+                return (len(buffer), False) if last else None
+            at, sign = match.start(), match[0]
+            self._at = at + 1
+            if sign == "\n":
+                if not self._line_known(at + 1, last):
+                    self._at = at
+                    return None
+                if self._opening(at + 1, numbered=True) or _BARE_JOIN.fullmatch(self._line(at + 1)):
+                    return at + 1, False
+            elif sign == "\\":
+                if at + 1 == len(buffer) and not last:
+                    self._at = at
+                    return None
+                self._at = at + 2
+            elif call.quote:
+                # A quote closes a string only where an argument may end, so that "the "big" one" is one.
+                call.looked = _BLANKS.match(buffer, max(at + 1, call.looked)).end()  # type: ignore[union-attr]
+                if call.looked >= len(buffer) and not last:
+                    self._at = at
+                    return None
+                if call.looked >= len(buffer) or buffer[call.looked] in ",)]}:":
+                    call.quote = ""
+            elif sign in _CLOSING:
+                before = at - 1
+                while buffer[before].isspace():
+                    before -= 1
+                if buffer[before] in "([{,:=":
+                    call.quote = sign
+            elif sign in "()":
+                call.depth += 1 if sign == "(" else -1
+                if not call.depth:
+                    return at, True
+            elif sign in "[{":
+                call.brackets += 1
+            elif sign in "]}":
+                call.brackets = max(0, call.brackets - 1)
+            elif call.depth == 1 and not call.brackets:
+                self._commas.append(at)
+
+    # -- what was found
+
+    def _read_usual(self, line: re.Match[str]) -> NumberedCall:
+        """The call of a whole line `1. tool("text")`: of a tool with one parameter, no quote or backslash inside."""
+        self._written.append(("action", line[0][:-1]))
+        self._at = line.end()
+        self._last = max(self._last, int(line[1]))
+        why, self._thought = self.thought, []
+        problem = (
+            self._not_values(f'"{line[3]}"', self._tools[line[2]], line[3]) if _MAY_BE_WRONG.search(line[3]) else ""
+        )
+        return NumberedCall(Step(line[1], line[2], line[3], why, RESULTS.named(line[3])), problem)
+
+    def _read(self, call: _Open, end: int, closed: bool) -> NumberedCall | None:
+        """The call whose arguments end at `end`; None for `join()`."""
+        raw = self._buffer[call.start : end]
+        self._written.append(("action", self._buffer[call.head : end + closed]))
+        commas = [comma - call.start for comma in self._commas]
+        self._at, self._state = (end + 1, "behind") if closed else (end, "line")
+        if call.name.lower() == JOIN and (JOIN not in self._tools or not raw.strip()):
+            self._finish(self._at)
+            return None
+        self._last = max(self._last, int(call.id))
+        why, self._thought = self.thought, []
+        notes: list[Remark] = []
+        name = tool_name(call.name, list(self._tools.values()), notes)
+        tool = self._tools.get(name)
+        given, problem = None, ""
+        try:
+            if not closed:
+                raw, commas = _repaired(raw, commas, call, at_end=end == len(self._buffer), notes=notes)
+            read = read_arguments(raw, tool.parameters if tool is not None else {}, commas)
+            given = read.value
+            notes += map(repaired, read.repairs)
+            problem = self._not_values(raw, tool, given)
+        except (Unreadable, InvalidArguments) as complaint:
+            problem = str(complaint)
+        for note in notes:
+            self._remark(Remark(note.kind, f"call {call.id}: {note.text}"))
+        return NumberedCall(Step(call.id, name, given, why, RESULTS.named(given)), problem)
+
+    def _not_values(self, raw: str, tool: ToolSpec | None, given: JSON) -> str:
+        """What stands among a call's arguments and is no value: another call, or a variable."""
+        bare = _STRING.sub("", raw)
+        inside = [bare, *(texts(given) if tool is not None and tool.computes else ())]
+        if name := next(
+            (call["name"] for text in inside for call in _CALLED.finditer(text) if self._is_tool(call)), ""
+        ):
+            return (
+                f"it has a call of {name} among its arguments: give that a number of its own and write $ and the number"
+            )
+        for name, number in self._variables.items():
+            used = rf"(?<![\w$.]){name}(?!\w|\s*=[^=])"
+            if re.search(used, bare) or re.search(rf"\{{\s*{name}\b|#{name}\b", raw):
+                return f"it names {name!r}: write ${number} for the result of call {number}"
+        return ""
+
+    def _finish(self, end: int) -> None:
+        self.ended = True
+        self._at = end
+        self._end = self._base + end
+
+    def _remark(self, remark: Remark) -> None:
+        if remark not in self.remarks[-8:]:
+            self.remarks.append(remark)
+
+
+def disarm_calls(text: str) -> str:
+    """Data in which nothing reads as a call or as `join()`: `1. send(2)` becomes `1. send\\(2)`. Twice is as once."""
+    return _JOIN_ALONE.sub(r"\1\\", _CALL.sub(r"\1\\", text)) if _MAYBE_CALL.search(text) else text
+
+
+@lru_cache(maxsize=64)
+def _openings(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str], bool]:
+    """What opens a call with a number and one without, and whether all tools have names that need no pattern of
+    their own."""
+    odd = [re.escape(name) for name in names if not re.fullmatch(_NAME, name)]
+    name = "|".join([*(f"(?P<odd>{'|'.join(odd)})" for _ in odd[:1]), _NAME])
+    tail = rf"{_BEFORE_NAME}{_VARIABLE}(?:{name}){_ENDS}(?P<gap>[ \t]{{0,3}})\("
+    numbered = re.compile(rf"{_DECORATION}(?:{_WORD})?{_NUMBER}{tail}", re.I)
+    return numbered, re.compile(rf"{_DECORATION}(?:{_WORD}:)?{tail}", re.I), not odd
+
+
+def _repaired(raw: str, commas: list[int], call: _Open, *, at_end: bool, notes: list[Remark]) -> tuple[str, list[int]]:
+    """The arguments of a call that no parenthesis closes. Raises `Unreadable` where they may not be whole."""
+    line, _, more = raw.rstrip().partition("\n")
+    line = line.rstrip()
+    extra = line.count(")") - line.count("(")
+    if at_end or not line or extra < 0:
+        raise Unreadable("its parenthesis is never closed")
+    if extra > 0:
+        # A quote or bracket that was not closed hid the parenthesis: the line's last one is meant.
+        line = line[: line.rfind(")")]
+        notes.append(repaired("the quotes or brackets in the arguments did not match"))
+    elif (call.quote and line[-1] not in "\"'”’") or more.strip():
+        raise Unreadable("its parenthesis is never closed")
+    else:
+        notes.append(repaired("a closing parenthesis was missing"))
+    return line, [comma for comma in commas if comma < len(line)]
+
+
+def _one_line(parts: list[str]) -> str:
+    """Thoughts on one line, without their labels."""
+    lines = [line for line in "".join(parts).split("\n") if not _FENCE.fullmatch(line)]
+    return " ".join(" ".join(_LABEL.sub("", line, count=1) for line in lines).split())

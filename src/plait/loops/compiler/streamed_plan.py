@@ -1,0 +1,203 @@
+"""Carries out a plan of numbered calls while it is still being written.
+
+Pieces of the plan come as the model writes them; a call that may be repeated is begun as soon as it is complete and the
+results that it names are there. A call with effects waits until the plan is whole and was found to be in order. When
+the request is made again half-way, the plan begins anew: what was read is void, but a call that was begun and comes
+again, with all it needs, is not made a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+
+from msgspec import structs
+
+from plait.core import Act, Call, Effect, Observation, Plan, Step, ToolSpec, note
+from plait.core.call_check import find_call_problem
+from plait.loops.compiler.reader import CallReader, NumberedCall
+from plait.loops.plan import Dispatch, Results, troubled
+from plait.loops.references import RESULTS, refer
+
+
+class Written(Dispatch):
+    """The calls of one plan in the making.
+
+    `steps` are the plan's, by id; `results` also hold those of `earlier` plans, whose calls this one may name. `held`:
+    nothing begins before `go`. Calls beyond the first `most` are not made: a small model may go on for ever.
+    `refused` says of calls that are no step why they were not made. `faults` are what the planner is asked to correct.
+    """
+
+    def __init__(
+        self,
+        tools: tuple[ToolSpec, ...],
+        earlier: Mapping[str, Step],
+        results: Results,
+        *,
+        held: bool = False,
+        most: int = 20,
+        question: str = "",
+    ) -> None:
+        super().__init__(_call, results)
+        self.steps: dict[str, Step] = {}
+        self.refused: list[str] = []
+        self._tools, self._earlier, self._held, self._most = tools, earlier, held, most
+        self._by_name, self._question = {tool.name: tool for tool in tools}, question
+        self._void: dict[str, Step] = {}
+        self._problems: set[str] = set()
+        self._anew()
+
+    def restart(self) -> None:
+        """Another plan takes the place of this one. A call that was begun and comes again is not made again."""
+        self._anew()
+
+    def release(self) -> Generator[Effect, None, None]:
+        """The plan is taken as it is: begin its calls with effects, and tell the joiner what is not made."""
+        self.refused += [f"Not made: {lost}." for lost in self.reader.lost]
+        if not self._held:
+            yield from self.add(*self._later)
+
+    def _anew(self) -> None:
+        """Begin to read anew; what is under way may come again."""
+        begun = {step.id for step in self._open.values()} | (self.results.keys() & self.steps.keys()) - self._problems
+        self._void |= {id: step for id, step in self.steps.items() if id in begun}
+        for id in self._problems:
+            self.results.pop(id, None)
+        self._waiting = []
+        self.steps, self.refused, self._problems = {}, [], set()
+        self._faults: list[str] = []
+        self._later: list[Step] = []
+        self.reader = CallReader(self._tools)
+        self._pieces: list[str] = []
+        self._numbers: dict[str, Step] = {}  # as the plan gives them
+        self.renumbered: dict[str, str] = {}
+        self._fresh: set[str] = set()
+        self._full = False
+
+    def more(self, piece: str, *, again: bool = False) -> Generator[Effect, None, None]:
+        """Some more of the plan; `again`: it begins anew with this piece."""
+        if again:
+            self._anew()
+        self._pieces.append(piece)
+        yield from self._take_on(self.reader.feed(piece))
+
+    def whole(self, text: str) -> Generator[Effect, None, None]:
+        """The plan is whole; its text is what counts, whatever came before."""
+        if not text.startswith("".join(self._pieces).rstrip()):
+            self._anew()
+        yield from self._take_on(self.reader.feed(text[sum(map(len, self._pieces)) :]))
+        yield from self._take_on(self.reader.close())
+        for id in list(self._void):
+            yield from self._drop(id)
+        for remark in self.reader.remarks:
+            yield from note(remark.kind, remark.text)
+
+    def go(self, plan: Plan) -> Generator[Effect, None, None]:
+        """Begin the calls of a plan that was held, as it is now."""
+        self._held = False
+        self.steps = {step.id: step for step in plan.calls}
+        yield from self.add(*plan.calls)
+
+    @property
+    def faults(self) -> list[str]:
+        """What keeps the plan from being carried out as it was written."""
+        return [*self._faults, *self.reader.lost]
+
+    @property
+    def next(self) -> int:
+        """The first number that no call has."""
+        return max((int(id) for id in (*self._earlier, *self.steps)), default=0) + 1
+
+    @property
+    def plan(self) -> Plan:
+        """The plan as it is to be carried out: without the calls that can't be made."""
+        return Plan(tuple(step for step in self.steps.values() if step.id not in self._problems))
+
+    def _take_on(self, calls: Iterable[NumberedCall]) -> Generator[Effect, None, None]:
+        ready: list[Step] = []
+        for call in calls:
+            if len(self._numbers) >= self._most:
+                if not self._full:
+                    self._full = True
+                    self.refused.append(f"A plan has at most {self._most} calls: those after that were not made.")
+                    yield from note("cut", f"the plan has more than {self._most} calls: the first ones are made")
+                break
+            step = yield from self._numbered(call.step)
+            if step is None:
+                continue
+            there = {*self.steps, *self._earlier}
+            step = structs.replace(step, needs=RESULTS.meant(step.input, there, self._question))
+            problem = call.problem or self._problem(step, [f"${need}" for need in step.needs if need not in there])
+            self.steps[step.id] = step
+            if (old := self._void.pop(step.id, None)) is not None:
+                if _same(old, step) and not self._fresh.intersection(step.needs):
+                    continue
+                self._void[step.id] = old
+                yield from self._drop(step.id)
+            self._fresh.add(step.id)
+            if problem:
+                self._problems.add(step.id)
+                self._faults.append(f"call {step.id}: {problem}")
+                self.results[step.id] = Observation(f"Not made: {problem}.", trouble="refused")
+                yield from note("refused", f"Call {step.id} is not made: {problem}.")
+            elif not self._held:
+                (ready if self._by_name[step.tool].repeatable else self._later).append(step)
+        yield from self.add(*ready)
+
+    def _problem(self, step: Step, unknown: list[str]) -> str:
+        """Why a call cannot be made, "" if it can."""
+        if unknown:
+            return f"it names {', '.join(unknown)}, which no earlier call gives"
+        problem = find_call_problem(step.tool, step.input, self._by_name, RESULTS.is_open)
+        return f"it {problem.rstrip('.')}" if problem else ""
+
+    def _numbered(self, step: Step) -> Generator[Effect, None, Step | None]:
+        """The step under a number that no other has; None when it is not one more step."""
+        number = step.id
+        if self.renumbered:
+            # Behind a number that was given anew, a reference means the call of this plan.
+            moved = {old: Observation(f"${{{new}}}") for old, new in self.renumbered.items()}
+            given = RESULTS.filled(step.input, moved)
+            step = structs.replace(step, input=given, needs=RESULTS.named(given))
+        before = {**self._earlier, **self.steps}
+        given, put = refer(step.input, [(f"${other.id}", other.input) for other in before.values()])
+        if put:
+            yield from note("repaired", f"call {number} had words in place of {', '.join(put)}")
+            step = structs.replace(step, input=given, needs=RESULTS.named(given))
+        if (first := self._numbers.get(number)) is not None:
+            if not _same(first, step):
+                self.refused.append(f"A second call {number} ({step.tool}) was not made: the number was given before.")
+                self._faults.append(f"call {number} is given twice")
+            yield from note("cut", f"call {number} is given twice: the first one counts")
+            return None
+        self._numbers[number] = step
+        old = self._earlier.get(number)
+        if old is not None and _same(old, step) and self.results[number].ok:
+            yield from note("repeated", f"call {number} was made before: its result is kept")
+            return None
+        if old is not None or number in self.steps:
+            new = str(self.next)
+            self.renumbered[number] = new
+            yield from note(
+                "repaired", f"call {number} of this plan was taken for number {new}: {number} was given before"
+            )
+            step = structs.replace(step, id=new)
+        return step
+
+    def _drop(self, id: str) -> Generator[Effect, None, None]:
+        """A call that was begun for a plan that is void: it stays on the record, its result counts no more."""
+        step = self._void.pop(id)
+        self.results.pop(id, None)
+        self._open = {ticket: other for ticket, other in self._open.items() if other.id != id}
+        yield from note("dropped", f"call {id} ({step.tool}) was begun for a plan that came to nothing: not used")
+
+
+def _call(step: Step, results: Results) -> Act | Observation:
+    """A step's call with the results it names filled in; none where one of them is missing."""
+    if missing := [f"${need}" for need in troubled(step, results)]:
+        # A tool is not called with the words of an error: it may act on them.
+        return Observation(f"Not made: it needs {', '.join(missing)}, which gave no result.", trouble="refused")
+    return Act((Call(step.tool, RESULTS.fill_step(step, results)),))
+
+
+def _same(one: Step, other: Step) -> bool:
+    return (one.tool, one.input) == (other.tool, other.input)

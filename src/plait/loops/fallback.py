@@ -1,0 +1,51 @@
+"""One loop goes on as another: on the record, with phases of its own (`react.act`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+from msgspec import structs
+
+from plait.core import Effect, Failed, Kit, Loop, Outcome, Start, Task, Think, note
+from plait.loops.registry import make
+
+
+def fall_back(name: str, task: Task, kit: Kit, why: str) -> Loop:
+    """Go on with the loop `name` from the beginning of the task. `why` is a sentence for the record.
+
+    Where a plan needs a person's leave, a loop that has none to show is not gone on with: it would call tools unseen.
+    """
+    loop = make(name)
+    if kit.approve_plan and (kit.tools or kit.others) and "plan" not in loop.phases:
+        unseen = f"The loop '{name}' was not begun: it shows no plan, and a plan needs a person's leave."
+        return Failed(f"{why} {unseen}", kind="format")
+    yield from note("fallback", f"{why} Going on with the loop '{name}'.")
+    return (yield from _renamed(loop.run(task, kit.of(name)), name))
+
+
+def _renamed(loop: Loop, name: str) -> Loop:
+    """The loop, its phases told apart from those of the loop that fell back to it."""
+    feed: Callable[[], Effect] = partial(next, loop)
+    while True:
+        try:
+            effect = feed()
+        except StopIteration as end:
+            return cast(Outcome, end.value)
+        try:
+            result: Any = yield _with_phase(effect, name)
+        except Exception as thrown:
+            feed = partial(loop.throw, thrown)
+        else:
+            feed = partial(loop.send, result)
+
+
+def _with_phase(effect: Any, name: str) -> Any:
+    match effect:
+        case Think(phase=phase):
+            return structs.replace(effect, phase=f"{name}.{phase}")
+        case Start(effects=effects):
+            return Start(tuple(_with_phase(each, name) for each in effects))
+        case _:
+            return effect

@@ -1,0 +1,1 @@
+"""JSON ReAct: one JSON object a turn."""

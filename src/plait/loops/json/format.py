@@ -1,0 +1,282 @@
+"""One JSON object a turn: `{"thought": text, "tool": name, "tool_input": any value}`.
+
+The built-in tools are ordinary names here: `final_answer` makes the turn answered with its input, while
+`fail_task` and `ask_user` stay calls, for the strategy to act on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from msgspec import Struct
+
+from plait.core import Call, Splitter, ToolSpec
+from plait.core.loose_json import Found, NotJson, objects, read_value
+from plait.loops import label_scan
+from plait.loops.action_objects import disarm_objects, first_of, text_key
+from plait.loops.call_notations import calls_in
+from plait.loops.call_objects import CallObjects
+from plait.loops.format import Remark, Turn, Unreadable
+from plait.loops.json.splitter import JsonSplitter
+from plait.loops.label_scan import cut, repaired
+from plait.loops.reply_text import read_part
+from plait.loops.tool_descriptions import tool_entries
+
+FINAL_ANSWER = "final_answer"
+FAIL_TASK = "fail_task"
+ASK_USER = "ask_user"
+BUILT_INS = (FINAL_ANSWER, FAIL_TASK, ASK_USER)
+
+_KEYS = ("thought", "tool", "tool_input")
+_TOOL_KEYS = ("tool", "tool_name", "action")
+_INPUT_KEYS = ("tool_input", "action_input", "input", "arguments", "args", "parameters", "params")
+SHAPE = 'Reply with exactly one JSON object: {"thought": "<text>", "tool": "<name>", "tool_input": <any JSON value>}.'
+
+
+class JsonTurn(Struct, frozen=True):
+    """JSON turns with exactly the keys thought, tool and tool_input.
+
+    `lenient` takes fences, prose around, JSON in need of repair, a list around the object, other usual
+    keys, a missing thought or input, and more keys (dropped), each with a remark; otherwise anything but
+    the bare object is `Unreadable`. `can_ask` says whether `ask_user` is offered.
+
+    Writer: one line of JSON, blanks at the thought's ends dropped. `write` raises ValueError for a turn
+    with neither call nor answer and for input that JSON can't hold. A call of the tool `final_answer`
+    reads back as an answer.
+    """
+
+    lenient: bool = True
+    can_ask: bool = True
+
+    name: ClassVar[str] = "json"
+
+    def stop(self, n: int) -> tuple[str, ...]:
+        """None: an object may hold any text. What ends a reply behind its object, its loop knows."""
+        return ()
+
+    def read(self, text: str, n: int, tools: Sequence[ToolSpec] = ()) -> Turn:
+        """The turn in a reply. Raises `Unreadable`, and nothing else.
+
+        `kept` is the object as the model wrote it, or, when it had to be repaired, as it should have been.
+        """
+        text, notes = read_part(text)
+        if self.lenient and (other := self._in_another_notation(text, tools, notes)) is not None:
+            return other
+        found = self._find(text, notes) if self.lenient else _bare(text)
+        fields = first_of(found.value)
+        if not isinstance(fields, Mapping):
+            raise Unreadable(f"Your reply is JSON, but {_kind(fields)} and not an object. {SHAPE}")
+        if not self.lenient:
+            _exact(fields)
+        notes += [repaired(f"the JSON had {what}") for what in found.repairs]
+        if found.value is not fields:
+            more = len(found.value) - 1
+            notes.append(repaired("a list around the object was dropped"))
+            notes += [cut(f"{more} more objects in the list")] if more else []
+        turn = self._turn(fields, tools, notes)
+        kept = text[found.start : found.end]
+        if notes:
+            kept = self.write(turn, n)
+        return Turn(turn.thought, turn.call, turn.answer, turn.answered, kept, tuple(notes))
+
+    def _find(self, text: str, notes: list[Remark]) -> Found:
+        """The object that is a turn, in a reply that may hold other things."""
+        first: Found | None = None
+        trouble: NotJson | None = None
+        bare = text.strip()
+        if bare[:1] in ("{", "["):
+            try:
+                found = read_value(text)
+                value = first_of(found.value)
+                if isinstance(value, Mapping) and text_key(value, _TOOL_KEYS):
+                    self._around(text, found, notes)
+                    return found
+            except NotJson as error:
+                trouble = error
+        for found in objects(text):
+            if text_key(found.value, _TOOL_KEYS):
+                self._around(text, found, notes)
+                return found
+            if FINAL_ANSWER in found.value:  # the tool's name as a key
+                notes.append(repaired("the answer was taken from the key 'final_answer'"))
+                self._around(text, found, notes)
+                turn = {"thought": found.value.get("thought", ""), "tool": FINAL_ANSWER}
+                turn["tool_input"] = found.value[FINAL_ANSWER]
+                return Found(turn, found.start, found.end, found.repairs)
+            first = first or found
+        if first is not None:
+            raise Unreadable(
+                f'The JSON object in your reply has no key "tool" with a tool\'s name '
+                f"(its keys are {_listed(first.value)}). {SHAPE}"
+            )
+        if trouble is None and (at := text.find("{")) >= 0:
+            try:
+                read_value(text, at)
+            except NotJson as error:
+                trouble = error
+        if trouble is not None:
+            raise Unreadable(f"Your JSON can't be read: {trouble.what} ({trouble.where(text)}). {SHAPE}")
+        what = "There is no JSON object in your reply" if bare else "Your reply is empty"
+        raise Unreadable(f"{what}. {SHAPE}")
+
+    def _in_another_notation(self, text: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> Turn | None:
+        """The turn where the first call of a known tool is no turn's object; None where it is, or there is none."""
+        known = _with_built_ins(tools)
+        made = next(iter(calls_in(text, known)), None)
+        if made is None or made.broken or (tool := label_scan.tool_of(made.name, known)) is None:
+            return None
+        if text[made.start : made.start + 1] == "{" and _is_turn(text, made.start):
+            return None
+        before, after = text[: made.start].strip("` \n"), text[made.end :].strip("` \n")
+        notes += [*map(repaired, made.repairs), repaired("the call was no object with the keys of a turn")]
+        notes += [cut(f"{len(after)} characters after the call")] if after else []
+        if tool.name == FINAL_ANSWER:
+            turn = Turn(made.thought, answer=_only(made.value, "answer"), answered=True)
+        else:
+            turn = Turn(made.thought or ("" if "<" in before else before), Call(tool.name, made.value))
+        kept = self.write(turn, 0)
+        return Turn(turn.thought, turn.call, turn.answer, turn.answered, kept, tuple(notes))
+
+    def _around(self, text: str, found: Found, notes: list[Remark]) -> None:
+        before, after = text[: found.start].strip(), text[found.end :].strip()
+        if before.startswith("```") or before.endswith(("```", "```json")) or after.startswith("```"):
+            notes.append(repaired("a code fence around the object was dropped"))
+            before = before.removesuffix("json").removesuffix("```").strip()
+            after = after.removeprefix("```").strip()
+        if before:
+            notes.append(repaired(f"{len(before)} characters of text before the object were dropped"))
+        if after:
+            notes.append(cut(f"{len(after)} characters after the object"))
+
+    def _turn(self, fields: Mapping[str, Any], tools: Sequence[ToolSpec], notes: list[Remark]) -> Turn:
+        name_key = text_key(fields, _TOOL_KEYS)
+        if name_key is None:
+            raise Unreadable(f'The value of "tool" must be the name of a tool, as text. {SHAPE}')
+        input_key = next((key for key in _INPUT_KEYS if key in fields), None)
+        if name_key != "tool":
+            notes.append(repaired(f'the tool was taken from the key "{name_key}"'))
+        if input_key is None:
+            notes.append(repaired("tool_input is missing: null was taken"))
+        elif input_key != "tool_input":
+            notes.append(repaired(f'the input was taken from the key "{input_key}"'))
+        thought = fields.get("thought", "")
+        if "thought" not in fields:
+            notes.append(repaired("the thought is missing"))
+        elif not isinstance(thought, str):
+            notes.append(repaired("the thought was not text"))
+            thought = "" if thought is None else json.dumps(thought, ensure_ascii=False)
+        extra = [key for key in fields if key not in ("thought", name_key, input_key)]
+        if extra:
+            notes.append(cut(f"the keys {_listed(extra)}, which a turn does not have"))
+        given = fields[input_key] if input_key is not None else None
+        name = label_scan.tool_name(str(fields[name_key]), _with_built_ins(tools), notes)
+        if name == FINAL_ANSWER:
+            return Turn(thought.strip(), answer=given, answered=True)
+        return Turn(thought.strip(), Call(name, given))
+
+    def write(self, turn: Turn, n: int) -> str:
+        """The canonical text of a turn. Raises ValueError as the class says."""
+        if turn.call is None and not turn.answered:
+            raise ValueError("A turn needs a call or an answer to be written.")
+        name, given = (turn.call.tool, turn.call.input) if turn.call else (FINAL_ANSWER, turn.answer)
+        fields = {"thought": turn.thought.strip(), "tool": name, "tool_input": given}
+        try:
+            return json.dumps(fields, ensure_ascii=False, allow_nan=False)
+        except (TypeError, RecursionError) as error:
+            raise ValueError(f"The input of {name!r} can't be written as JSON: {error}") from None
+
+    def observation(self, text: str, n: int) -> str:
+        """The text of the message that brings an observation."""
+        return f"Observation: {text}"
+
+    def disarm(self, text: str) -> str:
+        """Data with a backslash in fences and in what would read as a turn's object."""
+        return CallObjects().disarm(disarm_objects(text, _TOOL_KEYS))
+
+    def describe(self, tools: Sequence[ToolSpec]) -> str:
+        """An entry a tool: name and explanation, then `_input_` and `_output_`. No built-ins."""
+        return tool_entries(tuple(tools))
+
+    def grammar(self, tools: Sequence[ToolSpec], n: int, *, opened: bool = False) -> str | None:
+        """None: the schema says it."""
+        return None
+
+    def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any] | None:
+        """JSON Schema of a turn: the three keys, `tool` one of the tools' and built-ins' names."""
+        built_ins = [name for name in BUILT_INS if self.can_ask or name != ASK_USER]
+        names = list(dict.fromkeys([*(tool.name for tool in tools), *built_ins]))
+        return {
+            "type": "object",
+            "properties": {
+                "thought": {"type": "string"},
+                "tool": {"type": "string", "enum": names},
+                "tool_input": {},
+            },
+            "required": list(_KEYS),
+            "additionalProperties": False,
+        }
+
+    def splitter(self) -> Splitter:
+        """The thought's text, the call as `name input`, and the input of final_answer as the answer."""
+        return JsonSplitter()
+
+
+def _with_built_ins(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
+    return [*tools, *(ToolSpec(name, "") for name in BUILT_INS if all(tool.name != name for tool in tools))]
+
+
+def _is_turn(text: str, at: int) -> bool:
+    """The object at this place names its tool as a turn does."""
+    try:
+        value = read_value(text, at).value
+    except NotJson:
+        return False
+    return isinstance(value, Mapping) and text_key(value, _TOOL_KEYS) is not None
+
+
+def _only(value: Any, name: str) -> Any:
+    return value[name] if isinstance(value, Mapping) and list(value) == [name] else value
+
+
+def _bare(text: str) -> Found:
+    try:
+        found = read_value(text)
+    except NotJson as error:
+        raise Unreadable(f"Your reply is not JSON: {error.what} ({error.where(text)}). {SHAPE}") from None
+    if text[found.end :].strip() or text[: found.start].strip():
+        raise Unreadable(f"There is text around your JSON object. {SHAPE}")
+    if found.repairs:
+        raise Unreadable(f"Your reply is not valid JSON: it has {', '.join(found.repairs)}. {SHAPE}")
+    if isinstance(found.value, list):
+        raise Unreadable(f"Your reply is JSON, but a list and not an object. {SHAPE}")
+    return found
+
+
+def _exact(fields: Mapping[str, Any]) -> None:
+    missing = [key for key in _KEYS if key not in fields]
+    extra = [key for key in fields if key not in _KEYS]
+    if missing or extra:
+        parts = [f"lacks {_listed(missing)}"] if missing else []
+        parts += [f"has {_listed(extra)} too many"] if extra else []
+        raise Unreadable(f"Your JSON object {' and '.join(parts)}. {SHAPE}")
+    if not isinstance(fields["thought"], str):
+        raise Unreadable(f'The value of "thought" must be text, not {_kind(fields["thought"])}. {SHAPE}')
+
+
+def _listed(keys: Any) -> str:
+    shown = [json.dumps(str(key)[:40], ensure_ascii=False) for key in list(keys)[:6]]
+    return ", ".join(shown) + (" and more" if len(keys) > 6 else "") if shown else "none"
+
+
+def _kind(value: Any) -> str:
+    names = {
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+        str: "text",
+        list: "a list",
+        dict: "an object",
+    }
+    return names.get(type(value), "null")

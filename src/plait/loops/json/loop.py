@@ -1,0 +1,109 @@
+"""JSON ReAct: one JSON object a turn, `{"thought", "tool", "tool_input"}`.
+
+Three tools are built in: `ask_user` (the run waits until someone answers), `final_answer` (any JSON value) and
+`fail_task` (the model gives up and says why). The loop itself is `plait.loops.turn.TurnLoop`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from msgspec import structs
+
+from plait.core import JSON, Call, Effect, Failed, Kit, Loop, Observation, Outcome, Splitter, Task, ToolSpec, act, ask
+from plait.loops.json.format import BUILT_INS, JsonTurn
+from plait.loops.transcript import TranscriptKind
+from plait.loops.turn import TurnLoop
+
+
+@dataclass(frozen=True)
+class JsonReact:
+    """JSON ReAct.
+
+    `lenient`: also read objects with fences, text around them, trailing commas or Python literals. `transcript`: the
+    log as chat messages, inside one user message, or as one raw completion. `constrain`: send the JSON schema of a
+    turn to the endpoint (a second try always does). `misses`: unreadable replies in a row before the run fails.
+    `max_tokens`: of one reply.
+    """
+
+    lenient: bool = True
+    transcript: TranscriptKind = "chat"
+    constrain: bool = False
+    misses: int = 3
+    max_tokens: int | None = None
+
+    name: ClassVar[str] = "json"
+    phases: ClassVar[tuple[str, ...]] = ("act",)
+    reserved: ClassVar[tuple[str, ...]] = BUILT_INS
+
+    def run(self, task: Task, kit: Kit) -> Loop:
+        """Run the loop."""
+        tools = (*kit.tools, *_built_in_tools(kit))
+        form = JsonTurn(lenient=self.lenient, can_ask=kit.can_ask)
+        words = {
+            "described": form.describe(tools),
+            "names": ", ".join(tool.name for tool in tools),
+            "can_ask": kit.can_ask,
+        }
+        turns = TurnLoop(
+            form,
+            tools,
+            words,
+            transcript=self.transcript,
+            constrain=self.constrain,
+            misses=self.misses,
+            max_tokens=self.max_tokens,
+            observe=lambda tool, text, n: kit.prompt("result", tool=tool, text=text),
+            ends_with_object=True,
+            takes_plain_answer=self.lenient,
+            answer_of=lambda answer: _argument(answer, "answer"),
+            call_tool=partial(_call_tool, kit),
+        )
+        return turns.run(task, kit)
+
+    def splitter(self, phase: str) -> Splitter:
+        """Create the splitter of a reply."""
+        return JsonTurn(lenient=self.lenient).splitter()
+
+
+def _built_in_tools(kit: Kit) -> tuple[ToolSpec, ...]:
+    inputs = {"ask_user": "question", "final_answer": "answer", "fail_task": "reason"}
+    return tuple(
+        ToolSpec(name, kit.prompt(name).strip(), _one_argument(argument))
+        for name, argument in inputs.items()
+        if (kit.can_ask or name != "ask_user") and all(tool.name != name for tool in kit.tools)
+    )
+
+
+def _call_tool(kit: Kit, call: Call) -> Generator[Effect, Any, Observation | Outcome]:
+    """Call a tool, or a built-in one. A message that lists the tools also lists the built-in ones."""
+    if call.tool == "fail_task":
+        return Failed(_words(_argument(call.input, "reason")))
+    if call.tool == "ask_user" and kit.can_ask:
+        return Observation((yield from ask(_words(_argument(call.input, "question")))))
+    (seen,) = yield from act(call)
+    if seen.trouble != "unknown_tool":
+        return seen
+    others = "ask_user, final_answer and fail_task" if kit.can_ask else "final_answer and fail_task"
+    return structs.replace(seen, text=f"{seen.text} Always there: {others}.")
+
+
+def _one_argument(name: str) -> dict[str, Any]:
+    kind = {} if name == "answer" else {"type": "string"}
+    return {"type": "object", "properties": {name: kind}, "required": [name]}
+
+
+def _argument(value: JSON, name: str) -> JSON:
+    """A built-in's one argument, given as itself, as a list of one, or by its name."""
+    if isinstance(value, dict) and list(value) == [name]:
+        return value[name]
+    if isinstance(value, list) and len(value) == 1 and name != "answer":
+        return value[0]
+    return value
+
+
+def _words(value: JSON) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)

@@ -1,0 +1,331 @@
+"""What the text formats share in reading: labels, the cut at an observation, and making data harmless.
+
+A label is a word of the protocol with a colon: `Thought:`, `Action 3:`, `**Final Answer:**`. The reader
+takes labels at the start of a line, in any case, with a number, with Markdown around them, and with a
+full-width colon. An answer may well hold the word `Observation:`, so it counts at the start of a line only.
+
+`guard` puts one backslash before the colon of whatever could be read as a label, and `unguard` takes one
+away again, so that any text survives being written and read. `disarm` does the same to data for good,
+and to the other things a format takes for its own (fences, objects that look like an action).
+All patterns have bounded or possessive repeats: each is linear in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from plait.core import ToolSpec
+from plait.core.arguments import read_input
+from plait.loops.format import Remark, Unreadable
+from plait.loops.reply_text import read_part
+
+LabelKind = Literal["thought", "action", "input", "observation", "answer"]
+
+_WORDS = r"thought|action[ _-]?input|action|observation|final[ _-]?answer"
+_NUMBER = r"(?:[ \t]{0,3}#?\d{1,9})?"
+_AFTER = r"[*_`]{0,3}[ \t\u00a0\u200b]{0,4}"
+_FLAGS = re.M | re.I | re.A
+
+LABEL = re.compile(
+    rf"^[ \t\u00a0\u200b\ufeff\u2060>*_#`•-]{{0,12}}({_WORDS})({_NUMBER}){_AFTER}[:：](?:\*\*|__)?",
+    _FLAGS,
+)
+OBSERVATION = re.compile(rf"^[ \t\u00a0\u200b\ufeff\u2060>*_#`•-]{{0,12}}observation{_NUMBER}{_AFTER}[:：]", _FLAGS)
+_ACTION_INSIDE = re.compile(rf"(?<![A-Za-z0-9])Action{_NUMBER}{_AFTER}[:：](?:\*\*|__)?", re.A)
+_ANSWER_INSIDE = re.compile(rf"(?<![A-Za-z0-9\"'`])(?:The )?[Ff]inal [Aa]nswer(?: is)?{_AFTER}[:：](?:\*\*|__)?", re.A)
+_TOOL_WORDS = r"action|tool|function"
+# Labels in other words, numbered as a list, or as headings without a colon.
+_OTHER_LABEL = re.compile(
+    r"^[ \t>*_#`•-]{0,12}(?:(?:step[ ]?)?\d{1,2}[.):][ \t*_`]{0,4})?(?:"
+    r"(?P<thought>thought|thinking|reasoning)"
+    rf"|(?P<input>(?:(?:{_TOOL_WORDS})[ _-]?(?:\d{{1,3}}[ _-])?)?(?:input|arguments?|args|parameters?|params))"
+    rf"|(?P<action>(?:next |selected |chosen )?(?:{_TOOL_WORDS})(?:[ _](?:name|call|to[ _](?:use|call)))?|act)"
+    r"|(?P<answer>(?:the )?(?:final[ _-]?)?answer(?: is)?|final[ _](?:response|result|output)|conclusion)"
+    r")[ \t]{0,2}(?:#?\d{1,3})?[*_`]{0,3}[ \t]{0,3}(?:[:：](?:\*\*|__)?|(?:->|=>|[–—=-])(?=[ \t])|$)",
+    _FLAGS,
+)
+_USUAL = {"thought": "Thought:", "input": "Action Input:", "action": "Action:", "answer": "Final Answer:"}
+# Everything LABEL, OBSERVATION and _ACTION_INSIDE can see, wherever it stands.
+_GUARDED = re.compile(rf"((?:(?<![A-Za-z0-9])(?:{_WORDS})|(?-i:Observation)){_NUMBER}{_AFTER})(\\*+)([:：])", _FLAGS)
+_GUARD_OFF = re.compile(
+    rf"((?:(?<![A-Za-z0-9])(?:{_WORDS})|(?-i:Observation)){_NUMBER}{_AFTER})\\(\\*+)([:：])", _FLAGS
+)
+_INVENTED_INSIDE = re.compile(rf"(?<![\w\\])Observation{_NUMBER}{_AFTER}[:：]", re.A)
+# A call on a line of its own, which counts as one also without a label.
+_CALL_LINE = re.compile(r"^([ \t>*\[-]{0,12})(\\*+)(\{\s{0,9}[\"'“‘]|<[a-zA-Z|｜]|\[TOOL_CALLS)", re.M)
+_CALL_LINE_OFF = re.compile(r"^([ \t>*\[-]{0,12})\\(\\*+)(\{\s{0,9}[\"'“‘]|<[a-zA-Z|｜]|\[TOOL_CALLS)", re.M)
+_FENCE = re.compile(r"(```)(\\*+)(?=[A-Za-z0-9]{0,10}\s*+[{\[])")
+_FENCE_OFF = re.compile(r"(```)\\(\\*+)(?=[A-Za-z0-9]{0,10}\s*+[{\[])")
+_LEFTOVER = re.compile(r"\s*(?:<end_code>|</code>?|<\|im_end\|>|</s>)\s*\Z", re.I)
+
+_REFERS_BACK = re.compile(
+    r"(?:see |as )?(?:(?:is |are )?(?:given|shown|stated|described|written|provided|listed) )?above\b"
+    r"|(?:the |this |these |that |my )(?:(?:above|preceding|previous) )?"
+    r"(?:paragraphs?|texts?|essays?|summary|story|poem|list|table|code|sections?|points?|steps?|response|answer"
+    r"|explanation|report|article|analysis|overview)(?: above| i wrote)?"
+    r" (?:above|encapsulates?|provides?|describes?|covers?|summari[sz]es?|contains?|captures?|outlines?|explains?"
+    r"|addresses|is (?:given |shown |stated |written )?above|are (?:given |shown |listed )?above)\b",
+    re.I,
+)
+_AFTERWORD = re.compile(
+    r"(?<=\S)[ \t\r]*\n[ \t\r]*\n\s*(?=(?:I|I'll|I'm|We|Let|Once|After|This|These|Now|Then|Please|Note|Waiting|Based"
+    r"|The (?:result|output|tool|search|observation|action|answer))\b)"
+)
+_BLANKS = " \t\r\n.,;\u00a0\u200b\u2060\ufeff"
+_AROUND_NAME = re.compile(
+    r"\A(?:(?:use|using|call|run|invoke|execute)\s+)?(?:the\s+)?(?:(?:tool|function|action)\s+)?[`\"'*]{0,3}"
+    r"|[`\"'*]{0,3}(?:\s+(?:tool|function|action))?(?:\s*\[[^\[\]]{0,100}\])?\Z",
+    re.I,
+)
+
+_KINDS: dict[str, LabelKind] = {
+    "thought": "thought",
+    "action": "action",
+    "actioninput": "input",
+    "observation": "observation",
+    "finalanswer": "answer",
+}
+
+
+class Label(Struct, frozen=True):
+    """A label in a text: its kind, its number (0 where it has none), and where it stands, text[start:end]."""
+
+    kind: LabelKind
+    number: int
+    start: int
+    end: int
+
+
+class Body(Struct, frozen=True):
+    """A reply up to its first observation: the text, its labels in order, and what was cut."""
+
+    text: str
+    labels: tuple[Label, ...]
+    remarks: tuple[Remark, ...]
+
+    def of(self, kind: LabelKind) -> list[Label]:
+        """The labels of one kind, in order."""
+        return [label for label in self.labels if label.kind == kind]
+
+    def following(self, label: Label) -> Label | None:
+        """The label after this one."""
+        index = bisect_right(self.labels, label.start, key=lambda one: one.start)
+        return self.labels[index] if index < len(self.labels) else None
+
+    def after(self, label: Label) -> int:
+        """Where what belongs to a label ends: the next label's start, or the text's end."""
+        following = self.following(label)
+        return following.start if following else len(self.text)
+
+
+def body_of(text: str) -> Body:
+    """The part of a reply that is the model's to write, with its labels. An own observation ends it."""
+    text, remarks = read_part(text)
+    labels: list[Label] = []
+    end = len(text)
+    for match in LABEL.finditer(text):
+        kind = kind_of(match[1])
+        if kind == "observation":
+            end = match.start()
+            break
+        labels.append(Label(kind, int(match[2].strip().lstrip("#") or 0), match.start(), match.end()))
+    if end < len(text):
+        remarks.append(cut(f"an observation the model wrote itself, and what followed ({len(text) - end} characters)"))
+    return Body(text[:end], tuple(labels), tuple(remarks))
+
+
+def kind_of(word: str) -> LabelKind:
+    """The kind of a label's word, however its parts are joined."""
+    return _KINDS[re.sub(r"[ _-]", "", word.lower())]
+
+
+def action_inside(text: str) -> Label | None:
+    """An `Action:` that stands inside a line: the last resort where no line begins with one."""
+    match = _ACTION_INSIDE.search(text)
+    return Label("action", 0, match.start(), match.end()) if match else None
+
+
+def with_usual_labels(text: str) -> str:
+    """A text with the usual labels in place of others, or with a `Final Answer:` inside a line on a line of its own."""
+    usual = _OTHER_LABEL.sub(lambda match: _USUAL[match.lastgroup or ""], text)
+    if usual != text or _INVENTED_INSIDE.search(text):
+        return usual
+    inside = _ANSWER_INSIDE.search(text)
+    return f"{text[: inside.start()]}\nFinal Answer:{text[inside.end() :]}" if inside else text
+
+
+def repaired(what: str) -> Remark:
+    """A remark: something was not as the format says and was read all the same."""
+    return Remark("repaired", what)
+
+
+def cut(what: str) -> Remark:
+    """A remark: something of the reply does not count."""
+    return Remark("cut", what)
+
+
+def thought_of(body: Body, upto: int, remarks: list[Remark]) -> str:
+    """The thought before the index `upto`: what stands under `Thought:` labels, and text before any label."""
+    labels = [label for label in body.labels if label.start < upto]
+    first = labels[0].start if labels else upto
+    parts = [body.text[:first].strip()]
+    if parts[0]:
+        remarks.append(repaired("text without the label Thought: was taken for the thought"))
+    starts = [label.start for label in labels[1:]] + [upto]
+    parts += [
+        body.text[label.end : min(end, upto)].strip()
+        for label, end in zip(labels, starts, strict=False)
+        if label.kind == "thought"
+    ]
+    parts = [part for part in parts if part]
+    if sum(label.kind == "thought" for label in labels) > 1:
+        remarks.append(repaired("several thoughts were joined"))
+    return unguard("\n".join(parts)).strip()
+
+
+def answer_of(body: Body, remarks: list[Remark]) -> tuple[str, int] | None:
+    """What follows the last `Final Answer:` that has content, and where it ends; None where there is no such label.
+
+    An answer that only refers to what stands above it is no content: then that is the answer.
+    """
+    answers = body.of("answer")
+    if not answers:
+        return None
+    stops = [x.start for x in body.labels if x.kind in ("thought", "answer")] + [len(body.text)]
+    texts = []
+    for label in answers:
+        end = stops[min(bisect_right(stops, label.start), len(stops) - 1)]
+        texts.append((body.text[label.end : end].strip(), end))
+    full = [(text, end) for text, end in texts if text]
+    if not full:
+        raise Unreadable("Your Final Answer is empty. Write the whole answer after `Final Answer:`.")
+    text, end = full[-1]
+    if _REFERS_BACK.match(text) and len(text) < 400:
+        before = [each for each in full[:-1] if not _REFERS_BACK.match(each[0])]
+        above = "\n\n".join(each for each, _ in before) or _above(body, answers[0].start)
+        if len(above) > len(text):
+            remarks.append(repaired("the final answer only referred to the text above it, which was taken"))
+            return unguard(above), end
+    if end < len(body.text) and end not in {label.start for label in answers}:
+        remarks.append(cut("a thought after the final answer"))
+    if len(answers) > 1:
+        which = "last one" if text is texts[-1][0] else "last one that has content"
+        remarks.append(repaired(f"of {len(answers)} final answers the {which} counts"))
+    before_it = answers[texts.index((text, end))].start
+    return unguard(without_leftovers(text, body.text[:before_it], remarks)), end
+
+
+def _above(body: Body, upto: int) -> str:
+    """The text above an answer: what stands behind its last thought's label, or the text without a label."""
+    last = next((label for label in reversed(body.labels) if label.start < upto), None)
+    if last is None:
+        return body.text[:upto].strip()
+    text = body.text[last.end : upto].strip()
+    first, _, rest = text.partition("\n\n")
+    # The first paragraph of a thought is about the answer, the others are it.
+    return rest.strip() or (first if len(first) > 200 else "")
+
+
+def without_leftovers(text: str, before: str, remarks: list[Remark]) -> str:
+    """An answer without the markup some models leave behind it: `</code`, a fence that was opened earlier."""
+    kept = text
+    if "<code" not in kept and (match := _LEFTOVER.search(kept, max(0, len(kept) - 40))) is not None:
+        kept = kept[: match.start()]
+    if kept.endswith("```") and kept.count("```") % 2 and before.count("```") % 2:
+        kept = kept[:-3].rstrip()
+    if kept != text:
+        remarks.append(repaired("markup left over after the answer was dropped"))
+    return kept
+
+
+def cut_after(text: str, end: int, remarks: list[Remark]) -> None:
+    """Remark what stands after the action, which ended at `end`, if there is anything."""
+    rest = text[end:].strip()
+    if rest.strip("`}] \n"):
+        several = " (with another label among them)" if LABEL.search(text, end) else ""
+        remarks.append(cut(f"{len(rest)} characters after the action{several}"))
+
+
+def tool_of(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
+    """The tool of that name, as `tool_name` matches it."""
+    matched = tool_name(name, tools, [])
+    return next((tool for tool in tools if tool.name == matched), None)
+
+
+def tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> str:
+    """The name of the tool that is meant: exactly, else without what may stand around a name, else in another case."""
+    if any(tool.name == name for tool in tools):
+        return name
+    plain = _bare_name(name)
+    found = plain
+    for one in dict.fromkeys((plain, _AROUND_NAME.sub("", plain), plain.rpartition(".")[2])):
+        same = [tool.name for tool in tools if one and _folded(tool.name) == _folded(one)]
+        alike = [each for each in same if each.lower() == one.lower()] or same
+        if one in same or len(alike) == 1:
+            found = one if one in same else alike[0]
+            break
+    if found != name:
+        remarks.append(repaired(f"the tool {name[:60]!r} was read as {found[:60]!r}"))
+    return found
+
+
+def _bare_name(name: str) -> str:
+    """A name without decoration."""
+    bare = name.replace("\\_", "_").strip(_BLANKS).strip("`*\"'“”‘’").strip(_BLANKS)
+    bare = bare.removesuffix("()").removesuffix("{}").strip() or name.strip()
+    inside = bare.strip("[]<>(){}`*\"' ")
+    return inside if inside and bare[0] in "[<({" else bare
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("-", "_").replace(" ", "_")
+
+
+def input_of(text: str, remarks: list[Remark], tool: ToolSpec | None = None, *, closed: bool = False) -> Any:
+    """The value in an action's input text: see `plait.core.arguments.read_input`. Plain text is unguarded."""
+    return input_until(text, remarks, tool, closed=closed)[0]
+
+
+def input_until(
+    text: str, remarks: list[Remark], tool: ToolSpec | None = None, *, closed: bool = False
+) -> tuple[Any, int]:
+    """The value in an action's input text, and where what counts of the text ends."""
+    if tool is not None and tool.read_only and not closed and (more := _AFTERWORD.search(text)) is not None:
+        # Who looks something up asks in one paragraph: what follows it is the model talking.
+        remarks.append(cut(f"{len(text) - more.start()} characters after the input"))
+        text = text[: more.start()]
+    read = read_input(text, tool.parameters if tool is not None else {}, closed=closed)
+    remarks += map(repaired, read.repairs)
+    if read.cut:
+        remarks.append(cut(f"{len(read.cut)} characters after the input"))
+    end = text.rfind(read.cut) if read.cut else len(text)
+    value = unguard(read.value) if read.plain and isinstance(read.value, str) else read.value
+    return value, end if end >= 0 else len(text)
+
+
+def guard(text: str) -> str:
+    """A text in which nothing reads as a label or an action in a fence; `unguard` undoes it exactly."""
+    guarded = _FENCE.sub(r"\1\2\\", _GUARDED.sub(r"\1\2\\\3", text))
+    return _CALL_LINE.sub(r"\1\2\\\3", guarded)
+
+
+def unguard(text: str) -> str:
+    """Undo `guard`. So data that was shown escaped comes back plain when a model copies it."""
+    plain = _CALL_LINE_OFF.sub(r"\1\2\3", text)
+    return _FENCE_OFF.sub(r"\1\2", _GUARD_OFF.sub(r"\1\2\3", plain))
+
+
+def disarm(text: str) -> str:
+    """Data in which nothing reads as a label: `Observation:` becomes `Observation\\:`. Twice is as once."""
+    return _GUARDED.sub(lambda m: m[0] if m[2] else f"{m[1]}\\{m[3]}", text)
+
+
+def in_json(dumped: str) -> str:
+    """JSON text whose strings hold no label and no fence, as the same JSON: with escapes in their place."""
+    safe = _GUARDED.sub(lambda m: f"{m[1]}{m[2]}\\u{ord(m[3]):04x}", dumped)
+    return safe.replace("```", "\\u0060``")

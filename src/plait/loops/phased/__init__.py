@@ -1,0 +1,1 @@
+"""Reason, react, act, reply: four phases in one chat."""

@@ -1,0 +1,177 @@
+"""Actions as one JSON list: `[{"ACTION": name, "ARGUMENTS": [...], "EXPLANATION": text}]`.
+
+The actions run side by side, unless an argument is or contains `$1`: the result of the first action of the list. An
+empty list, or the action `Basic`, says that nothing is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from plait.core import JSON, OneKind, Splitter, Step, ToolSpec
+from plait.loops.action_objects import disarm_objects
+from plait.loops.format import Remark
+from plait.loops.phased.reader import BASIC as BASIC
+from plait.loops.phased.reader import NAME_KEYS, is_basic, steps_in
+from plait.loops.tool_descriptions import arguments, sentence
+
+MOST = 8
+"""So many actions count; a list that goes on is cut."""
+
+CHUNK = 512
+"""Tokens after which it is looked at how far a list has come: a small model may list for ever."""
+
+_NEXT = re.compile(r"\}\s*+,\s*+(?=\{\s*+[\"']?(?:" + "|".join(NAME_KEYS) + r")\b)")
+_DONE = re.compile(r"^([^\w\\\n]*+)(?=DONE\b)", re.M)
+
+
+class Actions(Struct, frozen=True):
+    """The actions of a reply. A step's id is its place in the list, from 1; its input None, a list or an object.
+
+    `kept` is the list as the model wrote it; where its brackets had to be repaired, or something was cut or replaced,
+    the list in its canonical form.
+    """
+
+    steps: tuple[Step, ...] = ()
+    kept: str = "[]"
+    remarks: tuple[Remark, ...] = ()
+
+
+def read(text: str, tools: Sequence[ToolSpec] = (), most: int = MOST) -> Actions:
+    """The actions in a reply, leniently. Raises `Unreadable`, and nothing else, whatever the text.
+
+    Takes fences and prose around, JSON in need of repair, one object or several without a list, lists right behind each
+    other, other usual keys in any case, missing arguments (none), a single value or an object (by name) as arguments.
+    What comes after `most` actions is cut. Actions that wait for each other are refused, and so is a reply with an
+    action that can't be read. An empty list counts where it ends its line and the reply names no action.
+    """
+    listed, kept, notes = steps_in(text, tools, most)
+    steps = tuple(step for step in listed if not is_basic(step, tools))
+    return Actions(steps, write(listed) if kept is None else kept, tuple(dict.fromkeys(notes)))
+
+
+def entries(text: str) -> int:
+    """How many entries of a list that is being written are whole, for certain: another one follows them."""
+    return len(_NEXT.findall(text))
+
+
+def whole(text: str) -> str:
+    """A list that was broken off, up to its last whole entry; the text as it is where that is the last one."""
+    *_, last = (None, *_NEXT.finditer(text))
+    if last is None:
+        return text
+    try:
+        _, end = json.JSONDecoder().raw_decode(text, last.end())
+    except (ValueError, RecursionError):
+        return text[: last.start() + 1] + "]"
+    return text if "]" in text[end:] else text[:end] + "]"
+
+
+def write(steps: Sequence[Step]) -> str:
+    """The canonical list; `read` gives the steps back, with no remarks, when their ids count from 1.
+
+    An input is None, or a list or an object with something in it. Raises ValueError for others, and for what JSON
+    can't hold.
+    """
+    for step in steps:
+        if step.input is not None and not (isinstance(step.input, list | dict) and step.input):
+            raise ValueError(f"The arguments of {step.tool!r} must be a list or an object, not {step.input!r}.")
+    entries = [
+        {"ACTION": step.tool, "ARGUMENTS": [] if step.input is None else step.input, "EXPLANATION": step.why}
+        for step in steps
+    ]
+    try:
+        return json.dumps(entries, ensure_ascii=False, allow_nan=False)
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"The actions can't be written as JSON: {error}") from None
+
+
+def call_words(step: Step, given: JSON) -> str:
+    """An action with the arguments it was called with, in one line: `lookup("Lyon")`."""
+    if isinstance(given, Mapping):
+        inside = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
+    else:
+        inside = ", ".join(json.dumps(value, ensure_ascii=False) for value in given or ())
+    return f"{step.tool}({inside})"
+
+
+def disarm(text: str) -> str:
+    """Data with a backslash in fences, in what would read as an action, and before DONE at the start of a line."""
+    return disarm_objects(_DONE.sub(r"\1\\", text), NAME_KEYS)
+
+
+def describe(tools: Sequence[ToolSpec]) -> str:
+    """A line a tool: `name: what for. Takes 2 arguments: what goes in, ... Returns: ...`."""
+    lines = []
+    for tool in tools:
+        parts = [sentence(tool.description), _takes(_arguments(tool))]
+        parts += [f"Returns: {sentence(tool.returns)}"] if tool.returns else []
+        others = [other.name for other in tools if excluded(tools, tool.name, other.name)]
+        parts += [f"Never together with {', '.join(others)}."] if others else []
+        lines.append(f"{tool.name}: " + " ".join(part for part in parts if part))
+    return "\n".join(lines)
+
+
+def forms(tools: Sequence[ToolSpec]) -> str:
+    """A line a tool: an entry of the list that calls it, with its arguments' names in place of values."""
+    return "\n".join(
+        json.dumps(
+            {"ACTION": tool.name, "ARGUMENTS": [f"<{name}>" for name in arguments(tool)], "EXPLANATION": "<what for>"},
+            ensure_ascii=False,
+        )
+        for tool in tools
+    )
+
+
+def excluded(tools: Sequence[ToolSpec], one: str, other: str) -> bool:
+    """One of the two tools names the other as doing the same job."""
+    shut = {tool.name: tool.excludes for tool in tools if tool.name in (one, other)}
+    return one != other and (other in shut.get(one, ()) or one in shut.get(other, ()))
+
+
+def schema(tools: Sequence[ToolSpec], most: int = MOST) -> dict[str, Any]:
+    """JSON Schema of a list, `ACTION` one of the tools' names or `Basic`."""
+    names = list(dict.fromkeys([*(tool.name for tool in tools), BASIC]))
+    entry = {
+        "type": "object",
+        "properties": {
+            "ACTION": {"type": "string", "enum": names},
+            "ARGUMENTS": {"type": "array", "items": {}},
+            "EXPLANATION": {"type": "string"},
+        },
+        "required": ["ACTION", "ARGUMENTS", "EXPLANATION"],
+        "additionalProperties": False,
+    }
+    return {"type": "array", "items": entry, "maxItems": most}
+
+
+def splitter() -> Splitter:
+    """The whole list is one action text."""
+    return OneKind("action")
+
+
+def says_done(text: str) -> bool:
+    """The reply is the word DONE, alone or first in its first or last line: nothing is left to do."""
+    lines = text.strip().split("\n")
+    return any(_DONE.match(line) for line in (lines[0], lines[-1]))
+
+
+def _takes(words: Sequence[str]) -> str:
+    count = {0: "no arguments", 1: "one argument"}.get(len(words), f"{len(words)} arguments")
+    return f"Takes {count}{': ' if words else ''}{', '.join(words)}."
+
+
+def _arguments(tool: ToolSpec) -> list[str]:
+    """What goes in, each in words: its description, or its name, and its type."""
+    said = []
+    for name, kind in arguments(tool).items():
+        flat = " ".join(str(tool.parameters["properties"][name].get("description", "")).split()).rstrip(".")
+        flat = flat[:1].lower() + flat[1:] if flat[1:2].islower() else flat
+        optional = ", optional" if kind.endswith(" (optional)") else ""
+        said.append(f"{flat or name} ({kind.removesuffix(' (optional)')}{optional})")
+    return said

@@ -1,0 +1,85 @@
+"""The one chat of a phased run: each phase's prompt as the user's message, what its model wrote as the assistant's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, TypeAlias
+
+from plait.core import Kit, Message, Observation, Step, Task, assistant, system, user
+from plait.core.text import shorten
+from plait.loops.escape import Escape, earlier, escape_of
+from plait.loops.phased import action_list
+from plait.loops.plan import Results
+from plait.loops.references import RESULTS
+
+Prompt: TypeAlias = Callable[[int], str]
+"""A phase's prompt, with at most so many characters of each result."""
+
+MEMORY = "chat_history"
+"""The tool that searches a conversation; the prompt says so where there is one."""
+
+CALL_CHARS = 300
+"""So much of an action is shown beside its result."""
+
+
+class Log:
+    """The chat so far. `fresh` are the actions of the last list with their results, until a prompt has shown them;
+    `chars` is the most characters of a result that went through."""
+
+    def __init__(self, task: Task, kit: Kit) -> None:
+        self.task, self.kit = task, kit
+        self.chars = kit.observation_chars
+        self.fresh: tuple[Sequence[Step], Results] | None = None
+        identity = kit.system if kit.system is not None else kit.prompt("identity")
+        self._head = [system(identity)]
+        self.escape = escape = escape_of(kit, action_list.disarm)
+        for turn in earlier(task, escape):
+            self._head += [user(turn.question), assistant(turn.answer)]
+        self._said: list[tuple[Prompt, str]] = []
+        self._words = {
+            "question": escape.question(task.question),
+            "described": action_list.describe(kit.tools),
+            "forms": action_list.forms(kit.tools),
+            "memory": MEMORY if kit.tool(MEMORY) else "",
+        }
+        self.seen: list[str] = []
+        """Every result so far."""
+
+    def prompt(self, name: str, **values: Any) -> Prompt:
+        """A phase's prompt, which shows the fresh results if it is one that does."""
+        kit, fresh, words = self.kit, self.fresh, self._words | values
+        return cache(lambda chars: kit.prompt(name, results=_shown(fresh, chars, self.escape), **words))
+
+    def repair(self, complaint: str) -> str:
+        """What is asked after a list that can't be taken."""
+        return self.kit.prompt("repair", complaint=complaint, forms=self._words["forms"])
+
+    def messages(self, chars: int) -> tuple[Message, ...]:
+        """The chat, with at most `chars` characters of each result."""
+        said = [message for prompt, text in self._said for message in (user(prompt(chars)), assistant(text))]
+        return (*self._head, *said)
+
+    def add(self, prompt: Prompt, text: str) -> None:
+        """A prompt was answered: what it showed is not shown again."""
+        self._said.append((prompt, text or "(no words)"))  # some endpoints refuse an empty message
+        self.fresh = None
+
+
+def _shown(fresh: tuple[Sequence[Step], Results] | None, chars: int, escape: Escape) -> list[dict[str, Any]]:
+    """Each action with what came of it, as the results' template takes them."""
+    steps, results = fresh or ((), {})
+    shown = []
+    for step in steps:
+        seen = results.get(step.id, Observation("It has not ended.", "cancelled"))
+        call = action_list.call_words(step, RESULTS.fill_step(step, results))
+        text = f"{seen.text}\n({seen.note})" if seen.note else seen.text
+        shown.append(
+            {
+                "n": step.id,
+                "call": escape(shorten(call, CALL_CHARS)[0], inline=True),
+                "text": escape(shorten(text, chars)[0]),
+                "ok": seen.ok,
+            }
+        )
+    return shown

@@ -1,0 +1,312 @@
+"""Reading a list of actions as models write it: where it stands in a reply, and what each entry says."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from msgspec import structs
+
+from plait.core import JSON, Step, ToolSpec
+from plait.core.arguments import separate_inputs
+from plait.core.loose_json import (
+    BACKSLASH,
+    BARE_KEY,
+    COMMA,
+    COMMENT,
+    LITERAL,
+    QUOTES,
+    RAW_BREAK,
+    Found,
+    NotJson,
+    read_value,
+    without_halves,
+)
+from plait.loops.action_objects import text_key
+from plait.loops.format import Remark, Unreadable
+from plait.loops.label_scan import cut, repaired, tool_name
+from plait.loops.references import RESULTS, refer
+from plait.loops.tool_descriptions import arguments
+
+BASIC = "Basic"
+"""The action for "nothing needed"."""
+
+SHAPE = 'Reply with a JSON list and nothing else: [{"ACTION": name, "ARGUMENTS": [...], "EXPLANATION": text}].'
+
+
+def _spelt(*words: str) -> tuple[str, ...]:
+    """The words as models write keys: in capitals, small, with a capital."""
+    return tuple(dict.fromkeys(form for word in words for form in (word, word.lower(), word.title())))
+
+
+NAME_KEYS = _spelt("ACTION", "TOOL", "TOOL_NAME")
+_GIVEN = _spelt("ARGUMENTS", "ARGUMENT", "ARGS", "PARAMETERS", "INPUT", "ACTION_INPUT", "TOOL_INPUT")
+_WHY = _spelt("EXPLANATION", "EXPLAINATION", "REASON", "WHY", "THOUGHT")
+_SIMPLE = ("string", "integer", "number", "boolean")
+
+# Where a list of objects, an empty list or an object may begin.
+_OPEN = re.compile(r"""\[(?=\s*+[{\]])|\{(?=\s*+(?:["'‘’“”„}/#]|[A-Za-z_]\w*+\s*+:))""")
+_AROUND_NAME = re.compile(r"(?i)^(?:action|tool)\b[\s:=_-]*|\s+(?:action|tool)$")
+# What two lists that are meant as one may have between them.
+_NO_WORDS = re.compile(r"[\s,;`*-]*(?:json)?[\s`]*")
+_NAMED = re.compile(rf"""["']?\b(?:{"|".join(NAME_KEYS)})["']?\s{{0,9}}:\s{{0,9}}["']([^"'\n]{{1,100}})""")
+_CALLED = re.compile(r"\b([A-Za-z_][\w.-]{0,63})[(\[](?!\])")
+_HEAD = 400
+"""Characters of an object in which its key stands."""
+# Repairs after which the text still says what was read.
+_PUNCTUATION = frozenset({QUOTES, BARE_KEY, COMMA, LITERAL, RAW_BREAK, BACKSLASH, COMMENT})
+_LOOKS, _TRIES = 8, 300  # how far a search through prose goes, as in loose_json
+
+
+def steps_in(text: str, tools: Sequence[ToolSpec], most: int) -> tuple[tuple[Step, ...], str | None, list[Remark]]:
+    """The actions in a reply, `Basic` among them, the list as the model wrote it, and what was repaired or cut.
+
+    The list is None where what the model wrote is not what was read: its brackets were repaired, a part of it was cut,
+    or words were replaced by references. Raises `Unreadable`.
+    """
+    text, halved = without_halves(text)
+    notes = [repaired("a broken character was replaced")] if halved else []
+    found = _find(text, tools, notes)
+    notes += [repaired(f"the JSON had {what}") for what in found.repairs]
+    entries = found.value
+    changed = len(entries) > most or (text[found.start] != "[" and len(entries) > 1)
+    if len(entries) > most:
+        notes.append(cut(f"{len(entries) - most} of {len(entries)} actions: {most} count"))
+    named: list[Step] = []
+    for place, entry in enumerate(entries[:most], 1):
+        before = len(notes)
+        step = _step(entry, place, tools, notes)
+        named.append(_referring(step, named, notes))
+        changed |= named[-1] is not step or any(note.kind == "cut" for note in notes[before:])
+    doing = [step for step in named if not is_basic(step, tools)]
+    steps = tuple(_needing(step, doing) for step in named)
+    _check_order(steps)
+    as_written = not changed and _PUNCTUATION.issuperset(found.repairs)
+    return steps, text[found.start : found.end] if as_written else None, notes
+
+
+# -- finding the list
+
+
+def _find(text: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> Found:
+    """The list of entries in a reply that may hold other things, and its place.
+
+    A part of the reply that looks like an action and can't be read makes all of it unreadable: half of a list never
+    runs.
+    """
+    names = frozenset(tool.name.lower() for tool in tools)
+    lists: list[Found] = []
+    loose: list[Found] = []
+    empty: list[Found] = []
+    broken: NotJson | None = None
+    other: Found | None = None
+    for begin, found in _values(text):
+        if isinstance(found, NotJson):
+            if broken is None or (text[begin] == "[" and text[broken.position : broken.position + 1] != "["):
+                broken = found
+            if text[begin] == "[" or _names_action(text[begin:], names):
+                raise Unreadable(_complaint(text, found, None))
+            continue
+        if (entries := _entries(found.value)) is not None:
+            if not isinstance(found.value, list):
+                notes.append(repaired("an object around the list was dropped"))
+            lists.append(Found(entries, found.start, found.end, found.repairs))
+        elif isinstance(found.value, Mapping) and text_key(found.value, NAME_KEYS):
+            loose.append(found)
+        elif found.value == []:
+            empty.append(found)
+        else:
+            other = other or found
+    if lists:
+        return _around(text, _one_list(text, lists, loose, notes), notes)
+    if loose:
+        what = "an action without" if len(loose) == 1 else f"{len(loose)} actions without"
+        notes.append(repaired(f"{what} a list around"))
+        return _around(text, _joined(loose, [found.value for found in loose]), notes)
+    alone = next((found for found in (*empty[:1], *empty[-1:]) if _stands_alone(text, found)), None)
+    if alone is not None and "{" not in text and not any(m[1].lower() in names for m in _CALLED.finditer(text)):
+        return _around(text, alone, notes)
+    raise Unreadable(_complaint(text, broken, other))
+
+
+def _one_list(text: str, lists: list[Found], loose: list[Found], notes: list[Remark]) -> Found:
+    """The one list that a reply with several means. Raises `Unreadable` where that is not clear."""
+    first, *more = lists
+    outside = [found for found in loose if found.value not in first.value]
+    if all(found.value == first.value for found in more) and not outside:
+        return first
+    ends = [first.end, *(found.end for found in more)]
+    gaps = [text[end : found.start] for end, found in zip(ends, more, strict=False)]
+    if outside or not all(_NO_WORDS.fullmatch(gap) for gap in gaps):
+        raise Unreadable(
+            f"There is more than one list of actions in your reply. Write one list with all of them. {SHAPE}"
+        )
+    notes.append(repaired(f"{len(lists)} lists were read as one"))
+    return _joined(lists, [entry for found in lists for entry in found.value])
+
+
+def _joined(parts: Sequence[Found], entries: list[Any]) -> Found:
+    repairs = tuple(dict.fromkeys(repair for found in parts for repair in found.repairs))
+    return Found(entries, parts[0].start, parts[-1].end, repairs)
+
+
+def _names_action(text: str, names: Collection[str]) -> bool:
+    """The object that begins here is meant as an action: it has the key, with a tool's name where tools are known."""
+    match = _NAMED.search(text[:_HEAD])
+    return match is not None and (not names or match[1].strip().lower() in names)
+
+
+def _stands_alone(text: str, found: Found) -> bool:
+    """An empty list is the whole reply, or ends a line of it: it is not one in a sentence."""
+    line = text[text.rfind("\n", 0, found.start) + 1 : found.start].strip(" \t`*>")
+    after = text[found.end :].split("\n", 1)[0].strip(" \t\r`*.")
+    return not after and (not line or line[-1] in ":.!;=-\u2013\u2014" or line.lower() == "json")
+
+
+def _values(text: str) -> Iterator[tuple[int, Found | NotJson]]:
+    """Where a list of objects or an object begins, and what it is, or why it can't be read; none inside another."""
+    budget, tries, at = _LOOKS * (len(text) + 64), _TRIES, 0
+    while budget > 0 and tries > 0 and (opening := _OPEN.search(text, at)) is not None:
+        at = opening.start()
+        try:
+            found = read_value(text, at)
+        except NotJson as error:
+            budget -= max(error.reach - at, 1)
+            tries -= 1
+            yield at, error
+            at += 1
+            continue
+        yield at, found
+        at = found.end
+
+
+def _entries(value: Any) -> list[Any] | None:
+    """The entries in a list of actions, or in an object that holds one and names no action itself."""
+    if isinstance(value, list):
+        names = any(isinstance(entry, Mapping) and text_key(entry, NAME_KEYS) for entry in value)
+        return value if names else None
+    if isinstance(value, Mapping) and not text_key(value, NAME_KEYS):
+        return next(
+            (entries for held in value.values() if isinstance(held, list) and (entries := _entries(held))), None
+        )
+    return None
+
+
+def _around(text: str, found: Found, notes: list[Remark]) -> Found:
+    """The found list, with a word on what stands around it."""
+    before, after = text[: found.start].strip(), text[found.end :].strip()
+    if before.endswith(("```", "```json")) or after.startswith("```"):
+        notes.append(repaired("a code fence around the list was dropped"))
+        before = before.removesuffix("json").removesuffix("```").strip()
+        after = after.removeprefix("```").strip()
+    if before:
+        notes.append(repaired(f"{len(before)} characters of text before the list were dropped"))
+    if after:
+        notes.append(cut(f"{len(after)} characters after the list"))
+    return found
+
+
+def _complaint(text: str, trouble: NotJson | None, other: Found | None) -> str:
+    if trouble is not None:
+        return f"Your JSON can't be read: {trouble.what} ({trouble.where(text)}). {SHAPE}"
+    if other is not None:
+        return f'Your JSON has no key "ACTION" with the name of an action. {SHAPE}'
+    return f"{'There is no JSON list in your reply' if text.strip() else 'Your reply is empty'}. {SHAPE}"
+
+
+# -- one entry
+
+
+def _step(entry: Any, place: int, tools: Sequence[ToolSpec], notes: list[Remark]) -> Step:
+    key = text_key(entry, NAME_KEYS) if isinstance(entry, Mapping) else None
+    if key is None:
+        raise Unreadable(f'Entry {place} of your list has no "ACTION" with the name of an action. {SHAPE}')
+    name = _name(entry[key], tools, notes)
+    tool = next((tool for tool in tools if tool.name == name), None)
+    given = next((one for one in _GIVEN if one in entry), None)
+    why = next((one for one in _WHY if one in entry), None)
+    rest = {word: value for word, value in entry.items() if word not in (key, given, why)}
+    for used, wanted in ((key, "ACTION"), (given, "ARGUMENTS"), (why, "EXPLANATION")):
+        if used is None:
+            notes.append(repaired(f"{wanted} is missing"))
+        elif used != wanted:
+            notes.append(repaired(f"{wanted} was taken from the key {used!r}"))
+    if given is None and rest and tool is not None and rest.keys() <= arguments(tool).keys():
+        notes.append(repaired("the keys beside ACTION were taken for its arguments"))
+        value: JSON = rest
+    else:
+        if rest:
+            notes.append(cut(f"the keys {', '.join(sorted(rest))[:80]}, which an action does not have"))
+        value = _input(entry[given] if given is not None else None, tool, notes)
+    words = entry[why] if why is not None else ""
+    if not isinstance(words, str):
+        notes.append(repaired("an EXPLANATION was not text"))
+        words = "" if words is None else json.dumps(words, ensure_ascii=False)
+    return Step(str(place), name, value or None, words)
+
+
+def _name(raw: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> str:
+    """The tool's name, without the word ACTION that may stand around it."""
+    bare = _AROUND_NAME.sub("", raw.strip().strip("`*\"'“”‘’<>"))
+    known = any(tool.name.lower() == bare.strip("`*\"' ").lower() for tool in tools)
+    return tool_name(bare if known else raw, tools, notes)
+
+
+def _referring(step: Step, before: Sequence[Step], notes: list[Remark]) -> Step:
+    """The action with references where it says in words what an action before it is to find."""
+    value, put = refer(step.input, [(f"${other.id}", other.input) for other in before])
+    if put:
+        notes.append(repaired(f"action {step.id} had words in place of {', '.join(put)}"))
+    return structs.replace(step, input=value) if put else step
+
+
+def _input(value: JSON, tool: ToolSpec | None, notes: list[Remark]) -> JSON:
+    """The arguments as None, a list or an object."""
+    if tool is not None and separate_inputs(value, tool.parameters) == [None]:
+        return None  # `[""]` or `[null]` for a tool without parameters
+    if value is None or isinstance(value, Mapping):
+        return value
+    if not isinstance(value, list):
+        read = _json_inside(value)
+        notes.append(repaired("ARGUMENTS was one value and no list"))
+        return [value] if read is None else read
+    only = value[0] if len(value) == 1 else None
+    if isinstance(only, Mapping) and only and tool is not None and only.keys() <= arguments(tool).keys():
+        first = next(iter(tool.parameters["properties"].values()))
+        if first.get("type") in _SIMPLE:  # which no object can be: these are arguments by name
+            notes.append(repaired("the object in ARGUMENTS was taken for arguments by name"))
+            return only
+    return value
+
+
+def _json_inside(value: JSON) -> JSON:
+    """The list or object that a text is, else None."""
+    if not isinstance(value, str) or value.strip()[:1] not in ("[", "{"):
+        return None
+    try:
+        found = read_value(value)
+    except NotJson:
+        return None
+    return found.value if not value[found.end :].strip() and isinstance(found.value, list | dict) else None
+
+
+def is_basic(step: Step, tools: Sequence[ToolSpec]) -> bool:
+    """The step stands for "nothing needed"."""
+    return step.tool.lower() == BASIC.lower() and all(tool.name != step.tool for tool in tools)
+
+
+def _needing(step: Step, steps: Sequence[Step]) -> Step:
+    """The step with the others that it names."""
+    others = {other.id for other in steps if other is not step}
+    return structs.replace(step, needs=tuple(id for id in RESULTS.meant(step.input, others) if id in others))
+
+
+def _check_order(steps: Sequence[Step]) -> None:
+    try:
+        TopologicalSorter({step.id: step.needs for step in steps}).prepare()
+    except CycleError as why:
+        ring = " -> ".join(f"${id}" for id in reversed(why.args[1]))
+        raise Unreadable(f"These actions wait for each other's results: {ring}. {SHAPE}") from None

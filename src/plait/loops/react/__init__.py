@@ -1,0 +1,1 @@
+"""ReAct: thought, action and observation as text."""

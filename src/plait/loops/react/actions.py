@@ -1,0 +1,211 @@
+"""The three ways an action is written as text, each read at its label: blob, lines, bracket.
+
+Which one it is shows in its first characters, so every dialect reads all three; its own is read without
+a remark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from plait.core import ToolSpec
+from plait.core.arguments import InvalidArguments, end_of_arguments, parameter_names, read_arguments
+from plait.core.loose_json import Found, NotJson, objects, read_value
+from plait.loops import label_scan
+from plait.loops.action_objects import NAME_KEYS, first_of, input_value, text_key
+from plait.loops.format import Remark
+from plait.loops.label_scan import Body, Label, cut, repaired
+
+Syntax = Literal["blob", "lines", "bracket"]
+
+_OPEN = re.compile(r"\s*+(?:```[ \t]*+(?:json5?|python|JSON)?)?\s*+(?=[{\[])")
+_CLOSE = re.compile(r"\s*+```")
+_NAME = re.compile(r"\s*+[`*\"']{0,3}([^\[\]\n{}:`*\"']{1,100}+)[`*]{0,2}\[")
+_BRACKETS = re.compile(r"[\[\]]")
+_INPUT_INSIDE = re.compile(
+    r"[ \t,;*_`-]{0,6}(?:\b(?:Action|Tool|Function)[ _-]?)?\b(?:Input|Arguments?|Args|Parameters?|Params)"
+    r"[*_`]{0,3}[ \t]{0,4}[:：](?:\*\*|__)?",
+    re.I,
+)
+# A name with its input right behind it: `search("Lyon")`, `search {"query": "Lyon"}`, `search: Lyon`.
+_HEAD = re.compile(
+    r"\s*+[\[<`*\"']{0,3}(?:functions?\.|tools?\.|default_api\.)?([A-Za-z_](?:[\w.-]|\\_){0,80})[`*\"'>]{0,3}[ \t]{0,3}"
+    r"(\(|\s{0,9}(?:```(?:json)?\s{0,4})?(?=\{)|[:=](?=[ \t]*\S)|(?=[\"“][^\n]*+$)|(?=\n\s{0,9}(?:```|\"|\[)))",
+    re.M,
+)
+_IN_BRACKETS = re.compile(r"\s*+[\[<({]{1,2}[\w. -]{1,80}[\])>}]{1,2}[ \t]*+(?:\n|\Z)")
+_WORDS = re.compile(r"([A-Za-z_][\w.-]{0,80})[ \t]+(?:for[ \t]+)?(\S.*)")
+_MAX_NAME = 100
+
+
+class Action(Struct, frozen=True):
+    """An action as read: its name and input, where it ends in the body, which way it was written.
+
+    `raw` is the input's text as written, for the bracket form. `sure` is False for a line that may as
+    well be a sentence.
+    """
+
+    name: str
+    input: Any
+    end: int
+    syntax: Syntax
+    remarks: tuple[Remark, ...] = ()
+    raw: str = ""
+    raw_start: int = 0
+    sure: bool = True
+
+
+def action_at(body: Body, label: Label, tools: Sequence[ToolSpec]) -> Action | None:
+    """The action that follows a label, None where there is none.
+
+    Raises `NotJson` for an object beyond repair.
+    """
+    end = body.after(label)
+    region = body.text[label.end : end]
+    following = body.following(label)
+    labelled = following is not None and following.kind == "input"
+    if (head := _HEAD.match(region)) is not None and (tool := label_scan.tool_of(head[1], tools)) is not None:
+        if (beside := _beside(region, head, label.end, tool, labelled=labelled)) is not None:
+            return beside
+    elif _IN_BRACKETS.match(region) is not None and label_scan.tool_of(region.partition("\n")[0], tools) is not None:
+        return _lines(body, label, region, end, tools)
+    if _OPEN.match(region) is not None:
+        return _blob(region, label.end)
+    if (head := _NAME.match(region)) is not None and not (labelled and label_scan.tool_of(head[1], tools)):
+        return _bracket(region, head, label.end, tools)
+    if "{" in region:
+        # A few words may stand between the label and the object.
+        for found in objects(region):
+            if text_key(found.value, NAME_KEYS):
+                words = repaired("words between the label and the action's object were passed over")
+                return _from_object(found, region, label.end, (words,))
+    return _lines(body, label, region, end, tools)
+
+
+def _beside(region: str, head: re.Match[str], offset: int, tool: ToolSpec, *, labelled: bool) -> Action | None:
+    """An action whose input stands right behind the tool's name; None where it does not. Raises `NotJson`."""
+    notes: list[Remark] = [] if head[1] == tool.name else [repaired(f"the tool {head[1]!r} was read as {tool.name!r}")]
+    notes.append(repaired("the input stood beside the tool's name"))
+    at = head.end()
+    if head[2] == "(":
+        close = end_of_arguments(region, at)
+        if close < 0:
+            raise NotJson("a parenthesis is never closed", at)
+        if labelled and not region[at:close].strip():
+            return None
+        try:
+            read = read_arguments(region[at:close], tool.parameters)
+        except InvalidArguments as why:
+            raise NotJson(str(why), at) from None
+        notes += map(repaired, read.repairs)
+        return Action(tool.name, read.value, offset + close + 1, "lines", tuple(notes))
+    if labelled:
+        return None
+    if region[at : at + 1] == "{":
+        found = read_value(region, at)
+        if found.value == {} or text_key(found.value, NAME_KEYS[:1]):
+            return None
+        notes += [repaired(f"the input's JSON had {what}") for what in found.repairs]
+        end = _CLOSE.match(region, found.end)
+        return Action(tool.name, found.value, offset + (end.end() if end else found.end), "lines", tuple(notes))
+    text = region[at:]
+    if head[2] in (":", "="):
+        text = text.partition("\n")[0] if text.lstrip(" \t")[:1] not in ("{", "[", "`") else text
+    given, upto = label_scan.input_until(text, notes, tool)
+    return Action(tool.name, given, offset + at + upto, "lines", tuple(notes))
+
+
+def _blob(region: str, offset: int) -> Action | None:
+    opening = _OPEN.match(region)
+    assert opening is not None
+    found = read_value(region, opening.end())
+    value = first_of(found.value)
+    if not isinstance(value, Mapping) or text_key(value, NAME_KEYS) is None:
+        return None
+    notes: list[Remark] = []
+    if value is not found.value:
+        notes.append(repaired("a list around the action was dropped"))
+        if len(found.value) > 1:
+            notes.append(cut(f"{len(found.value) - 1} more actions in the list"))
+    return _from_object(
+        Found(value, found.start, found.end, found.repairs),
+        region,
+        offset,
+        tuple(notes),
+        fenced="```" in opening[0],
+    )
+
+
+def _from_object(found: Found, region: str, offset: int, notes: tuple[Remark, ...], *, fenced: bool = False) -> Action:
+    remarks = [*notes, *(repaired(f"the action's JSON had {what}") for what in found.repairs)]
+    key = text_key(found.value, NAME_KEYS)
+    assert key is not None
+    if key != "action":
+        remarks.append(repaired(f"the tool's name was taken from the key {key!r}"))
+    given = input_value(found.value, key, remarks)
+    end = found.end
+    if fenced and (close := _CLOSE.match(region, end)) is not None:
+        end = close.end()
+    return Action(found.value[key], given, offset + end, "blob", tuple(remarks))
+
+
+def _bracket(region: str, head: re.Match[str], offset: int, tools: Sequence[ToolSpec]) -> Action:
+    notes: list[Remark] = []
+    start = head.end()
+    depth, close = 1, -1
+    for bracket in _BRACKETS.finditer(region, start):
+        depth += 1 if bracket[0] == "[" else -1
+        if depth == 0:
+            close = bracket.start()
+            break
+    end = close + 1
+    if close < 0:
+        line = region.find("\n", start)
+        line = len(region) if line < 0 else line
+        last = region.rfind("]", start, line)
+        close, end = (last, last + 1) if last >= 0 else (line, line)
+        notes.append(repaired("the brackets around the input don't match"))
+    raw = region[start:close]
+    tool = label_scan.tool_of(head[1], tools)
+    # What `Finish[...]` holds is no input: it is read as the answer.
+    given = label_scan.input_of(raw, notes if tool or head[1].strip().lower() != "finish" else [], tool, closed=True)
+    return Action(head[1].strip(), given, offset + end, "bracket", tuple(notes), raw, offset + start)
+
+
+def _lines(body: Body, label: Label, region: str, end: int, tools: Sequence[ToolSpec]) -> Action | None:
+    notes: list[Remark] = []
+    lead = len(region) - len(region.lstrip())
+    stop = region.find("\n", lead)
+    stop = len(region) if stop < 0 else stop
+    line = region[lead:stop]
+    rest = ""
+    if (inside := _INPUT_INSIDE.search(line, 0, 400)) is not None:
+        notes.append(repaired("the input stood on the action's line"))
+        line, rest = line[: inside.start()], region[lead + inside.end() :]
+    elif (below := _INPUT_INSIDE.match(region, stop + 1)) is not None:
+        notes.append(repaired("the label Action Input: was written in another way"))
+        rest = region[below.end() :]
+    name = line.strip()
+    if not name.strip("`*\"'.,;-_ ") or len(name) > _MAX_NAME:
+        return None
+    following = body.following(label)
+    if following is not None and following.kind == "input" and not rest:
+        if region[stop:].strip():
+            notes.append(cut("text between the action and its input"))
+        finish = body.after(following)
+        given, upto = label_scan.input_until(body.text[following.end : finish], notes, label_scan.tool_of(name, tools))
+        return Action(name, given, following.end + upto, "lines", tuple(notes))
+    if rest:
+        given, upto = label_scan.input_until(rest, notes, label_scan.tool_of(name, tools))
+        return Action(name, given, end - len(rest) + upto, "lines", tuple(notes))
+    if (words := _WORDS.match(name)) is not None and label_scan.tool_of(name, tools) is None:
+        tool = label_scan.tool_of(words[1], tools)
+        if tool is not None and tool.read_only and len(parameter_names(tool.parameters)) == 1:
+            notes.append(repaired("the input stood beside the tool's name"))
+            return Action(tool.name, words[2].strip(), label.end + stop, "lines", tuple(notes), sure=False)
+    known = label_scan.tool_of(name, tools) is not None
+    return Action(name, None, label.end + stop, "lines", tuple(notes), sure=known)

@@ -1,0 +1,73 @@
+"""ReAct: thought, action and observation as text.
+
+After Yao et al. 2022 (arXiv:2210.03629) and the zero-shot chat form that followed it. The model writes a thought and an
+action, and stops where an observation would begin. The tool's result is inserted there. This repeats until the model
+gives a final answer. The loop itself is `plait.loops.turn.TurnLoop`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from plait.core import Kit, Loop, Splitter, Task
+from plait.loops.format import Format
+from plait.loops.react.format import react_format
+from plait.loops.transcript import TranscriptKind
+from plait.loops.turn import TurnLoop
+
+Dialect = Literal["blob", "lines", "numbered", "original"]
+
+LABELS = ("Thought", "Action", "Final Answer")
+
+
+@dataclass(frozen=True)
+class React:
+    """Text ReAct.
+
+    `dialect`: how an action is written. "blob": a JSON object in a fence. "lines": two labelled lines. "numbered": as
+    in the paper. "original": numbered, and read exactly as the paper's environments did. `transcript`: the log as chat
+    messages, inside one user message, or as one raw completion. `constrain`: send the grammar of a turn to the
+    endpoint (a second try always does). `misses`: unreadable replies in a row before the run fails. `max_tokens`: of
+    one reply.
+    """
+
+    dialect: Dialect = "blob"
+    transcript: TranscriptKind = "chat"
+    constrain: bool = False
+    misses: int = 3
+    max_tokens: int | None = None
+
+    name: ClassVar[str] = "react"
+    phases: ClassVar[tuple[str, ...]] = ("act",)
+    reserved: ClassVar[tuple[str, ...]] = ("final_answer", "finish")
+
+    def run(self, task: Task, kit: Kit) -> Loop:
+        """Run the loop."""
+        numbered = self.dialect in ("numbered", "original")
+        words = {
+            "described": self._format.describe(kit.tools),
+            "names": ", ".join(tool.name for tool in kit.tools),
+            "dialect": "numbered" if numbered else self.dialect,
+        }
+        turns = TurnLoop(
+            self._format,
+            kit.tools,
+            words,
+            transcript=self.transcript,
+            constrain=self.constrain,
+            misses=self.misses,
+            max_tokens=self.max_tokens,
+            opening=lambda n: f"Thought {n}:" if numbered else "Thought:",
+            labels=LABELS,
+            last_label="Final Answer:",
+        )
+        return turns.run(task, kit)
+
+    def splitter(self, phase: str) -> Splitter:
+        """Create the splitter of a reply."""
+        return self._format.splitter()
+
+    @property
+    def _format(self) -> Format:
+        return react_format(self.dialect)

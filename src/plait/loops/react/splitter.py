@@ -1,0 +1,160 @@
+"""Telling thought, action and answer apart while a text ReAct reply streams in.
+
+Text goes out as soon as it is certain that no label begins in it. Held back are: the start of a line that may become a
+label, and blanks (they count only when more of the same part follows). What a splitter gives does not depend on how the
+text was cut into chunks.
+"""
+
+from __future__ import annotations
+
+import re
+
+from plait.core import Piece, PieceKind
+from plait.loops.label_scan import LABEL, LabelKind, kind_of
+
+_WORDS = ("thought", "action", "action input", "actioninput", "observation", "final answer", "finalanswer")
+_DECORATION = re.compile(r"[ \t\u00a0\u200b\ufeff\u2060>*_#`•-]{0,12}")
+_REST = re.compile(r"[ \t]{0,3}#?\d{0,9}[*_`]{0,3}[ \t\u00a0\u200b]{0,4}\Z", re.A)
+_TAIL = 40
+"""No label is longer than this from its word on: the most that is looked at for a part of one."""
+
+
+class TextSplitter:
+    """A splitter for all dialects. With `finish`, the inside of `Finish[...]` is the answer."""
+
+    def __init__(self, *, finish: bool = False) -> None:
+        self._finish = finish
+        self._kind: PieceKind = "thought"
+        self._buffer = ""
+        self._bol = True  # the buffer begins at the start of a line
+        self._blanks = ""  # blanks that go out only before more text of the same part
+        self._begun = False  # the part has text
+        self._lead = ""  # goes before the part's first text
+        self._acted = False
+        self._over = False
+        self._head: str | None = None  # the start of an action in which `Finish[` may stand
+        self._depth = 0  # open brackets inside Finish[...]
+
+    def feed(self, text: str) -> list[Piece]:
+        """The pieces that are now certain, given `text` more of the reply."""
+        return self._work(text, last=False)
+
+    def close(self, acts: bool = False) -> list[Piece]:
+        """What was held back, when the reply has ended."""
+        pieces = self._work("", last=True)
+        if self._head:
+            head, self._head = self._head, None
+            self._put(pieces, "action", head)
+        self._over = True
+        return pieces
+
+    def _work(self, text: str, *, last: bool) -> list[Piece]:
+        pieces: list[Piece] = []
+        self._buffer += text
+        buffer, at = self._buffer, 0
+        while not self._over:
+            label = LABEL.search(buffer, at)
+            if label is not None and label.start() == 0 and not self._bol:
+                label = LABEL.search(buffer, label.end())
+            if label is None:
+                certain = len(buffer) if last else self._certain(at)
+                self._emit(pieces, buffer[at:certain])
+                self._keep(certain)
+                break
+            # Two more characters may belong to a label that ends here (`Thought:**`).
+            if label.end() + 2 > len(buffer) and not last:
+                self._emit(pieces, buffer[at : label.start()])
+                self._keep(label.start())
+                break
+            self._emit(pieces, buffer[at : label.start()])
+            self._switch(pieces, kind_of(label[1]))
+            at = label.end()
+        if self._over:
+            self._buffer = ""
+        return pieces
+
+    def _keep(self, start: int) -> None:
+        """Hold the buffer back from `start` on."""
+        if start:
+            self._bol = self._buffer[start - 1] == "\n"
+            self._buffer = self._buffer[start:]
+
+    def _certain(self, at: int) -> int:
+        """Where, from `at` on, what may yet become a label begins."""
+        buffer = self._buffer
+        line = buffer.rfind("\n", at) + 1
+        if (line or (self._bol and not at)) and _may_begin(buffer[line:]):
+            return line
+        return len(buffer)
+
+    def _switch(self, pieces: list[Piece], kind: LabelKind) -> None:
+        self._blanks, before = "", self._kind
+        if self._head:
+            head, self._head = self._head, None
+            self._put(pieces, "action", head)
+        if kind == "observation" or (self._acted and kind != "input"):
+            self._over = True  # what follows the first action is cut by the reader
+        elif kind == "input":
+            self._kind, self._acted = "action", True
+        elif kind == "action":
+            self._kind, self._acted = "action", True
+            self._head = "" if self._finish else None
+        else:
+            self._kind = "answer" if kind == "answer" else "thought"
+        # A second thought is joined to the first, an input to its tool's name, by a line break.
+        joins = (self._begun and kind == "input") or (kind == before == "thought" and self._begun)
+        self._lead = "\n" if joins else ""
+        self._begun = False
+
+    def _emit(self, pieces: list[Piece], text: str) -> None:
+        if self._head is not None:
+            text = self._look_for_finish(pieces, text)
+        if self._depth:
+            text = self._inside_finish(text)
+        self._put(pieces, self._kind, text)
+
+    def _put(self, pieces: list[Piece], kind: PieceKind, text: str) -> None:
+        """Send text, but blanks at its end only when more follows, and blanks before the first text never."""
+        text = self._blanks + text
+        body = text.rstrip()
+        self._blanks = text[len(body) :]
+        if not self._begun:
+            body = self._lead + body.lstrip() if body else ""
+        if body:
+            pieces.append(Piece(kind, body))
+            self._begun = True
+        elif not self._begun:
+            self._blanks = ""
+
+    def _look_for_finish(self, pieces: list[Piece], text: str) -> str:
+        self._head = (self._head or "") + text
+        name, bracket, rest = self._head.partition("[")
+        plain = name.strip(" \t\n`*\"'").lower()
+        if bracket:
+            head, self._head = self._head, None
+            if plain != "finish":
+                return head
+            self._kind, self._depth = "answer", 1
+            return rest
+        if not "finish".startswith(plain):
+            head, self._head = self._head, None
+            return head
+        return ""
+
+    def _inside_finish(self, text: str) -> str:
+        for index, char in enumerate(text):
+            self._depth += (char == "[") - (char == "]")
+            if not self._depth:
+                self._over = True
+                return text[:index]
+        return text
+
+
+def _may_begin(line: str) -> bool:
+    """A line so far that may still become a label."""
+    decoration = _DECORATION.match(line)
+    rest = line[decoration.end() :] if decoration else line
+    low = rest[:_TAIL].lower().replace("_", " ").replace("-", " ")
+    if len(rest) > _TAIL:
+        return False
+    return any(word.startswith(low) or (low.startswith(word) and _REST.match(rest, len(word))) for word in _WORDS)

@@ -1,0 +1,185 @@
+"""How a loop is found by its word, made with its options, and told apart from those it may fall back to."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from plait.core import Splitter, Strategy
+from plait.core.errors import UsageError
+from plait.plugins import plugins
+
+# name: (module, class). Imported when it is first asked for.
+OURS: dict[str, tuple[str, str]] = {
+    "react": ("react", "React"),
+    "json": ("json", "JsonReact"),
+    "phased": ("phased", "Phased"),
+    "rewoo": ("rewoo", "Rewoo"),
+    "compiler": ("compiler", "Compiler"),
+    "native": ("native", "Native"),
+    "codeact": ("codeact", "CodeAct"),
+}
+
+ELSEWHERE: dict[str, tuple[str, str]] = {"judge": ("plait.lab.judge", "Judge")}
+"""Loops that another room uses for itself: found when a record names them, and not listed. Named, not imported."""
+
+GROUP = "plait.loops"
+"""The entry-point group for loops of other packages: name = "module:Class"."""
+
+
+def names() -> list[str]:
+    """Every loop that can be chosen by a word, plug-ins included."""
+    return sorted({*OURS, *(point.name for point in _plugins())})
+
+
+def make(name: str, options: Mapping[str, Any] | None = None) -> Strategy:
+    """The loop of that name with these options; text values (from a command line) become what the option is.
+
+    Raises `UsageError` for an unknown name, option or value, and says which there are.
+    """
+    kind = _kind(name)
+    fields = {field.name: field for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
+    for option in options or {}:
+        if option not in fields:
+            raise UsageError(
+                f"The loop '{name}' has no option '{option}'.",
+                hint=f"It has: {', '.join(fields)}." if fields else "It has none.",
+            )
+    try:
+        made = msgspec.convert(dict(options or {}), kind, strict=False) if fields else kind()
+    except msgspec.ValidationError as why:
+        raise UsageError(f"A bad option for the loop '{name}': {why}.", hint=_choices(kind)) from why
+    assert isinstance(made, Strategy)
+    return made
+
+
+def options_of(strategy: Strategy) -> dict[str, Any]:
+    """A loop's options, all of them, as JSON values."""
+    if not dataclasses.is_dataclass(strategy) or isinstance(strategy, type):
+        return {}
+    return {field.name: msgspec.to_builtins(getattr(strategy, field.name)) for field in dataclasses.fields(strategy)}
+
+
+def prompts_of(name: str) -> dict[str, str]:
+    """The templates that a loop of another package brings as its `prompts`; none for ours, which are files."""
+    return dict(getattr(_kind(name), "prompts", {}))
+
+
+def fallback_of(strategy: Strategy) -> Strategy | None:
+    """The loop that this one may fall back to. Raises `UsageError` where the name is none, or where loops fall
+    back to each other without end."""
+    chain, at = [strategy.name], strategy
+    while name := getattr(at, "fallback", ""):
+        at = make(name)
+        if at.name in chain[1:]:
+            raise UsageError(f"These loops fall back to each other: {' -> '.join((*chain, at.name))}.")
+        chain.append(at.name)
+    name = getattr(strategy, "fallback", "")
+    return make(name) if name else None
+
+
+def phases_of(strategy: Strategy) -> tuple[str, ...]:
+    """A loop's phases and, as `name.phase`, those of the loop that it may fall back to, and so on down."""
+    other = fallback_of(strategy)
+    below = tuple(f"{other.name}.{phase}" for phase in phases_of(other)) if other is not None else ()
+    return (*strategy.phases, *below)
+
+
+def splitter_of(strategy: Strategy, phase: str) -> Splitter:
+    """What tells the parts of that phase's replies apart, the fallback's phases included."""
+    name, dot, rest = phase.partition(".")
+    return splitter_of(make(name), rest) if dot and phase not in strategy.phases else strategy.splitter(phase)
+
+
+def _kind(name: str) -> type[Any]:
+    if name in OURS:
+        module, kind = OURS[name]
+        return getattr(import_module(f"plait.loops.{module}.loop"), kind)  # type: ignore[no-any-return]
+    if name in ELSEWHERE:
+        module, kind = ELSEWHERE[name]
+        return getattr(import_module(module), kind)  # type: ignore[no-any-return]
+    for point in _plugins():
+        if point.name == name:
+            loaded = point.load()
+            assert isinstance(loaded, type)
+            return loaded
+    near = difflib.get_close_matches(name, names(), 2, 0.4)
+    raise UsageError(
+        f"There is no loop '{name}'.",
+        hint=(f"Did you mean {' or '.join(near)}? " if near else "") + f"There are: {', '.join(names())}.",
+    )
+
+
+def _plugins() -> list[Any]:
+    return list(plugins(GROUP))
+
+
+def _choices(kind: type[Any]) -> str:
+    """The options with the values they take."""
+    said = []
+    hints = get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        hint = hints[field.name]
+        values = " or ".join(map(str, get_args(hint))) if get_origin(hint) is Literal else ""
+        said.append(f"{field.name} ({values or (hint.__name__ if isinstance(hint, type) else hint)})")
+    return f"Options: {', '.join(said)}."
+
+
+_CALL = re.compile(r"([A-Za-z_][\w.-]*)(?:\((.*)\))?", re.DOTALL)
+
+
+def loop_from(word: str) -> Strategy:
+    """The loop of a word such as `react` or `react(dialect=lines,constrain=true)`.
+
+    Raises `UsageError` for a word that is none, and for a loop, an option or a value that there is not.
+    """
+    name, options = parts_of(word)
+    return make(name, options)
+
+
+def parts_of(word: str) -> tuple[str, dict[str, str]]:
+    """A word's name and its options as text; whether there is such a loop is not looked at. Raises `UsageError`."""
+    found = _CALL.fullmatch(word.strip())
+    if found is None:
+        raise UsageError(f"{word!r} names no loop.", hint="Write react, or with options react(dialect=lines).")
+    options: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in (found[2] or "").split(","))):
+        name, sign, value = part.partition("=")
+        if not sign:
+            raise UsageError(f"{word!r}: {part!r} is no option.", hint="Write react(dialect=lines).")
+        options[name.strip()] = value.strip()
+    return found[1], options
+
+
+def word_of(loop: Strategy) -> str:
+    """A loop as a word, with the options that are not its usual ones."""
+    try:
+        usual = options_of(make(loop.name))
+    except UsageError:  # a loop given in Python, which has no word
+        usual = {}
+    own = {name: value for name, value in options_of(loop).items() if usual.get(name) != value}
+    return f"{loop.name}({', '.join(f'{name}={_shown(value)}' for name, value in own.items())})" if own else loop.name
+
+
+def parse_loops(text: str) -> list[str]:
+    """The words of a list such as `react,react(dialect=lines,constrain=true),json`."""
+    words, depth, start = [], 0, 0
+    for at, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            words.append(text[start:at])
+            start = at + 1
+    words.append(text[start:])
+    return [word.strip() for word in words if word.strip()]
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)

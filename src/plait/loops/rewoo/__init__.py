@@ -1,0 +1,1 @@
+"""ReWOO: plan all steps, carry them out, solve."""

@@ -1,0 +1,248 @@
+"""ReWOO: plan without observation, then work, then solve.
+
+After Xu et al. 2023 (arXiv:2305.18323): a planner writes all steps at once, each naming the evidence it needs; workers
+fill in the evidence, a tool or the model itself; a solver answers from plans and evidence. Two model calls, and one
+for each step that asks the model. Here the steps are a graph: each starts the moment its evidence is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from plait.core import (
+    Act,
+    Answered,
+    Call,
+    Effect,
+    Failed,
+    Kit,
+    LimitNear,
+    Loop,
+    Message,
+    Observation,
+    OneKind,
+    Outcome,
+    Plan,
+    PromptTooLong,
+    Splitter,
+    Step,
+    Stopped,
+    Task,
+    Think,
+    assistant,
+    note,
+    propose,
+    take,
+    think,
+    user,
+)
+from plait.loops.fallback import fall_back
+from plait.loops.format import Unreadable
+from plait.loops.grounding import made_up, struck
+from plait.loops.offered_tools import searched
+from plait.loops.plan import Dispatch, Results, of_reply, troubled, with_leave
+from plait.loops.references import EVIDENCE, in_formula
+from plait.loops.rewoo import plan_text
+from plait.loops.rewoo.pages import by_model, plan_page, solve_page, work_page
+from plait.loops.rewoo.splitter import PlanSplitter
+from plait.loops.transcript import with_repair
+from plait.loops.turn import SMALLEST_OBSERVATION, Bad, fitting, read_turn
+
+
+@dataclass(frozen=True)
+class Rewoo:
+    """ReWOO.
+
+    `fallback`: the loop to go on with when no plan can be made; "" fails instead. `on_failure`: after a step that
+    failed go on (what calls a tool with its evidence is left out, what asks the model is told "no evidence"), or
+    stop. `constrain`: hand the endpoint the grammar of a plan (at a second try it is in any case). `max_tokens`: of
+    one reply. `plan`: a plan to carry out without asking the planner; steps whose evidence it holds are not run.
+    `only_plan`: answer with the plan. `max_steps`: a planner's plan of more calls is refused (a small model may go
+    on for ever).
+    """
+
+    fallback: str = "react"
+    on_failure: Literal["go_on", "stop"] = "go_on"
+    constrain: bool = False
+    max_tokens: int | None = None
+    plan: Plan | None = None
+    only_plan: bool = False
+    max_steps: int = 20
+
+    name: ClassVar[str] = "rewoo"
+    phases: ClassVar[tuple[str, ...]] = ("plan", "work", "solve")
+    reserved: ClassVar[tuple[str, ...]] = (plan_text.LLM,)
+
+    plan_messages = staticmethod(plan_page)
+    work_messages = staticmethod(work_page)
+    solve_messages = staticmethod(solve_page)
+
+    def run(self, task: Task, kit: Kit) -> Loop:
+        """The loop."""
+        work = Dispatch(partial(self._begin, kit, task))
+        plan, chars = Plan(), kit.observation_chars
+        try:
+            made = yield from self._plan(task, kit)
+            if not isinstance(made, Plan):
+                return made
+            plan = made
+            if self.only_plan:
+                return Answered(msgspec.json.decode(msgspec.json.encode(plan)))
+            work.results.update((id, Observation(text)) for id, text in plan.evidence.items())
+            if failed := (yield from self._work(kit, task, plan, work)):
+                return failed
+            answer, chars = yield from fitting(partial(self._solve, kit, task, plan, work.results), chars)
+            if not answer:
+                return Failed("The solver's reply is empty.", kind="format")
+            if not (against := (yield from propose(answer))):
+                return Answered(answer)
+            if not self.fallback:
+                return Failed(against)
+            why = f"The evidence does not give the answer. {against}"
+            return (yield from fall_back(self.fallback, task, kit, why))
+        except LimitNear as limit:
+            if self.only_plan:
+                raise
+            solve = partial(self._solve, kit, task, plan, work.results, reason=limit.detail)
+            answer, _ = yield from fitting(solve, chars)
+            return Stopped(limit.limit, limit.detail, answer or None)
+
+    def splitter(self, phase: str) -> Splitter:
+        """Tells the parts of a reply apart."""
+        if phase == "plan":
+            return PlanSplitter()
+        return OneKind("answer" if phase == "solve" else "thought")
+
+    # -- plan
+
+    def _plan(self, task: Task, kit: Kit) -> Generator[Effect, Any, Plan | Outcome]:
+        """The plan that is given, or the planner's, as the person wants it."""
+        made: Plan | Outcome
+        if self.plan is None:
+            made = yield from self._planner(task, kit)
+        else:
+            try:
+                made = plan_text.checked(self.plan, kit.known, check_inputs=True)
+            except Unreadable as why:
+                made = Failed(f"The plan that was given can't be carried out: {why}", kind="format")
+        if self.only_plan or not kit.approve_plan or not isinstance(made, Plan):
+            return made
+        said: list[Message] = []
+
+        def again(plan: Plan, words: str) -> Generator[Effect, Any, Plan | Outcome]:
+            said.extend((assistant(plan_text.write_plan(plan)), user(kit.prompt("feedback", words=words))))
+            return (yield from self._planner(task, kit, tuple(said)))
+
+        def read(text: str) -> Plan:
+            return plan_text.checked(plan_text.plan_of_text(text, kit.known), kit.known, check_inputs=True)
+
+        return (yield from with_leave(made, plan_text.write_plan, plan_text.reads_as_plan, read, again))
+
+    def _planner(self, task: Task, kit: Kit, said: tuple[Message, ...] = ()) -> Generator[Effect, Any, Plan | Outcome]:
+        """One model call, and a second one when its plan can't be run; then the loop to fall back to."""
+        head = (*self.plan_messages(kit, task), *said)
+        found: tuple[str, ...] = ()
+
+        def ask(bad: Bad | None) -> Generator[Effect, Any, Any]:
+            complaint = (yield from searched(kit, bad[1])) if bad else ""
+            tail = with_repair(struck(bad[0], found), kit.prompt("repair", complaint=complaint)) if bad else ()
+            grammar = plan_text.grammar(kit.tools, self.max_steps) if self.constrain or bad else None
+            return (
+                yield from think(
+                    "plan",
+                    (*head, *tail),
+                    stop=(f"#E{self.max_steps + 2}",),
+                    grammar=grammar,
+                    max_tokens=self.max_tokens,
+                    repair=bool(bad),
+                )
+            )
+
+        def check(read: plan_text.PlanRead) -> Generator[Effect, Any, str]:
+            nonlocal found
+            wrong = [
+                f"#{step.id} {problem}"
+                for step in read.plan.calls
+                if not by_model(kit, step) and (problem := kit.find_problem(step.tool, step.input, EVIDENCE.is_open))
+            ]
+            if wrong:
+                return " ".join(wrong)
+            for step in read.plan.calls:
+                if by_model(kit, step):
+                    continue
+                if found := (yield from made_up(calls=[Call(step.tool, EVIDENCE.without(step.input))])):
+                    return (
+                        f"In #{step.id} is made up what nothing has given: {', '.join(found)}. Let a step before it "
+                        "look that up, and write the name of its evidence there, such as #E1."
+                    )
+                tool = kit.tool(step.tool)
+                if tool is not None and tool.computes and (words := in_formula(step.input, EVIDENCE)):
+                    return (
+                        f"In #{step.id} words stand in a formula: {', '.join(words)}. Let a step before it find that "
+                        "with another tool, and write the name of its evidence there, such as #E1."
+                    )
+            return ""
+
+        read = yield from read_turn(ask, partial(plan_text.read_plan, tools=kit.known, most=self.max_steps), 2, check)
+        if not isinstance(read, Failed):
+            return read.plan
+        if not self.fallback or self.only_plan:
+            return read
+        return (yield from fall_back(self.fallback, task, kit, f"There is no plan to carry out. {read.reason}"))
+
+    # -- work
+
+    def _work(self, kit: Kit, task: Task, plan: Plan, work: Dispatch) -> Generator[Effect, Any, Failed | None]:
+        """Carry out the plan's calls; `Failed` when one did and that is to stop the run."""
+        yield from work.add(*plan.calls)
+        while work.open:
+            try:
+                step = yield from work.took((yield from take(*work.open)))
+            except PromptTooLong as why:
+                step = yield from self._less(kit, task, work, why)
+            seen = work.results[step.id]
+            if not seen.ok and self.on_failure == "stop":
+                return Failed(f"Step {step.id} ({step.tool}) gave no evidence: {seen.text}")
+        for step in plan.calls:
+            if step.id not in plan.evidence and not by_model(kit, step) and any(troubled(step, work.results)):
+                yield from note("skipped", f"Step {step.id} was not run. {work.results[step.id].text}")
+        return None
+
+    def _begin(self, kit: Kit, task: Task, step: Step, results: Results) -> Think | Act | Observation:
+        """A step's call, its references filled in; or why it is not made."""
+        if by_model(kit, step):
+            return Think("work", self.work_messages(kit, task, step, results), max_tokens=self.max_tokens)
+        if missing := list(troubled(step, results)):
+            # A tool is not called with words that stand for nothing: it may act on them.
+            return Observation(f"It needs the evidence of {', '.join(missing)}, which gave none.", "cancelled")
+        return Act((Call(step.tool, EVIDENCE.fill_step(step, results)),))
+
+    def _less(self, kit: Kit, task: Task, work: Dispatch, why: PromptTooLong) -> Generator[Effect, Any, Step]:
+        """A step of the model's whose prompt was too long: asked again with less of its evidence."""
+        assert why.ticket is not None
+        step = work.open[why.ticket]
+
+        def again(size: int) -> Generator[Effect, Any, Any]:
+            messages = self.work_messages(kit, task, step, work.results, size)
+            return think("work", messages, max_tokens=self.max_tokens)
+
+        try:
+            reply, _ = yield from fitting(again, max(SMALLEST_OBSERVATION, kit.observation_chars // 4))
+            seen = of_reply(reply)
+        except PromptTooLong as still:
+            seen = Observation(f"Error: {still.detail}", "raised")
+        return (yield from work.ended(why.ticket, seen))
+
+    # -- solve
+
+    def _solve(
+        self, kit: Kit, task: Task, plan: Plan, results: Results, chars: int, reason: str = ""
+    ) -> Generator[Effect, Any, str]:
+        messages = self.solve_messages(kit, task, plan, results, chars, reason)
+        reply = yield from think("solve", messages, max_tokens=self.max_tokens, repair=bool(reason))
+        return reply.text.strip()

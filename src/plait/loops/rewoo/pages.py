@@ -1,0 +1,75 @@
+"""What ReWOO's planner, workers and solver are shown."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from plait.core import Kit, Message, Observation, Plan, Step, Task, ToolSpec, system, user
+from plait.core.text import shorten
+from plait.loops.escape import Escape, earlier, escape_of
+from plait.loops.plan import Results
+from plait.loops.references import EVIDENCE
+from plait.loops.rewoo import plan_text
+
+NO_EVIDENCE = "no evidence"
+
+
+def plan_page(kit: Kit, task: Task) -> tuple[Message, ...]:
+    """What the planner is asked. The user's own system prompt stands in place of ours."""
+    tools = tools_of(kit)
+    rules = kit.system
+    if rules is None:
+        names = ", ".join(tool.name for tool in tools)
+        rules = kit.prompt("system", described=plan_text.describe(tools), names=names)
+    return system(rules), user(kit.prompt("task", **_asked(task, escape_of(kit, plan_text.disarm))))
+
+
+def work_page(kit: Kit, task: Task, step: Step, results: Results, chars: int | None = None) -> tuple[Message, ...]:
+    """What the model is asked for a step that calls it, with at most `chars` characters of each evidence (None: as
+    many as the kit says)."""
+    chars = kit.observation_chars if chars is None else chars
+    escape = escape_of(kit, plan_text.disarm)
+    shown = {id: Observation(escape(_text(seen, chars, NO_EVIDENCE))) for id, seen in results.items()}
+    given = EVIDENCE.filled(step.input, shown)
+    instruction = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    return (user(kit.prompt("work", instruction=instruction, question=escape.question(task.question))),)
+
+
+def solve_page(kit: Kit, task: Task, plan: Plan, results: Results, chars: int, reason: str = "") -> tuple[Message, ...]:
+    """What the solver is asked: the task, and each line of the plan with its evidence, of which at most `chars`
+    characters are shown. `reason` says why the rest of the plan was not carried out."""
+    escape = escape_of(kit, plan_text.disarm)
+    steps = [
+        {
+            "why": step.why,
+            "call": plan_text.write_step(step) if step.tool else "",
+            "evidence": escape(_text(results.get(step.id), chars, f"{NO_EVIDENCE} ({{}})")),
+        }
+        for step in plan.steps
+    ]
+    return (user(kit.prompt("solve", **_asked(task, escape), steps=steps, reason=reason)),)
+
+
+def tools_of(kit: Kit) -> tuple[ToolSpec, ...]:
+    """What a plan may call: the user's tools, and the model itself."""
+    return plan_text.with_llm(kit.tools, kit.prompt("llm").strip())
+
+
+def by_model(kit: Kit, step: Step) -> bool:
+    """The step asks the model; a tool of the user's that has its name goes before it."""
+    return step.tool == plan_text.LLM and kit.tool(plan_text.LLM) is None
+
+
+def _asked(task: Task, escape: Escape) -> dict[str, Any]:
+    """The task and the turns before it, as the templates take them."""
+    return {"question": escape.question(task.question), "history": earlier(task, escape)}
+
+
+def _text(seen: Observation | None, chars: int, failed: str) -> str:
+    """A result as evidence, shortened; what was wrong is put into `failed`."""
+    if seen is None:
+        return NO_EVIDENCE
+    text = f"{seen.text}\n({seen.note})" if seen.note else seen.text
+    short = shorten(text, chars)[0]
+    return short if seen.ok else failed.format(short)

@@ -1,0 +1,354 @@
+"""The plans of ReWOO as text: a line of thought, then a call whose result has a name.
+
+    Plan: I need the number of people in Lyon.
+    #E1 = lookup[Lyon]
+    Plan: A third of it.
+    #E2 = calculator[#E1 / 3]
+
+A step's input may name the evidence of earlier steps. What stands in the brackets is text, or a JSON object, list or
+string. The model itself is a tool, `LLM[instruction]`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct, structs
+
+from plait.core import JSON, Plan, Step, ToolSpec
+from plait.core.loose_json import NotJson, read_value, without_halves
+from plait.loops import gbnf
+from plait.loops.format import Remark, Unreadable
+from plait.loops.label_scan import cut, repaired, tool_name
+from plait.loops.react.lines import plain_name
+from plait.loops.references import EVIDENCE, refer
+from plait.loops.rewoo.scan import (
+    HEAD,
+    Part,
+    call_of,
+    disarm,
+    guard,
+    in_json,
+    input_of,
+    lines_of,
+    parts_of,
+    plain,
+    unguard,
+)
+from plait.loops.tool_descriptions import input_words, sentence
+
+__all__ = [
+    "LLM",
+    "PlanRead",
+    "checked",
+    "describe",
+    "disarm",
+    "grammar",
+    "plan_of_text",
+    "read_plan",
+    "reads_as_plan",
+    "with_llm",
+    "write_plan",
+    "write_step",
+]
+
+LLM = "LLM"
+"""The name by which a plan calls the model itself."""
+
+SHAPE = "Write for each step a line `Plan: what it is for` and below it a line `#E1 = Tool[input]`, numbered from 1."
+JSON_SHAPE = 'It is {"steps": [{"id": "E1", "tool": name, "input": value, "why": text}], "evidence": {"E1": text}}.'
+MAX_STEPS = 100
+"""A plan of more calls than this is refused, whoever wrote it."""
+
+_ID = re.compile(r"\s*+#?[Ee](\d{1,6})\s*+", re.A)
+# `lookup[x] * 4`: what follows can't be left out without changing what the step means.
+_GOES_ON = re.compile(r"[ \t]{0,9}(?:[-+*/×÷^%]|and\b|minus\b|plus\b|times\b)[ \t]{0,9}[\w#(.]")
+
+
+# Words and numbers without quotes, brackets or anything that makes a head: read as they are written.
+_WORDS = re.compile(r"[\w#$(](?:[\w #$%()?!/*+,.&-]*[\w)?!%.])?")
+_WORD = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.A)
+# A line that is a call and has no name for its result.
+_UNNAMED = re.compile(
+    r"[ \t>*_`•+–-]{0,12}(?:\(?\d{1,3}[.):][ \t]{0,4})?(?:(?:action|call|tool|step)[ \t]{0,3}\d{0,3}[:：][ \t]{0,4})?"
+    r"(?:[A-Za-z_]\w{0,40}[ \t]{0,3}=[ \t]{0,3})?[*`]{0,3}([A-Za-z_][\w.-]{0,63})[*`]{0,3}[\[(](.*)[\])]"
+    r"[ \t.;,*`]{0,9}",
+    re.I | re.A,
+)
+_CALLED = re.compile(r"(?<![\w.#])([A-Za-z_][\w.-]{0,63})\[", re.A)
+
+
+class PlanRead(Struct, frozen=True):
+    """A plan as read, with what was repaired or cut."""
+
+    plan: Plan
+    remarks: tuple[Remark, ...] = ()
+
+
+def with_llm(tools: Iterable[ToolSpec], what_for: str = "") -> tuple[ToolSpec, ...]:
+    """The tools a plan may call: those given, and the model itself unless one of them has its name."""
+    tools = tuple(tools)
+    if any(tool.name == LLM for tool in tools):
+        return tools
+    instruction = {"type": "object", "properties": {"instruction": {"type": "string"}}, "required": ["instruction"]}
+    return (*tools, ToolSpec(LLM, what_for, instruction))
+
+
+def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in_words: bool = True) -> PlanRead:
+    """The plan in a reply, leniently, of at most `most` calls. `tools` are the user's; the model is one beside them.
+    `in_words`: a formula may name earlier steps by what they find.
+
+    Takes `Plan 1:`, text around, labels in bold, both lines of a step on one line, inputs over several lines,
+    brackets in strings and inside each other, round brackets or none, arguments by name, references in JSON without
+    quotes. Raises `Unreadable`, and nothing else, with all that keeps the plan from being run.
+    """
+    listed = with_llm(tools)
+    text, halved = without_halves(text)
+    remarks = [repaired("a broken character was replaced")] if halved else []
+    before, parts = parts_of(text)
+    if said := " ".join(lines_of(before)):
+        remarks.append(cut(f"{len(said)} characters before the plan"))
+    if sum(bool(part.id) for part in parts) > most:
+        raise Unreadable(f"This plan has more than {most} steps. Write a shorter one, with only the steps it needs.")
+    steps: list[Step] = []
+    troubles: list[str] = []
+    why = ""
+    for part in parts:
+        if part.id:
+            earlier = next((step for step in steps if step.id == part.id), None)
+            try:
+                step = _step(part, why, listed, remarks)
+                step = _referring(step, steps, remarks) if in_words else step
+            except Unreadable as trouble:
+                if earlier is not None:
+                    # `#E1 = lookup[...]` and then `#E1 = 42`: evidence is for the tools to give.
+                    remarks.append(cut(f"evidence {part.id} that the model wrote itself"))
+                else:
+                    troubles.append(str(trouble))
+                    steps.append(Step(part.id, LLM, "?"))  # in its place, so that others may name it
+            else:
+                if earlier is not None and (earlier.tool, earlier.input) == (step.tool, step.input):
+                    remarks.append(cut(f"step {part.id}, which was written before"))
+                else:
+                    steps.append(step)
+            why = ""
+        else:
+            if why:
+                steps.append(Step("", why=why))
+            why = unguard(" ".join(lines_of(part.text)))
+    if why:
+        steps.append(Step("", why=why))
+    troubles += _unnamed(before, parts, listed, steps)
+    if not troubles and not any(step.tool for step in steps):
+        raise Unreadable(f"{'Your reply is empty' if not text.strip() else 'There is no call in your plan'}. {SHAPE}")
+    plan = checked(Plan(tuple(steps)), listed, troubles)
+    return PlanRead(plan, tuple(dict.fromkeys(remarks)))
+
+
+def _referring(step: Step, before: Sequence[Step], remarks: list[Remark]) -> Step:
+    """The step with references where it says in words what a step before it is to find."""
+    if step.tool == LLM:
+        return step
+    value, put = refer(step.input, [(f"#{other.id}", other.input) for other in before if other.tool])
+    if put:
+        remarks.append(repaired(f"step {step.id} had words in place of {', '.join(put)}"))
+    return structs.replace(step, input=value) if put else step
+
+
+def plan_of_text(text: str, tools: Iterable[ToolSpec]) -> Plan:
+    """The plan in a person's file: the written form (lines that begin with `# ` are comments), or JSON of a `Plan`.
+
+    Raises `Unreadable` with all that is wrong: what keeps the plan from being run, and what would not count in it.
+    """
+    if text.lstrip()[:1] != "{":
+        read = read_plan(text, tools, in_words=False)
+        if lost := [remark.text for remark in read.remarks if remark.kind == "cut"]:
+            raise Unreadable(f"This would not count: {'; '.join(lost)}. A comment begins with `# `.")
+        return read.plan
+    try:
+        found = read_value(text)
+    except NotJson as why:
+        raise Unreadable(f"The plan's JSON can't be read: {why.what} ({why.where(text)}).") from None
+    if rest := text[found.end :].strip():
+        raise Unreadable(f"After the plan's JSON stand {len(rest)} more characters.")
+    given = found.value.get("plan", found.value) if isinstance(found.value, Mapping) else found.value
+    if lost := _unknown_keys(given):
+        raise Unreadable(f"This would not count: {', '.join(lost)}. {JSON_SHAPE}")
+    try:
+        return checked(msgspec.convert(given, Plan), with_llm(tools))
+    except (msgspec.ValidationError, RecursionError) as why:
+        raise Unreadable(f"This is no plan: {why}. {JSON_SHAPE}") from None
+
+
+def _unknown_keys(given: object) -> list[str]:
+    """The keys of a plan's JSON that no part of it has, such as `tol` for `tool`."""
+    if not isinstance(given, Mapping):
+        return []
+    lost = [f"'{key}'" for key in given if key not in Plan.__struct_fields__]
+    steps = given.get("steps")
+    for number, step in enumerate(steps if isinstance(steps, list) else (), 1):
+        if isinstance(step, Mapping):
+            lost += [f"'{key}' of step {number}" for key in step if key not in Step.__struct_fields__]
+    return lost
+
+
+def reads_as_plan(text: str) -> bool:
+    """A person's answer that is meant as a plan, well or badly written: it has a step, or is an object."""
+    return text.lstrip()[:1] == "{" or any(part.id for part in parts_of(text)[1])
+
+
+def checked(plan: Plan, tools: Iterable[ToolSpec], troubles: Sequence[str] = (), *, check_inputs: bool = False) -> Plan:
+    """The plan with its ids written one way and what each step needs read off its input.
+
+    Raises `Unreadable` with `troubles` and all that keeps it from being run with these tools. `check_inputs`: inputs
+    that a tool cannot take keep it from being run, too.
+    """
+    found = list(troubles)
+    steps: list[Step] = []
+    for step in plan.steps:
+        if step.tool and not _ID.fullmatch(step.id):
+            found.append(f"'{step.id}' is no name for a step: it is E and a number, such as E1.")
+        needs = EVIDENCE.named(step.input) if step.tool else ()
+        steps.append(structs.replace(step, id=_one_way(step.id) if step.tool else "", needs=needs))
+    evidence = {_one_way(id): text for id, text in plan.evidence.items()}
+    plan = Plan(tuple(steps), evidence)
+    if not plan.calls and not found:
+        found.append("The plan has no step that calls anything.")
+    found += plan.problems(with_llm(tools), EVIDENCE.is_open if check_inputs else None)
+    if not found:
+        found += [trouble for step in plan.calls if (trouble := _unwritable(step))]
+    if found:
+        raise Unreadable(" ".join(dict.fromkeys(found)))
+    return plan
+
+
+def write_plan(plan: Plan) -> str:
+    """The canonical text of a plan; `read_plan` gives the same steps back, with no remarks. Evidence is not in it.
+
+    Numbers and truth values are written as JSON and so read back as text; what a step is for goes on one line, and a
+    step that only is a thought is dropped when it has none. Raises ValueError as `write_step` does.
+    """
+    lines: list[str] = []
+    thought_only = False
+    for step in plan.steps:
+        why = guard(" ".join(lines_of(step.why)))
+        if why or (step.tool and thought_only):
+            lines.append(f"Plan: {why}".rstrip())
+        if step.tool:
+            lines.append(write_step(step))
+        thought_only = not step.tool
+    return "\n".join(lines)
+
+
+def write_step(step: Step) -> str:
+    """The line of a call: `#E1 = Tool[input]`.
+
+    Raises ValueError for a tool's name or an id that can't be written so, and for input that JSON can't hold.
+    """
+    if not plain_name(step.tool) or set(step.tool) & set("()="):
+        raise ValueError(f"A tool named {step.tool!r} can't be written as `{step.tool}[...]`.")
+    if not _ID.fullmatch(step.id):
+        raise ValueError(f"A step can't be called {step.id!r}: it is E and a number, such as E1.")
+    return f"#{_one_way(step.id)} = {step.tool}[{_input_text(step.tool, step.input)}]"
+
+
+def describe(tools: Iterable[ToolSpec]) -> str:
+    """A line a tool: `(1) Name[input]: what for. Input: ... Returns: ...`."""
+    lines = []
+    for number, tool in enumerate(tools, 1):
+        takes = input_words(tool)
+        said = [sentence(tool.description), f"Input: {takes}."]
+        said += [f"Returns: {sentence(tool.returns)}"] if tool.returns else []
+        lines.append(f"({number}) {tool.name}[{'' if takes == 'none' else 'input'}]: {' '.join(filter(None, said))}")
+    return "\n".join(lines)
+
+
+def grammar(tools: Iterable[ToolSpec], steps: int = 20) -> str:
+    """GBNF of plans of up to `steps` calls: numbered from 1, known tools, inputs on one line."""
+    rules = ["root ::= s1"]
+    for n in range(1, steps + 1):
+        more = f' ( "\\n" s{n + 1} )?' if n < steps else ""
+        rules.append(f's{n} ::= "Plan: " thought "\\n#E{n} = " name "[" input "]"{more}')
+    rules += [
+        f"name ::= {gbnf.one_of(tool.name for tool in with_llm(tools))}",
+        "input ::= inside{0,300}",
+        r'inside ::= [^\[\]\r\n] | "[" inside* "]"',
+        gbnf.THOUGHT_RULE,
+    ]
+    return "\n".join(rules)
+
+
+def _step(part: Part, why: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> Step:
+    called = call_of(part.text, tools, remarks)
+    if called is None:
+        raise Unreadable(f"Step {part.id} calls no tool: write `#{part.id} = Tool[input]`.")
+    if _GOES_ON.match(called.rest):
+        raise Unreadable(
+            f"Step {part.id} goes on after its call. A step is one call and nothing more; compute in a tool."
+        )
+    name = tool_name(called.name, tools, remarks)
+    tool = next((tool for tool in tools if tool.name == name), None)
+    given = input_of(called.raw, tool, remarks)
+    rest = " ".join(lines_of(called.rest))
+    as_data = name == LLM or not isinstance(given, str) or called.raw.lstrip().startswith('"')
+    inside = rest if as_data else f"{given}\n{rest}"
+    if other := next((match[1] for match in _CALLED.finditer(inside) if any(t.name == match[1] for t in tools)), ""):
+        raise Unreadable(f"Step {part.id} has a further call, of {other}. Give each call a step of its own.")
+    if rest and any(char.isalnum() for char in rest):
+        remarks.append(cut(f"{len(rest)} characters after the call of {part.id} (line {part.line})"))
+    return Step(part.id, name, given, why, EVIDENCE.named(given))
+
+
+def _unnamed(before: str, parts: Sequence[Part], tools: Sequence[ToolSpec], steps: Sequence[Step]) -> list[str]:
+    """What is wrong with lines that are calls of known tools and give their result no name: they would be lost."""
+    names = {tool.name for tool in tools}
+    made = {(step.tool, step.input) for step in steps if isinstance(step.input, str)}
+    lines = [line for text in (before, *(part.text for part in parts if not part.id)) for line in text.split("\n")]
+    found = [match for line in lines if (match := _UNNAMED.fullmatch(line.strip())) is not None and match[1] in names]
+    return [
+        f"A call of {match[1]} has no name for its result. Write `#E1 = {match[1]}[input]` with a number of its own."
+        for match in found
+        if match[2].strip() not in ("", "input") and (match[1], match[2].strip()) not in made
+    ]
+
+
+def _unwritable(step: Step) -> str:
+    try:
+        write_step(step)
+    except ValueError as why:
+        return str(why)
+    return ""
+
+
+def _input_text(tool: str, given: JSON) -> str:
+    if given is None:
+        return ""
+    if isinstance(given, str) and plain(given) and _comes_back(tool, given):
+        return given
+    try:
+        return in_json(json.dumps(given, ensure_ascii=False, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"The input of {tool!r} can't be written as JSON: {error}") from None
+
+
+def _comes_back(tool: str, text: str) -> bool:
+    """The text, written as it is, is read as it is."""
+    if _CALLED.search(text) is not None:
+        return False
+    if _WORD.fullmatch(tool) and _WORDS.fullmatch(text):
+        return True
+    remarks: list[Remark] = []
+    line = f"#E1 = {tool}[{text}]"
+    if len(HEAD.findall(line)) != 1:
+        return False
+    _, (part,) = parts_of(line)
+    called = call_of(part.text, (), remarks)
+    return called is not None and not remarks and not called.rest and input_of(called.raw, None, remarks) == text
+
+
+def _one_way(id: str) -> str:
+    match = _ID.fullmatch(id)
+    return f"E{int(match[1])}" if match else id

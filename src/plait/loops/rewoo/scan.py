@@ -1,0 +1,258 @@
+"""Where a plan's lines begin in a reply, and what stands in a step's brackets.
+
+A text is cut at every head first: a label `Plan:` at the start of a line, or `#E1 =` at the start of a line or, before
+`Name[`, inside one. Each part is then read by itself, so that the whole is linear in the text.
+All patterns have bounded or possessive repeats.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from plait.core import JSON, ToolSpec
+from plait.core.loose_json import NotJson, read_value
+from plait.loops import label_scan
+from plait.loops.format import Remark
+from plait.loops.label_scan import repaired
+
+_FLAGS = re.M | re.A
+_AFTER = r"[*_`]{0,3}[ \t]{0,4}"
+_LABEL = r"^[ \t>*_#`-]{0,12}(?i:plan(?:[ \t]{0,3}#?\d{1,6})?|step[ \t]{0,3}#?\d{1,6})" + _AFTER + r"[:：](?:\*\*|__)?"
+_LEAD = r"^[ \t>*_`-]{0,12}(?:\d{1,3}[.)][ \t]{1,4}[*_`]{0,3})?"
+_CALL_NEXT = r"[ \t]{0,4}(?=[*_`]{0,3}[A-Za-z_][\w.-]{0,63}[*_`]{0,3}\[)"
+HEAD = re.compile(
+    rf"(?P<plan>{_LABEL})"
+    rf"|{_LEAD}#[Ee](?P<line>\d{{1,6}}){_AFTER}="
+    rf"|{_LEAD}#?[Ee](?P<loose>\d{{1,6}}){_AFTER}[=:：]{_CALL_NEXT}"
+    rf"|(?<=[\s;,.(])#[Ee](?P<inside>\d{{1,6}}){_AFTER}=[ \t]{{0,4}}{_CALL_NEXT}",
+    _FLAGS,
+)
+# What stands for a label of a plan, for a reference or for a step, in data.
+_SHOWN = (
+    re.compile(
+        rf"^([ \t>*_#`-]{{0,12}}(?i:plan|step|evidence)(?:[ \t]{{0,3}}#?E?\d{{1,6}})?{_AFTER})(?=[:：])", re.M | re.A
+    ),
+    re.compile(rf"(#)(?=E\d{{1,6}}(?!\w)|[Ee]\d{{1,6}}{_AFTER}[=:：])", re.A),
+    re.compile(rf"({_LEAD}[Ee]\d{{1,6}}{_AFTER})(?=[=:：]{_CALL_NEXT})", _FLAGS),
+)
+# Whatever HEAD may see of a step, wherever it stands.
+_GUARDED = re.compile(rf"(#[Ee]\d{{1,6}}{_AFTER})(\\*+)([=:：])", re.A)
+_GUARD_OFF = re.compile(rf"(#[Ee]\d{{1,6}}{_AFTER})\\(\\*+)([=:：])", re.A)
+
+_NAME = re.compile(r"\s{0,4}[`*\"']{0,3}([^\[\](){}\n:=`*\"']{1,100}+)[`*\"']{0,3}[ \t]{0,4}\[")
+_ROUND = re.compile(r"\s{0,4}[`*]{0,3}([\w .-]{1,100}+)[`*]{0,3}\(")
+_ESCAPED = r"\\[^\n]"
+_DOUBLE = r'"(?:[^"\\\n]++|\\[^\n])*+"'
+_SINGLE = r"(?<!\w)'(?:[^'\\\n]++|\\[^\n])*+'(?!\w)"
+_BRACKETS = (
+    re.compile(rf"{_ESCAPED}|{_DOUBLE}|{_SINGLE}|[\[\]]"),
+    re.compile(rf"{_ESCAPED}|{_DOUBLE}|[\[\]]"),
+    re.compile(r"[\[\]]"),
+)
+_NOTHING_MORE = re.compile(r"[ \t.,;*_`]*+(?:\r?\n|\Z|#[ \t])")
+_BARE = re.compile(r'\\.|"(?:[^"\\]++|\\.)*+"|\'(?:[^\'\\\n]++|\\.)*+\'|(#E\d{1,6})(?!\w)', re.S | re.A)
+_QUOTED = re.compile(r"['‘“]([^'‘’“”\"]*+)['’”]")
+_NAMED = re.compile(r"[A-Za-z_]\w{0,63}[ \t]{0,4}[=:]", re.A)
+
+
+class Part(Struct, frozen=True):
+    """A head and what follows it, up to the next head. `id` is "" for a line of thought."""
+
+    id: str
+    text: str
+    line: int
+
+
+def parts_of(text: str) -> tuple[str, list[Part]]:
+    """What stands before the first head, and the parts in order."""
+    heads = list(HEAD.finditer(text))
+    if not heads:
+        return text, []
+    ends = [head.start() for head in heads[1:]] + [len(text)]
+    parts: list[Part] = []
+    line, at = 1, 0
+    for head, end in zip(heads, ends, strict=True):
+        line += text.count("\n", at, head.start())
+        at = head.start()
+        number = head["line"] or head["loose"] or head["inside"]
+        parts.append(Part(f"E{int(number)}" if number else "", text[head.end() : end], line))
+    return text[: heads[0].start()], parts
+
+
+class Called(Struct, frozen=True):
+    """A step's call as written: the tool's name, the text in its brackets, and what stands behind them."""
+
+    name: str
+    raw: str
+    rest: str
+
+
+def call_of(text: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> Called | None:
+    """The call that stands behind `#E1 =`; None where there is none."""
+    if (head := _NAME.match(text)) is not None:
+        end = _close(text, head.end())
+        if end is not None:
+            return Called(head[1].strip(), text[head.end() : end], text[end + 1 :])
+        remarks.append(repaired("the brackets around an input don't match"))
+        last = text.rfind("]")
+        end = last if last >= head.end() else _line_end(text, head.end())
+        return Called(head[1].strip(), text[head.end() : end], text[end + 1 :])
+    known = {tool.name.lower() for tool in tools}
+    end = _line_end(text, len(text) - len(text.lstrip()))
+    line = text[:end].strip()
+    if (head := _ROUND.match(text)) is not None and head[1].strip().lower() in known:
+        remarks.append(repaired("round brackets around an input were taken for square ones"))
+        return Called(head[1].strip(), line[line.index("(") + 1 :].rstrip(" .;`*").removesuffix(")"), text[end:])
+    name, _, rest = line.partition(" ")
+    if (plain := name.strip("`*:,.\"'")).lower() in known:
+        remarks.append(repaired("an input without brackets was taken"))
+        return Called(plain, rest.lstrip(" :="), text[end:])
+    return None
+
+
+def _close(text: str, start: int) -> int | None:
+    """Where the bracket that was opened before `start` is closed.
+
+    Brackets in strings don't count. What is a string can't be known for sure (an apostrophe, an inch), so of the
+    ways to see it the first one counts after which nothing stands on the line.
+    """
+    found: list[int] = []
+    for pattern in _BRACKETS:
+        depth = 1
+        for match in pattern.finditer(text, start):
+            depth += {"[": 1, "]": -1}.get(match[0], 0)
+            if not depth:
+                found.append(match.start())
+                break
+        if found and _NOTHING_MORE.match(text, found[-1] + 1):
+            return found[-1]
+    return found[0] if found else None
+
+
+def _line_end(text: str, start: int) -> int:
+    end = text.find("\n", start)
+    return len(text) if end < 0 else end
+
+
+def input_of(raw: str, tool: ToolSpec | None, remarks: list[Remark]) -> JSON:
+    """The value in a step's brackets: JSON objects, lists and strings as such, all else as text; None for nothing.
+
+    `tool`, where it is known, tells named arguments (`city="Lyon", days=3`) from text that looks like them.
+    """
+    text = raw.strip()
+    if not text:
+        return None
+    if text[0] in '{["':
+        notes: list[Remark] = []
+        value = label_scan.input_of(_with_quotes(text, notes), notes, closed=True)
+        if not isinstance(value, str):
+            remarks += notes
+            return value
+        if text[0] == '"' and (whole := _string(text)) is not None:
+            return whole
+    names = list(tool.parameters.get("properties", {})) if tool is not None else []
+    if names and (given := _by_name(text, names)) is not None:
+        remarks.append(repaired("arguments written as name=value were taken by name"))
+        return given
+    if len(names) > 1 and text[0] in '"#' and (listed := _listed(text)) is not None:
+        return listed
+    if (quoted := _QUOTED.fullmatch(text)) is not None:
+        remarks.append(repaired("quotes around an input were dropped"))
+        return quoted[1]
+    return text
+
+
+def plain(text: str) -> bool:
+    """A text that no reader takes for anything but itself, whatever the tool."""
+    return text[:1] not in ("", *"{[\"'‘“") and not (text[0] == "#" and "," in text) and _NAMED.match(text) is None
+
+
+def guard(text: str) -> str:
+    """A text in which nothing reads as a step; `unguard` undoes it exactly."""
+    return _GUARDED.sub(r"\1\2\\\3", text)
+
+
+def unguard(text: str) -> str:
+    """Undo `guard`."""
+    return _GUARD_OFF.sub(r"\1\2\3", text)
+
+
+def disarm(text: str) -> str:
+    """Data with a backslash in whatever would read as part of a plan, or as other evidence; else unchanged."""
+    for pattern in _SHOWN:
+        text = pattern.sub(r"\1\\", text)
+    return text
+
+
+def in_json(dumped: str) -> str:
+    """JSON text in which nothing reads as a step, as the same JSON."""
+    return _GUARDED.sub(lambda match: "\\u0023" + match[0][1:], dumped)
+
+
+def _with_quotes(text: str, remarks: list[Remark]) -> str:
+    """JSON text whose bare references stand in quotes."""
+    found = False
+
+    def quote(match: re.Match[str]) -> str:
+        nonlocal found
+        found = found or match[1] is not None
+        return match[0] if match[1] is None else f'"{match[1]}"'
+
+    quoted = _BARE.sub(quote, text)
+    if found:
+        remarks.append(repaired("a reference in a JSON input was put in quotes"))
+    return quoted
+
+
+def _string(text: str) -> str | None:
+    """The text of a JSON string, where all of `text` is one."""
+    try:
+        found = read_value(text)
+    except NotJson:
+        return None
+    return found.value if isinstance(found.value, str) and found.end == len(text) and not found.repairs else None
+
+
+def _by_name(text: str, names: Sequence[str]) -> JSON:
+    """`a=1, b="x"` as an object where each name is one of `names`; the value alone where there is one name."""
+    marks = list(re.finditer(rf"(?:\A|,)\s{{0,9}}({'|'.join(map(re.escape, names))})[ \t]{{0,4}}[=:]", text))
+    if not marks or marks[0].start() != 0:
+        return None
+    if len(names) == 1:
+        marks = marks[:1]
+    ends = [mark.start() for mark in marks[1:]] + [len(text)]
+    given = {mark[1]: _scalar(text[mark.end() : end].strip()) for mark, end in zip(marks, ends, strict=True)}
+    return next(iter(given.values())) if len(names) == 1 else given
+
+
+def _scalar(text: str) -> JSON:
+    quoted = _QUOTED.fullmatch(text)
+    if quoted is not None:
+        return quoted[1]
+    try:
+        found = read_value(_with_quotes(text, []))
+    except NotJson:
+        return text
+    return found.value if found.end == len(_with_quotes(text, [])) else text
+
+
+def _listed(text: str) -> JSON:
+    """`"a", 3` as a list, where it is one of two values or more."""
+    try:
+        value: Any = json.loads(f"[{_with_quotes(text, [])}]")
+    except (ValueError, RecursionError):
+        return None
+    return value if len(value) > 1 else None
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """The lines of a text that say something: no comment (`# ...`), no fence, no blank line."""
+    for line in text.split("\n"):
+        flat = " ".join(line.split())
+        if flat and not flat.startswith(("# ", "```")) and flat != "#":
+            yield flat

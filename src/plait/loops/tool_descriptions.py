@@ -1,0 +1,147 @@
+"""How tools are told to a model: a line each, with what goes in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from msgspec import structs
+
+from plait.core import Kit, ToolSpec
+from plait.core.text import visible
+from plait.loops.escape import Escape, escape_of
+
+
+def type_word(schema: Mapping[str, Any]) -> str:
+    """A parameter's type in a few words: "number", "string of at most 40 characters", "list of string",
+    "one of "a", "b"", "any"."""
+    if "enum" in schema:
+        return "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
+    if "const" in schema:
+        return json.dumps(schema["const"], ensure_ascii=False)
+    for union in ("anyOf", "oneOf"):
+        if union in schema:
+            return " or ".join(dict.fromkeys(type_word(part) for part in schema[union]))
+    kind = schema.get("type", "object" if "properties" in schema or "$ref" in schema else "any")
+    if isinstance(kind, list):
+        return " or ".join(str(one) for one in kind)
+    items = schema.get("items")
+    if kind == "array":
+        return f"list of {type_word(items)}" if isinstance(items, Mapping) and items else "list"
+    if kind == "string" and "maxLength" in schema:
+        return f"string of at most {schema['maxLength']} characters"
+    return str(kind)
+
+
+def arguments(tool: ToolSpec) -> dict[str, str]:
+    """The tool's parameters: name to type in words, "(optional)" where it may be left out."""
+    properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+    required = tool.parameters.get("required", [])
+    return {
+        name: type_word(schema) + ("" if name in required else " (optional)")
+        for name, schema in properties.items()
+        if isinstance(schema, Mapping)
+    }
+
+
+def input_words(tool: ToolSpec) -> str:
+    """What the tool takes, for a prompt: `none`, `the city's name (string)`, or JSON of names and what they are.
+
+    A single argument is told in words and not by its name, which small models would write into the input.
+    """
+    named = arguments(tool)
+    if not named:
+        return "none"
+    said = {name: _meaning(tool, name) for name in named}
+    if len(named) == 1:
+        ((name, kind),) = named.items()
+        optional = ", optional" if "(optional)" in kind else ""
+        return f"{said[name] or f'the {name}'} ({kind.removesuffix(' (optional)')}{optional})"
+    told = {name: f"{kind}: {said[name]}" if said[name] else kind for name, kind in named.items()}
+    return "an object " + json.dumps(told, ensure_ascii=False)
+
+
+def _meaning(tool: ToolSpec, name: str) -> str:
+    """A parameter's description on one line, to stand inside a sentence; "" where it has none."""
+    flat = " ".join(str(tool.parameters["properties"][name].get("description", "")).split()).rstrip(".")
+    return flat[:1].lower() + flat[1:] if flat[1:2].islower() else flat
+
+
+def sentence(text: str) -> str:
+    """A description on one line, ending as a sentence does."""
+    flat = " ".join(text.split())
+    return flat if not flat or flat[-1] in ".!?:;" else flat + "."
+
+
+def tool_lines(tools: tuple[ToolSpec, ...]) -> str:
+    """A line a tool: `name: what for. Input: ... Returns: ...`."""
+    lines = []
+    for tool in tools:
+        parts = [sentence(tool.description), f"Input: {input_words(tool)}."]
+        if tool.returns:
+            parts.append(f"Returns: {sentence(tool.returns)}")
+        lines.append(f"{tool.name}: " + " ".join(part for part in parts if part))
+    return "\n".join(lines)
+
+
+def numbered_lines(tools: tuple[ToolSpec, ...]) -> str:
+    """A line a tool: `(1) Name[what goes in]: what for.`"""
+    lines = []
+    for number, tool in enumerate(tools, 1):
+        named = arguments(tool)
+        inside = "" if not named else next(iter(named)) if len(named) == 1 else json.dumps(named, ensure_ascii=False)
+        returns = f" Returns: {sentence(tool.returns)}" if tool.returns else ""
+        lines.append(f"({number}) {tool.name}[{inside}]: {sentence(tool.description)}{returns}")
+    return "\n".join(lines)
+
+
+def tool_entries(tools: tuple[ToolSpec, ...]) -> str:
+    """An entry a tool: name and explanation, then an `_input_` and an `_output_` line."""
+    return "\n".join(
+        f"{tool.name}: {sentence(tool.description)}\n"
+        f"  _input_: {input_words(tool)}\n"
+        f"  _output_: {' '.join(tool.returns.split()) or 'text'}"
+        for tool in tools
+    )
+
+
+_WORDS = ("description", "title")
+
+
+def with_clean_tools(kit: Kit) -> Kit:
+    """The kit with its tools described without labels, special tokens, escape codes and unseen characters."""
+    escape = escape_of(structs.replace(kit, tools=(), others=()))
+    return structs.replace(kit, tools=_cleaned(kit.tools, escape), others=_cleaned(kit.others, escape))
+
+
+def _cleaned(tools: Iterable[ToolSpec], escape: Escape) -> tuple[ToolSpec, ...]:
+    return tuple(_clean(tool, escape) for tool in tools)
+
+
+def _clean(tool: ToolSpec, escape: Escape) -> ToolSpec:
+    def words(text: str) -> str:
+        return escape(visible(text))
+
+    def value(text: str) -> str:
+        return escape.tokens(visible(text))
+
+    cleaned = structs.replace(
+        tool,
+        description=words(tool.description),
+        returns=words(tool.returns),
+        result=value(tool.result),
+        parameters=_mapped(tool.parameters, words, value),
+    )
+    return tool if cleaned == tool else cleaned
+
+
+def _mapped(given: Any, words: Callable[[str], str], value: Callable[[str], str], key: str = "") -> Any:
+    """A schema with each of its texts changed: those that are for a reader by `words`, the others by `value`."""
+    if isinstance(given, str):
+        return words(given) if key in _WORDS else value(given)
+    if isinstance(given, dict):
+        return {name: _mapped(each, words, value, str(name)) for name, each in given.items()}
+    if isinstance(given, list | tuple):
+        return [_mapped(each, words, value) for each in given]
+    return given

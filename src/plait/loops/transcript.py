@@ -1,0 +1,148 @@
+"""What a model receives of a run: rules, question and log, in one of three forms.
+
+`chat`: each turn is an assistant message and each observation a user message. `user`: one user message carries the
+earlier work below the question. `completion`: one raw prompt. From step to step the prompt only grows at its end, so
+that a server's prefix cache stays useful.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from plait.core import Kit, Message, Observation, Task, Think, assistant, system, user
+from plait.core.labels import HOLE
+from plait.core.text import shorten
+from plait.loops.escape import begins_line, earlier, escape_of, without_tokens
+from plait.loops.format import Format, Turn
+
+TranscriptKind = Literal["chat", "user", "completion"]
+Observe: TypeAlias = Callable[[str, str, int], str]
+"""How a prompt shows an observation, given the tool's name, the text (already escaped) and the turn's number from 1."""
+
+
+class Transcript:
+    """Builds the prompts of one run.
+
+    `words` are the values that the system template needs. `observe` overrides how the format shows an observation.
+    `harmless`: the loop has already escaped its observations.
+    """
+
+    def __init__(
+        self,
+        kind: TranscriptKind,
+        format: Format,
+        task: Task,
+        kit: Kit,
+        words: Mapping[str, Any],
+        observe: Observe | None = None,
+        harmless: bool = False,
+    ) -> None:
+        self._kind = kind
+        self._observe = observe or (lambda tool, text, n: format.observation(text, n))
+        self._kit = kit
+        self._escape = escape = escape_of(kit, format.disarm)
+        self._harmless = harmless
+        self._inline = not begins_line(self._observe("", HOLE, 1))
+        self._task = {"question": escape.question(task.question), "history": earlier(task, escape)}
+        self._rules = kit.system if kit.system is not None else kit.prompt("system", **words)
+        self._head = (system(self._rules), user(kit.prompt("question", **self._task))) if kind == "chat" else ()
+        self._chat: dict[int, list[Message]] = {}
+        self._text: dict[int, list[str]] = {}
+
+    def think(self, phase: str, log: Scratchpad, chars: int, opening: str, tail: tuple[Message, ...] = ()) -> Think:
+        """The think effect over the log, its messages or its raw prompt set. `tail` is said after the log;
+        `opening` is where the model goes on, for the forms that end in the middle of a turn. Observations are
+        shown with at most `chars` characters."""
+        if self._kind == "chat":
+            return Think(phase, (*self._head, *_with_word(self._messages(log, chars), self._after(log)), *tail))
+        values = {**self._task, "log": self._raw(log, chars), "opening": "" if tail else opening}
+        if self._kind == "user":
+            return Think(phase, (system(self._rules), user(self._kit.prompt("earlier", **values)), *tail))
+        text = self._kit.prompt("completion", system=self._rules, **values)
+        if tail:
+            text = "\n".join((text, *(message.content for message in tail), opening))
+        return Think(phase, prompt=text)
+
+    # A log only grows, so what was made of its first entries is kept: a step costs no more than what it adds.
+
+    def _messages(self, log: Scratchpad, chars: int) -> list[Message]:
+        done = self._chat.setdefault(chars, [])
+        for i in range(len(done) // 2, len(log.entries)):
+            entry = log.entries[i]
+            done += (assistant(entry.turn), user(self._shown(entry, i + 1, chars)))
+        return done
+
+    def _raw(self, log: Scratchpad, chars: int) -> str:
+        done = self._text.setdefault(chars, [])
+        for i in range(len(done), len(log.entries)):
+            entry = log.entries[i]
+            own = without_tokens(entry.turn.rstrip(), self._kit.special_tokens)
+            done.append(f"{own}\n{self._shown(entry, i + 1, chars).rstrip()}\n")
+        after = self._after(log)
+        return "".join(done) + (f"({after})\n" if after else "")
+
+    def _after(self, log: Scratchpad) -> str:
+        return log.after if self._harmless else self._escape(log.after, inline=True)
+
+    def _shown(self, entry: Entry, n: int, chars: int) -> str:
+        """An observation in a prompt: shortened, escaped, labelled."""
+        text = shorten(entry.observation, chars)[0]
+        if self._harmless:
+            return self._observe(entry.tool, text, n)
+        return self._observe(self._escape(entry.tool, inline=True), self._escape(text, inline=self._inline), n)
+
+    @property
+    def own_result(self) -> tuple[str, ...]:
+        """How a result of the model's own making begins: a stop string for formats that end with an object. Empty if
+        the observation's template begins with too few words."""
+        head, hole, _ = self._observe(HOLE, HOLE, 1).lstrip().partition(HOLE)
+        return (f"\n{head}",) if hole and sum(map(str.isalpha, head)) > 2 else ()
+
+
+def _with_word(said: list[Message], word: str) -> list[Message]:
+    """The messages with a word behind the last one."""
+    return [*said[:-1], user(f"{said[-1].content.rstrip()}\n({word})")] if word else said
+
+
+def with_repair(bad: str, request: str) -> tuple[Message, ...]:
+    """A bad reply, if there is one, and what is asked of the model now."""
+    return (assistant(bad), user(request)) if bad else (user(request),)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One turn as the model wrote it, the observation after it (whole), and the tool that gave it."""
+
+    turn: str
+    observation: str
+    tool: str = "final_answer"
+
+
+@dataclass(frozen=True)
+class Scratchpad:
+    """The log of a run, frozen: `then` and `once_more` return a new one. `after` is a remark behind the last entry."""
+
+    entries: tuple[Entry, ...] = ()
+    after: str = ""
+
+    def then(self, turn: Turn, observation: Observation) -> Scratchpad:
+        """Append a turn and its observation."""
+        text = observation.text if not observation.note else f"{observation.text}\n({observation.note})"
+        entry = Entry(turn.kept, text, turn.call.tool) if turn.call is not None else Entry(turn.kept, text)
+        return Scratchpad((*self.entries, entry))
+
+    def once_more(self, words: str) -> Scratchpad:
+        """Leave out a turn that only repeated a call, and remark that behind the last entry."""
+        return Scratchpad(self.entries, words)
+
+    @property
+    def observations(self) -> tuple[str, ...]:
+        """The observations."""
+        return tuple(entry.observation for entry in self.entries)
+
+    @property
+    def next(self) -> int:
+        """The number of the next turn, from 1."""
+        return len(self.entries) + 1

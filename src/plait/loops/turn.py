@@ -1,0 +1,310 @@
+"""The turn loop of ReAct and JSON ReAct, and the parts that other loops share: ask, read, repair, fit, conclude.
+
+If a reply cannot be read, the model sees it once more with a complaint, for the repair. Then both leave the prompt; the
+record keeps them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar, cast
+
+from plait.core import (
+    Answered,
+    Call,
+    Effect,
+    Failed,
+    Kit,
+    LimitNear,
+    Loop,
+    Message,
+    Observation,
+    Outcome,
+    PromptTooLong,
+    Reply,
+    Stopped,
+    Task,
+    ToolSpec,
+    act,
+    note,
+    propose,
+    think,
+)
+from plait.core.text import shorten
+from plait.loops.format import Format, Remark, Turn, Unreadable
+from plait.loops.grounding import doubts, without
+from plait.loops.offered_tools import offered
+from plait.loops.transcript import Observe, Scratchpad, Transcript, TranscriptKind, with_repair
+
+Bad = tuple[str, str]
+"""A reply that could not be read, and what is wrong with it."""
+
+
+class Read(Protocol):
+    """What a reader made of a reply: a turn, a plan."""
+
+    @property
+    def remarks(self) -> Sequence[Remark]:
+        """What was repaired or cut."""
+        ...
+
+
+R = TypeVar("R", bound=Read)
+
+_NO_PLAIN_TEXT = re.compile(
+    r"[{}\[\]<>`]"
+    r"|^[ \t>*_#-]{0,12}(?:thought|action|input|observation|tool|function|plan|step|call|result)\b[^\n]{0,20}[:：]"
+    r"|\b(?:tool|function|action)s?\b|\w\(",
+    re.I | re.M,
+)
+_ANNOUNCES = re.compile(
+    r"\b(?:i(?:'|’)?ll|i will|i(?:'|’)?m going to|i am going to|let me|let(?:'|’)s|let us|i need|i should|i must"
+    r"|i have to|i want to|we need|we should|we will|we can|we have to|to (?:answer|find|solve|determine|do)\b"
+    r"|first,|first i\b|next,|one moment|please wait|looking up)",
+    re.I,
+)
+
+
+def call_one(call: Call) -> Generator[Effect, Any, Observation]:
+    """Call one tool."""
+    (seen,) = yield from act(call)
+    return seen
+
+
+@dataclass(frozen=True)
+class TurnLoop:
+    """A loop whose every reply is one turn: a thought, and an action or the answer.
+
+    `format` reads and writes the turns. `tools`: those that the prompt describes, built-in ones included. `words`:
+    values of the system and repair templates. `observe`: how a prompt shows an observation, if not as the format does.
+    `ends_with_object`: a reply ends with a JSON object, so what the model writes behind it is cut. `opening(n)`: how
+    the prompt of a raw transcript ends before turn `n`, and `labels` those that a reply may begin with instead.
+    `last_label`: what the concluding reply continues; "" if it is a turn like any other. `answer_of` gives the answer
+    in a turn's input. `call_tool` makes a call, or ends the run for a built-in tool.
+    """
+
+    format: Format
+    tools: tuple[ToolSpec, ...]
+    words: Mapping[str, Any]
+    transcript: TranscriptKind = "chat"
+    constrain: bool = False
+    misses: int = 3
+    max_tokens: int | None = None
+    observe: Observe | None = None
+    ends_with_object: bool = False
+    takes_plain_answer: bool = True
+    opening: Callable[[int], str] = lambda n: ""
+    labels: tuple[str, ...] = ()
+    last_label: str = ""
+    answer_of: Callable[[Any], Any] = lambda answer: answer
+    call_tool: Callable[[Call], Generator[Effect, Any, Observation | Outcome]] = call_one
+
+    def run(self, task: Task, kit: Kit) -> Loop:
+        """Run turns until the model answers, fails, or a limit is near."""
+        page = Transcript(self.transcript, self.format, task, kit, self.words, self.observe)
+        log, chars = Scratchpad(), kit.observation_chars
+        seen: Observation | None = None
+        try:
+            while True:
+                attempt = partial(self._take_turn, kit, page, log, is_repetition(seen))
+                turn, chars = yield from fitting(attempt, chars)
+                if not isinstance(turn, Turn):
+                    return cast(Failed, turn)
+                ungrounded = yield from doubts(turn)
+                if turn.call is None:
+                    answer = self.answer_of(turn.answer)
+                    if not (against := (yield from propose(answer))):
+                        return Answered(answer)
+                    seen = Observation(against, "refused")
+                else:
+                    result = yield from self.call_tool(turn.call)
+                    if not isinstance(result, Observation):
+                        return result
+                    seen = result
+                    if log.entries and (words := folded(kit, turn.call, seen)):
+                        log = log.once_more(words)
+                        continue
+                log = log.then(*without(ungrounded, turn, seen))
+        except LimitNear as limit:
+            return (yield from self._conclude(kit, page, log, chars, limit))
+
+    def _take_turn(
+        self, kit: Kit, page: Transcript, log: Scratchpad, resample: bool, chars: int
+    ) -> Generator[Effect, Any, Turn | Failed]:
+        def ask(bad: Bad | None) -> Generator[Effect, Any, Reply]:
+            request = kit.prompt("repair", complaint=bad[1], **self.words) if bad else ""
+            tail = with_repair(bad[0], request) if bad else ()
+            opened = self.transcript != "chat" and not bad
+            return self._ask_model(kit, page, log, chars, tail, hold=bool(bad), opened=opened, resample=resample)
+
+        def read(text: str) -> Turn:
+            if self.transcript != "chat" and self.labels and not text.lstrip().startswith(self.labels):
+                text = f"{self.opening(log.next)} {text.lstrip()}"  # so that the log reads as if the model wrote it
+            return self.format.read(text, log.next, (*self.tools, *kit.others))
+
+        answer = plain_answer(kit) if self.takes_plain_answer and not log.entries else None
+        return read_turn(ask, read, self.misses, answer=answer)
+
+    def _ask_model(
+        self,
+        kit: Kit,
+        page: Transcript,
+        log: Scratchpad,
+        chars: int,
+        tail: tuple[Message, ...] = (),
+        *,
+        hold: bool = False,
+        opened: bool = False,
+        **options: Any,
+    ) -> Generator[Effect, Any, Reply]:
+        """Make one model call over the log; `tail` follows the log. `hold`: hold the reply to the grammar or schema."""
+        if self.constrain or hold:
+            tools = (*self.tools, *offered(kit, log.observations)[len(kit.tools) :])
+            options["grammar"] = self.format.grammar(tools, log.next, opened=opened)
+            options["schema"] = self.format.schema(tools)
+        shape = page.think("act", log, chars, self.opening(log.next), tail)
+        return think(
+            "act",
+            shape.messages,
+            prompt=shape.prompt,
+            stop=self.format.stop(log.next),
+            stop_after_object=page.own_result if self.ends_with_object else (),
+            max_tokens=self.max_tokens,
+            repair=bool(tail),
+            **options,
+        )
+
+    def _conclude(
+        self, kit: Kit, page: Transcript, log: Scratchpad, chars: int, limit: LimitNear
+    ) -> Generator[Effect, Any, Outcome]:
+        """Use the reserved call to answer from what was found."""
+        tail = with_repair("", kit.prompt("conclude", reason=limit.detail))
+        ask = partial(self._ask_model, kit, page, log, tail=tail, hold=not self.last_label, prefill=self.last_label)
+        reply, _ = yield from fitting(lambda size: ask(chars=size), chars)
+        answer: Any = None
+        try:
+            turn = self.format.read(reply.text, log.next, (*self.tools, *kit.others))
+            answer = self.answer_of(turn.answer) if turn.answered else None
+        except Unreadable:
+            # The reply continues the label that was opened for it: all of it is the answer.
+            answer = reply.text.strip() or None if self.last_label else None
+        return Stopped(limit.limit, limit.detail, answer)
+
+
+FOLDED = 300
+"""Characters of a result that came once more."""
+
+SMALLEST_OBSERVATION = 500
+"""Characters: when the prompt is still too long with observations of this size, it does not fit."""
+
+
+def read_turn(
+    ask: Callable[[Bad | None], Generator[Effect, Any, Reply]],
+    read: Callable[[str], R],
+    misses: int,
+    check: Callable[[R], Generator[Effect, Any, str]] | None = None,
+    answer: Callable[[str], R | None] | None = None,
+) -> Generator[Effect, Any, R | Failed]:
+    """The model's next turn, or plan: whatever `read` makes of a reply. `ask` makes the model call, given a bad reply
+    to repair or None.
+
+    After `misses` unreadable replies in a row: `Failed`. What the reader repaired or cut is noted. `check` says what
+    speaks against a turn that was read; the last try is taken as it is. `answer` makes a turn of plain text, where the
+    first reply of a run may be one: a model that simply answers is not asked for a form.
+    """
+    bad: Bad | None = None
+    for miss in range(1, misses + 1):
+        reply = yield from ask(bad)
+        try:
+            turn = read(reply.text)
+            if reply.how_cut and is_open(reply.text, turn, read):
+                raise Unreadable("Its action is not complete: write a shorter one.")
+        except Unreadable as why:
+            if miss == 1 and reply.finish == "stop" and (plain := _plainly(answer, reply.text)) is not None:
+                yield from note("repaired", "the reply was plain text: it was taken for the answer")
+                return plain
+            complaint = f"Your reply {reply.how_cut}. {why}" if reply.how_cut else str(why)
+            bad = (reply.text, complaint)
+            yield from note("unreadable", f"reply {miss} of {misses} can't be read: {complaint}")
+            continue
+        if check is not None and miss < misses and (against := (yield from check(turn))):
+            bad = (reply.text, against)
+            yield from note("unreadable", f"reply {miss} of {misses} can't be taken: {against}")
+            continue
+        for remark in turn.remarks:
+            yield from note(remark.kind, remark.text)
+        if reply.how_cut:
+            yield from note("cut", f"the reply {reply.how_cut}: what is complete in it counts")
+        return turn
+    assert bad is not None
+    return Failed(f"{misses} replies in a row could not be read. The last complaint: {bad[1]}", kind="format")
+
+
+def _plainly(answer: Callable[[str], R | None] | None, text: str) -> R | None:
+    return answer(text.strip()) if answer is not None and is_plain_answer(text) else None
+
+
+def plain_answer(kit: Kit) -> Callable[[str], Turn | None]:
+    """Makes the turn of a plain answer; None for a text that names a tool: it may be meant for a call."""
+    names = re.compile("|".join(rf"\b{re.escape(tool.name)}\b" for tool in kit.known) or r"(?!)", re.I)
+    return lambda text: None if names.search(text) else Turn(answer=text, answered=True, kept=text)
+
+
+def is_plain_answer(text: str) -> bool:
+    """A text that can only be an answer: it has words, and no label, no JSON, no code, no announcement of a step."""
+    return any(map(str.isalnum, text)) and not (_NO_PLAIN_TEXT.search(text) or _ANNOUNCES.search(text))
+
+
+def is_open(text: str, turn: Any, read: Callable[[str], Any]) -> bool:
+    """The calls in a text that was cut may be incomplete: if the text went on, they would be read otherwise."""
+    made = calls_of(turn)
+    if not made:
+        return False
+    try:
+        return calls_of(read(f"{text} and so on")) != made
+    except Unreadable:
+        return True
+
+
+def calls_of(turn: Any) -> Sequence[Any]:
+    """The calls of a turn, or the steps of a plan."""
+    call = getattr(turn, "call", None)
+    return getattr(getattr(turn, "plan", turn), "calls", ()) if call is None else (call,)
+
+
+def is_repetition(seen: Observation | None) -> bool:
+    """The last call repeated an earlier one: at temperature 0 a model that copies itself would go on doing so."""
+    return seen is not None and seen.repeated
+
+
+def folded(kit: Kit, call: Call, seen: Observation) -> str:
+    """What is said in place of a turn that only repeated a call, "" where the turn has to stay. A model copies what it
+    sees of itself, so the repetition is not shown to it."""
+    tool = kit.tool(call.tool)
+    if not seen.repeated or (tool is not None and not tool.repeatable):
+        return ""
+    given = json.dumps(call.input, ensure_ascii=False, default=str)
+    return (
+        f"You then called {call.tool} once more with {given}, which gave: {shorten(seen.text, FOLDED)[0]}\n{seen.note}"
+    )
+
+
+def fitting(
+    attempt: Callable[[int], Generator[Effect, Any, Any]], chars: int
+) -> Generator[Effect, Any, tuple[Any, int]]:
+    """Run `attempt(chars)`; when the endpoint says the prompt is too long, again with shorter observations.
+
+    Returns what the attempt gave and the size it went through with. The trajectory itself is never cut.
+    """
+    while True:
+        try:
+            return (yield from attempt(chars)), chars
+        except PromptTooLong as why:
+            if chars <= SMALLEST_OBSERVATION:
+                raise
+            chars = max(SMALLEST_OBSERVATION, chars // 4)
+            yield from note("shortened", f"{why.detail}: observations are cut to {chars:,} characters")

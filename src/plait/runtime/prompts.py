@@ -1,0 +1,176 @@
+"""The prompts of a loop: templates in files, each of which a user can show, copy out and replace.
+
+A template `NAME.j2` is Jinja, rendered in a sandboxed environment where a missing value is an error. A
+file `NAME.txt` in a user's folder is used as it stands, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache, cached_property, lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from plait.core.errors import UsageError
+from plait.core.labels import labels_in
+from plait.runtime.prompt_labels import BLOCKS, labels_of_template
+
+_FIXED = frozenset({str, tuple, bool, int, type(None)})
+"""What a template can be filled with that does not change behind our back."""
+
+
+class PromptBook:
+    """The templates of one loop, the user's own in place of ours, file by file. Reads when it is made;
+    rendering does no I/O.
+
+    `folder` holds a folder for each loop (`DIR/react/system.j2`), as `plait prompts copy` makes it. `others`
+    are the books of the loops that this one may fall back to.
+    """
+
+    def __init__(
+        self,
+        strategy: str,
+        folder: Path | None = None,
+        extra: Mapping[str, str] | None = None,
+        others: Iterable[PromptBook] = (),
+    ) -> None:
+        self.strategy = strategy
+        self.folder = folder
+        self._others = {book.strategy: book for book in others}
+        self._texts = {**shipped(strategy), **(extra or {})}
+        self._verbatim: dict[str, str] = {}
+        if folder is not None:
+            self._read(folder)
+
+    def of(self, strategy: str) -> PromptBook:
+        """The book of a loop that this one may fall back to."""
+        return self._others[strategy]
+
+    def names(self) -> list[str]:
+        """The templates there are."""
+        return sorted({*self._texts, *self._verbatim})
+
+    def source(self, name: str) -> str:
+        """A template's text, as it is used."""
+        if name in self._verbatim:
+            return self._verbatim[name]
+        if name not in self._texts:
+            raise UsageError(
+                f"The loop '{self.strategy}' has no prompt '{name}'.",
+                hint=f"It has: {', '.join(self.names())}.",
+            )
+        return self._texts[name]
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that the templates in use print at the beginning of a line (see `core/labels.py`)."""
+        found: dict[str, None] = {}
+        for name in self.names():
+            own = self._verbatim.get(name)
+            found.update(dict.fromkeys(labels_in(own) if own is not None else labels_of_template(self._texts[name])))
+        return tuple(found)
+
+    @cached_property
+    def text(self) -> str:
+        """All templates in use, one behind the other, those of a loop to fall back to as well."""
+        return "\n".join([*map(self.source, self.names()), *(book.text for book in self._others.values())])
+
+    def render(self, name: str, values: Mapping[str, Any]) -> str:
+        """The template filled with `values`."""
+        if name in self._verbatim:
+            return self._verbatim[name]
+        before = self._last.get(name)
+        if before is not None and _same(before[0], values):
+            return before[1]
+        compiled = self._compiled.get(name)
+        if compiled is None:
+            compiled = self._compiled[name] = self._compile(name)
+        try:
+            text = str(compiled.render(values))
+        except Exception as why:
+            raise UsageError(
+                f"The prompt '{self.strategy}/{name}' can't be filled: {why}.", hint=self._place()
+            ) from why
+        if all(type(value) in _FIXED for value in values.values()):
+            self._last[name] = (dict(values), text)
+        return text
+
+    @cached_property
+    def _compiled(self) -> dict[str, Any]:
+        return {}
+
+    @cached_property
+    def _last(self) -> dict[str, tuple[dict[str, Any], str]]:
+        """What each template was last filled with, and what came of it: a system prompt is the same run after run."""
+        return {}
+
+    def _compile(self, name: str) -> Any:
+        self.source(name)
+        try:
+            template = _environment(tuple(self._texts.items())).get_template(f"{name}.j2")
+            # Jinja goes through these at every rendering; those of a plain dict it copies at once.
+            template.globals = dict(template.globals)
+            return template
+        except Exception as why:
+            number = getattr(why, "lineno", None)
+            line = f" (line {number})" if number else ""
+            raise UsageError(
+                f"The prompt '{self.strategy}/{name}' is no valid template{line}: {why}.", hint=self._place()
+            ) from why
+
+    def _place(self) -> str:
+        return f"It was read from {self.folder}." if self.folder is not None else ""
+
+    def _read(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise UsageError(
+                f"There is no prompts folder {folder}.",
+                hint=f"`plait prompts copy {self.strategy} {folder}` makes one.",
+            )
+        for path in sorted((folder / self.strategy).glob("*")):
+            try:
+                # newline="": a prompt is sent byte for byte, line ends included.
+                with path.open(encoding="utf-8", newline="") as file:
+                    text = file.read()
+            except (OSError, UnicodeDecodeError) as why:
+                raise UsageError(f"The prompt {path} can't be read: {why}.") from why
+            if path.suffix == ".j2":
+                self._texts[path.stem] = text
+            elif path.suffix == ".txt":
+                self._verbatim[path.stem] = text
+
+
+@lru_cache(maxsize=64)
+def _environment(texts: tuple[tuple[str, str], ...]) -> Any:
+    """The environment of these templates. Agents with the same prompts share it, and what it has compiled."""
+    from jinja2 import DictLoader, StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    return ImmutableSandboxedEnvironment(
+        loader=DictLoader({f"{name}.j2": text for name, text in texts}),
+        undefined=StrictUndefined,
+        auto_reload=False,
+        **BLOCKS,
+    )
+
+
+def _same(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """The same values, as far as that is seen at once: equal texts, and for the rest the very same objects."""
+    return len(before) == len(values) and all(
+        type(given := values.get(key)) is type(value) and (given is value or (type(value) is str and given == value))
+        for key, value in before.items()
+    )
+
+
+@cache
+def shipped(strategy: str) -> Mapping[str, str]:
+    """The templates of a loop as they ship, by name; none for a loop that is not ours."""
+    folder = resources.files("plait.loops") / strategy / "prompts"
+    if not folder.is_dir():
+        return {}
+    return {
+        item.name.removesuffix(".j2"): item.read_text(encoding="utf-8")
+        for item in folder.iterdir()
+        if item.name.endswith(".j2")
+    }
