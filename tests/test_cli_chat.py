@@ -79,7 +79,7 @@ def test_a_question_to_the_person_waits_where_nobody_sits(plait: Shell) -> None:
         (["--model", "opnai:x"], "Did you mean openai"),
         (["--strategy", "reakt"], "Did you mean react"),
         (["--no-journal"], "No such option '--no-journal'"),
-        (["--embedder", "nonesuch"], "'nonesuch' is no embedder"),
+        (["--embedder", "nonesuch"], "'nonesuch' is not an embedder"),
     ],
 )
 def test_wrong_usage_ends_the_chat_with_2(plait: Shell, args: list[str], said: str) -> None:

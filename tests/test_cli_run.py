@@ -119,7 +119,7 @@ def test_each_outcome_has_its_exit_code(
         (["q", "--approve", "maybe"], "'maybe' is not one of"),
         (["q", "--journal", "j.db", "--no-journal"], "contradict"),
         (["q", "--session", "s", "--no-journal"], "A session is stored in the journal. Leave out --no-journal"),
-        (["q", "--session", "s", "--embedder", "opnai:x"], "'opnai:x' is no embedder. There are: local, openai:NAME"),
+        (["q", "--session", "s", "--embedder", "opnai:x"], "'opnai:x' is not an embedder. There are: local, openai:NAME"),
         (["q", "--session", "s", "--embedder", "openai:x"], "OPENAI_API_KEY is not set"),
         (["q", "--strategy", "rewoo", "--model", "json.act=local"], "has no phase 'json.act'"),
         (["q", "--modle", "x"], "No such option '--modle'. Did you mean '--model'"),
@@ -173,7 +173,7 @@ def test_flags_win_over_environment_over_file(plait: Shell) -> None:
     other.write_text("[electricity]\nwatts = 3\n")
     assert "other.toml: electricity has the keys watts." in plait("run", "q", "--config", "other.toml").err
     other.write_text(f'[run]\nmodel = "{names["env"]}"\nembedder = "nonesuch"\n')
-    assert "'nonesuch' is no embedder" in plait("run", "q", "--config", "other.toml").err
+    assert "'nonesuch' is not an embedder" in plait("run", "q", "--config", "other.toml").err
     assert plait("run", "q", "--config", "other.toml", "--embedder", "local").out == "env\n"
 
 

@@ -123,7 +123,7 @@ def test_odd_text_is_sent_and_base64_is_understood(server: Server) -> None:
         (429, RateLimited, r"\(429\), asks to wait 7 s"),
         (400, BadRequest, r"refused the request \(400\)"),
         (500, ServerFailed, r"failed \(500\)"),
-        (302, BadRequest, r"sends us on to .*/elsewhere \(302\)"),
+        (302, BadRequest, r"redirects to .*/elsewhere \(302\)"),
     ],
 )
 def test_a_refusal_is_told_with_its_reason_and_without_the_key(

@@ -22,7 +22,7 @@ from plait.core.errors import UsageError
 from plait.core.text import clean
 from plait.journal.results import Results
 from plait.journal.store import Journal
-from plait.lab import render
+from plait.lab import report
 from plait.lab.run_comparison import Comparison, acompare, events_reader, load_comparison
 from plait.lab.schedule import CellEngine, Progress
 
@@ -228,14 +228,14 @@ def print_comparison(comparison: Comparison, flags: Mapping[str, Any]) -> None:
         "cells": cells,
     }
     if flags["as_object"]:
-        print_json(render.as_object(comparison, cells=cells))
+        print_json(report.as_object(comparison, cells=cells))
     elif flags["as_csv"]:
-        click.echo(render.values(comparison), nl=False)
+        click.echo(report.render_csv(comparison), nl=False)
     elif flags["as_markdown"]:
-        click.echo(render.markdown(comparison, **extras))
+        click.echo(report.render_markdown(comparison, **extras))
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        click.echo(render.terminal(comparison, width=width, **extras))
+        click.echo(report.render_text(comparison, width=width, **extras))
     if flags["html"]:
         from plait.lab.page import render_page
 
