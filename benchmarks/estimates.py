@@ -14,11 +14,10 @@ from plait.core import Plan, Task
 from plait.core.errors import PlaitError
 from plait.journal.store import Journal
 from plait.loops.rewoo.loop import Rewoo
-from plait.runtime.asking import Phases
-from plait.runtime.estimate import Expected, expected
+from plait.runtime.costs import spending
+from plait.runtime.phase_models import Phases
+from plait.runtime.plan_estimate import Expected, Seen, expected, seen_of
 from plait.runtime.plans import kit_of, recorded_plan
-from plait.runtime.seen import Seen, seen_of
-from plait.runtime.spending import spending
 
 
 def main(path: str) -> None:

@@ -13,7 +13,7 @@ from plait.cli.drawing import TerminalView
 from plait.cli.run_output import summarize_run
 from plait.journal.store import Journal
 from plait.loops import make
-from plait.runtime.retell import retell
+from plait.runtime.recorded_events import retell
 from plait.runtime.runs import finished
 
 PLACE = Path(__file__).with_name("images") / "run.svg"

@@ -7,7 +7,7 @@ from typing import Any
 
 from plait.core import Usage
 from plait.lab import CellResult, Comparison, Contender, Grade, Suite, SuiteTask
-from plait.runtime.spending import PhaseSpending
+from plait.runtime.costs import PhaseSpending
 
 
 def contender(strategy: str, who: str = "local") -> Contender:

@@ -9,7 +9,7 @@ import pytest
 
 import plait
 from plait.core.events import Noted
-from plait.runtime.provenance import Sources
+from plait.runtime.grounding import Sources
 
 LOOK = {"Lyon": 522_250, "Nice": 348_085}
 ASKED = "How many people live in Lyon, and not in Nice?"

@@ -22,7 +22,7 @@ from faults_support import endpoint, plait_run, shell
 from models_server import Asked, Server, delta, event, whole_stream
 from plait.journal.records import Got, Thinking
 from plait.models.prices import Rate
-from plait.runtime.spending import spending
+from plait.runtime.costs import spending
 
 __all__ = ["shell"]
 
@@ -133,7 +133,7 @@ async def test_a_stream_of_nothing_is_cut_after_two_mebibytes() -> None:
 
 @pytest.mark.parametrize(("most", "sent"), [(1, 1), (2, 2), (3, 3)])
 async def test_a_call_limit_counts_requests(most: int, sent: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plait.runtime.asking._pause", lambda why, failures: 0.0)
+    monkeypatch.setattr("plait.runtime.call_model._pause", lambda why, failures: 0.0)
     run, server = await run_at(broken, limits=plait.Limits(calls=most, retries=3))
     assert len(server.asked) == sent
     assert run.status == "stopped" and run.outcome.limit == "calls"  # type: ignore[union-attr]

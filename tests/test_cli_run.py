@@ -119,7 +119,10 @@ def test_each_outcome_has_its_exit_code(
         (["q", "--approve", "maybe"], "'maybe' is not one of"),
         (["q", "--journal", "j.db", "--no-journal"], "contradict"),
         (["q", "--session", "s", "--no-journal"], "A session is stored in the journal. Leave out --no-journal"),
-        (["q", "--session", "s", "--embedder", "opnai:x"], "'opnai:x' is not an embedder. There are: local, openai:NAME"),
+        (
+            ["q", "--session", "s", "--embedder", "opnai:x"],
+            "'opnai:x' is not an embedder. There are: local, openai:NAME",
+        ),
         (["q", "--session", "s", "--embedder", "openai:x"], "OPENAI_API_KEY is not set"),
         (["q", "--strategy", "rewoo", "--model", "json.act=local"], "has no phase 'json.act'"),
         (["q", "--modle", "x"], "No such option '--modle'. Did you mean '--model'"),

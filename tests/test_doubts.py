@@ -15,9 +15,9 @@ from plait.journal.records import Acting, NoteRecord, Thinking
 from plait.loops.format import Turn
 from plait.loops.grounding import struck, without
 from plait.loops.react.loop import React
-from plait.runtime import computed as computing
-from plait.runtime.computed import computed
-from plait.runtime.provenance import Sources
+from plait.runtime import known_values as computing
+from plait.runtime.grounding import Sources
+from plait.runtime.known_values import computed
 
 TABLE = {"mayor of Brek": "Una Falk", "birth year of Una Falk": 1961, "people of Brek": 4821, "people of Dun": 3310}
 ASKED = "How old does the mayor of Brek get in the year 2020?"

@@ -12,8 +12,7 @@ from plait.core import Plan, Reply, Step, Usage
 from plait.core.errors import UsageError
 from plait.core.events import Observed
 from plait.models.prices import Rate
-from plait.runtime.estimate import Expected
-from plait.runtime.seen import HIGH, LOW, USUAL
+from plait.runtime.plan_estimate import HIGH, LOW, USUAL, Expected
 
 PLAN = """\
 Plan: What the first page says.

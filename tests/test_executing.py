@@ -37,7 +37,7 @@ from plait.core import (
 from plait.core.errors import ReplayDiffers
 from plait.core.events import Executed, Executing
 from plait.journal.records import Acting, ObservedRecord, RanRecord
-from plait.runtime.executing import call_of, result_of
+from plait.runtime.run_code import call_of, result_of
 from plait.sandbox import OutCall, Result, Settings, Turn, default_sandbox
 from plait.tools import tools_from
 

@@ -13,7 +13,7 @@ import pytest
 from cli_support import PLAIT, Shell, action, final
 from faults_support import observations, shell
 from plait.journal.store import Journal
-from plait.runtime.calling import UNKNOWN
+from plait.runtime.call_tools import UNKNOWN
 
 __all__ = ["shell"]
 

@@ -29,7 +29,7 @@ from plait.lab.page import check_report_extra, render_page
 from plait.lab.page.charts import drawing_script, find_frontier
 from plait.lab.page.records import make_record, show_hidden
 from plait.lab.results import make_result
-from plait.runtime.retell import retell
+from plait.runtime.recorded_events import retell
 
 skip_without("report", "altair", "vl_convert")
 

@@ -15,7 +15,7 @@ from msgspec import structs
 from lab_results import comparison, result, spent
 from plait.core import Usage
 from plait.lab import Grade, report, statistics
-from plait.runtime.spending import in_all
+from plait.runtime.costs import in_all
 
 # -- rows
 

@@ -12,7 +12,7 @@ import plait
 from plait.core import Call, Exchange, Task, ToolSpec
 from plait.core.events import Noted, Observed
 from plait.journal.records import Acting, ObservedRecord
-from plait.runtime.provenance import Sources, sources_of
+from plait.runtime.grounding import Sources, sources_of
 
 TASK = "Send the current weather for London, UK to the #weather-team channel, half the picture's size."
 SEEN = "{'temperature': 13.1, 'time': '2023-04-07T12:00', 'lat': 51.50853, 'lon': -0.12574, 'people': '8,908,081'}"

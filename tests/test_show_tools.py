@@ -20,7 +20,7 @@ from plait.journal.store import Journal
 from plait.models.base import Abilities
 from plait.runtime import plans
 from plait.runtime.run import Run
-from plait.runtime.showing import SEARCH, Finder
+from plait.runtime.tool_selection import SEARCH, Finder
 from plait.search import minilm
 from plait.tools import Toolset
 

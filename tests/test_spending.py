@@ -43,8 +43,8 @@ from plait.journal.store import Journal
 from plait.models import http
 from plait.models.base import Abilities
 from plait.models.prices import UNKNOWN, Rate, total
+from plait.runtime.costs import TOOLS, PhaseSpending, in_all, in_units, merged, paid_back, spending
 from plait.runtime.run import Run
-from plait.runtime.spending import TOOLS, PhaseSpending, in_all, in_units, merged, paid_back, spending
 
 PLAIN = Abilities(stream=False)
 

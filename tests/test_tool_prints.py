@@ -13,7 +13,7 @@ import pytest
 import plait
 from plait.core.events import Observed
 from plait.journal.records import Thinking
-from plait.runtime.printing import MOST, collecting
+from plait.runtime.tool_prints import MOST, collecting
 
 
 def codeact(tmp_path: Path, codes: list[str], tools: list[object]) -> plait.Agent:

@@ -20,8 +20,8 @@ from conftest import data_file, only_in_campaign
 from plait.core import Call, ToolSpec
 from plait.core.errors import UsageError
 from plait.loops.codeact.signature import signature
-from plait.runtime.calling import make_call
-from plait.runtime.things import Things
+from plait.runtime.artifacts import Things
+from plait.runtime.call_tools import make_call
 from plait.search import ToolIndex, VectorCache
 from plait.search.tool_index import MEANING, meaning_of, words_of
 from plait.toolkits.method_search import LINE, lines_of, method_search

@@ -21,25 +21,24 @@ from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
 from plait.models.resolve import resolve_all
 from plait.runtime import runs
-from plait.runtime.asking import Phases, known_models, special_tokens
+from plait.runtime.agent_description import USUAL, book_of, check, fields_in, loop_of, sandbox_for, settings_of
 from plait.runtime.background import run_blocking, stream_events
-from plait.runtime.described import USUAL, book_of, check, fields_in, loop_of, sandbox_for, settings_of
-from plait.runtime.job import Approve, InDoubt, Job, Person
+from plait.runtime.grounding import Provenance
 from plait.runtime.limits import Limits
+from plait.runtime.phase_models import Phases, known_models, special_tokens
 from plait.runtime.prompts import PromptBook
-from plait.runtime.provenance import Provenance
-from plait.runtime.recalled import as_recorded, require_loaded
 from plait.runtime.reserved import with_fitting_names, with_free_names
 from plait.runtime.run import Run
+from plait.runtime.run_context import Approve, InDoubt, Job, Person
 from plait.runtime.runs import Replayed
-from plait.runtime.sessions import Embedder, Seat, Window, seat_of, session_spec, take_seat
-from plait.runtime.showing import Finder, most_shown, narrowed, recorded_in, shown_by
+from plait.runtime.sessions import Embedder, Seat, Window, as_recorded, require_loaded, seat_of, session_spec, take_seat
+from plait.runtime.tool_selection import Finder, most_shown, narrowed, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
 from plait.tools import Tool, Toolset, anchor_word, tools_from
 
 if TYPE_CHECKING:
     from plait.advice import Advice, Demand
-    from plait.runtime.estimate import Expected
+    from plait.runtime.plan_estimate import Expected
     from plait.runtime.plans import Planned
 
 
@@ -176,11 +175,13 @@ class Agent:
         `record` is that of the run that made the plan: its planner's call says how many tokens a character takes.
         The last runs in the journal say how long results and replies are.
         """
-        from plait.runtime import estimate, plans, seen
+        from plait.runtime import plan_estimate, plans
 
         job = self._job(question, None, shown=self._shown(question))
         loop, checked = plans.planning(self._loop), plans.plan_of(plan, self.known_to(plan))
-        return estimate.expected(loop, job.kit, job.task, checked, job.phases, record, seen.seen_in(self._store))
+        return plan_estimate.expected(
+            loop, job.kit, job.task, checked, job.phases, record, plan_estimate.seen_in(self._store)
+        )
 
     def with_plan(self, plan: Plan | str) -> Agent:
         """The same agent with a plan to carry out: a value, the text that is printed, or JSON.

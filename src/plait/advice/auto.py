@@ -10,7 +10,7 @@ from plait.core import Strategy
 from plait.core.errors import UsageError
 from plait.loops import loop_from
 from plait.models.base import Model
-from plait.runtime.described import Usual
+from plait.runtime.agent_description import Usual
 
 
 class UndecidedAgent(Protocol):

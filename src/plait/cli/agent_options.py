@@ -18,7 +18,7 @@ from plait.config import RunDefaults, load
 from plait.core import CodeLimits
 from plait.core.errors import UsageError
 from plait.journal.records import RunHead
-from plait.runtime.described import USUAL
+from plait.runtime.agent_description import USUAL
 from plait.runtime.limits import Limits
 from plait.sandbox import AUTO
 

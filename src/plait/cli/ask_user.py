@@ -20,7 +20,7 @@ from plait.core import Waiting
 from plait.core.errors import PlaitError
 from plait.core.text import clean
 from plait.journal.store import Journal
-from plait.runtime.job import EDITED, NO, YES, Person
+from plait.runtime.run_context import EDITED, NO, YES, Person
 
 ANSWERS = {
     "approval": "yes, no, a reason, or edit JSON",

@@ -15,10 +15,10 @@ from plait.cli.output import format_count, format_seconds, format_tokens, format
 from plait.cli.run_output import view_for
 from plait.cli.runs import format_time
 from plait.core.errors import PlaitError, UsageError
-from plait.runtime.described import loop_of
-from plait.runtime.retell import recorded_loop, retell
+from plait.runtime.agent_description import loop_of
+from plait.runtime.costs import in_all, merged, spending
+from plait.runtime.recorded_events import recorded_loop, retell
 from plait.runtime.sessions import fresh_name, named
-from plait.runtime.spending import in_all, merged, spending
 from plait.tools import toolkit_names
 
 if TYPE_CHECKING:

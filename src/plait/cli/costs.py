@@ -24,8 +24,8 @@ from plait.lab import grid
 from plait.lab.grid import merge_in_order
 from plait.loops import phases_of
 from plait.models.prices import NANO, UNKNOWN, Rate
-from plait.runtime.retell import recorded_loop
-from plait.runtime.spending import MICRO, TOOLS, PhaseSpending, in_all, in_units, merged, runs_until, shown, spending
+from plait.runtime.costs import MICRO, TOOLS, PhaseSpending, in_all, in_units, merged, runs_until, shown, spending
+from plait.runtime.recorded_events import recorded_loop
 
 MILLISECOND, CENT_MILLI = 1_000, 10_000
 """What is shown: seconds to three decimals (in microseconds), USD to five (in billionths)."""

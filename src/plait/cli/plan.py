@@ -26,7 +26,7 @@ from plait.cli.run import perform_run
 from plait.cli.run_output import CODES, exit_with_run, summarize_run, view_for
 from plait.core import Plan
 from plait.core.errors import PlaitError, UsageError
-from plait.runtime.estimate import Expected
+from plait.runtime.plan_estimate import Expected
 from plait.runtime.plans import Planned
 from plait.runtime.run import Run
 

@@ -17,7 +17,7 @@ from plait.core.text import clean
 from plait.journal.records import Row, RunRow
 from plait.loops.plan_graph import as_mermaid, as_text, input_words
 from plait.loops.rewoo.scan import guard
-from plait.runtime.estimate import Amount, Expected
+from plait.runtime.plan_estimate import Amount, Expected
 from plait.runtime.plans import plan_of, recorded_plan, with_kept, written
 
 FORMS = {"text": (".txt",), "json": (".json",), "mermaid": (".mmd", ".mermaid"), "svg": (".svg",)}

@@ -17,8 +17,8 @@ from plait.cli.run_output import RunView, exit_with_run, view_for
 from plait.core import Event
 from plait.core.errors import UsageError
 from plait.core.events import Began, Ended
-from plait.runtime.job import Person
 from plait.runtime.run import Run
+from plait.runtime.run_context import Person
 
 T = TypeVar("T")
 

@@ -33,8 +33,8 @@ from plait.core.errors import UsageError
 from plait.core.text import clean
 from plait.journal.export import lines
 from plait.journal.records import Got, Thinking
-from plait.runtime.retell import recorded_loop, retell
-from plait.runtime.spending import spending
+from plait.runtime.costs import spending
+from plait.runtime.recorded_events import recorded_loop, retell
 
 
 @click.command()

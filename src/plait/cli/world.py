@@ -21,7 +21,7 @@ from plait.cli.runs import find_run
 from plait.core.errors import UsageError
 from plait.core.text import clean
 from plait.journal.records import RanRecord, Row
-from plait.runtime.retell import recorded_loop, retell
+from plait.runtime.recorded_events import recorded_loop, retell
 from plait.world import World, WorldTask, world_of
 from plait.world.again import replayed, told_of
 from plait.world.tasks import TASKS, task_of

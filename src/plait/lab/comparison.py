@@ -21,7 +21,7 @@ from plait.lab import statistics
 from plait.lab.results import CellResult
 from plait.lab.tasks import Suite
 from plait.models.prices import NANO
-from plait.runtime.spending import PhaseSpending, merged
+from plait.runtime.costs import PhaseSpending, merged
 
 _DAY = re.compile(r"(\d{4})(\d\d)(\d\d)-\d{6}-")
 Verdict: TypeAlias = Literal["better", "worse", "no difference seen", "too few to tell", "no common tasks"]

@@ -28,7 +28,7 @@ from plait.lab.tasks import Suite, SuiteTask, digest
 from plait.loops import OURS, fallback_of, loop_from, make, options_of, parse_loops, phases_of, word_of
 from plait.models.base import Model
 from plait.models.resolve import resolve
-from plait.runtime.described import settings_of
+from plait.runtime.agent_description import settings_of
 from plait.runtime.prompts import PromptBook
 from plait.tools import tools_from
 

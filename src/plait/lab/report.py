@@ -22,7 +22,7 @@ from plait.lab.grid import (
     wrap_sentence,
 )
 from plait.lab.results import CellResult
-from plait.runtime.spending import CODE, TOOLS, UNKNOWN_COST, in_all, in_units, shown
+from plait.runtime.costs import CODE, TOOLS, UNKNOWN_COST, in_all, in_units, shown
 
 UNKNOWN_PRICE = "?: a price is not known. [prices] of plait.toml tells it for new runs (--again)."
 CHANGED = (

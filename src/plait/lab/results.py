@@ -9,8 +9,8 @@ from msgspec import Struct
 from plait.core import Status, Usage
 from plait.core.events import Noted, Replied
 from plait.lab.tasks import Grade
+from plait.runtime.costs import PhaseSpending
 from plait.runtime.run import Run
-from plait.runtime.spending import PhaseSpending
 
 REPAIRS = ("repaired", "unreadable")
 """Notes about a reply outside its format: the reader fixed it, or the loop asked again."""

@@ -22,7 +22,7 @@ from plait.lab.schedule import CellEngine, LocalEngine, OnProgress, run_cells
 from plait.lab.suites import make_suite
 from plait.lab.tasks import Suite, SuiteTask
 from plait.runtime.background import run_blocking
-from plait.runtime.retell import recorded_loop, retell
+from plait.runtime.recorded_events import recorded_loop, retell
 
 
 class Comparison(ComparisonData, frozen=True, kw_only=True):

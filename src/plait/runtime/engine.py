@@ -46,15 +46,15 @@ from plait.core import events as ev
 from plait.core.errors import JournalError, ReplayDiffers
 from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord
-from plait.runtime.acting import Actor
-from plait.runtime.breaker import Breaker
-from plait.runtime.executing import Executor
-from plait.runtime.job import Desk, Job, RecordEnds, Suspend, differs, sentence
+from plait.runtime.call_model import Thinker
+from plait.runtime.call_tools import Actor
+from plait.runtime.grounding import answer_warning, told
 from plait.runtime.limits import LimitReached, Meter
-from plait.runtime.past import PastEffect
-from plait.runtime.provenance import answer_warning, told
-from plait.runtime.thinking import Thinker
-from plait.runtime.tickets import Tickets
+from plait.runtime.loop_breaker import Breaker
+from plait.runtime.recorded_effects import PastEffect
+from plait.runtime.run_code import Executor
+from plait.runtime.run_context import Desk, Job, RecordEnds, Suspend, differs, sentence
+from plait.runtime.started_effects import Tickets
 from plait.runtime.tracing import UNWATCHED, RunSpan
 
 logger = logging.getLogger("plait")

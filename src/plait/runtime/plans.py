@@ -21,12 +21,11 @@ from plait.loops.references import EVIDENCE, RESULTS
 from plait.loops.rewoo.loop import Rewoo
 from plait.loops.rewoo.pages import by_model
 from plait.loops.rewoo.plan_text import checked, plan_of_text, read_plan, reads_as_plan, write_plan
-from plait.runtime.estimate import Expected
 from plait.runtime.limits import Limits
+from plait.runtime.plan_estimate import Expected, texts_in
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run import Run
-from plait.runtime.seen import texts_in
-from plait.runtime.showing import as_recorded
+from plait.runtime.tool_selection import as_recorded
 
 
 class Planned(Struct, frozen=True):

@@ -10,8 +10,8 @@ from msgspec import Struct
 from plait.core import Event, Outcome, Status, Strategy, Usage, Waiting
 from plait.core.errors import JournalError
 from plait.journal.records import Row
-from plait.runtime.retell import retell
-from plait.runtime.spending import PhaseSpending, spending
+from plait.runtime.costs import PhaseSpending, spending
+from plait.runtime.recorded_events import retell
 
 
 class Run(Struct, frozen=True, kw_only=True):

@@ -34,12 +34,12 @@ from plait.journal.records import (
     Waits,
 )
 from plait.journal.store import Journal
+from plait.runtime.approvals import open_question, waiting_with, without_id
+from plait.runtime.artifacts import Things
 from plait.runtime.engine import Engine
-from plait.runtime.job import Job, RecordEnds, check_edit, told_by
-from plait.runtime.past import Past
-from plait.runtime.questions import open_question, waiting_with, without_id
+from plait.runtime.recorded_effects import Past
 from plait.runtime.run import Run, run_of
-from plait.runtime.things import Things
+from plait.runtime.run_context import Job, RecordEnds, check_edit, told_by
 
 Emit = Callable[[Event], None]
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from plait.core import Usage
 from plait.core.errors import JournalError
 from plait.models.base import Model
-from plait.runtime.job import Desk
+from plait.runtime.run_context import Desk
 from plait.tools.call_context import BudgetSpent
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plait.core.errors import ModelError
     from plait.journal.records import RunHead
     from plait.models.base import Model, Request
-    from plait.runtime.asking import Phases
+    from plait.runtime.phase_models import Phases
     from plait.tools import Toolset
 
 Scrub: TypeAlias = Callable[[bytes], bytes]

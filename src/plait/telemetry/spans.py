@@ -29,7 +29,7 @@ from plait.core.errors import ModelError
 from plait.journal.records import RunHead
 from plait.models.base import Model, Request
 from plait.models.prices import total
-from plait.runtime.asking import Phases
+from plait.runtime.phase_models import Phases
 from plait.runtime.tracing import UNWATCHED, Scrub
 from plait.telemetry.content import (
     FINISH_REASONS,

@@ -16,9 +16,9 @@ from plait.agent import Agent
 from plait.config import ServeTable
 from plait.core.errors import UsageError
 from plait.journal.records import RunHead
-from plait.runtime.described import settings_of
+from plait.runtime.agent_description import settings_of
 from plait.runtime.sessions import SESSION
-from plait.runtime.showing import SEARCH
+from plait.runtime.tool_selection import SEARCH
 from plait.tools.load import is_mcp_word
 from plait.window.errors import RequestRejected
 

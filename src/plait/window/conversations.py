@@ -27,8 +27,8 @@ from plait.journal.reader import NoJournal
 from plait.journal.records import Row, RunRow, Told, Waits
 from plait.journal.results import Results
 from plait.journal.store import Journal
-from plait.runtime.past import Past
-from plait.runtime.questions import LENGTH, waiting_with, without_id
+from plait.runtime.approvals import LENGTH, waiting_with, without_id
+from plait.runtime.recorded_effects import Past
 from plait.window.auth import Caller, RunLabel
 from plait.window.chat_format import ChatMessage, answer_text, question_text
 from plait.window.errors import RequestRejected

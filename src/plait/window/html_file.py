@@ -18,7 +18,7 @@ from msgspec import structs
 
 from plait.journal.codec import encode
 from plait.journal.records import Row, RunRow
-from plait.runtime.retell import recorded_loop
+from plait.runtime.recorded_events import recorded_loop
 from plait.window.http_exchanges import HttpExchange, read_exchanges
 from plait.window.run_view import open_questions, plan_view, run_facts
 from plait.window.timeline import build_timeline

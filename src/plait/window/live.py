@@ -19,7 +19,7 @@ from plait.journal import codec, reader
 from plait.journal.records import Row
 from plait.journal.store import Journal
 from plait.models.stages import Stage
-from plait.runtime.retell import recorded_loop
+from plait.runtime.recorded_events import recorded_loop
 from plait.tools.render import sound
 from plait.window import run_search
 from plait.window.run_view import PLANNERS, list_entry, open_questions, plan_view, run_facts

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from plait.journal.records import Row, RunRow, Thinking
-from plait.runtime.retell import recorded_loop
+from plait.runtime.recorded_events import recorded_loop
 from plait.window.timeline import ViewerTimeline, build_timeline, format_input
 
 LABELS = {

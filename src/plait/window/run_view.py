@@ -9,7 +9,7 @@ from typing import Any
 from plait.core.errors import PlaitError
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import Row, RunRow
-from plait.runtime.past import Past
+from plait.runtime.recorded_effects import Past
 from plait.window.auth import RunLabel
 from plait.window.timeline import ViewerTimeline
 

@@ -32,8 +32,8 @@ from plait.journal.records import (
     Told,
     Waits,
 )
-from plait.runtime.retell import retell
-from plait.runtime.spending import PhaseSpending, in_all, merged, spending
+from plait.runtime.costs import PhaseSpending, in_all, merged, spending
+from plait.runtime.recorded_events import retell
 
 LONG = 4_000
 """Characters of a text in the document."""

@@ -17,7 +17,7 @@ from plait.lab.comparison import ComparisonData
 from plait.lab.grid import TableColumn, clean_line, merge_in_order
 from plait.lab.report import UNKNOWN_PRICE
 from plait.lab.results import CellResult
-from plait.runtime.spending import UNKNOWN_COST, PhaseSpending, in_all, merged, runs_until, shown
+from plait.runtime.costs import UNKNOWN_COST, PhaseSpending, in_all, merged, runs_until, shown
 
 MILLISECOND, CENT_MILLI = 1_000, 10_000
 """The units shown: seconds to three decimals (in microseconds), USD to five (in billionths)."""

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from plait.core import Act, Effect, Observation, PromptTooLong, Reply, Start, Take, Taken, Think
 from plait.journal.records import StartRecord, TookRecord
-from plait.runtime.job import Desk, RecordEnds, Suspend
-from plait.runtime.past import PastEffect
+from plait.runtime.recorded_effects import PastEffect
+from plait.runtime.run_context import Desk, RecordEnds, Suspend
 
 
 class Tickets:

@@ -25,9 +25,9 @@ from plait.core import Call, Continue, Execute, Handle, Observation, PlaitError,
 from plait.core import events as ev
 from plait.core.things import MARK
 from plait.journal.records import RanRecord
-from plait.runtime.job import Desk, RecordEnds, differs
-from plait.runtime.past import PastEffect
-from plait.runtime.things import with_handles
+from plait.runtime.artifacts import with_handles
+from plait.runtime.recorded_effects import PastEffect
+from plait.runtime.run_context import Desk, RecordEnds, differs
 from plait.sandbox import OutCall, Result, Session, Settings, Turn, sandbox
 from plait.sandbox.worker_values import Budget, pack, unpack
 from plait.tools import Toolset

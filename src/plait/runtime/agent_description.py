@@ -13,13 +13,12 @@ from plait.core import CodeLimits, Strategy
 from plait.core.errors import UsageError
 from plait.journal.records import RunHead
 from plait.models.base import Model
-from plait.runtime.job import Approve, InDoubt
+from plait.runtime.grounding import Provenance
 from plait.runtime.limits import Limits
 from plait.runtime.prompts import PromptBook
-from plait.runtime.provenance import Provenance
-from plait.runtime.recalled import tools_of
-from plait.runtime.sessions import SESSION, Window
-from plait.runtime.showing import SEARCH, shown_by
+from plait.runtime.run_context import Approve, InDoubt
+from plait.runtime.sessions import SESSION, Window, tools_of
+from plait.runtime.tool_selection import SEARCH, shown_by
 from plait.sandbox import AUTO, BACKENDS, Sandbox, name_of, sandbox
 
 

@@ -21,9 +21,8 @@ from plait.core.effects import UNKNOWN
 from plait.core.strategy import Task
 from plait.core.things import Handle
 from plait.core.tools import Call, ToolSpec
-from plait.runtime import units
-from plait.runtime.code_literals import constants, reckoned
-from plait.runtime.computed import computed
+from plait.runtime import known_values
+from plait.runtime.known_values import computed, constants, reckoned
 
 Provenance: TypeAlias = Literal["off", "note", "warn", "ask", "refuse"]
 """What is done about a made-up value: nothing; it is noted on the record; the model is told as well; the person is
@@ -84,7 +83,7 @@ class Sources:
         self._numbers.update(value for value, _ in _numbers(folded))
         words = {each.removesuffix("s") for each in _WORD.findall(folded)}
         self._numbers.update(value for word, value in _WORDS.items() if word in words)
-        self._units = self._units or units.are_named(words)
+        self._units = self._units or known_values.are_named(words)
 
     def wrote(self, code: str) -> None:
         """A piece of code that the model wrote: from now on its constants are the literals there are."""
@@ -146,8 +145,8 @@ class Sources:
             rest = rest.replace(each, " ")
             if not dates & self._dates and counts(each):
                 found.append(each)
-        converting = units.converting(rest)
-        guessed = set() if self._units else units.guessed(rest)
+        converting = known_values.converting(rest)
+        guessed = set() if self._units else known_values.guessed(rest)
         terms = set[str]()
         if _ARITHMETIC.fullmatch(text):
             terms = {each for match in _TERM.finditer("".join(rest.split())) for each in match.groups()}

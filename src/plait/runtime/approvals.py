@@ -14,7 +14,7 @@ from plait.core import Call, Waiting
 from plait.core.errors import StaleAnswer
 from plait.journal import codec
 from plait.journal.records import Waits
-from plait.runtime.past import Past
+from plait.runtime.recorded_effects import Past
 
 LENGTH = 8
 """Characters of an id: 40 bits."""

@@ -24,7 +24,7 @@ from plait.journal.records import (
     TookRecord,
     Waits,
 )
-from plait.runtime.things import kept_in
+from plait.runtime.artifacts import kept_in
 
 
 @dataclass

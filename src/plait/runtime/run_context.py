@@ -20,13 +20,13 @@ from plait.core.text import escape_hidden
 from plait.journal import codec
 from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord, Told, Waits
-from plait.runtime.asking import Phases
-from plait.runtime.breaker import Breaker
+from plait.runtime.approvals import question_id, waiting_with
+from plait.runtime.artifacts import Things
+from plait.runtime.grounding import Provenance, Sources, sources_of
 from plait.runtime.limits import Limits, Meter
-from plait.runtime.past import Past, PastEffect
-from plait.runtime.provenance import Provenance, Sources, sources_of
-from plait.runtime.questions import question_id, waiting_with
-from plait.runtime.things import Things
+from plait.runtime.loop_breaker import Breaker
+from plait.runtime.phase_models import Phases
+from plait.runtime.recorded_effects import Past, PastEffect
 from plait.runtime.tracing import UNWATCHED, RunSpan, Tracer
 from plait.sandbox import AUTO, Sandbox
 from plait.tools import Toolset

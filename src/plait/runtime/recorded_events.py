@@ -25,7 +25,7 @@ from plait.journal.records import (
     Waits,
 )
 from plait.loops import splitter_of
-from plait.runtime.job import as_told, input_of
+from plait.runtime.run_context import as_told, input_of
 
 
 def recorded_loop(head: RunHead) -> Strategy | None:

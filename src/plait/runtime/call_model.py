@@ -1,19 +1,169 @@
-"""Performs think effects: limits first, then the record, then the model."""
+"""Asks a model: one think effect, from the request through retries to the reply, each attempt on the record.
+
+Each attempt is counted and may use its share of the run's limits (`limits.Share`). What an attempt took that brought no
+reply is estimated from what was received, and stands on the record with it.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import random
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NoReturn
 
-from plait.core import Lacking, LimitNear, Piece, PromptTooLong, Reply, Splitter, Taken, Think
+from msgspec import structs
+
+from plait.core import Lacking, LimitNear, Piece, PromptTooLong, Reply, Splitter, Taken, Think, Usage
 from plait.core import events as ev
-from plait.journal.records import Thrown
+from plait.core.errors import ModelError, TooLong, Unsupported
+from plait.journal.log import AnyLog
+from plait.journal.records import Got, Thinking, Thought, Thrown
 from plait.loops import splitter_of
-from plait.runtime.asking import ask_model, limit_reply, without_special_tokens
-from plait.runtime.job import Desk, RecordEnds, differs, sentence, text_of
-from plait.runtime.limits import LimitReached
-from plait.runtime.past import PastEffect
+from plait.models.base import Model
+from plait.models.replies import usage_received
+from plait.runtime.limits import LimitReached, Meter, Share
+from plait.runtime.phase_models import Phases, without_special_tokens
+from plait.runtime.recorded_effects import PastEffect
+from plait.runtime.run_context import Desk, RecordEnds, differs, sentence, text_of
+from plait.runtime.tracing import ModelSpan
+
+LONGEST_WAIT = 60.0
+"""Seconds: an endpoint that asks for a longer pause is taken to be out for this run."""
+
+
+async def ask_model(
+    phases: Phases,
+    think: Think,
+    *,
+    n: int,
+    step: int,
+    log: AnyLog,
+    past: PastEffect,
+    retries: int,
+    on_text: Callable[[str], None] | None,
+    on_retry: Callable[[str], None],
+    span: ModelSpan,
+    meter: Meter,
+    share: Share,
+) -> Reply:
+    """The reply to a think effect.
+
+    Raises `PromptTooLong`, `Lacking` or `LimitNear` for the loop, `LimitReached` where a limit leaves no room, or a
+    `ModelError` when all is lost.
+    """
+    for got, _ in past.got:
+        if got.lost:
+            phases.lost(think.phase, got.lost)
+    attempt = len(past.thinking)
+    failures = 0
+    while True:
+        model = phases.of(think.phase)
+        if think.tools and not model.abilities.tools:
+            # Found out by an attempt of this effect, in this process or in one that ended right behind it.
+            raise Lacking("tools", f"{model.spec} takes no native tools")
+        request = model.encode(think)
+        most = share.attempt(model, request.body, think.max_tokens)
+        limited = limit_reply(think, most) if most != think.max_tokens else think
+        if limited is not think:
+            request = model.encode(limited)
+        given = most if limited is not think else None
+        await log.append((Thinking(n, step, think.phase, model.spec, request.path, attempt, given), request.body))
+        span.asked(request)
+        began = time.perf_counter()
+        try:
+            response = await model.send(request, limited, on_text)
+            seconds = time.perf_counter() - began - response.startup
+            reply = response.reply or model.decode(response, limited)
+        except asyncio.CancelledError as why:
+            came = getattr(why, "response", None)
+            # Where no request was sent, the model was still being fetched or loaded: that is no time of the phase.
+            seconds = time.perf_counter() - began if came is not None else 0.0
+            usage, cost = _count_lost(meter, model, limited, why, seconds)
+            status, body = (came.status, came.body) if came is not None else (0, None)
+            log.buffer((Got(n, attempt, status, seconds, "cancelled", usage=usage, cost=cost), body))
+            raise
+        except ModelError as why:
+            seconds = time.perf_counter() - began
+            usage, cost = _count_lost(meter, model, limited, why, seconds)
+            span.failed(why)
+            answer = why.response
+            lost = why.ability if isinstance(why, Unsupported) else ""
+            status = answer.status if answer is not None else 0
+            await log.append(
+                (
+                    Got(n, attempt, status, seconds, f"{type(why).__name__}: {why}", lost, usage=usage, cost=cost),
+                    answer.body if answer is not None else None,
+                )
+            )
+            attempt += 1
+            if isinstance(why, TooLong):
+                raise PromptTooLong(str(why), why.tokens, why.room) from why
+            if lost and getattr(model.abilities, lost, False):
+                phases.lost(think.phase, lost)
+                if lost != "tools":
+                    on_retry(f"{model.spec} does not take '{lost}': left out, asking again")
+                continue
+            failures += 1
+            if not why.retry or failures > retries:
+                raise
+            share.may_repeat()
+            wait = _pause(why, failures)
+            on_retry(f"{why.message} Trying again in {wait:.1f} s ({failures} of {retries}).")
+            await asyncio.sleep(wait)
+            continue
+        meter.learn(model, request.body, reply.usage)
+        cost = model.rate.cost(reply.usage, seconds)
+        named = reply.model
+        reply = structs.replace(reply, seconds=seconds, cost=cost, model=model.spec)
+        span.replied(reply, named)
+        log.buffer(
+            (Got(n, attempt, response.status, seconds, cut=response.cut), response.body),
+            (Thought(n, reply), None),
+        )
+        return reply
+
+
+def limit_reply(think: Think, most: int | None) -> Think:
+    """The effect with that many tokens for its reply; as it is for None."""
+    return think if most is None else structs.replace(think, max_tokens=most)
+
+
+def _count_lost(
+    meter: Meter, model: Model, think: Think, why: BaseException, seconds: float
+) -> tuple[Usage | None, float | None]:
+    """What an attempt took that brought no reply: its tokens and USD, counted."""
+    usage = taken_by(why, think)
+    if usage is None:
+        return None, None
+    cost = model.rate.cost(usage, seconds)
+    meter.lost(usage, cost)
+    if meter.outer is not None:
+        meter.outer.took(model.spec, usage, cost)
+    return usage, cost
+
+
+def taken_by(why: BaseException, think: Think) -> Usage | None:
+    """The tokens that an attempt took which brought no reply, estimated; None where it took none.
+
+    A request that the endpoint refused, or that never reached it, took none. One that was sent and broke off, timed out
+    or was cancelled took its prompt and what was received.
+    """
+    response = getattr(why, "response", None)
+    if response is not None and response.status not in (0, 200):
+        return None
+    sent = response is not None or getattr(why, "sent", False)
+    return usage_received(response.body if response is not None else b"", think) if sent else None
+
+
+def _pause(why: ModelError, failures: int) -> float:
+    """Seconds to wait before the next attempt: what the endpoint asks for, else doubling, with some chance in it."""
+    if why.after is not None:
+        if why.after > LONGEST_WAIT:
+            raise why
+        return why.after
+    return min(0.25 * 2.0**failures, 10.0) * random.uniform(0.75, 1.25)
 
 
 class Thinker:

@@ -1,0 +1,217 @@
+"""Tells whether a number is what simple arithmetic on known numbers gives.
+
+A sum that a model worked out in its head is no made-up value if it is right. That it is the result of *some* sum of
+known numbers proves little where many numbers are known and the result is short: then nearly every number is. So
+it counts only where it would not be hit by chance.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Set
+from enum import Enum
+from functools import lru_cache
+from itertools import combinations
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from plait.core.messages import JSON
+from plait.core.things import Thing
+from plait.runtime.artifacts import Things
+from plait.sandbox.worker_values import Budget, Figures, pack
+from plait.tools.render import Numeral, sound
+
+MOST = 30
+"""So many known numbers at most: of more, nearly everything is some sum."""
+
+CHANCE = 0.05
+"""A number is taken for computed if at most this share of all numbers written alike (as long, with as many decimals)
+could be computed as well."""
+
+ROUNDED = 3
+"""A rounded result needs so many digits: 26 would be the quotient of too many things."""
+
+
+def computed(value: float, decimals: int, numbers: Iterable[float]) -> bool:
+    """`value`, written with so many decimals, is the sum, difference, product or quotient of two of the numbers, the
+    sum of three or four, or what is left of or comes to a hundred percent (20 percent off: 0.8 and 80)."""
+    known = tuple(sorted({abs(number) for number in numbers} - {0.0}))
+    if len(known) > MOST:
+        return False
+    if any(_same(value, each) for each in _percents(known)):
+        return True
+    size = len(str(int(abs(value))))
+    digits = size + decimals
+    alike = _alike(known, decimals, size, rounded=digits >= ROUNDED)
+    return len(alike) <= CHANCE * 9 * 10 ** (digits - 1) and round(abs(value), decimals) in alike
+
+
+@lru_cache(maxsize=64)
+def _alike(known: tuple[float, ...], decimals: int, size: int, *, rounded: bool) -> frozenset[float]:
+    """All results with so many digits before and behind the point: the same for every number of a long text."""
+    return frozenset(each for each in _results(known, decimals, rounded=rounded) if len(str(int(each))) == size)
+
+
+def _results(known: tuple[float, ...], decimals: int, *, rounded: bool) -> Iterator[float]:
+    """What can be computed and written with so many decimals: sums are written out, what was multiplied or divided may
+    be rounded."""
+    pairs = list(combinations(known, 2))
+    sums = [each for a, b in pairs for each in (a + b, b - a)]
+    sums += [sum(some) for count in (3, 4) if len(known) <= MOST // count for some in combinations(known, count)]
+    others = [each for a, b in pairs for each in (a * b, a / b, b / a)]
+    for each in filter(isfinite, (*sums, *others)):
+        near = round(each, decimals)
+        if _same(each, near):
+            yield near
+    if rounded:
+        yield from (round(each, decimals) for each in others if isfinite(each))
+
+
+def _percents(known: tuple[float, ...]) -> Iterator[float]:
+    for each in known:
+        if each < 100:
+            yield from (1 - each / 100, 1 + each / 100, 100 - each, 100 + each)
+
+
+def _same(one: float, other: float) -> bool:
+    return abs(abs(one) - abs(other)) <= 1e-9 * max(1.0, abs(one))
+
+
+DEPTH = 60
+
+
+def exact_result(value: Any, plain: JSON, things: Things) -> tuple[JSON, str]:
+    """The result as JSON that loses nothing, None where `plain` is just that; and why it can't be had, "" where it can.
+
+    A data class, struct, model or named tuple is a dict of its fields, as a model is shown it; an Enum is its value;
+    a number or array of numpy is Python's. Any other object can't be passed to code.
+    """
+    value = _numbers(value)
+    try:
+        packed = pack(value, lambda one: _stands(one, things), Budget(depth=DEPTH, figures=True))
+    except (TypeError, ValueError, RecursionError) as why:
+        return None, sound(str(why) if not isinstance(why, RecursionError) else "the value is nested too deep")
+    return (None if type(packed) is type(plain) and packed == plain else packed), ""
+
+
+def _numbers(value: Any) -> Any:
+    """Texts of a table that are numbers become numbers, where nothing of the text is lost: 14.5, but not 14.50."""
+    if isinstance(value, Numeral):
+        number: Any = float(value) if "." in value else int(value)
+        return number if repr(number) == value else Figures(value)
+    return {key: _numbers(one) for key, one in value.items()} if type(value) is dict else value
+
+
+def _stands(value: Any, things: Things) -> Any:
+    """What stands for an object in JSON; None where nothing does."""
+    if isinstance(value, Thing):
+        return things.put_away(value)
+    fields = _fields(value)
+    if fields is None:
+        return None
+    return pack(fields[0], lambda one: _stands(one, things), Budget(depth=DEPTH))
+
+
+def _fields(value: Any) -> tuple[Any] | None:
+    """The Python value that an object amounts to, in a tuple; None for one that is only itself."""
+    if isinstance(value, type):
+        return None
+    if isinstance(value, Enum):
+        return (value.value,)
+    if isinstance(value, msgspec.Struct):
+        return ({name: getattr(value, name) for name in value.__struct_fields__},)
+    if hasattr(value, "__dataclass_fields__"):
+        return ({name: getattr(value, name) for name in value.__dataclass_fields__},)
+    if callable(getattr(value, "model_dump", None)) and hasattr(type(value), "model_fields"):
+        return (value.model_dump(mode="python"),)
+    if type(value).__module__.partition(".")[0] == "numpy" and callable(getattr(value, "tolist", None)):
+        found = value.tolist()
+        return None if type(found) is type(value) else (found,)
+    return None
+
+
+def constants(code: str) -> Iterator[str]:
+    """The literals that a piece of code wrote down."""
+    for node in _nodes(code):
+        if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, float)):
+            yield str(node.value)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+            yield f"-{node.operand.value!r}"
+
+
+def reckoned(code: str, *, units: bool = False) -> Iterator[tuple[float, str]]:
+    """The numbers in code that are operands (what converts units is not), or the value of a name. `units`: there is
+    talk of such, so 100 may convert a whole number as well."""
+    for node in _nodes(code):
+        if isinstance(node, ast.BinOp):
+            scales = isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv | ast.Mod)
+            sides = [*_numbers_of(node.left), *_numbers_of(node.right)]
+            whole = len(sides) == 2 and all(isinstance(number, int) for number, _ in sides)
+            whole = whole and isinstance(node.op, ast.Mult) and not units
+            if not _is_text(node.left) and not _is_text(node.right):
+                yield from (side for side in sides if not (scales and converts(side[1], whole=whole)))
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
+            held = node.value
+            parts = [*held.values] if isinstance(held, ast.Dict) else getattr(held, "elts", [held])
+            yield from (each for part in parts for each in _numbers_of(part))
+
+
+def _nodes(code: str) -> Iterator[ast.AST]:
+    """The parts of code; none where it can't be read."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    yield from ast.walk(tree)
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def _numbers_of(node: ast.expr) -> list[tuple[float, str]]:
+    """A number that is written there, without its sign."""
+    if isinstance(node, ast.UnaryOp):
+        node = node.operand
+    alone = isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool)
+    return [(node.value, str(node.value))] if alone and abs(node.value) < 1e300 else []  # type: ignore[attr-defined]
+
+
+_NUMBERS = r"10{1,4}|10{6}|10{9}|0\.0?01|12|24|60|365|3600"
+"""Other powers of ten are what an unknown area is guessed at."""
+_ROUND = r"10{1,3}"
+_CONVERTING = re.compile(rf"[*/]\s*({_NUMBERS})(?![\d.,]*\d)|(?<![\d.,])({_NUMBERS})\s*[*/]")
+_GUESSED = re.compile(
+    rf"(?<![\d.,])\d{{1,18}}\s*\*\s*({_ROUND})(?![\d.,]*\d)|(?<![\d.,])({_ROUND})\s*\*\s*\d{{1,18}}(?![\d.]*\d)"
+)
+_WORDS = {
+    "percent", "percentage", "%", "cent", "mm", "cm", "m", "km", "mg", "g", "kg", "ml", "l", "ton", "tonne", "second",
+    *(f"{scale}{unit}" for scale in ("", "milli", "centi", "kilo")
+      for unit in ("metre", "meter", "gram", "litre", "liter", "watt", "byte")),
+}  # fmt: skip
+
+
+def are_named(words: Set[str]) -> bool:
+    """There is talk of units."""
+    return not words.isdisjoint(_WORDS)
+
+
+def converting(formula: str) -> set[str]:
+    """What a formula multiplies with, or divides by, to convert units; as it is written."""
+    return {each for match in _CONVERTING.finditer(formula) for each in match.groups() if each}
+
+
+def guessed(formula: str) -> set[str]:
+    """The 10, 100 and 1000 that a formula multiplies a whole number with. Where there is no talk of units they convert
+    nothing: so an unknown price is guessed."""
+    found = () if "/" in formula else _GUESSED.finditer(formula)
+    return {each for match in found for each in match.groups() if each}
+
+
+def converts(number: str, *, whole: bool) -> bool:
+    """A number that something is multiplied with, or divided by, converts units. `whole`: it is a whole number that is
+    multiplied, and there is no talk of units."""
+    return re.fullmatch(_NUMBERS, number) is not None and not (whole and re.fullmatch(_ROUND, number))
