@@ -25,19 +25,19 @@ HEAD = """\
 | model | loop | answered right | of 1 / 2 / 3 steps | right when stopped | fell back | calls | tokens | median s |
 |---|---|---|---|---|---|---|---|---|"""
 LOOPS = {
-    "react": plait.React(),
-    "react grammar": plait.React(constrain=True),
-    "react lines": plait.React(dialect="lines"),
-    "react numbered": plait.React(dialect="numbered"),
-    "react user": plait.React(transcript="user"),
-    "react completion": plait.React(transcript="completion"),
-    "json": plait.JsonReact(),
-    "json schema": plait.JsonReact(constrain=True),
-    "rewoo": plait.Rewoo(),
-    "compiler": plait.Compiler(),
+    "react": plait.ReAct(),
+    "react grammar": plait.ReAct(constrain=True),
+    "react lines": plait.ReAct(dialect="lines"),
+    "react numbered": plait.ReAct(dialect="numbered"),
+    "react user": plait.ReAct(transcript="user"),
+    "react completion": plait.ReAct(transcript="completion"),
+    "json": plait.JsonReAct(),
+    "json schema": plait.JsonReAct(constrain=True),
+    "rewoo": plait.ReWOO(),
+    "compiler": plait.LLMCompiler(),
     "phased": plait.Phased(),
     "phased 3 rounds": plait.Phased(rounds=3),
-    "native": plait.Native(),
+    "native": plait.ToolCalling(),
     "codeact": plait.CodeAct(),
     "codeact search": plait.CodeAct(),  # for its tools, where two are told at once
 }

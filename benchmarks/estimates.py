@@ -13,7 +13,7 @@ import sys
 from plait.core import Plan, Task
 from plait.core.errors import PlaitError
 from plait.journal.store import Journal
-from plait.loops.rewoo.loop import Rewoo
+from plait.loops.rewoo.loop import ReWOO
 from plait.runtime.costs import spending
 from plait.runtime.phase_models import Phases
 from plait.runtime.plan_estimate import Expected, Seen, expected, seen_of
@@ -46,7 +46,7 @@ def main(path: str) -> None:
         for name, seen in (("first", Seen()), ("later", seen_of(others))):
             asked = Phases({"": _Asked(run.head.models)})  # type: ignore[dict-item]
             found[name].append(
-                (expected(Rewoo(), kit, task, plan, asked, rows[run.head.run], seen), calls, read, written)
+                (expected(ReWOO(), kit, task, plan, asked, rows[run.head.run], seen), calls, read, written)
             )
         first, later = found["first"][-1][0].usual, found["later"][-1][0].usual
         print(

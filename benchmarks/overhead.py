@@ -42,11 +42,11 @@ def add(n: str) -> str:
 
 
 LOOPS: dict[str, Strategy] = {
-    "react": plait.React(),
-    "json": plait.JsonReact(),
-    "native": plait.Native(),
-    "rewoo": plait.Rewoo(),
-    "compiler": plait.Compiler(),
+    "react": plait.ReAct(),
+    "json": plait.JsonReAct(),
+    "native": plait.ToolCalling(),
+    "rewoo": plait.ReWOO(),
+    "compiler": plait.LLMCompiler(),
     "phased": plait.Phased(rounds=2),
 }
 

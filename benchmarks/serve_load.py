@@ -39,9 +39,9 @@ def serve(folder: Path, concurrent: int, resume: bool) -> None:
     import plait
     from plait.config import ServeTable
     from plait.core import Think
-    from plait.window.agents import serve_agent
-    from plait.window.listening import listen, serve_until_signal
-    from plait.window.runs import RunManager
+    from plait.server.agents import serve_agent
+    from plait.server.listening import listen, serve_until_signal
+    from plait.server.runs import RunManager
 
     @plait.tool(read_only=True)
     async def add(a: int, b: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plait.core.code import CodeError
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.sandbox import OutCall, Result, Sandbox, Session, Settings, Turn, sandbox
 
 BACKENDS = ("monty", "process")
@@ -20,7 +20,7 @@ def backend(name: str) -> Sandbox:
     """The sandbox of that name; skips where this machine can't confine it."""
     try:
         return sandbox(name)
-    except (UsageError, ImportError) as reason:
+    except (ConfigError, ImportError) as reason:
         pytest.skip(f"no {name} sandbox here: {reason}")
 
 
@@ -28,7 +28,7 @@ async def opened(name: str, settings: Settings) -> Session:
     """A session of that sandbox; skips where this machine can't confine it."""
     try:
         return await backend(name).open(settings)
-    except UsageError as reason:
+    except ConfigError as reason:
         pytest.skip(f"no {name} sandbox here: {reason}")
 
 

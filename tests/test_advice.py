@@ -18,7 +18,7 @@ from conftest import CAMPAIGN
 from plait import loops
 from plait.advice import read_rows
 from plait.advice.choose import count_more_tasks, probability_of_share, show_short
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.journal.results import Results as Comparisons
 from plait.journal.store import Journal
 
@@ -27,7 +27,7 @@ def row(strategy: str = "react", model: str = "local", successes: int = 30, n: i
     """A row as `plait compare --json` prints it; one model for all phases of the loop."""
     try:
         phases = loops.loop_from(strategy).phases
-    except UsageError:
+    except ConfigError:
         phases = ("act",)
     usual = {
         "strategy": strategy,
@@ -342,9 +342,9 @@ async def test_a_comparison_in_the_journal_is_found_by_its_name(tmp_path: Path) 
     await kept.save("sums", {}, table(row("react")))
     await kept.save("begun", {})
     assert chosen(plait.advise("sums", journal=journal.path)) == "react"
-    with pytest.raises(UsageError, match="has no table yet"):
+    with pytest.raises(ConfigError, match="has no table yet"):
         plait.advise("begun", journal=journal.path)
-    with pytest.raises(UsageError, match=r"There is no file other\. .*sums"):
+    with pytest.raises(ConfigError, match=r"There is no file other\. .*sums"):
         plait.advise("other", journal=journal.path)
 
 
@@ -392,7 +392,7 @@ def test_an_advice_stands_for_what_it_was_made_from() -> None:
 )
 def test_what_is_no_results_is_said(given: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(ConfigError) as error:
         plait.advise(given, journal=tmp_path / "journal.db")
     assert said in str(error.value)
 
@@ -401,7 +401,7 @@ def test_what_is_no_results_is_said(given: Any, said: str, tmp_path: Path, monke
 def test_a_file_that_is_no_json_is_said(text: str, tmp_path: Path) -> None:
     place = tmp_path / "table.json"
     place.write_text(text)
-    with pytest.raises(UsageError, match="is not JSON"):
+    with pytest.raises(ConfigError, match="is not JSON"):
         plait.advise(place)
 
 
@@ -409,9 +409,9 @@ def test_a_file_that_is_no_json_is_said(text: str, tmp_path: Path) -> None:
     "parts", [{"at_least": 1.1}, {"at_least": math.nan}, {"usd": -1}, {"seconds": math.inf}, {"tokens": True}]
 )
 def test_a_demand_that_cant_be_is_refused(parts: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=next(iter(parts))):
+    with pytest.raises(ConfigError, match=next(iter(parts))):
         plait.Demand(**parts)
-    with pytest.raises(UsageError, match=next(iter(parts))):
+    with pytest.raises(ConfigError, match=next(iter(parts))):
         plait.advise(table(row()), **parts)
 
 
@@ -438,10 +438,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_auto_takes_loop_options_and_models_from_the_results(folder: Path) -> None:
     agent = plait.Agent("auto", results="table.json", journal="j.db")
-    assert agent.strategy == plait.React(dialect="lines") and agent.model == ONE
+    assert agent.strategy == plait.ReAct(dialect="lines") and agent.model == ONE
     assert agent.advice is not None and agent.advice.demand == plait.Demand(0.8)
     stricter = plait.Agent("auto", results="table.json", demand=plait.Demand(0.95), journal="j.db")
-    assert stricter.strategy == plait.React() and stricter.model == TWO
+    assert stricter.strategy == plait.ReAct() and stricter.model == TWO
 
 
 def test_a_chosen_agent_runs_and_its_record_says_by_what(folder: Path) -> None:
@@ -466,7 +466,7 @@ def test_the_run_is_replayed_and_forked_by_what_the_record_says_without_the_resu
     kept = plait.Agent(journal="j.db")._store
     assert kept is not None
     again = plait.Agent.recorded(kept.run(run.run).head, journal="j.db")
-    assert again.strategy == plait.React(dialect="lines") and again.advice is None
+    assert again.strategy == plait.ReAct(dialect="lines") and again.advice is None
     assert again.replay(run.run).requests
     assert again.fork(run.run, 1).answer == "forty-two"
     assert again.resume(run.run).answer == "forty-two"
@@ -482,20 +482,20 @@ def test_using_keeps_the_choice_until_loop_or_model_are_changed(folder: Path) ->
     assert agent.using(model=TWO).advice is None
     assert agent.using(strategy="auto").advice == agent.advice
     stricter = agent.using(strategy="auto", demand=plait.Demand(0.95))
-    assert stricter.strategy == plait.React() and stricter.model == TWO
-    with pytest.raises(UsageError, match='strategy="auto"'):
+    assert stricter.strategy == plait.ReAct() and stricter.model == TWO
+    with pytest.raises(ConfigError, match='strategy="auto"'):
         agent.using(demand=plait.Demand(0.95))
 
 
 def test_only_rows_with_the_models_that_are_named_are_taken(folder: Path) -> None:
-    assert plait.Agent("auto", results="table.json", model=TWO).strategy == plait.React()
+    assert plait.Agent("auto", results="table.json", model=TWO).strategy == plait.ReAct()
     by_phase = plait.Agent("auto", results="table.json", models={"solve": TWO})
-    assert by_phase.strategy == plait.Rewoo()
+    assert by_phase.strategy == plait.ReWOO()
     assert by_phase.models == {"plan": ONE, "work": ONE, "solve": TWO}
     assert by_phase.advice is not None
     mixed = plait.Agent("auto", results="table.json", model=ONE, models={"solve": TWO})
-    assert mixed.strategy == plait.Rewoo() and mixed.models["plan"] == ONE
-    with pytest.raises(UsageError, match=r"no row with the model local\..*react with scripted:two.json"):
+    assert mixed.strategy == plait.ReWOO() and mixed.models["plan"] == ONE
+    with pytest.raises(ConfigError, match=r"no row with the model local\..*react with scripted:two.json"):
         plait.Agent("auto", results="table.json", model="local")
 
 
@@ -503,7 +503,7 @@ def test_a_model_given_as_an_object_is_the_one_that_is_asked(folder: Path) -> No
     model = plait.Scripted(["Thought: I know it.\nFinal Answer: mine"])
     results = table(row("json", "scripted:one.json", cost_usd=0.0), row("react", model.spec))
     agent = plait.Agent("auto", results=results, model=model, journal=False)
-    assert agent.strategy == plait.React() and agent.model is model
+    assert agent.strategy == plait.ReAct() and agent.model is model
     assert agent.run("Well?").answer == "mine"
     assert agent.using(strategy="auto", demand=plait.Demand(0.5)).model is model
 
@@ -511,7 +511,7 @@ def test_a_model_given_as_an_object_is_the_one_that_is_asked(folder: Path) -> No
 def test_an_advice_that_was_looked_at_can_be_used(folder: Path) -> None:
     advice = plait.advise("table.json", at_least=0.95)
     agent = plait.Agent("auto", results=advice)
-    assert agent.strategy == plait.React() and agent.demand == advice.demand
+    assert agent.strategy == plait.ReAct() and agent.demand == advice.demand
 
 
 @pytest.mark.parametrize(
@@ -524,7 +524,7 @@ def test_an_advice_that_was_looked_at_can_be_used(folder: Path) -> None:
     ],
 )
 def test_what_contradicts_itself_is_refused(fields: dict[str, Any], said: str, folder: Path) -> None:
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(ConfigError) as error:
         plait.Agent(**fields)
     assert said in str(error.value)
 
@@ -540,9 +540,9 @@ def test_an_agent_that_is_told_no_model_has_the_usual_one() -> None:
 @pytest.mark.parametrize(
     "loop",
     [
-        plait.React(),
-        plait.React(dialect="lines", constrain=True),
-        plait.Compiler(fallback="", max_tokens=7),
+        plait.ReAct(),
+        plait.ReAct(dialect="lines", constrain=True),
+        plait.LLMCompiler(fallback="", max_tokens=7),
         plait.CodeAct(),
     ],
 )
@@ -557,5 +557,5 @@ def test_every_loop_is_read_back_from_its_word() -> None:
 
 @pytest.mark.parametrize("word", ["", "re act", "react(", "react(dialect)", "(x=1)", "react(dialect=lines"])
 def test_a_word_that_is_none_is_refused(word: str) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(ConfigError):
         loops.loop_from(word)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from plait.core.errors import ToolError, UsageError
+from plait.core.errors import ConfigError, ToolError
 from plait.toolkits import calculator
 from plait.toolkits.expression import evaluate
 from plait.tools.load import load
@@ -165,7 +165,7 @@ def test_the_full_calculator_gives_every_digit(expression: str, value: str) -> N
 
 
 def test_the_calculator_has_no_other_precision() -> None:
-    with pytest.raises(UsageError, match="no precision 'fine'"):
+    with pytest.raises(ConfigError, match="no precision 'fine'"):
         load("calculator:fine")
 
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 import pytest
 
 from cli_support import Ended, Shell, action, final, question, turn
-from plait.core import Answered, Kit, Loop, OneKind, Task, think, user
+from plait.core import Answered, Loop, LoopContext, OneKind, Task, think, user
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ class Shout:
     phases: ClassVar[tuple[str, ...]] = ("say",)
     prompts: ClassVar[dict[str, str]] = {"say": "{{ question }}"}
 
-    def run(self, task: Task, kit: Kit) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> Loop:
         reply = yield from think("say", (user(task.question),))
         return Answered(reply.text.upper() if self.loud else reply.text)
 

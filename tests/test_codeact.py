@@ -13,17 +13,17 @@ from plait.core import (
     Act,
     Answered,
     Call,
+    CheckAnswer,
+    CheckGrounding,
     CodeError,
     Continue,
-    Doubt,
     Execute,
     Failed,
-    Kit,
     LimitNear,
+    LoopContext,
     Note,
     Observation,
     PromptTooLong,
-    Propose,
     Ran,
     Reply,
     Stopped,
@@ -52,11 +52,11 @@ FOUND = "`people(city: str) -> int`: Counts the people of a city."
 PLAN = " Find the number of people in Lyon.\n2. Print it."
 
 
-def kit(search: bool = True, **more: Any) -> Kit:
+def kit(search: bool = True, **more: Any) -> LoopContext:
     tools: dict[str, Any] = (
         {"tools": (FIND,), "others": (PEOPLE,), "search": "find_tools"} if search else {"tools": (PEOPLE,)}
     )
-    return Kit(prompts=PromptBook("codeact"), **{**tools, **more})
+    return LoopContext(prompts=PromptBook("codeact"), **{**tools, **more})
 
 
 def action(code: str, n: int = 2, thought: str = "there is a function.") -> str:
@@ -89,7 +89,7 @@ def drive(
     *,
     tools: Callable[[Call], Observation] | None = None,
     loop: CodeAct | None = None,
-    kit_: Kit | None = None,
+    kit_: LoopContext | None = None,
     question: str = "How many people live in Lyon?",
 ) -> Driven:
     """Drive the loop: `replies` of the model, and for each piece of code what running and continuing it gives.
@@ -116,9 +116,9 @@ def drive(
                 case Note():
                     run.notes.append(effect)
                     result = None
-                case Propose():
+                case CheckAnswer():
                     result = ""
-                case Doubt():
+                case CheckGrounding():
                     result = ()
                 case Act():
                     run.calls.append(effect.calls)

@@ -252,7 +252,7 @@ def test_an_answer_tells_a_thing_by_its_words_and_not_by_its_handle(tmp_path: Pa
     "limits", [{"seconds": 0}, {"seconds": "1"}, {"calls": 1.5}, {"memory_mb": -1}, {"calls": True}]
 )
 def test_limits_of_code_that_can_not_be_are_refused(limits: dict[str, Any]) -> None:
-    with pytest.raises(plait.UsageError, match=r"Give a (whole )?number above zero"):
+    with pytest.raises(plait.ConfigError, match=r"Give a (whole )?number above zero"):
         CodeLimits(**limits)
 
 
@@ -260,7 +260,7 @@ def test_what_a_tool_lacks_is_said_in_plain_words_and_a_refusal_with_its_reason(
     @plait.tool(read_only=True)
     def draw() -> str:
         """Draws."""
-        raise plait.UsageError("Images need Pillow.", hint="Install it.")
+        raise plait.ConfigError("Images need Pillow.", hint="Install it.")
 
     @plait.tool
     def send() -> str:

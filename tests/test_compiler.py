@@ -17,10 +17,10 @@ import plait
 from conftest import examples
 from faults_support import endpoint
 from models_server import Asked, completion, delta, whole_stream
-from plait.core import Exchange, Kit, Reply, Start, Task, Think
+from plait.core import Exchange, LoopContext, Reply, Start, Task, Think
 from plait.core.errors import RateLimited, TooLong
 from plait.journal.records import Acting, Got, NoteRecord, ObservedRecord, Thinking
-from plait.loops.compiler.loop import Compiler
+from plait.loops.compiler.loop import LLMCompiler
 from plait.models.chat import ChatModel
 from plait.runtime.prompts import PromptBook
 
@@ -73,7 +73,7 @@ FINISH = "Thought: I see it.\nFinish: 174165"
 
 
 def agent(plans: list[Any], joins: list[Any], *, chunk: int = 7, **options: Any) -> plait.Agent:
-    loop = Compiler(**{key: options.pop(key) for key in list(options) if key in Compiler.__dataclass_fields__})
+    loop = LLMCompiler(**{key: options.pop(key) for key in list(options) if key in LLMCompiler.__dataclass_fields__})
     model = plait.Scripted({"plan": plans, "join": joins, "react.act": options.pop("act", [])}, chunk=chunk)
     return plait.Agent(loop, **{"model": model, "tools": [lookup, calculator, rest], **options})
 
@@ -170,7 +170,7 @@ def test_the_first_call_starts_before_the_planners_last_token() -> None:
 
     with endpoint(slowly(['1. send("a")\n2. se', 'nd("b")\n3. join()'], wait)) as at:
         model = ChatModel(spec="t:m", name="m", endpoint=at.server.url)
-        made = plait.Agent(Compiler(), model=model, tools=[sender.tool])
+        made = plait.Agent(LLMCompiler(), model=model, tools=[sender.tool])
         run = made.run("q")
     assert (seen, run.answer, sender.sent) == ([True], "174165", ["a", "b"])
     acting = next(row.at for row in run.record if isinstance(row.record, Acting))
@@ -186,7 +186,7 @@ def test_an_endpoint_that_does_not_stream_works_as_well() -> None:
 
     with endpoint(whole) as at:
         model = ChatModel(spec="t:m", name="m", endpoint=at.server.url)
-        run = plait.Agent(Compiler(), model=model, tools=[lookup, calculator]).run("q")
+        run = plait.Agent(LLMCompiler(), model=model, tools=[lookup, calculator]).run("q")
     assert (run.answer, len(calls_of(run))) == ("174165", 3)
 
 
@@ -212,7 +212,7 @@ def test_a_stream_that_breaks_half_way_repeats_no_call(second: str) -> None:
 
     with endpoint(handle) as at:
         model = ChatModel(spec="t:m", name="m", endpoint=at.server.url)
-        made = plait.Agent(Compiler(), model=model, tools=[sender.tool, lookup])
+        made = plait.Agent(LLMCompiler(), model=model, tools=[sender.tool, lookup])
         run = made.run("q")
     shown = requests(run, "join")[0][-1]["content"]
     if second == "the same":
@@ -238,7 +238,7 @@ async def test_a_run_that_is_cancelled_while_the_plan_is_written_goes_on_without
 
     with endpoint(slowly(['1. send("a")\n2. ', 'send("b")\n3. join()'], wait)) as at:
         model = ChatModel(spec="t:m", name="m", endpoint=at.server.url)
-        made = plait.Agent(Compiler(), model=model, tools=[sender.tool])
+        made = plait.Agent(LLMCompiler(), model=model, tools=[sender.tool])
 
         def emit(event: object) -> None:
             if type(event).__name__ == "Observed":
@@ -561,9 +561,9 @@ def test_a_result_that_holds_a_name_stays_as_it_is() -> None:
 
 
 def test_history_and_the_users_own_system_prompt() -> None:
-    kit = Kit((lookup.spec,), PromptBook("compiler"), system="Plan, please.")
+    kit = LoopContext((lookup.spec,), PromptBook("compiler"), system="Plan, please.")
     task = Task("And Nice?", (Exchange("How many live in Lyon?", "522250\nFinish: x"),))
-    effect = next(Compiler().run(task, kit))
+    effect = next(LLMCompiler().run(task, kit))
     assert isinstance(effect, Start) and isinstance(effect.effects[0], Think)
     rules, asked = effect.effects[0].messages
     assert rules.content == "Plan, please."

@@ -18,9 +18,9 @@ from plait.core import (
     Answered,
     Call,
     Effect,
-    Kit,
     LimitNear,
     Loop,
+    LoopContext,
     Observation,
     OneKind,
     Plan,
@@ -148,7 +148,7 @@ class Graph:
     phases: ClassVar[tuple[str, ...]] = ("work", "end")
     prompts: ClassVar[dict[str, str]] = {"none": ""}
 
-    def run(self, task: Task, kit: Kit) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> Loop:
         try:
             yield from think("end", (user("begin"),))
             work = yield from self._work()

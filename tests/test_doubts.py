@@ -14,7 +14,7 @@ from plait.core import Observation
 from plait.journal.records import Acting, NoteRecord, Thinking
 from plait.loops.format import Turn
 from plait.loops.grounding import struck, without
-from plait.loops.react.loop import React
+from plait.loops.react.loop import ReAct
 from plait.runtime import known_values as computing
 from plait.runtime.grounding import Sources
 from plait.runtime.known_values import computed
@@ -226,7 +226,7 @@ def test_the_answer_to_circles_counts_where_it_is_looked_at_and_nothing_in_it_is
 @pytest.mark.parametrize("how", [{"transcript": each} for each in ("chat", "user", "completion")] + [{}])
 def test_a_turn_that_only_repeated_a_call_is_not_shown_to_the_model(how: dict[str, Any], journal: Path) -> None:
     if how:
-        loop: Any = React(**how)
+        loop: Any = ReAct(**how)
         script = [blob(each, "lookup", "mayor of Brek") for each in ("First.", "Second.", "Third.")]
         script.append("Thought: So.\nFinal Answer: Una Falk")
     else:

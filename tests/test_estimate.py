@@ -9,7 +9,7 @@ import pytest
 
 import plait
 from plait.core import Plan, Reply, Step, Usage
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.events import Observed
 from plait.models.prices import Rate
 from plait.runtime.plan_estimate import HIGH, LOW, USUAL, Expected
@@ -216,16 +216,16 @@ def test_the_json_has_the_sums_and_the_assumptions_are_ordered(tmp_path: Path) -
 
 
 def test_a_plan_that_cannot_be_carried_out_has_no_price(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"Step E1 uses 'raed'.*Mend it"):
+    with pytest.raises(ConfigError, match=r"Step E1 uses 'raed'.*Mend it"):
         agent(tmp_path).expected(QUESTION, "Plan: x\n#E1 = raed[first]")
-    with pytest.raises(UsageError, match="E1 names E2, which comes only later"):
+    with pytest.raises(ConfigError, match="E1 names E2, which comes only later"):
         agent(tmp_path).with_plan(Plan((Step("E1", "read", "#E2"), Step("E2", "read", "x"))))
 
 
 def test_only_a_loop_that_plans_can_be_asked_for_a_plan(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"'react' makes no plan .* Choose 'rewoo'"):
+    with pytest.raises(ConfigError, match=r"'react' makes no plan .* Choose 'rewoo'"):
         plait.Agent("react", model=scripted(), journal=False).plan(QUESTION)
-    with pytest.raises(UsageError, match="'json' makes no plan that could be approved"):
+    with pytest.raises(ConfigError, match="'json' makes no plan that could be approved"):
         plait.Agent("json", model=scripted(), journal=False, approve="plan")
 
 

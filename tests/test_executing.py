@@ -20,8 +20,8 @@ from plait.core import (
     Call,
     Execute,
     Handle,
-    Kit,
     Loop,
+    LoopContext,
     Observation,
     OneKind,
     Ran,
@@ -53,7 +53,7 @@ class Pieces:
     def splitter(self, phase: str) -> Splitter:
         return OneKind("thought")
 
-    def run(self, task: Task, kit: Kit) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> Loop:
         said: list[str] = []
         for code in self.pieces:
             yield from think("act", [user("What next?")])
@@ -270,7 +270,7 @@ async def test_a_run_that_is_cancelled_while_it_ends_closes_its_session(tmp_path
 
     @dataclass(frozen=True)
     class Ahead(Pieces):
-        def run(self, task: Task, kit: Kit) -> Loop:
+        def run(self, task: Task, kit: LoopContext) -> Loop:
             yield from execute("1")
             yield from start(Act((Call("lingers"),)))
             return Answered("done")
@@ -391,7 +391,7 @@ def test_a_fork_shares_the_pieces_before_it(agent: Made) -> None:
 def test_continuing_code_that_does_not_wait_is_an_error_of_the_loop(tmp_path: Path) -> None:
     @dataclass(frozen=True)
     class Wrong(Pieces):
-        def run(self, task: Task, kit: Kit) -> Loop:
+        def run(self, task: Task, kit: LoopContext) -> Loop:
             yield Execute("x = 1")
             ran: Ran = yield from go_on(Observation("1"))
             return Answered(ran.output)
@@ -407,7 +407,7 @@ def test_limits_of_code_are_the_users(agent: Made) -> None:
 
 
 def test_an_unknown_sandbox_is_refused_when_the_agent_is_made() -> None:
-    with pytest.raises(plait.UsageError, match="auto, process, monty"):
+    with pytest.raises(plait.ConfigError, match="auto, process, monty"):
         plait.Agent("react", sandbox="docker")
 
 
@@ -469,5 +469,5 @@ def test_the_time_of_code_has_a_row_of_its_own_and_the_sums_agree(agent: Made) -
     "field", [{"sandbox": 3}, {"code_limits": {"seconds": 1}}, {"code_limits": 5}, {"now": "today"}], ids=str
 )
 def test_a_field_of_another_kind_is_refused_when_the_agent_is_made(field: dict[str, Any]) -> None:
-    with pytest.raises(plait.UsageError, match="Give "):
+    with pytest.raises(plait.ConfigError, match="Give "):
         plait.Agent("codeact", **field)

@@ -13,10 +13,10 @@ import pytest
 import plait
 from cli_support import Shell
 from models_server import Server, completion
-from plait.core import Answered, Exchange, Kit, LimitNear, Loop, OneKind, Splitter, Task, note, think, user
+from plait.core import Answered, Exchange, LimitNear, Loop, LoopContext, OneKind, Splitter, Task, note, think, user
 from plait.core import events as ev
 from plait.journal.records import NoteRecord, Thinking
-from plait.loops import Native, fallback_of, phases_of, registry, splitter_of
+from plait.loops import ToolCalling, fallback_of, phases_of, registry, splitter_of
 from plait.loops.fallback import fall_back
 from plait.runtime.prompts import PromptBook
 from test_native import LOOK, LYON, NO_TOOLS, REFUSALS, Endpoint, calling
@@ -52,7 +52,7 @@ class Hesitant:
     phases: ClassVar[tuple[str, ...]] = ("first",)
     prompts: ClassVar[dict[str, str]] = {"ask": "Do you know it? {{ question }}"}
 
-    def run(self, task: Task, kit: Kit) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> Loop:
         reply = yield from think("first", [user(kit.prompt("ask", question=task.question))])
         if not self.fallback or "no" not in reply.text.lower():
             return Answered(reply.text)
@@ -121,7 +121,7 @@ async def _streamed(agent: plait.Agent) -> list[Any]:
 
 def native_to_json(journal: Path, **options: Any) -> plait.Agent:
     model = plait.Scripted({"json.act": [TURN, DONE]}, abilities=NO_TOOLS, chunk=5)
-    return plait.Agent(Native(fallback="json"), tools=[people], journal=journal, **{"model": model, **options})
+    return plait.Agent(ToolCalling(fallback="json"), tools=[people], journal=journal, **{"model": model, **options})
 
 
 def test_the_other_loop_goes_on_with_its_own_prompts_under_its_own_phase(journal: Path) -> None:
@@ -188,7 +188,7 @@ def test_from_the_command_line_with_a_model_for_one_phase_and_shown_later(tmp_pa
 def test_a_refusal_leads_to_the_other_loop_and_stays_on_the_record(journal: Path) -> None:
     async def main() -> Any:
         async with Server(Endpoint(REFUSALS[0], completion(TURN), completion(DONE))) as server:
-            agent = plait.Agent(Native(fallback="json"), model=server.model(), tools=[people], journal=journal)
+            agent = plait.Agent(ToolCalling(fallback="json"), model=server.model(), tools=[people], journal=journal)
             run = await agent.arun("How many?")
             return agent, run, [asked.body for asked in server.asked]
 
@@ -203,7 +203,7 @@ def test_a_refusal_leads_to_the_other_loop_and_stays_on_the_record(journal: Path
 def test_what_was_called_already_is_handed_on_and_not_called_again(journal: Path) -> None:
     async def main() -> Any:
         async with Server(Endpoint(calling(LYON), REFUSALS[0], completion(DONE))) as server:
-            agent = plait.Agent(Native(fallback="json"), model=server.model(), tools=[people], journal=journal)
+            agent = plait.Agent(ToolCalling(fallback="json"), model=server.model(), tools=[people], journal=journal)
             return await agent.arun("How many?")
 
     run = asyncio.run(main())
@@ -215,7 +215,9 @@ def test_what_was_called_already_is_handed_on_and_not_called_again(journal: Path
 def test_misses_in_text_lead_to_the_other_loop_as_well(journal: Path) -> None:
     """Here the endpoint takes tools, and the model gives nothing at all."""
     model = plait.Scripted({"act": ["", ""], "json.act": [TURN, DONE]}, by_turn=True)
-    run = plait.Agent(Native(fallback="json", misses=1), model=model, tools=[people], journal=journal).run("How many?")
+    run = plait.Agent(ToolCalling(fallback="json", misses=1), model=model, tools=[people], journal=journal).run(
+        "How many?"
+    )
     assert run.answer == "522250"
     assert "1 replies in a row could not be read" in fallbacks(run)[0]
 
@@ -296,7 +298,7 @@ def test_a_loop_that_falls_back_to_one_that_falls_back(journal: Path) -> None:
 @pytest.mark.usefixtures("_installed")
 def test_a_loop_that_comes_from_a_package_is_fallen_back_to(journal: Path) -> None:
     model = plait.Scripted({"hesitant.first": ["522250"]}, abilities=NO_TOOLS)
-    agent = plait.Agent(Native(fallback="hesitant"), model=model, tools=[people], journal=journal)
+    agent = plait.Agent(ToolCalling(fallback="hesitant"), model=model, tools=[people], journal=journal)
     run = agent.run("How many?")
     assert run.answer == "522250"
     assert requests(run)[0][2]["messages"][0]["content"] == "Do you know it? How many?"
@@ -305,27 +307,27 @@ def test_a_loop_that_comes_from_a_package_is_fallen_back_to(journal: Path) -> No
 
 @pytest.mark.usefixtures("_installed")
 def test_loops_that_fall_back_to_each_other_without_end_are_refused() -> None:
-    with pytest.raises(plait.UsageError, match="fall back to each other: endless -> endless -> endless"):
+    with pytest.raises(plait.ConfigError, match="fall back to each other: endless -> endless -> endless"):
         plait.Agent(Endless(), model=plait.Scripted([]))
 
 
 def test_an_unknown_fallback_is_refused_when_the_agent_is_made() -> None:
-    for strategy in (Native(fallback="jsn"), Hesitant(fallback="jsn")):
-        with pytest.raises(plait.UsageError, match=r"There is no loop 'jsn'\. Did you mean json"):
+    for strategy in (ToolCalling(fallback="jsn"), Hesitant(fallback="jsn")):
+        with pytest.raises(plait.ConfigError, match=r"There is no loop 'jsn'\. Did you mean json"):
             plait.Agent(strategy, model=plait.Scripted([]))
 
 
 def test_a_phase_that_neither_loop_has_is_refused() -> None:
-    with pytest.raises(plait.UsageError, match=r"no phase 'json\.solve'\. Its phases: act, json\.act"):
-        plait.Agent(Native(fallback="json"), models={"json.solve": plait.Scripted([])})
-    with pytest.raises(plait.UsageError, match=r"no phase 'json\.act'\. Its phases: act\."):
-        plait.Agent(Native(), models={"json.act": plait.Scripted([])})
+    with pytest.raises(plait.ConfigError, match=r"no phase 'json\.solve'\. Its phases: act, json\.act"):
+        plait.Agent(ToolCalling(fallback="json"), models={"json.solve": plait.Scripted([])})
+    with pytest.raises(plait.ConfigError, match=r"no phase 'json\.act'\. Its phases: act\."):
+        plait.Agent(ToolCalling(), models={"json.act": plait.Scripted([])})
 
 
 def test_a_loop_without_a_fallback_has_none() -> None:
-    assert fallback_of(Native()) is None and fallback_of(plait.React()) is None
-    assert phases_of(plait.React()) == ("act",)
-    assert type(splitter_of(Native(fallback="json"), "json.act")) is type(plait.JsonReact().splitter("act"))
+    assert fallback_of(ToolCalling()) is None and fallback_of(plait.ReAct()) is None
+    assert phases_of(plait.ReAct()) == ("act",)
+    assert type(splitter_of(ToolCalling(fallback="json"), "json.act")) is type(plait.JsonReAct().splitter("act"))
 
 
 # -- by hand
@@ -342,7 +344,7 @@ def test_where_plans_need_leave_nothing_is_called_by_a_loop_that_shows_none(jour
     assert asking.using(approve="never").run("How many?").answer == "522250"
     # One that shows a plan is gone on with, and waits with it.
     planner = plait.Scripted({"plan": ["No.", "No."], "rewoo.plan": ["#E1 = people[Lyon]"], "rewoo.solve": ["522250"]})
-    other = asking.using(strategy=plait.Compiler(fallback="rewoo"), model=planner)
+    other = asking.using(strategy=plait.LLMCompiler(fallback="rewoo"), model=planner)
     waiting = other.run("How many?")
     assert (waiting.status, waiting.reason) == ("waiting", "#E1 = people[Lyon]")
     assert other.resume(waiting, "yes").answer == "522250"
@@ -357,7 +359,7 @@ def test_the_conversation_is_handed_on_and_what_is_thrown_reaches_the_other_loop
         phases: ClassVar[tuple[str, ...]] = ("act",)
         prompts: ClassVar[dict[str, str]] = {"none": "it renders none"}
 
-        def run(self, task: Task, kit: Kit) -> Loop:
+        def run(self, task: Task, kit: LoopContext) -> Loop:
             seen.extend([task, kit.system])
             yield from note("hello", "from below")
             try:
@@ -370,7 +372,7 @@ def test_the_conversation_is_handed_on_and_what_is_thrown_reaches_the_other_loop
             return OneKind("thought")
 
     task = Task("And Nice?", (Exchange("Lyon?", "522,250"),))
-    kit = Kit((), PromptBook("native", None, None, (PromptBook("below", None, Below.prompts),)), system="mine")
+    kit = LoopContext((), PromptBook("native", None, None, (PromptBook("below", None, Below.prompts),)), system="mine")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "_plugins", lambda: [Point(Below)])
         loop = fall_back("below", task, kit, "Why not.")
@@ -386,7 +388,9 @@ def test_the_conversation_is_handed_on_and_what_is_thrown_reaches_the_other_loop
 def test_in_text_first_and_then_as_json_when_nothing_can_be_read(journal: Path) -> None:
     """`native` has no fallback by name on the way to text; with one, text is never tried."""
     model = plait.Scripted({"act": [LOOK], "json.act": [TURN, DONE]}, abilities=NO_TOOLS)
-    run = plait.Agent(Native(fallback="json"), model=model, tools=[people], journal=journal).run("How many?")
+    run = plait.Agent(ToolCalling(fallback="json"), model=model, tools=[people], journal=journal).run("How many?")
     assert [phase for phase, _, _ in requests(run)] == ["json.act", "json.act"]
-    run = plait.Agent(Native(), model=plait.Scripted([LOOK, "522250"], abilities=NO_TOOLS), tools=[people]).run("Q")
+    run = plait.Agent(ToolCalling(), model=plait.Scripted([LOOK, "522250"], abilities=NO_TOOLS), tools=[people]).run(
+        "Q"
+    )
     assert (run.answer, [phase for phase, _, _ in requests(run)]) == ("522250", ["act", "act"])

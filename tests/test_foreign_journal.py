@@ -12,7 +12,7 @@ from msgspec import structs
 
 import plait
 from cli_support import Shell, action, final
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.journal.store import Journal
 from plait.tools.load import runs_code
 
@@ -110,7 +110,7 @@ def test_an_mcp_command_of_a_foreign_journal_is_not_started(tmp_path: Path, monk
     head = structs.replace(head, sources=(command,))
     again = plait.Agent.recorded(head, journal=tmp_path / "j.db", model=plait.Scripted(said))
     assert [spec.name for spec in again.specs] == ["send"]
-    with pytest.raises(UsageError, match="names tools that run code"):
+    with pytest.raises(ConfigError, match="names tools that run code"):
         again.resume("last")
     assert not (tmp_path / "started").exists()
 

@@ -96,7 +96,7 @@ def test_the_log_may_be_one_message_or_one_raw_prompt(transcript: Any, tmp_path:
 
     replies = [reply(call), reply("{no object"), reply(json.dumps({**FINAL, "tool_input": "4"}))]
     model = plait.Scripted(replies, by_turn=False)
-    loop = plait.JsonReact(transcript=transcript)
+    loop = plait.JsonReAct(transcript=transcript)
     run = plait.Agent(loop, model=model, tools=[lookup], journal=tmp_path / "runs.db").run("What?")
     assert (run.status, run.answer, run.calls) == ("answered", "4", 3)
     first, second, third = (think.prompt or think.messages[1].content for think in asked)

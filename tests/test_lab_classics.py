@@ -175,7 +175,7 @@ def test_a_task_that_one_loop_has_not_finished_is_in_no_sum() -> None:
     text = table.draw().text()
     assert "the tasks that both loops have finished" in text and "Not finished: the budget is reached." in text
     for wrong in (("react", "json"), ("react", "react"), ("react",)):
-        with pytest.raises(plait.UsageError):
+        with pytest.raises(plait.ConfigError):
             make_loop_tables(made, wrong)
 
 
@@ -229,7 +229,7 @@ BLOB = 'Thought: add.\nAction:\n```json\n{"action": "calculator", "action_input"
 def test_what_is_old_and_what_is_new_make_each_request_again(transcript: Any, tmp_path: Path) -> None:
     journal = tmp_path / "j.db"
     model = plait.Scripted([BLOB, "Thought: so.\nFinal Answer: 4"])
-    loop = plait.React(transcript=transcript)
+    loop = plait.ReAct(transcript=transcript)
     run = plait.Agent(loop, model=model, tools=["calculator"], journal=journal).run("What is 2 + 2?")
     assert run.status == "answered"
     found = read_exchanges(rows_of(journal, run))

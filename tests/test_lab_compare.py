@@ -312,9 +312,9 @@ def test_wrong_input_is_told_before_anything_is_run(tmp_path: Path) -> None:
         {"strategies": "react(dialekt=lines)"},
     ]
     for changes in wrong:
-        with pytest.raises(plait.UsageError):
+        with pytest.raises(plait.ConfigError):
             compare(TASKS, **{"strategies": "react", "models": [model], "journal": tmp_path / "j.db", **changes})
-    with pytest.raises(plait.UsageError, match="No grader is named"):
+    with pytest.raises(plait.ConfigError, match="No grader is named"):
         compare([SuiteTask(id="1", question="?", grader="exakt")], models=[model], journal=tmp_path / "j.db")
     assert model.sent == 0 and not (tmp_path / "j.db").exists()
 
@@ -461,7 +461,7 @@ def test_tasks_in_python_are_read_as_those_of_a_file(tmp_path: Path) -> None:
     assert [(task.id, task.grader) for task in done.suite.tasks] == [("1", "number"), ("b", "yesno")]
     assert str(done).startswith("tasks: 2 tasks") and "Success: the share" in str(done)
     for wrong, said in (({"anser": 1}, "Did you mean 'answer'"), ({}, "'answer' is missing")):
-        with pytest.raises(plait.UsageError) as told:
+        with pytest.raises(plait.ConfigError) as told:
             compared({"question": "How many?", "answer": 1}, {"question": "What?", **wrong})
         assert "task 2" in str(told.value) and said in str(told.value)
 
@@ -474,5 +474,5 @@ async def test_a_person_may_judge_runs_and_their_last_word_counts(tmp_path: Path
     await results.mark(run.run, True)
     assert [(mark.good, mark.why) for mark in results.marks().values()] == [(True, "")]
     assert results.marks([run.run]).keys() == {run.run} and not results.marks(["other"])
-    with pytest.raises(plait.UsageError):
+    with pytest.raises(plait.ConfigError):
         await results.mark("nope", True)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import plait
 from conftest import data_file
 from plait.core import Answered, Crashed, Failed, Stopped, Usage
-from plait.core.errors import ModelMissing, Unreachable, UsageError
+from plait.core.errors import ConfigError, ModelMissing, Unreachable
 from plait.journal.store import Journal
 from plait.lab import Grade, SuiteTask, load_grader, load_suite
 from plait.lab.graders import NAMES, grader_digest
@@ -266,13 +266,13 @@ async def test_only_a_run_that_answered_succeeds(word: str) -> None:
 
 async def test_a_task_without_an_answer_can_not_be_graded_by_it() -> None:
     for word in ("exact", "f1", "number", "has", "contains", "label", "yesno", "calls"):
-        with pytest.raises(UsageError, match="'t'"):
+        with pytest.raises(ConfigError, match="'t'"):
             await graded(word, None, "18")
-    with pytest.raises(UsageError, match="is not a number"):
+    with pytest.raises(ConfigError, match="is not a number"):
         await graded("number", "many", "18")
-    with pytest.raises(UsageError, match="neither yes nor no"):
+    with pytest.raises(ConfigError, match="neither yes nor no"):
         await graded("yesno", "perhaps", "yes")
-    with pytest.raises(UsageError, match="is not a label"):
+    with pytest.raises(ConfigError, match="is not a label"):
         await graded("label", "perhaps", "SUPPORTS")
 
 
@@ -298,7 +298,7 @@ async def test_a_task_without_an_answer_can_not_be_graded_by_it() -> None:
     ],
 )
 def test_a_word_that_is_wrong_is_explained(word: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(ConfigError, match=said):
         load_grader(word)
 
 
@@ -402,7 +402,7 @@ async def test_a_function_in_a_module_is_found(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     assert (await graded("python:my_checks_of_lab:right", "x", "x")).success
-    with pytest.raises(UsageError, match="Did you mean right"):
+    with pytest.raises(ConfigError, match="Did you mean right"):
         load_grader("python:my_checks_of_lab:rigth")
 
 
@@ -415,18 +415,18 @@ async def test_an_error_in_a_users_function_is_no_wrong_answer(tmp_path: Path) -
         "def one(answer):\n    return True\n"
         "number = 3\n",
     )
-    with pytest.raises(UsageError, match=r"checks\.py, line 2, for the task 't': ZeroDivisionError"):
+    with pytest.raises(ConfigError, match=r"checks\.py, line 2, for the task 't': ZeroDivisionError"):
         await graded(f"{path}:right", "x", "y")
-    with pytest.raises(UsageError, match="gave 'good' for the task 't'"):
+    with pytest.raises(ConfigError, match="gave 'good' for the task 't'"):
         await graded(f"{path}:odd", "x", "y")
-    with pytest.raises(UsageError, match="can't be called with two values"):
+    with pytest.raises(ConfigError, match="can't be called with two values"):
         load_grader(f"{path}:one")
-    with pytest.raises(UsageError, match="not a function"):
+    with pytest.raises(ConfigError, match="not a function"):
         load_grader(f"{path}:number")
-    with pytest.raises(UsageError, match=r"line 2: ZeroDivisionError|checks\.py, line 2, ZeroDivisionError"):
+    with pytest.raises(ConfigError, match=r"line 2: ZeroDivisionError|checks\.py, line 2, ZeroDivisionError"):
         written(tmp_path, "x = 1\ny = x / 0\n")
         load_grader(f"{path}:right")
-    with pytest.raises(UsageError, match="line 1: SyntaxError"):
+    with pytest.raises(ConfigError, match="line 1: SyntaxError"):
         written(tmp_path, "def right(:\n")
         load_grader(f"{path}:right")
 
@@ -451,7 +451,7 @@ def test_a_grades_mark_changes_with_what_it_depends_on(tmp_path: Path, monkeypat
     assert all(before) and not set(before) & set(after)
     assert marks("def right(a, b): ...", "{{ answer }}") == before
     assert grader_digest("judge:local") == grader_digest("judge:openai:gpt-5") != ""
-    with pytest.raises(UsageError, match=r"There is no file 'absent\.py'"):
+    with pytest.raises(ConfigError, match=r"There is no file 'absent\.py'"):
         grader_digest("absent.py:right")
 
 
@@ -510,9 +510,9 @@ async def test_a_judge_by_its_word_takes_a_template_of_the_users(tmp_path: Path,
     bodies = [row.body for row in Journal.at(journal).rows(grade.run) if row.body]
     assert any(b"Is Ann fine for Who wrote it? (Ann Lee/A. Lee)?" in body for body in bodies)
     (tmp_path / "bad.j2").write_text("{{ ansver }}")
-    with pytest.raises(UsageError, match=r"bad\.j2.*question, answer and gold"):
+    with pytest.raises(ConfigError, match=r"bad\.j2.*question, answer and gold"):
         load_grader(f"judge:local,template={tmp_path / 'bad.j2'}")
-    with pytest.raises(UsageError, match="can't be read"):
+    with pytest.raises(ConfigError, match="can't be read"):
         load_grader(f"judge:local,template={tmp_path / 'absent.j2'}")
 
 

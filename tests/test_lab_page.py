@@ -19,10 +19,10 @@ from msgspec import structs
 from browser import Browser, Page
 from conftest import LOOKS
 from lazily import skip_without
-from plait import Agent, React, Scripted
+from plait import Agent, ReAct, Scripted
 from plait.core import Call, Event, Observation, Ran, Usage
 from plait.core import events as ev
-from plait.core.errors import JournalError, UsageError
+from plait.core.errors import ConfigError, JournalError
 from plait.journal.store import Journal
 from plait.lab import CellResult, Comparison, Contender, Grade, Suite, SuiteTask
 from plait.lab.page import check_report_extra, render_page
@@ -351,7 +351,7 @@ async def test_the_records_of_real_runs_are_shown(browser: Browser, tmp_path: Pa
         return f"{of}: 12 dollars"
 
     said = ['Thought: Look it up.\nAction: price\nAction Input: "lamp"', "Thought: I know.\nFinal Answer: 12 dollars"]
-    agent = Agent(React(dialect="lines"), model=Scripted(said), tools=[price], journal=journal)
+    agent = Agent(ReAct(dialect="lines"), model=Scripted(said), tools=[price], journal=journal)
     run = agent.run("What does a lamp cost?")
     assert run.status == "answered"
     task = SuiteTask(id="one", question="What does a lamp cost?", answer="12 dollars")
@@ -366,7 +366,7 @@ async def test_the_records_of_real_runs_are_shown(browser: Browser, tmp_path: Pa
     )
 
     def record(id: str) -> list[Event]:
-        return retell(Journal.at(journal).rows(id), React(dialect="lines"))
+        return retell(Journal.at(journal).rows(id), ReAct(dialect="lines"))
 
     tab = await opened(browser, tmp_path, render_page(made, record=record))
     await tab.click("#grid button")
@@ -523,7 +523,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
             patch.setitem(sys.modules, name, None)
             drawing_script.cache_clear()
             for ask in (check_report_extra, lambda: render_page(comparison(2, 2), record=recorded)):
-                with pytest.raises(UsageError, match=re.escape("pip install 'plait[report]'")):
+                with pytest.raises(ConfigError, match=re.escape("pip install 'plait[report]'")):
                     ask()
     drawing_script.cache_clear()
     check_report_extra()

@@ -22,7 +22,7 @@ import pytest
 
 import plait
 from cli_support import PLAIT
-from plait.core.errors import PlaitError, UsageError
+from plait.core.errors import ConfigError, PlaitError
 from plait.journal.adopt import adopt, pack
 from plait.journal.store import Journal
 from plait.lab import Comparison, acompare, compare
@@ -188,12 +188,12 @@ def test_what_cannot_travel_is_said_before_anything_is_run(tmp_path: Path) -> No
 
     journal = tmp_path / "j.db"
     options: dict[str, Any] = {"strategies": "react", "journal": journal, "engine": RayEngine()}
-    with pytest.raises(UsageError, match=r"The tool held can't be sent to a worker: .*lock"):
+    with pytest.raises(ConfigError, match=r"The tool held can't be sent to a worker: .*lock"):
         compare(tasks(1), models=[plait.Scripted([RIGHT])], tools=[held], **options)
-    with pytest.raises(UsageError, match=r"The model .* can't be sent to a worker"):
+    with pytest.raises(ConfigError, match=r"The model .* can't be sent to a worker"):
         compare(tasks(1), models=[plait.Scripted([RIGHT, lambda _: lock.name])], **options)
     keyed = plait.models.chat.ChatModel(spec="mine:m", name="m", endpoint="http://127.0.0.1:9/v1", key="sk-0123456789")
-    with pytest.raises(UsageError, match="keys are not sent to workers"):
+    with pytest.raises(ConfigError, match="keys are not sent to workers"):
         compare(tasks(1), models=[keyed], **options)
     assert asked(journal, "SELECT count(*) FROM runs") == [(0,)]
 

@@ -16,7 +16,7 @@ import pytest
 import plait
 from conftest import data_file
 from docs_support import install
-from plait.core.errors import ToolError, UsageError
+from plait.core.errors import ConfigError, ToolError
 from plait.lab import Suite, SuiteTask, load_grader, load_suite
 from plait.lab.basics import KINDS, facts_tool, make_facts
 from plait.lab.corpus import Corpus, CorpusPage
@@ -236,7 +236,7 @@ def test_every_kind_of_question_is_asked() -> None:
 
 @pytest.mark.parametrize("word", ["basics:reports", "basics:seed=x", "basics:each=100000"])
 def test_a_wrong_setting_of_basics_is_said(word: str) -> None:
-    with pytest.raises(UsageError, match="basics"):
+    with pytest.raises(ConfigError, match="basics"):
         load_suite(word)
 
 
@@ -256,7 +256,7 @@ def test_the_world_has_its_six_tasks_and_thirty_variations_each_at_a_fixed_time(
         assert task.grader == f"world:{task.id}"
         load_grader(made.grader_of(task))
     assert digest(made) == digest(load_suite("world"))
-    with pytest.raises(UsageError, match="no part 'seven'"):
+    with pytest.raises(ConfigError, match="no part 'seven'"):
         load_suite("world:seven")
 
 
@@ -485,7 +485,7 @@ GOOD = '{"question": "One?", "answer": "1"}\n'
 def test_a_bad_line_is_named_with_what_is_missing(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "tasks.jsonl"
     path.write_text(text)
-    with pytest.raises(UsageError, match=f"tasks.jsonl.*{said}"):
+    with pytest.raises(ConfigError, match=f"tasks.jsonl.*{said}"):
         load_suite(str(path))
 
 
@@ -501,7 +501,7 @@ def test_a_file_that_is_cut_anywhere_is_refused_or_whole(listed: bool, tmp_path:
         if not listed and first <= cut <= first + 1:  # the first line, and nothing of the second
             assert len(load_suite(str(path)).tasks) == 1
             continue
-        with pytest.raises(UsageError, match="tasks"):
+        with pytest.raises(ConfigError, match="tasks"):
             load_suite(str(path))
     path.write_bytes(data)
     assert len(load_suite(str(path)).tasks) == 2
@@ -523,29 +523,29 @@ def test_a_file_that_is_cut_anywhere_is_refused_or_whole(listed: bool, tmp_path:
 )
 def test_a_record_that_lacks_what_its_kind_needs_is_named(kind: str, record: Any, said: str, tmp_path: Path) -> None:
     path = lines(tmp_path / "dev.jsonl", record)
-    with pytest.raises(UsageError, match=f"dev.jsonl, line 1: .*{said}"):
+    with pytest.raises(ConfigError, match=f"dev.jsonl, line 1: .*{said}"):
         load_suite(f"{kind}:{path}")
 
 
 def test_a_gold_tool_that_is_not_there_is_named(tmp_path: Path) -> None:
     tools = lines(tmp_path / "tools.jsonl", {"name": "sing", "description": "Sings."})
     queries = lines(tmp_path / "queries.jsonl", {"query": "Dance!", "gold": ["dance"]})
-    with pytest.raises(UsageError, match=r"queries.jsonl, line 1: tools.jsonl has no tool 'dance'"):
+    with pytest.raises(ConfigError, match=r"queries.jsonl, line 1: tools.jsonl has no tool 'dance'"):
         load_suite(f"tool-search:{queries},tools={tools}")
 
 
 def test_files_that_are_not_there_or_are_broken_are_said(tmp_path: Path) -> None:
     path = tmp_path / "test.jsonl.gz"
     path.write_bytes(gzip.compress(GOOD.encode() * 1000)[:-20])
-    with pytest.raises(UsageError, match=r"can't be unpacked.*cut short"):
+    with pytest.raises(ConfigError, match=r"can't be unpacked.*cut short"):
         load_suite(f"gsm8k:{path}")
-    with pytest.raises(UsageError, match=r"Did you mean test\.jsonl\.gz"):
+    with pytest.raises(ConfigError, match=r"Did you mean test\.jsonl\.gz"):
         load_suite(f"gsm8k:{tmp_path / 'tests.jsonl.gz'}")
     (tmp_path / "latin.jsonl").write_bytes(b'{"question": "ok", "answer": "1"}\n{"question": "\xe9"}\n')
-    with pytest.raises(UsageError, match=r"latin\.jsonl, line 2: is not UTF-8"):
+    with pytest.raises(ConfigError, match=r"latin\.jsonl, line 2: is not UTF-8"):
         load_suite(str(tmp_path / "latin.jsonl"))
     (tmp_path / "hub.parquet").write_bytes(b"PAR1")
-    with pytest.raises(UsageError, match="JSON lines"):
+    with pytest.raises(ConfigError, match="JSON lines"):
         load_suite(f"gsm8k:{tmp_path / 'hub.parquet'}")
 
 
@@ -553,7 +553,7 @@ def test_files_that_are_not_there_or_are_broken_are_said(tmp_path: Path) -> None
     ("word", "near"), [("basic", "basics"), ("hotpot:x", "hotpotqa"), ("toolsearch:x", "tool-search")]
 )
 def test_an_unknown_suite_names_the_nearest(word: str, near: str) -> None:
-    with pytest.raises(UsageError, match=f"Did you mean {near}"):
+    with pytest.raises(ConfigError, match=f"Did you mean {near}"):
         load_suite(word)
 
 
@@ -597,7 +597,7 @@ def test_the_tools_of_a_run_are_found_again_and_a_changed_file_is_refused(tmp_pa
     again = plait.Agent.recorded(run_head(journal, run.run), journal=journal, model=plait.Scripted(script))
     assert again.replay(run.run).requests == 2
     lines(path, {**HOTPOT, "context": [["Cee", ["The Cee is a river in another country."]]]})
-    with pytest.raises(UsageError, match="not those that the run started with"):
+    with pytest.raises(ConfigError, match="not those that the run started with"):
         load(task.tools[0])
 
 
@@ -608,10 +608,10 @@ def run_head(journal: Path, run: str) -> Any:
 
 
 def test_a_misspelt_suite_of_a_file_and_one_without_its_file_are_said(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(ConfigError) as told:
         load_suite("hotpot:dev.jsonl")
     assert told.value.message == "No suite is named 'hotpot'." and "Did you mean hotpotqa" in told.value.hint
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(ConfigError) as told:
         load_suite("hotpotqa")
     assert told.value.message == "The suite hotpotqa needs a file." and "hotpotqa:dev.jsonl" in told.value.hint
     odd = tmp_path / "hotpot:tasks.jsonl"
@@ -641,9 +641,9 @@ def test_a_suite_of_another_package_has_a_word(tmp_path: Path, monkeypatch: pyte
     assert "colours" in suite_names() and set(OURS) <= set(suite_names())
     assert load_suite("colours:leaves").tasks[0].question == "The colour of leaves?"
     assert load_suite("colours:mine.jsonl").tasks[0].question == "The colour of mine.jsonl?"
-    with pytest.raises(UsageError, match="can't be made"):
+    with pytest.raises(ConfigError, match="can't be made"):
         load_suite("broken")
-    with pytest.raises(UsageError, match="not a suite"):
+    with pytest.raises(ConfigError, match="not a suite"):
         load_suite("odd")
 
 

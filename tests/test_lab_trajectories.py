@@ -187,7 +187,7 @@ async def test_native_calls_keep_their_shape_and_the_tools_that_were_offered(tmp
 
 async def test_a_raw_prompt_is_one_user_message_and_an_opened_reply_one_message(tmp_path: Path) -> None:
     journal = tmp_path / "j.db"
-    raw = one(journal, plait.React(transcript="completion"), [" I know.\nFinal Answer: 4"])
+    raw = one(journal, plait.ReAct(transcript="completion"), [" I know.\nFinal Answer: 4"])
     await good(journal, raw)
     (line,) = find_trajectories(raw.run, journal=journal)
     assert line.raw and [message["role"] for message in line.messages] == ["user", "assistant"]
@@ -220,7 +220,7 @@ async def test_what_stands_twice_is_written_once_and_every_pass_is_the_same(tmp_
 async def test_loops_and_models_are_told_apart(tmp_path: Path) -> None:
     journal = tmp_path / "j.db"
     plain = one(journal, "react", plait.Scripted([says("4")], name="one"))
-    lines = one(journal, plait.React(dialect="lines"), plait.Scripted([says("4")], name="two"))
+    lines = one(journal, plait.ReAct(dialect="lines"), plait.Scripted([says("4")], name="two"))
     await good(journal, plain, lines)
 
     def runs(**options: Any) -> list[str]:
@@ -240,7 +240,7 @@ async def test_files_that_are_there_stay_and_nothing_half_written_is_left(tmp_pa
     out.mkdir()
     (out / "phased.reply.jsonl").write_text("mine")
     found = find_trajectories(every=True, journal=journal)
-    with pytest.raises(plait.UsageError, match="there already"):
+    with pytest.raises(plait.ConfigError, match="there already"):
         found.write(out)
     assert [path.name for path in out.iterdir()] == ["phased.reply.jsonl"]
     assert (out / "phased.reply.jsonl").read_text() == "mine"
@@ -281,13 +281,13 @@ def test_deleted_and_damaged_runs_do_not_stop_the_others(tmp_path: Path) -> None
 
 
 def test_wrong_usage_is_told(tmp_path: Path) -> None:
-    with pytest.raises(plait.UsageError, match="No runs are named"):
+    with pytest.raises(plait.ConfigError, match="No runs are named"):
         find_trajectories(journal=tmp_path / "j.db")
-    with pytest.raises(plait.UsageError, match="no comparison"):
+    with pytest.raises(plait.ConfigError, match="no comparison"):
         find_trajectories(comparison="x", journal=tmp_path / "j.db")
-    with pytest.raises(plait.UsageError):
+    with pytest.raises(plait.ConfigError):
         find_trajectories("x", journal=tmp_path / "j.db")
-    with pytest.raises(plait.UsageError):
+    with pytest.raises(plait.ConfigError):
         find_trajectories(every=True, loop="nope(", journal=tmp_path / "j.db")
 
 

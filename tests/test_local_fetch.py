@@ -21,7 +21,7 @@ import msgspec
 import pytest
 
 from model_hub import COMMIT, Hub
-from plait.core.errors import ModelMissing, UsageError
+from plait.core.errors import ConfigError, ModelMissing
 from plait.models import download, fetch
 from plait.models.catalogue import CATALOGUE, DEFAULT, CatalogueModel, catalogue_model
 
@@ -358,7 +358,7 @@ def test_the_catalogue_lists_what_is_there(shop: Path) -> None:
 
 def test_an_unknown_name_is_told_the_nearest() -> None:
     assert catalogue_model("") is CATALOGUE[DEFAULT]
-    with pytest.raises(UsageError, match=r"local:smollm2-135m.*qwen2\.5-coder-0\.5b"):
+    with pytest.raises(ConfigError, match=r"local:smollm2-135m.*qwen2\.5-coder-0\.5b"):
         catalogue_model("smollm-135")
 
 

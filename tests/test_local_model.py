@@ -16,7 +16,7 @@ import pytest
 from msgspec import structs
 
 from plait.core import Think, system, user
-from plait.core.errors import ModelMissing, PlaitError, ServerFailed, TooLong, UsageError
+from plait.core.errors import ConfigError, ModelMissing, PlaitError, ServerFailed, TooLong
 from plait.models import embedded, http
 from plait.models.config import ModelConfig
 from plait.models.fetch import model_file
@@ -228,13 +228,13 @@ def test_names_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_wrong_name_or_setting_is_said(name: str, config: dict[str, object], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(ConfigError, match=said):
         local_model(name, config)
 
 
 def test_wrong_threads_in_the_environment_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLAIT_THREADS", "many")
-    with pytest.raises(UsageError, match="PLAIT_THREADS"):
+    with pytest.raises(ConfigError, match="PLAIT_THREADS"):
         local_model()
 
 

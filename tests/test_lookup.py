@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from plait.core.errors import ToolError, UsageError
+from plait.core.errors import ConfigError, ToolError
 from plait.toolkits import lookup
 from plait.toolkits.lookup import summarize_keys
 from plait.tools import Tool
@@ -142,7 +142,7 @@ def test_a_bad_file_is_refused_with_the_place(
     write: Callable[[str, str], Path], name: str, content: str, said: str
 ) -> None:
     path = write(name, content)
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(ConfigError) as caught:
         lookup(path.parent if "/" in name else path)
     assert said in str(caught.value) and "\n" not in str(caught.value)
 
@@ -156,7 +156,7 @@ def test_other_bad_sources_are_refused(tmp_path: Path) -> None:
         ({1: "a", "1": "b"}, "has the key '1' twice"),
     ]
     for source, said in sources:
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(ConfigError, match=said):
             lookup(source)
 
 

@@ -17,7 +17,7 @@ import pytest
 import plait
 from conftest import CAMPAIGN
 from mcp_support import SHOP, alive, command, lines, over_http, pids, trusted, until
-from plait import Agent, Scripted, UsageError
+from plait import Agent, ConfigError, Scripted
 from plait.core import events as ev
 from plait.core.errors import CallLost, ToolError
 from plait.tools import tools_from
@@ -183,7 +183,7 @@ def test_two_servers_with_the_same_tools_are_told_apart(log: Path, tmp_path: Pat
 def test_some_tools_only_under_a_prefix(log: Path) -> None:
     tools = plait.mcp(command(log), only=["price", "order"], prefix="shop")
     assert [tool.name for tool in tools] == ["shop_price", "shop_order"]
-    with pytest.raises(UsageError, match=r"has no tool 'prize'\. Did you mean price"):
+    with pytest.raises(ConfigError, match=r"has no tool 'prize'\. Did you mean price"):
         plait.mcp(command(log), only=["prize"])
 
 
@@ -295,7 +295,7 @@ def test_a_server_that_was_started_anew_is_listed_again(log: Path) -> None:
     with over_http(log) as (url, _):
         plait.mcp(url)
     port = int(url.split(":")[2].split("/")[0])
-    with pytest.raises(UsageError, match="cannot be reached"):
+    with pytest.raises(ConfigError, match="cannot be reached"):
         plait.mcp(url)
     with over_http(log, port):
         assert "price" in {tool.name for tool in plait.mcp(url)}
@@ -321,20 +321,20 @@ def test_a_forked_process_has_a_server_of_its_own(log: Path) -> None:
 
 
 def test_a_server_that_cant_be_begun_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"cannot start: there is no program 'no-such-program'\. Install it"):
+    with pytest.raises(ConfigError, match=r"cannot start: there is no program 'no-such-program'\. Install it"):
         plait.mcp("no-such-program --now")
-    with pytest.raises(UsageError, match=r"(?s)did not speak MCP.*wrote on stderr:\nNo licence.*\nRun the command"):
+    with pytest.raises(ConfigError, match=r"(?s)did not speak MCP.*wrote on stderr:\nNo licence.*\nRun the command"):
         plait.mcp([sys.executable, "-c", "import sys; sys.exit('No licence')"])
-    with pytest.raises(UsageError, match=r"did not list its tools within 1 seconds.*start="):
+    with pytest.raises(ConfigError, match=r"did not list its tools within 1 seconds.*start="):
         plait.mcp([sys.executable, "-c", "import time; time.sleep(60)"], start=1)
-    with pytest.raises(UsageError, match=r"cannot be reached.*Check that it is running"):
+    with pytest.raises(ConfigError, match=r"cannot be reached.*Check that it is running"):
         plait.mcp("http://127.0.0.1:9/mcp")
-    with pytest.raises(UsageError, match=r"needs \$NO_SUCH_TOKEN, which is not set"):
+    with pytest.raises(ConfigError, match=r"needs \$NO_SUCH_TOKEN, which is not set"):
         plait.mcp("http://127.0.0.1:9/mcp", headers={"Authorization": "Bearer $NO_SUCH_TOKEN"})
 
 
 def test_an_address_that_is_no_mcp_server_says_so(log: Path) -> None:
-    with over_http(log) as (url, _), pytest.raises(UsageError, match=r"answered 404.*/mcp"):
+    with over_http(log) as (url, _), pytest.raises(ConfigError, match=r"answered 404.*/mcp"):
         plait.mcp(url.replace("/mcp", "/other"))
 
 
@@ -420,7 +420,7 @@ def test_agents_in_several_threads_share_a_server(log: Path) -> None:
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plait.tools.mcp.tools.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'plait\[mcp\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'plait\[mcp\]'"):
         plait.mcp("anything")
 
 

@@ -14,7 +14,7 @@ import pytest
 import plait
 from mcp_support import ODD, command, pids
 from mcp_talker import act, done
-from plait import Agent, Scripted, Tool, UsageError
+from plait import Agent, ConfigError, Scripted, Tool
 from plait.tools.mcp import connection
 
 LOOPS = ["react", "json", "native", "rewoo", "compiler", "phased", "codeact"]
@@ -122,10 +122,10 @@ def test_garbage_on_its_stdout_and_answers_that_are_none_are_survived(tmp_path: 
 
 
 def test_a_list_of_tools_without_an_end_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="its list does not end"):
+    with pytest.raises(ConfigError, match="its list does not end"):
         odd(tmp_path, "endless")
 
 
 def test_tools_that_break_the_protocol_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"breaks the protocol.*tools\.1\.inputSchema"):
+    with pytest.raises(ConfigError, match=r"breaks the protocol.*tools\.1\.inputSchema"):
         odd(tmp_path, "wrong")

@@ -12,7 +12,7 @@ import pytest
 import plait
 from mcp_support import ODD, command, lines, pids, trusted
 from mcp_talker import act, done
-from plait import Agent, Limits, Scripted, UsageError
+from plait import Agent, ConfigError, Limits, Scripted
 from plait.journal.store import Journal
 from plait.tools import anchor_word
 from plait.tools.mcp import connection
@@ -184,7 +184,7 @@ def test_a_value_that_was_left_off_the_record_is_asked_for(log: Path, journal: P
     ],
 )
 def test_a_word_that_cant_be_says_what_is_wrong(word: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(ConfigError, match=said):
         parse_word(word)
 
 

@@ -23,9 +23,9 @@ from mcp_talker import act, agent, done
 from plait.config import ServeTable
 from plait.core.errors import BadRequest, JournalError
 from plait.journal.store import Journal
-from plait.window.agents import serve_agent
-from plait.window.mcp_http import McpEndpoint
-from plait.window.runs import RunManager
+from plait.server.agents import serve_agent
+from plait.server.mcp_http import McpEndpoint
+from plait.server.runs import RunManager
 from window_server import FULL, ONE, TWO, script, serving
 
 mcp, mcp_types = Lazy("mcp"), Lazy("mcp_types")
@@ -441,7 +441,7 @@ async def test_a_transport_that_cant_be_begun_is_told_and_not_waited_for(
     def broken(manager: RunManager) -> Any:
         raise OSError("no room")
 
-    monkeypatch.setattr("plait.window.mcp_server.make_server", broken)
+    monkeypatch.setattr("plait.server.mcp_server.make_server", broken)
     endpoint = McpEndpoint(RunManager([serve_agent("plait", agent(journal, done()), ServeTable())]))
     async with asyncio.timeout(30):
         with pytest.raises(OSError, match="no room"):

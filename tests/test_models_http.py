@@ -14,11 +14,11 @@ import pytest
 from models_server import USAGE, Asked, Server, completion, delta, event, whole_stream
 from plait.core import Think, Usage, assistant, user
 from plait.core.errors import (
+    AuthenticationError,
     BadRequest,
     BadResponse,
     ModelError,
     RateLimited,
-    Refused,
     ServerFailed,
     TooLong,
     Unreachable,
@@ -227,7 +227,7 @@ async def test_a_refused_key_names_the_variable_and_never_the_key(status):
     async def handler(asked: Asked):
         await asked.answer(status, {"error": {"message": f"Bad key {asked.headers['Authorization']}!"}})
 
-    error = await failing(handler, Refused, key_env="MY_KEY")
+    error = await failing(handler, AuthenticationError, key_env="MY_KEY")
     assert "MY_KEY" in str(error)
     assert "Bad key" in str(error)
     assert error.response.status == status
@@ -286,7 +286,7 @@ async def test_an_empty_account_is_no_rate_limit():
     async def handler(asked: Asked):
         await asked.answer(429, {"error": {"message": "You exceeded ...", "code": "insufficient_quota"}})
 
-    assert "no credit" in str(await failing(handler, Refused))
+    assert "no credit" in str(await failing(handler, AuthenticationError))
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 529, 408])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.core import Usage
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.models.prices import LOCAL, UNKNOWN, Rate, Tier, bundled_rate, own_rate, total
 
 
@@ -93,7 +93,7 @@ def test_a_price_as_the_user_writes_it(given, kind):
     ],
 )  # fmt: skip
 def test_a_wrong_price_is_refused_with_its_place(given):
-    with pytest.raises(UsageError, match=r"prices\.x"):
+    with pytest.raises(ConfigError, match=r"prices\.x"):
         Rate.from_mapping(given, "plait.toml: prices.x")
 
 

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from plait.core import Think, ToolSpec, assistant, user
-from plait.core.errors import BadRequest, RateLimited, Refused, ServerFailed, TooLong, Unsupported
+from plait.core.errors import AuthenticationError, BadRequest, RateLimited, ServerFailed, TooLong, Unsupported
 from plait.models.base import Abilities
 from plait.models.refusals import Target, failure
 from plait.models.wire import encode
@@ -148,7 +148,7 @@ def test_an_ability_that_was_not_used_is_never_found_lacking():
 
 
 def test_a_credit_that_is_used_up():
-    assert isinstance(meant(402, {"error": {"message": "Insufficient Balance"}}), Refused)
+    assert isinstance(meant(402, {"error": {"message": "Insufficient Balance"}}), AuthenticationError)
 
 
 def test_no_message_holds_the_secret_wherever_it_stands():

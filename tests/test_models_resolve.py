@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from plait.core import Think, Usage, user
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.hosts import HOSTS
 from plait.models import resolve as resolving
 from plait.models.config import ModelConfig
@@ -70,7 +70,7 @@ def test_every_preset_resolves_can_be_moved_and_needs_its_key(provider):
     if preset.local:
         assert resolve(f"{provider}:m", env={}).rate.cost(Usage(5, 5)) == 0.0
         return
-    with pytest.raises(UsageError, match=preset.keys[0]):
+    with pytest.raises(ConfigError, match=preset.keys[0]):
         resolve(f"{provider}:m", env={})
     assert resolve(f"{provider}:m", env={preset.keys[-1]: "k"}).secrets == ("k",)
     assert resolve(f"{provider}:m", env={preset.keys[-1]: "k"}).key_env == preset.keys[-1]
@@ -103,9 +103,9 @@ def test_a_named_endpoint():
     assert model.rate.cost(Usage(1_000_000, 0)) == 1.0
     assert model.timeout == 9
     assert resolve("mine", config(**settings), env={"MINE_KEY": "k", "ORG": "o"}).name == "llama"
-    with pytest.raises(UsageError, match="MINE_KEY is not set"):
+    with pytest.raises(ConfigError, match="MINE_KEY is not set"):
         resolve("mine", config(**settings), env={})
-    with pytest.raises(UsageError, match="ORG, which is not set"):
+    with pytest.raises(ConfigError, match="ORG, which is not set"):
         resolve("mine", config(**settings), env={"MINE_KEY": "k"})
 
 
@@ -144,7 +144,7 @@ def test_the_embedded_model_gets_its_options_and_its_electricity():
     ],
 )
 def test_what_is_not_known_says_what_to_write(spec, says):
-    with pytest.raises(UsageError, match=says):
+    with pytest.raises(ConfigError, match=says):
         resolve(spec, env=KEYS)
 
 
@@ -171,14 +171,14 @@ def test_what_is_not_known_says_what_to_write(spec, says):
     ],
 )
 def test_a_wrong_setting_is_refused_with_its_place(settings, says):
-    with pytest.raises(UsageError, match=says) as caught:
+    with pytest.raises(ConfigError, match=says) as caught:
         ModelConfig.from_mapping(settings, "my.toml")
     assert "my.toml" in str(caught.value)
     assert "pw" not in str(caught.value)
 
 
 def test_a_moved_address_that_is_none_names_the_variable():
-    with pytest.raises(UsageError, match="OPENAI_BASE_URL is not an address"):
+    with pytest.raises(ConfigError, match="OPENAI_BASE_URL is not an address"):
         resolve("openai:m", env={"OPENAI_BASE_URL": "localhost:8000"})
 
 
@@ -191,5 +191,5 @@ def test_a_plug_in_by_its_entry_point(monkeypatch):
     monkeypatch.setattr(resolving, "plugins", lambda group: [point])
     assert resolve("extra:x").name == "x"
     assert "extra" in providers()
-    with pytest.raises(UsageError, match="gave no model"):
+    with pytest.raises(ConfigError, match="gave no model"):
         resolve("extra:broken")

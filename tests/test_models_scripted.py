@@ -8,7 +8,7 @@ import json
 import pytest
 
 from plait.core import Call, Reply, Think, Usage, assistant, user
-from plait.core.errors import BadRequest, RateLimited, UsageError
+from plait.core.errors import BadRequest, ConfigError, RateLimited
 from plait.models.base import Abilities, Model, Response
 from plait.models.chat import ChatModel
 from plait.models.recorded import NotRecorded, Recorded
@@ -172,7 +172,7 @@ async def test_a_script_in_a_file(tmp_path):
 def test_a_script_that_is_none(tmp_path, text, says):
     path = tmp_path / "script.json"
     path.write_text(text)
-    with pytest.raises(UsageError, match=says) as caught:
+    with pytest.raises(ConfigError, match=says) as caught:
         Scripted.from_file(path)
     assert str(path) in str(caught.value)
 

@@ -13,11 +13,11 @@ import pytest
 
 import plait
 from models_server import Asked, Server, completion, delta, event
-from plait.core import Call, Exchange, Kit, Observation, Reply, Task, Think
+from plait.core import Call, Exchange, LoopContext, Observation, Reply, Task, Think
 from plait.core import events as ev
 from plait.journal.log import RunLog
 from plait.journal.records import Acting, Got, NoteRecord, Thinking, Thrown
-from plait.loops import Native
+from plait.loops import ToolCalling
 from plait.models.base import Abilities
 from plait.models.scripted import ABILITIES
 from plait.runtime.prompts import PromptBook
@@ -106,7 +106,7 @@ def go(
     async def main() -> Any:
         async with Server(Endpoint(*replies)) as server:
             agent = plait.Agent(
-                strategy or Native(),
+                strategy or ToolCalling(),
                 model=server.model(abilities=abilities or Abilities()),
                 tools=options.pop("tools", [people, meet, send]),
                 journal=journal,
@@ -226,7 +226,7 @@ def test_an_empty_reply_is_asked_for_again_in_words_and_then_fails(journal: Path
     run, sent, _ = go([completion(""), completion("243")], journal)
     assert run.answer == "243" and sent[1]["messages"][-1]["role"] == "user"
     assert "It was empty." in sent[1]["messages"][-1]["content"]
-    run, sent, _ = go([completion("")] * 2, journal, Native(misses=2))
+    run, sent, _ = go([completion("")] * 2, journal, ToolCalling(misses=2))
     assert run.status == "failed" and run.outcome.kind == "format" and "2 replies in a row" in run.reason
 
 
@@ -307,12 +307,12 @@ def test_of_tools_that_exclude_each_other_the_first_is_called(journal: Path) -> 
 # -- by hand
 
 
-def kit(**options: Any) -> Kit:
-    return Kit((people.spec, send.spec), PromptBook("native"), **options)
+def kit(**options: Any) -> LoopContext:
+    return LoopContext((people.spec, send.spec), PromptBook("native"), **options)
 
 
-def first(task: Task, kit: Kit) -> Think:
-    effect = next(Native().run(task, kit))
+def first(task: Task, kit: LoopContext) -> Think:
+    effect = next(ToolCalling().run(task, kit))
     assert isinstance(effect, Think)
     return effect
 
@@ -329,7 +329,7 @@ def test_the_conversation_stands_before_the_question_and_the_users_system_prompt
 
 
 def test_calls_cut_by_the_token_limit_are_asked_for_again_and_not_continued() -> None:
-    loop = Native().run(Task("Q"), kit())
+    loop = ToolCalling().run(Task("Q"), kit())
     next(loop)
     effect = loop.send(Reply("I send it.", "length", calls=(Call("send", '{"text": "Dea', "x"),)))
     assert effect.kind == "unreadable"
@@ -359,7 +359,7 @@ async def test_a_call_whose_input_goes_in_circles_is_cut_and_never_made(begins: 
                 call = {"index": 0, "function": {"arguments": "Dear all, dear all, "}}
 
     async with Server(handler) as server:
-        agent = plait.Agent(Native(), model=server.model(abilities=ABILITIES), tools=[send], journal=journal)
+        agent = plait.Agent(ToolCalling(), model=server.model(abilities=ABILITIES), tools=[send], journal=journal)
         run = await agent.arun("Send it.")
     assert (run.answer, made, len(server.asked)) == ("I give up.", [], 2)
     notes = {each.kind: each.text for each in run.events if isinstance(each, ev.Noted)}
@@ -378,7 +378,7 @@ LOOK_NICE = '{"name": "people", "arguments": {"city": "Nice"}}'
 def in_text(journal: Path, replies: list[Any], strategy: Any = None, **options: Any) -> tuple[Any, list[Any]]:
     """A run on an endpoint known to take no tools, the requests it made; its replay is the same to the byte."""
     agent = plait.Agent(
-        strategy or Native(),
+        strategy or ToolCalling(),
         model=plait.Scripted(replies, abilities=NO_TOOLS),
         tools=options.pop("tools", [people, meet, send]),
         journal=journal,
@@ -468,7 +468,7 @@ def test_the_users_system_prompt_stays_and_the_form_of_calls_is_told_beside_it(j
 def test_thought_calls_and_answer_are_told_apart_in_text_live_and_later(journal: Path) -> None:
     replies = [f"Both.\n{LOOK}", "174,165 more."]
     agent = plait.Agent(
-        Native(), model=plait.Scripted(replies, abilities=NO_TOOLS, chunk=3), tools=[people], journal=journal
+        ToolCalling(), model=plait.Scripted(replies, abilities=NO_TOOLS, chunk=3), tools=[people], journal=journal
     )
 
     async def main() -> list[Any]:
@@ -559,7 +559,7 @@ def test_a_run_that_broke_off_around_the_refusal_goes_on_in_text(
 
     async def main() -> Any:
         async with Server(Endpoint(REFUSALS[0], completion(LOOK), completion("522250"))) as server:
-            agent = plait.Agent(Native(), model=server.model(), tools=[people], journal=journal)
+            agent = plait.Agent(ToolCalling(), model=server.model(), tools=[people], journal=journal)
             broke = await agent.arun("How many?")
             assert (broke.status, type(broke.record[-1].record).__name__) == ("cancelled", after)
             breaking.clear()
@@ -579,7 +579,7 @@ def test_one_model_found_to_take_no_tools_leaves_the_next_run_its_own_try(journa
 
     async def main() -> list[bool]:
         async with Server(Endpoint(*[REFUSALS[0], completion("a")] * 2)) as server:
-            agent = plait.Agent(Native(), model=server.model(), tools=[people], journal=journal)
+            agent = plait.Agent(ToolCalling(), model=server.model(), tools=[people], journal=journal)
             await agent.arun("1")
             await agent.arun("2")
             return ["tools" in asked.body for asked in server.asked]
@@ -588,7 +588,7 @@ def test_one_model_found_to_take_no_tools_leaves_the_next_run_its_own_try(journa
 
 
 def test_observations_by_hand_have_their_note(journal: Path) -> None:
-    loop = Native().run(Task("Q"), kit())
+    loop = ToolCalling().run(Task("Q"), kit())
     next(loop)
     act = loop.send(Reply("", calls=(Call("people", {"city": "Lyon"}, "x"),)))
     assert act.calls == (Call("people", {"city": "Lyon"}, "x"),)

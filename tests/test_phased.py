@@ -12,7 +12,7 @@ from pydantic import Field
 
 import plait
 from models_server import Asked, Server, whole_stream
-from plait.core import Exchange, Kit, Task, Think, events
+from plait.core import Exchange, LoopContext, Task, Think, events
 from plait.journal.records import Acting, NoteRecord, ObservedRecord, Thinking
 from plait.loops.phased import action_list
 from plait.loops.phased.loop import Phased, whole_question
@@ -133,7 +133,7 @@ def test_only_the_reply_is_told_as_answer(journal: Path) -> None:
 
 
 def test_the_turns_before_stand_as_messages_behind_the_identity() -> None:
-    kit = Kit((height.spec,), PromptBook("phased"))
+    kit = LoopContext((height.spec,), PromptBook("phased"))
     loop = Phased().run(Task("And Ferris?", (Exchange("How high is Garnet?", "243 m."),)), kit)
     effect = next(loop)
     assert isinstance(effect, Think)

@@ -15,7 +15,7 @@ def capital(country: str) -> str:
     return "Paris"
 
 
-LOOPS = [plait.React(), plait.React(dialect="lines"), plait.React(dialect="numbered"), plait.JsonReact()]
+LOOPS = [plait.ReAct(), plait.ReAct(dialect="lines"), plait.ReAct(dialect="numbered"), plait.JsonReAct()]
 each_loop = pytest.mark.parametrize("loop", LOOPS, ids=["blob", "lines", "numbered", "json"])
 
 
@@ -48,7 +48,7 @@ def test_a_reply_that_announces_or_may_be_a_call_is_asked_for_again(loop: plait.
 
 def test_plain_text_after_a_call_is_no_answer() -> None:
     call = 'Thought: t\nAction:\n```json\n{"action": "capital", "action_input": "France"}\n```'
-    assert run(plait.React(), call, "Paris it is.", "Paris it is.", "Paris it is.").status == "failed"
+    assert run(plait.ReAct(), call, "Paris it is.", "Paris it is.", "Paris it is.").status == "failed"
 
 
 def turn(tool: str, given: str = "x") -> str:
@@ -58,7 +58,7 @@ def turn(tool: str, given: str = "x") -> str:
 @pytest.mark.parametrize(("can_ask", "named"), [(True, ["ask_user, final_answer and fail_task"]), (False, [])])
 def test_the_message_about_an_unknown_tool_names_the_built_in_ones(can_ask: bool, named: list[str]) -> None:
     model = plait.Scripted([turn("weather"), turn("final_answer")], by_turn=False)
-    agent = plait.Agent(plait.JsonReact(), model=model, tools=[capital], journal=False, can_ask=can_ask)
+    agent = plait.Agent(plait.JsonReAct(), model=model, tools=[capital], journal=False, can_ask=can_ask)
     text = str(agent.run("Hello").record)
     assert "final_answer and fail_task" in text
     assert ("ask_user, final_answer" in text) is bool(named)
@@ -68,7 +68,7 @@ def test_the_message_about_an_unknown_tool_names_the_built_in_ones(can_ask: bool
 def test_the_schema_and_the_list_of_tools_offer_each_tool_once_and_none_that_is_not_there(can_ask: bool) -> None:
     model = plait.Scripted([turn("final_answer")], by_turn=False)
     agent = plait.Agent(
-        plait.JsonReact(constrain=True), model=model, tools=[capital, ask_user], journal=False, can_ask=can_ask
+        plait.JsonReAct(constrain=True), model=model, tools=[capital, ask_user], journal=False, can_ask=can_ask
     )
     record = str(agent.run("Hello").record)
     assert record.count("\\nask_user: ") + record.count("\nask_user: ") == 1
@@ -77,7 +77,7 @@ def test_the_schema_and_the_list_of_tools_offer_each_tool_once_and_none_that_is_
 @pytest.mark.parametrize("can_ask", [True, False])
 def test_a_request_offers_ask_user_only_where_somebody_can_be_asked(can_ask: bool) -> None:
     model = plait.Scripted([turn("final_answer")], by_turn=False)
-    agent = plait.Agent(plait.JsonReact(constrain=True), model=model, tools=[capital], journal=False, can_ask=can_ask)
+    agent = plait.Agent(plait.JsonReAct(constrain=True), model=model, tools=[capital], journal=False, can_ask=can_ask)
     record = str(agent.run("Hello").record)
     assert "fail_task" in record
     assert ("ask_user" in record) is can_ask
@@ -93,6 +93,6 @@ def test_a_request_offers_ask_user_only_where_somebody_can_be_asked(can_ask: boo
     ],
 )
 def test_native_asks_again_where_a_call_of_its_tools_broke_in_the_text(text: str) -> None:
-    answered = run(plait.Native(), text, '[capital(country="France")]', "Paris")
+    answered = run(plait.ToolCalling(), text, '[capital(country="France")]', "Paris")
     assert (answered.status, answered.answer) == ("answered", "Paris")
     assert answered.calls == 3  # model calls: the broken one was not taken for the answer

@@ -263,5 +263,5 @@ def test_an_error_that_repeats_a_made_up_value_is_no_source_for_it(tmp_path: Pat
 
 
 def test_a_policy_that_there_is_not_is_refused() -> None:
-    with pytest.raises(plait.UsageError, match="off, note, warn, ask, refuse"):
+    with pytest.raises(plait.ConfigError, match="off, note, warn, ask, refuse"):
         plait.Agent("react", provenance="never")  # type: ignore[arg-type]

@@ -17,25 +17,25 @@ from plait.core import (
     Act,
     Answered,
     Call,
-    Doubt,
+    CheckAnswer,
+    CheckGrounding,
     Exchange,
-    Kit,
+    LoopContext,
     Note,
     Observation,
     Plan,
-    Propose,
     Reply,
     Start,
     Step,
-    Take,
     Taken,
     Task,
     Think,
     Waiting,
+    WaitNext,
 )
-from plait.core.errors import ToolError, TooLong, UsageError
+from plait.core.errors import ConfigError, ToolError, TooLong
 from plait.journal.records import Acting, NoteRecord, Thinking
-from plait.loops.rewoo.loop import Rewoo
+from plait.loops.rewoo.loop import ReWOO
 from plait.loops.rewoo.plan_text import write_plan
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run import Run
@@ -69,7 +69,7 @@ def agent(journal: Path, plan: Sequence[Any] | str = PLAN, *, options: Any = Non
         "react.act": ["Final Answer: by react"],
     }
     settings = {"tools": [find, join], "journal": journal, "model": plait.Scripted(scripts), **more}
-    return plait.Agent(Rewoo(**(options or {})), **settings)
+    return plait.Agent(ReWOO(**(options or {})), **settings)
 
 
 def calls(run: Run) -> list[Call]:
@@ -137,12 +137,12 @@ def test_the_tools_and_the_model_are_told_numbered_and_an_own_system_prompt_is_s
 def test_the_conversation_so_far_is_told_to_planner_and_solver() -> None:
     history = (Exchange("Who?", "Ann."), Exchange("How old?", "47."))
     task = Task("And her height?", history)
-    kit = Kit((), PromptBook("rewoo"))
-    planner = Rewoo.plan_messages(kit, task)[-1].content
+    kit = LoopContext((), PromptBook("rewoo"))
+    planner = ReWOO.plan_messages(kit, task)[-1].content
     assert planner.index("Who?") < planner.index("Ann.") < planner.index("47.") < planner.index("And her height?")
-    assert "How old?" in Rewoo.solve_messages(kit, task, Plan(), {}, 100)[0].content
-    assert "Who?" not in Rewoo.work_messages(kit, task, Step("E1", "LLM", "x"), {})[0].content
-    assert "arlier" not in Rewoo.plan_messages(kit, Task("q"))[-1].content
+    assert "How old?" in ReWOO.solve_messages(kit, task, Plan(), {}, 100)[0].content
+    assert "Who?" not in ReWOO.work_messages(kit, task, Step("E1", "LLM", "x"), {})[0].content
+    assert "arlier" not in ReWOO.plan_messages(kit, Task("q"))[-1].content
 
 
 # ---- evidence
@@ -387,11 +387,11 @@ def test_only_the_plan_is_made_as_json_that_can_be_run_later(journal: Path) -> N
 
 
 def test_the_options_survive_json() -> None:
-    rewoo = Rewoo(plan=GIVEN, on_failure="stop", fallback="", max_tokens=9, constrain=True)
+    rewoo = ReWOO(plan=GIVEN, on_failure="stop", fallback="", max_tokens=9, constrain=True)
     options = json.loads(json.dumps(loops.options_of(rewoo)))
     assert loops.make("rewoo", options) == rewoo
-    assert loops.phases_of(Rewoo()) == ("plan", "work", "solve", "react.act")
-    with pytest.raises(UsageError, match="go_on or stop"):
+    assert loops.phases_of(ReWOO()) == ("plan", "work", "solve", "react.act")
+    with pytest.raises(ConfigError, match="go_on or stop"):
         loops.make("rewoo", {"on_failure": "explode"})
 
 
@@ -403,7 +403,7 @@ def test_a_recorded_run_with_a_given_plan_is_replayed_from_its_record_alone(jour
 
 
 def test_constrained_planning_sends_a_grammar_of_the_users_tools(journal: Path) -> None:
-    loop = Rewoo(constrain=True).run(Task("q"), Kit((find.spec, join.spec), PromptBook("rewoo")))
+    loop = ReWOO(constrain=True).run(Task("q"), LoopContext((find.spec, join.spec), PromptBook("rewoo")))
     effect = next(loop)
     assert isinstance(effect, Think) and 'name ::= "find" | "join" | "LLM"' in str(effect.grammar)
 
@@ -481,19 +481,19 @@ def test_a_given_plan_is_shown_as_well(journal: Path) -> None:
 
 def test_the_loop_needs_no_runtime() -> None:
     """Every effect it yields, and what it is sent, by hand: no model, no tool, no clock."""
-    loop = Rewoo().run(Task("q"), Kit((find.spec,), PromptBook("rewoo")))
+    loop = ReWOO().run(Task("q"), LoopContext((find.spec,), PromptBook("rewoo")))
     assert isinstance(next(loop), Think)
     plan = "Look:\nPlan: a\n#E1 = find[a]\n#E2 = find[#E1]"
-    assert loop.send(Reply(plan)) == Doubt(calls=(Call("find", "a"),))
-    assert loop.send(()) == Doubt(calls=(Call("find", ""),))
+    assert loop.send(Reply(plan)) == CheckGrounding(calls=(Call("find", "a"),))
+    assert loop.send(()) == CheckGrounding(calls=(Call("find", ""),))
     assert loop.send(()) == Note("cut", "5 characters before the plan")
     assert loop.send(None) == Start((Act((Call("find", "a"),)),))
-    assert loop.send((7,)) == Take((7,))
+    assert loop.send((7,)) == WaitNext((7,))
     assert loop.send(Taken(7, observations=(Observation("12"),))) == Start((Act((Call("find", "12"),)),))
-    assert loop.send((9,)) == Take((9,))
+    assert loop.send((9,)) == WaitNext((9,))
     solve = loop.send(Taken(9, observations=(Observation("13"),)))
     assert isinstance(solve, Think) and solve.phase == "solve" and "Evidence: 13" in solve.messages[0].content
-    assert loop.send(Reply("It is 13.")) == Propose("It is 13.")
+    assert loop.send(Reply("It is 13.")) == CheckAnswer("It is 13.")
     with pytest.raises(StopIteration) as end:
         loop.send("")
     assert end.value.value == Answered("It is 13.")

@@ -44,17 +44,17 @@ def agent(journal: Path, replies: list[str] = REPLIES, strategy: Any = "react", 
 
 
 LOOPS = [
-    plait.React(),
-    plait.React(transcript="user"),
-    plait.React(transcript="completion"),
-    plait.React(dialect="lines"),
-    plait.React(dialect="numbered", transcript="user"),
+    plait.ReAct(),
+    plait.ReAct(transcript="user"),
+    plait.ReAct(transcript="completion"),
+    plait.ReAct(dialect="lines"),
+    plait.ReAct(dialect="numbered", transcript="user"),
 ]
 
 
 @pytest.mark.parametrize("transcript", ["chat", "user", "completion"])
 def test_replay_makes_the_same_requests_and_does_nothing(journal: Path, transcript: Any) -> None:
-    one = agent(journal, strategy=plait.React(transcript=transcript))
+    one = agent(journal, strategy=plait.ReAct(transcript=transcript))
     run = one.run("What is abc?")
     assert run.status == "answered", run.reason
     CALLS.clear()
@@ -99,7 +99,7 @@ def test_a_fork_may_change_the_prompts_of_the_steps_it_shares(journal: Path, tmp
 
 def test_a_fork_at_a_step_that_is_not_there_says_which_there_are(journal: Path) -> None:
     run = agent(journal).run("What is abc?")
-    with pytest.raises(plait.UsageError, match="steps 1 to 4"):
+    with pytest.raises(plait.ConfigError, match="steps 1 to 4"):
         agent(journal).fork(run.run, at=9)
 
 
@@ -151,7 +151,7 @@ def test_the_journal_grows_in_line_with_the_steps(tmp_path: Path, transcript: An
         path = tmp_path / f"{steps}.db"
         replies = [action(f"key number {i}") for i in range(steps - 1)] + ["Final Answer: done"]
         limits = plait.Limits(steps=steps + 1, repeats=0)
-        run = agent(path, replies, plait.React(transcript=transcript), limits=limits).run("Go")
+        run = agent(path, replies, plait.ReAct(transcript=transcript), limits=limits).run("Go")
         assert run.status == "answered" and run.steps == steps
         Journal.at(path).close()
         with sqlite3.connect(path) as connection:

@@ -11,7 +11,7 @@ import pytest
 import plait
 from plait.core import Thing, Waiting
 from plait.core import events as ev
-from plait.core.errors import BadAnswer, UsageError
+from plait.core.errors import BadAnswer, ConfigError
 from plait.journal.records import Told
 
 SENT: list[str] = []
@@ -124,7 +124,7 @@ def test_an_edited_call_is_made_with_what_the_person_gave_and_the_model_is_told(
 
 def test_an_edit_that_is_no_json_makes_no_call_and_leaves_the_run_waiting(journal: Path) -> None:
     run = sending(journal).run("Say hello")
-    with pytest.raises(UsageError, match="The edited input is no JSON"):
+    with pytest.raises(ConfigError, match="The edited input is no JSON"):
         sending(journal).resume(run, "edit {text: good morning}")
     assert SENT == []
     assert sending(journal).resume(run.run).status == "waiting"
@@ -277,7 +277,7 @@ async def test_going_on_with_a_run_makes_its_tools_off_the_event_loop(tmp_path: 
 
 
 async def test_earlier_turns_without_a_session_are_refused(journal: Path) -> None:
-    with pytest.raises(UsageError, match="belong to a session"):
+    with pytest.raises(ConfigError, match="belong to a session"):
         await sending(journal).arun("Say hello", history=())
 
 

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from plait.core.code import CodeLimits
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.things import Handle
 from plait.sandbox import OutCall, Result, Session, Settings, sandbox
 from sandbox_support import BACKENDS, NOW, backend, opened, whole
@@ -485,10 +485,10 @@ async def test_handles_outlive_a_piece_that_is_given_up(session: Session) -> Non
 
 
 async def test_going_on_with_nothing_that_waits_is_an_error_of_use(session: Session) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(ConfigError):
         await session.go_on([Result(1)])
     await session.run("tool()", NOW)
-    with pytest.raises(UsageError):
+    with pytest.raises(ConfigError):
         await session.go_on([])
 
 
@@ -614,7 +614,7 @@ def test_sessions_in_several_event_loops_and_threads(name: str) -> None:
 
 
 def test_an_unknown_sandbox_is_named_with_those_there_are() -> None:
-    with pytest.raises(UsageError, match=r"auto, process, monty"):
+    with pytest.raises(ConfigError, match=r"auto, process, monty"):
         sandbox("docker")
 
 

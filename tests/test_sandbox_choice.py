@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import plait
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.events import Noted
 from plait.journal.store import Journal
 from plait.sandbox import choosing, default_sandbox, name_of, sandbox
@@ -32,7 +32,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel whose filters do not hold, which only an attempt shows."""
 
     async def open_(self: ProcessSandbox, settings: Any) -> Any:
-        raise UsageError("The process sandbox can't confine code here: no filter.")
+        raise ConfigError("The process sandbox can't confine code here: no filter.")
 
     monkeypatch.setattr(ProcessSandbox, "open", open_)
 
@@ -74,20 +74,20 @@ def test_without_filters_in_the_kernel_the_default_is_monty(tmp_path: Path, monk
 def test_a_sandbox_that_is_not_there_is_said_before_the_first_model_call(tmp_path: Path, refused: None) -> None:
     model = plait.Scripted([CODE, MORE])
     chosen = plait.Agent("codeact", model=model, journal=tmp_path / "journal.db", sandbox="process")
-    with pytest.raises(UsageError, match="can't confine"):
+    with pytest.raises(ConfigError, match="can't confine"):
         chosen.run("q")
     assert chosen.using(sandbox="monty", model=model).run("q").steps > 0  # no reply of the script was used up
 
 
 def test_a_missing_extra_is_said_before_the_first_model_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_monty", None)
-    with pytest.raises(UsageError, match=r"plait\[code\]"):
+    with pytest.raises(ConfigError, match=r"plait\[code\]"):
         agent(tmp_path, CODE, MORE, sandbox="monty").run("q")
 
 
 def test_a_fork_goes_on_in_the_sandbox_of_its_run_or_refuses(tmp_path: Path) -> None:
     first = agent(tmp_path, CODE, MORE, sandbox="process").run("q")
-    with pytest.raises(UsageError, match=r"ran its code in the sandbox 'process', and this agent's is 'monty'"):
+    with pytest.raises(ConfigError, match=r"ran its code in the sandbox 'process', and this agent's is 'monty'"):
         agent(tmp_path, CODE, MORE, sandbox="monty").fork(first.run, 2)
     fork = agent(tmp_path, CODE, MORE).fork(first.run, 2)
     assert (fork.answer, sandbox_in(tmp_path, fork)) == ("Exception", "process")
@@ -104,7 +104,7 @@ def test_a_resume_goes_on_in_the_sandbox_of_its_run_or_refuses(tmp_path: Path, m
     replies = (" so.\nACTION 1:\n```python\nx = 1\nsend('a')\n```", " so.\nACTION 2:\n```python\nstop(x)\n```")
     waiting = agent(tmp_path, *replies, tools=[send], approve="effects", sandbox="monty").run("q")
     assert waiting.status == "waiting"
-    with pytest.raises(UsageError, match="'monty', and this agent's is 'process'"):
+    with pytest.raises(ConfigError, match="'monty', and this agent's is 'process'"):
         agent(tmp_path, *replies, tools=[send], approve="effects", sandbox="process").resume(waiting, "yes")
     done = agent(tmp_path, *replies, tools=[send], approve="effects").resume(waiting, "yes")
     assert (done.status, done.answer) == ("answered", "1")

@@ -23,7 +23,7 @@ import pytest
 import pytest_asyncio
 
 from plait.core.code import CodeLimits
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.things import Handle
 from plait.sandbox import OutCall, Result, Settings
 from plait.sandbox.confine_filter import ALLOWED, NOT_EXECUTABLE
@@ -332,7 +332,7 @@ async def test_a_process_that_can_not_be_started_leaves_nothing_open(
     gc.collect()
     files = os.listdir("/proc/self/fd")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    with pytest.raises(UsageError, match="could not start its process"):
+    with pytest.raises(ConfigError, match="could not start its process"):
         await opened()
     assert len(os.listdir("/proc/self/fd")) <= len(files)
 
@@ -433,7 +433,7 @@ async def test_a_things_token_can_not_be_guessed(session: ProcessSession) -> Non
 
 
 async def test_without_seccomp_it_refuses_to_start(folders: Path) -> None:
-    with pytest.raises(UsageError, match=r"can't confine.*seccomp") as refusal:
+    with pytest.raises(ConfigError, match=r"can't confine.*seccomp") as refusal:
         await ProcessSandbox(frozenset({"seccomp"})).open(SETTINGS)
     assert "monty" in refusal.value.hint
     assert not list(folders.iterdir())

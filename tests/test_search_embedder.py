@@ -11,7 +11,7 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from plait.core.errors import ModelMissing, PlaitError, UsageError
+from plait.core.errors import ConfigError, ModelMissing, PlaitError
 from plait.search import Embedder, Index, load_embedder
 from plait.search.minilm import TOKENS, LocalEmbedder, find_weights
 
@@ -223,12 +223,12 @@ def test_an_own_function_must_keep_to_one_length() -> None:
 
 
 def test_what_is_no_embedder_is_said_to_be_none() -> None:
-    with pytest.raises(UsageError, match=r"'locale' is not an embedder.*local, openai:NAME"):
+    with pytest.raises(ConfigError, match=r"'locale' is not an embedder.*local, openai:NAME"):
         load_embedder("locale")
-    with pytest.raises(UsageError, match="is not an embedder"):
+    with pytest.raises(ConfigError, match="is not an embedder"):
         load_embedder(42)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="already has a name"):
+    with pytest.raises(ConfigError, match="already has a name"):
         load_embedder("local", name="x")
-    with pytest.raises(UsageError, match="names no model"):
+    with pytest.raises(ConfigError, match="names no model"):
         load_embedder("openai:", env={"OPENAI_API_KEY": "k"})
     assert json.dumps(load_embedder().name)

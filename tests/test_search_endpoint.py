@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 from plait.core.errors import (
+    AuthenticationError,
     BadRequest,
     BadResponse,
+    ConfigError,
     PlaitError,
     RateLimited,
-    Refused,
     ServerFailed,
     Unreachable,
-    UsageError,
 )
 from plait.search import load_embedder
 from plait.search.endpoint import EndpointEmbedder
@@ -117,8 +117,8 @@ def test_odd_text_is_sent_and_base64_is_understood(server: Server) -> None:
 @pytest.mark.parametrize(
     ("status", "error", "said"),
     [
-        (401, Refused, r"refused the key \(401\): no such key \[secret\]\. Check the key in"),
-        (403, Refused, r"refused the key \(403\)"),
+        (401, AuthenticationError, r"refused the key \(401\): no such key \[secret\]\. Check the key in"),
+        (403, AuthenticationError, r"refused the key \(403\)"),
         (404, BadRequest, r"\(404\).*Check the address"),
         (429, RateLimited, r"\(429\), asks to wait 7 s"),
         (400, BadRequest, r"refused the request \(400\)"),
@@ -150,7 +150,7 @@ def test_a_passing_refusal_is_tried_again_and_a_long_wait_is_not(server: Server)
         ask(server, ["a"], tries=3)
     assert len(server.asked) == 4
     server.answer = lambda body: (401, {}, b"")
-    with pytest.raises(Refused):
+    with pytest.raises(AuthenticationError):
         ask(server, ["a"], tries=3)
     assert len(server.asked) == 5
 
@@ -232,7 +232,7 @@ def test_a_key_that_can_not_be_sent_is_not_shown(server: Server, key: str) -> No
 
 
 def test_a_missing_key_is_said_and_another_server_or_a_local_one_needs_none() -> None:
-    with pytest.raises(UsageError, match=r"OPENAI_API_KEY is not set.*use the local embedder"):
+    with pytest.raises(ConfigError, match=r"OPENAI_API_KEY is not set.*use the local embedder"):
         load_embedder("openai:m", env={})
     moved = load_embedder("openai:m", env={"OPENAI_BASE_URL": "http://10.0.0.1/v1"})
     plain = load_embedder("openai:m", env={"OPENAI_API_KEY": KEY})
@@ -245,6 +245,6 @@ def test_a_missing_key_is_said_and_another_server_or_a_local_one_needs_none() ->
     "address", ["nonsense", "ftp://host/v1", "http://", "http://host:port/v1", "http://u:hush@h/v1"]
 )
 def test_an_address_that_is_none_is_refused(address: str) -> None:
-    with pytest.raises(UsageError, match="OPENAI_BASE_URL") as caught:
+    with pytest.raises(ConfigError, match="OPENAI_BASE_URL") as caught:
         load_embedder("openai:m", env={"OPENAI_BASE_URL": address})
     assert "hush" not in str(caught.value)

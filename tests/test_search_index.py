@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import data_file, only_in_campaign
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.search import Hit, Index, load_embedder
 from plait.search.index import PASSAGE, PASSAGES, split_passages
 from plait.search.keywords import KeywordIndex, index_words
@@ -102,7 +102,7 @@ def test_ids_are_checked_and_nothing_is_added_when_they_are_wrong() -> None:
         (["b", "b"], ["y", "z"], "'b' is already there"),
         (["b"], ["y", "z"], "1 ids were given for 2 texts"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(ConfigError, match=said):
             index.add(ids, texts)
     assert len(index) == 1 and "b" not in index
     assert [hit.id for hit in index.add(["b"], ["yyyy"]).search("zzzzz", 5)] == ["b", "a"]

@@ -71,15 +71,15 @@ async def talk(journal: Journal, turns: Sequence[tuple[str, Any]], session: str 
 
 @pytest.mark.parametrize(
     "loop",
-    [plait.React(transcript=each) for each in ("chat", "user", "completion")]
-    + [plait.React(dialect=each) for each in ("lines", "numbered")]
-    + [plait.JsonReact()],
+    [plait.ReAct(transcript=each) for each in ("chat", "user", "completion")]
+    + [plait.ReAct(dialect=each) for each in ("lines", "numbered")]
+    + [plait.JsonReAct()],
     ids=lambda loop: "-".join(filter(None, (loop.name, getattr(loop, "transcript", ""), getattr(loop, "dialect", "")))),
 )
 def test_a_turn_is_shown_the_turns_before_it_above_its_question(loop: Any, journal: Path) -> None:
     say(journal, "I am called Mira.", "Hello Mira.")
     say(journal, "I live in Lyon.", "A fine city.")
-    reply = turn("final_answer", "Mira") if isinstance(loop, plait.JsonReact) else "Final Answer: Mira"
+    reply = turn("final_answer", "Mira") if isinstance(loop, plait.JsonReAct) else "Final Answer: Mira"
     if getattr(loop, "dialect", "") == "numbered":
         reply = "Thought 1: I know.\nAction 1: Finish[Mira]"
     run = agent([reply], journal, loop).run("What am I called?", session="trip")
@@ -152,7 +152,7 @@ def test_the_window_keeps_the_newest_turns_within_its_bounds(
     said: list[tuple[str, str | None]], most: int, chars: int
 ) -> None:
     turns = [SessionTurn(i, f"r{i}", question, answer, 0.0) for i, (question, answer) in enumerate(said, 1)]
-    found = plait.Window(turns=most, chars=chars).of(turns)
+    found = plait.History(turns=most, chars=chars).of(turns)
     assert len(found) <= most
     assert sum(len(each.question) + len(each.answer) for each in found) <= chars
     answered = [each for each in turns if each.answer is not None]
@@ -166,7 +166,7 @@ def test_the_window_keeps_the_newest_turns_within_its_bounds(
 def test_a_long_answer_in_the_window_is_shortened_and_whole_on_record(journal: Path) -> None:
     long = f"begin {' '.join(f'word{number}' for number in range(2000))} end"
     say(journal, "Tell me all.", long)
-    run = say(journal, "And?", "ok", window=plait.Window(turns=3, chars=1000))
+    run = say(journal, "And?", "ok", window=plait.History(turns=3, chars=1000))
     (exchange,) = Journal(journal).head(run.run).history
     assert len(exchange.answer) <= 250 and exchange.answer.startswith("begin") and exchange.answer.endswith("end")
     assert "characters left out" in shown(run)[1]
@@ -175,9 +175,9 @@ def test_a_long_answer_in_the_window_is_shortened_and_whole_on_record(journal: P
 
 def test_a_window_of_nothing_shows_nothing_and_one_below_nothing_is_refused(journal: Path) -> None:
     say(journal, "one", "1")
-    assert "Earlier" not in shown(say(journal, "two", "2", window=plait.Window(turns=0)))[1]
-    with pytest.raises(plait.UsageError, match="window of -1 turns"):
-        plait.Window(turns=-1)
+    assert "Earlier" not in shown(say(journal, "two", "2", window=plait.History(turns=0)))[1]
+    with pytest.raises(plait.ConfigError, match="window of -1 turns"):
+        plait.History(turns=-1)
 
 
 def test_sessions_do_not_hear_of_each_other(journal: Path) -> None:
@@ -192,13 +192,13 @@ def test_sessions_do_not_hear_of_each_other(journal: Path) -> None:
 
 
 def test_a_session_needs_a_journal() -> None:
-    with pytest.raises(plait.UsageError, match=r"no journal .*no session. Give journal=PATH"):
+    with pytest.raises(plait.ConfigError, match=r"no journal .*no session. Give journal=PATH"):
         plait.Agent(model=plait.Scripted([final("1")]), journal=False).run("q", session="trip")
 
 
 @pytest.mark.parametrize("name", ["", "  ", "two\nlines", "x" * 201, 7])
 def test_what_can_t_be_a_session_s_name(name: Any, journal: Path) -> None:
-    with pytest.raises(plait.UsageError, match="name"):
+    with pytest.raises(plait.ConfigError, match="name"):
         say(journal, "q", "a", session=name)
     assert not journal.exists()
 
@@ -209,7 +209,7 @@ def test_a_tool_of_the_same_name_is_told_of(journal: Path) -> None:
 
     mine = agent([final("1")], journal, tools=[chat_history])
     assert mine.run("q").answer == "1"
-    with pytest.raises(plait.UsageError, match="Two tools are named chat_history"):
+    with pytest.raises(plait.ConfigError, match="Two tools are named chat_history"):
         mine.run("q", session="trip")
 
 
@@ -372,9 +372,9 @@ def test_a_recorded_turn_is_gone_on_with_from_its_record_alone(journal: Path, tm
     script.write_text(json.dumps([turn("ask_user", "Sure?"), turn("chat_history", "dog"), turn("final_answer", "B")]))
     say(journal, "My dog is called Bruno.", "Noted.")
     first = plait.Agent("json", model=f"scripted:{script}", journal=journal, tools=["calculator"])
-    waiting = first.using(window=plait.Window(turns=1)).run("Which dog?", session="trip")
+    waiting = first.using(window=plait.History(turns=1)).run("Which dog?", session="trip")
     again = plait.Agent.recorded(Journal(journal).head(waiting.run), journal=journal)
-    assert again.tools == ("calculator",) and again.window == plait.Window(turns=1)
+    assert again.tools == ("calculator",) and again.window == plait.History(turns=1)
     resumed = again.resume(waiting, "Yes.")
     assert resumed.answer == "B" and "Bruno" in observed(resumed)[0]
     assert again.replay(waiting.run).requests == 3
@@ -417,7 +417,7 @@ def _meaning() -> None:
         from plait.search import load_embedder
 
         load_embedder("local")
-    except plait.UsageError as why:
+    except plait.ConfigError as why:
         pytest.skip(f"NOT CHECKED: {why}")
 
 

@@ -13,7 +13,7 @@ import pytest
 import plait
 from cli_support import action, final
 from plait.core import Call, Reply, Think
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.events import Observed
 from plait.journal.records import Thinking
 from plait.journal.store import Journal
@@ -96,20 +96,20 @@ def test_none_shown_leaves_the_search_alone() -> None:
 
 @pytest.mark.parametrize("number", [-1, 2.5, "12", True])
 def test_a_number_that_can_not_be_is_refused(number: Any) -> None:
-    with pytest.raises(UsageError, match="show_tools"):
+    with pytest.raises(ConfigError, match="show_tools"):
         agent([], show_tools=number)
 
 
 def test_without_the_extra_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numpy", None)
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(ConfigError) as why:
         agent([final("mild")]).run(TASK)
     assert "plait[search]" in why.value.hint
     assert agent([final("mild")], show_tools=None).run(TASK).status == "answered"
 
 
 def test_a_tool_of_the_searchs_name_is_an_error_that_names_both() -> None:
-    with pytest.raises(UsageError, match="Two tools are named method_search"):
+    with pytest.raises(ConfigError, match="Two tools are named method_search"):
         agent([final("x")], tools=(*TOOLS, made("method_search", "Mine."))).run(TASK)
 
 
@@ -137,7 +137,7 @@ def _list(*calls: tuple[str, str]) -> str:
 LOOPS: list[tuple[Any, list[Any], dict[str, Any]]] = [
     ("react", [action("method_search", SONG), action("SING_SONG", "la"), final("sung")], {}),
     (
-        plait.React(dialect="lines", constrain=True),
+        plait.ReAct(dialect="lines", constrain=True),
         [
             f"Thought: a\nAction: method_search\nAction Input: {SONG}",
             "Thought: a\nAction: sing_song\nAction Input: la",
@@ -146,7 +146,7 @@ LOOPS: list[tuple[Any, list[Any], dict[str, Any]]] = [
         {},
     ),
     (
-        plait.JsonReact(constrain=True),
+        plait.JsonReAct(constrain=True),
         [_object("method_search", SONG), _object("sing_song", "la"), _object("final_answer", "sung")],
         {},
     ),
@@ -165,7 +165,7 @@ LOOPS: list[tuple[Any, list[Any], dict[str, Any]]] = [
         {},
     ),
     (
-        plait.Compiler(constrain=True),
+        plait.LLMCompiler(constrain=True),
         [
             f'1. method_search("{SONG}")\n2. join()',
             "Thought: found\nAction: Replan(now sing)",
@@ -228,7 +228,7 @@ def test_a_grammar_lets_a_found_tool_be_called_only_once_it_is_found() -> None:
         return say
 
     replies = [action("method_search", SONG), final("x")]
-    agent([note(each) for each in replies], plait.React(constrain=True)).run(TASK)
+    agent([note(each) for each in replies], plait.ReAct(constrain=True)).run(TASK)
     assert "sing_song" not in grammars[0] and "sing_song" in grammars[1]
 
 
@@ -361,4 +361,4 @@ def test_the_search_that_fails_is_an_observation(monkeypatch: pytest.MonkeyPatch
 
 
 def _raise() -> Path:
-    raise UsageError("The local embedder's weights are not installed.", hint="Install them.")
+    raise ConfigError("The local embedder's weights are not installed.", hint="Install them.")

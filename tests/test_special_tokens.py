@@ -13,7 +13,7 @@ import pytest
 
 import plait
 from plait.core import Think
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.journal.records import Thinking
 from plait.models import embedded
 from plait.models.catalogue import catalogue_model
@@ -97,7 +97,7 @@ def test_an_endpoints_special_tokens_can_be_set() -> None:
     assert special_tokens_of(resolve("mine:x", config(special_tokens=["[END]"]), env={})) == ("[END]",)
     assert special_tokens_of(resolve("mine:qwen3", config(special_tokens=[]), env={})) == ()
     assert special_tokens_of(resolve("mine:x", config(), env={})) == ()
-    with pytest.raises(UsageError, match="special_tokens should be a list"):
+    with pytest.raises(ConfigError, match="special_tokens should be a list"):
         config(special_tokens="[END]")
 
 

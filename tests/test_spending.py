@@ -23,8 +23,8 @@ from plait.core import (
     Act,
     Answered,
     Call,
-    Kit,
     Loop,
+    LoopContext,
     OneKind,
     Reply,
     Splitter,
@@ -37,7 +37,7 @@ from plait.core import (
     user,
 )
 from plait.core.effects import start, take
-from plait.core.errors import ServerFailed, UsageError
+from plait.core.errors import ConfigError, ServerFailed
 from plait.journal.records import Thinking
 from plait.journal.store import Journal
 from plait.models import http
@@ -58,7 +58,7 @@ class Three:
     phases: ClassVar[tuple[str, ...]] = ("reason", "react", "reply")
     prompts: ClassVar[dict[str, str]] = {"none": "it renders none"}
 
-    def run(self, task: Task, kit: Kit) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> Loop:
         said = yield from think("reason", (user(task.question),))
         yield from think("react", (user(f"{task.question} {said.text}"),))
         seen = yield from act(Call("look", "a"), Call("look", "b"))
@@ -273,7 +273,7 @@ class Beside:
     phases: ClassVar[tuple[str, ...]] = ("one", "two")
     prompts: ClassVar[dict[str, str]] = {"none": "it renders none"}
 
-    def run(self, task: Task, kit: Kit) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> Loop:
         yield from start(Think("one", (user("1"),)), Think("two", (user("2"),)), Act((Call("look", "a"),)))
         for _ in range(3):
             yield from take()
@@ -466,13 +466,13 @@ def test_hardware_is_never_paid_by_runs_that_are_no_cheaper() -> None:
 
 def test_without_a_price_nobody_can_say_when() -> None:
     for before, after in ((None, 0.1), (0.1, None)):
-        with pytest.raises(UsageError, match="a price is not known"):
+        with pytest.raises(ConfigError, match="a price is not known"):
             paid_back(1500, before, after)
 
 
 @pytest.mark.parametrize("price", [0, -1, float("nan"), float("inf"), "much"])
 def test_a_price_of_hardware_is_above_zero(price: Any) -> None:
-    with pytest.raises(UsageError, match="above 0"):
+    with pytest.raises(ConfigError, match="above 0"):
         paid_back(price, 0.2, 0.1)
 
 

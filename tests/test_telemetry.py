@@ -505,11 +505,11 @@ def test_environment_wins_over_the_file(
 
 
 def test_wrong_settings_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(plait.UsageError, match=r"PLAIT_TELEMETRY is 'maybe'\. It is one of on, content, off"):
+    with pytest.raises(plait.ConfigError, match=r"PLAIT_TELEMETRY is 'maybe'\. It is one of on, content, off"):
         plait.telemetry.read_settings({"PLAIT_TELEMETRY": "maybe"})
     monkeypatch.setenv("PLAIT_CONFIG", str(tmp_path / "plait.toml"))
     (tmp_path / "plait.toml").write_text("[telemetry]\ncontnt = true\n")
-    with pytest.raises(plait.UsageError, match="Did you mean content"):
+    with pytest.raises(plait.ConfigError, match="Did you mean content"):
         plait.config.load()  # type: ignore[attr-defined]
 
 
@@ -531,11 +531,11 @@ def test_without_the_extra_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delitem(sys.modules, "plait.telemetry.spans", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with telemetry_as_it_was():
-        with pytest.raises(plait.UsageError, match=r"pip install 'plait\[otel\]'"):
+        with pytest.raises(plait.ConfigError, match=r"pip install 'plait\[otel\]'"):
             plait.telemetry.on()
         monkeypatch.setenv("PLAIT_TELEMETRY", "on")
         made = plait.Agent(model=plait.Scripted([final("x")]), journal=False)
-        with pytest.raises(plait.UsageError, match=r"pip install 'plait\[otel\]'"):
+        with pytest.raises(plait.ConfigError, match=r"pip install 'plait\[otel\]'"):
             made.run("q")
         plait.telemetry.off()
         assert made.run("q").answer == "x"

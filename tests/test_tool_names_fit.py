@@ -10,7 +10,7 @@ import pytest
 
 import plait
 from plait.core import Call, Reply, Think
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.tools.names import fitted, is_free_in_python, safe_in_python
 
 NAMES = ("get-weather", "3D_Services", "köln_wetter", "天気", "wetter.heute", "print")
@@ -127,5 +127,5 @@ def test_a_servers_tool_that_was_renamed_for_python_is_found_at_the_server() -> 
 
 def test_a_name_that_no_prompt_can_hold_is_refused_with_what_a_name_may_have() -> None:
     for name in ("two words", "a\nb", "a(b)", "a\u200bb", "-a", "", "x" * 65):
-        with pytest.raises(UsageError, match="letters, digits"):
+        with pytest.raises(ConfigError, match="letters, digits"):
             tool_named(name, [])

@@ -18,7 +18,7 @@ import pytest
 import plait
 from conftest import data_file, only_in_campaign
 from plait.core import Call, ToolSpec
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.loops.codeact.signature import signature
 from plait.runtime.artifacts import Things
 from plait.runtime.call_tools import make_call
@@ -58,7 +58,7 @@ class Counting:
 
     def embed(self, texts: Sequence[str]) -> Any:
         if self.fails:
-            raise UsageError("The embedder is out.")
+            raise ConfigError("The embedder is out.")
         self.asked += texts
         rows = np.array(
             [[1 + text.lower().count(chr(97 + at)) for at in range(26)] for text in texts], dtype=np.float32
@@ -169,12 +169,12 @@ def test_an_update_that_fails_leaves_all_as_it_was() -> None:
     counting = Counting()
     index = ToolIndex(HOUSE, counting, cache=False)
     counting.fails = True
-    with pytest.raises(UsageError, match="out"):
+    with pytest.raises(ConfigError, match="out"):
         index.update((*HOUSE[1:], spec("sing", "Sings a song.")))
     counting.fails = False
     assert len(index) == len(HOUSE) and "sing" not in index
     assert names(index, "postToChannel", 1) == ["postToChannel"]
-    with pytest.raises(UsageError, match="Two tools are named roll_die"):
+    with pytest.raises(ConfigError, match="Two tools are named roll_die"):
         index.update((*HOUSE, spec("roll_die", "Another.")))
 
 
@@ -283,7 +283,7 @@ def test_a_tool_takes_one_line_of_limited_length() -> None:
 
 
 def test_a_search_that_finds_nothing_is_refused() -> None:
-    with pytest.raises(UsageError, match="1 tool or more"):
+    with pytest.raises(ConfigError, match="1 tool or more"):
         method_search(ToolIndex(HOUSE, Counting(), cache=False), best=0)
 
 
@@ -298,7 +298,7 @@ def test_a_result_without_a_type_hint_is_left_out_of_the_signature() -> None:
 
 def test_without_the_extra_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numpy", None)
-    with pytest.raises(UsageError) as why:
+    with pytest.raises(ConfigError) as why:
         ToolIndex(HOUSE)
     assert "plait[search]" in why.value.hint
 

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 import plait
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.events import Observed
 from plait.core.things import Thing
 from plait.journal.export import lines
@@ -42,7 +42,7 @@ def test_a_word_loads_its_tools(word: str, names: list[str]) -> None:
     assert [tool.name for tool in found] == names
     assert all(tool.source == word and tool.spec.description for tool in found)
     assert word in toolkit_names()
-    with pytest.raises(UsageError, match="takes nothing after the colon"):
+    with pytest.raises(ConfigError, match="takes nothing after the colon"):
         load(f"{word}:something")
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import plait
-from plait.core.errors import RateLimited, UsageError
+from plait.core.errors import ConfigError, RateLimited
 from plait.toolkits import ask_model, websearch, wikipedia
 from plait.toolkits.serp import pick_answer
 from toolkits_server import Seen, call, refusal, site, told
@@ -304,5 +304,5 @@ async def test_a_model_that_can_not_be_asked_is_told(monkeypatch: pytest.MonkeyP
     )
     assert "no answer" in await refusal(ask_model(plait.Scripted(["  "])), "ask_model", question="?")
     assert "OPENAI_API_KEY is not set" in await refusal(ask_model("openai:gpt-5"), "ask_model", question="?")
-    with pytest.raises(UsageError, match="No model is named"):
+    with pytest.raises(ConfigError, match="No model is named"):
         ask_model(" ")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.tools import load, tools_from
 
 
@@ -93,7 +93,7 @@ def test_a_word_that_loads_nothing_is_refused_with_what_to_do(folder: Path, word
     (folder / "raises.py").write_text("def f():\n    return 1 / 0\nf()\n")
     (folder / "exits.py").write_text("raise SystemExit(3)\n")
     (folder / "imports.py").write_text("import nowhere_at_all\n")
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(ConfigError) as caught:
         load(word)
     assert said in str(caught.value) and "\n" not in str(caught.value)
 
@@ -125,5 +125,5 @@ def test_an_installed_plugin_is_a_word_with_and_without_an_argument(folder: Path
         ("fails", "OSError: no disk"),
         ("broken", "can't be loaded: AttributeError"),
     ]:
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(ConfigError, match=said):
             load(word)

@@ -11,7 +11,7 @@ import pytest
 
 import plait
 from cli_support import action, final
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.journal.records import ObservedRecord
 from plait.tools import tools_from
 
@@ -115,10 +115,10 @@ class Needs:
     ],
 )
 def test_what_has_no_methods_for_a_model_is_refused(item: Any, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(ConfigError, match=said):
         tools_from([item])
 
 
 def test_a_factory_that_fails_says_so() -> None:
-    with pytest.raises(UsageError, match="factory of a toolset failed: KeyError"):
+    with pytest.raises(ConfigError, match="factory of a toolset failed: KeyError"):
         plait.toolset(lambda: {}["x"])

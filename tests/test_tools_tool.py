@@ -14,7 +14,7 @@ import msgspec
 import pydantic
 import pytest
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.tools import Tool, Toolset, tool, tools_from
 from plait.tools.docstrings import read_docstring
 
@@ -235,12 +235,12 @@ def test_star_parameters_and_positional_only_ones_are_called_right() -> None:
     ],
 )
 def test_impossible_options_are_refused_when_written(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(ConfigError, match=said):
         tool(**options)(lambda x: x)
 
 
 def test_a_lambda_needs_a_name() -> None:
-    with pytest.raises(UsageError, match="name="):
+    with pytest.raises(ConfigError, match="name="):
         tool(lambda x: x)
 
 
@@ -249,11 +249,11 @@ def test_what_cannot_be_described_is_refused_when_an_agent_is_made() -> None:
 
     def unresolved(x: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
-    with pytest.raises(UsageError, match=r"opaque.*JSON can't describe: x"):
+    with pytest.raises(ConfigError, match=r"opaque.*JSON can't describe: x"):
         tools_from([opaque])
-    with pytest.raises(UsageError, match=r"unresolved.*Nowhere"):
+    with pytest.raises(ConfigError, match=r"unresolved.*Nowhere"):
         tools_from([unresolved])
-    with pytest.raises(UsageError, match="int cannot be used as a tool"):
+    with pytest.raises(ConfigError, match="int cannot be used as a tool"):
         tools_from([3])  # type: ignore[list-item]
 
 
@@ -261,10 +261,10 @@ def test_two_tools_of_one_name_are_refused_and_both_are_named() -> None:
     def population(x: int) -> int:
         return x
 
-    with pytest.raises(UsageError, match=r"calculator.*calculator") as caught:
+    with pytest.raises(ConfigError, match=r"calculator.*calculator") as caught:
         tools_from(["calculator", "calculator"])
     assert "NAME=WORD" in str(caught.value)
-    with pytest.raises(UsageError, match="test_two_tools"):
+    with pytest.raises(ConfigError, match="test_two_tools"):
         tools_from([globals()["population"], population])
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from cli_support import Shell, final
 from plait import config
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.models.resolve import resolve
 from plait.trust import own_file, trust
 
@@ -85,7 +85,7 @@ def test_a_providers_key_goes_to_the_providers_own_address_without_any_file(fold
 )
 def test_a_folders_file_that_needs_trust_is_refused_with_what_it_would_do(folder: Path, text: str, risk: str) -> None:
     in_folder(text)
-    with pytest.raises(UsageError, match=risk) as caught:
+    with pytest.raises(ConfigError, match=risk) as caught:
         config.load()
     assert "plait trust" in str(caught.value) and KEY not in str(caught.value)
 
@@ -120,7 +120,7 @@ def test_trust_ends_when_the_file_changes_or_moves(folder: Path) -> None:
     elsewhere.mkdir()
     (elsewhere / "plait.toml").write_text(REDIRECTED)
     in_folder(REDIRECTED + "# changed\n")
-    with pytest.raises(UsageError, match="not trusted"):
+    with pytest.raises(ConfigError, match="not trusted"):
         config.load()
 
 
@@ -130,7 +130,7 @@ def test_a_folders_file_adds_to_the_users_own_and_does_not_loosen_it(folder: Pat
     found = config.load()
     assert (found.run.approve, found.run.max_steps, list(found.models.endpoints)) == ("effects", 5, ["mine"])
     in_folder('[run]\napprove = "never"\n')
-    with pytest.raises(UsageError, match="change approve from 'effects' to 'never'"):
+    with pytest.raises(ConfigError, match="change approve from 'effects' to 'never'"):
         config.load()
 
 

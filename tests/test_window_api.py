@@ -11,12 +11,12 @@ import pytest
 
 from lazily import skip_without
 
-skip_without("window", "starlette", "uvicorn", "prometheus_client")
+skip_without("server", "starlette", "uvicorn", "prometheus_client")
 
 from mcp_support import until  # noqa: E402
-from plait.core.errors import UsageError  # noqa: E402
+from plait.core.errors import ConfigError  # noqa: E402
 from plait.journal.store import Journal  # noqa: E402
-from plait.window.run_search import RunFilter, find_runs  # noqa: E402
+from plait.server.run_search import RunFilter, find_runs  # noqa: E402
 from window_server import FULL, ONE, serving  # noqa: E402
 from window_support import HIDDEN, HOSTILE, action, answer, begin, react, rewoo, written  # noqa: E402
 
@@ -117,7 +117,7 @@ def test_each_filter_keeps_what_it_says(journal: Path) -> None:
 
 def test_a_journal_that_is_not_there_yet_has_no_runs(journal: Path) -> None:
     assert find_runs(Journal(journal), RunFilter()) == ([], False)
-    with pytest.raises(UsageError):
+    with pytest.raises(ConfigError):
         RunFilter(status="odd")
     with serving(react(journal)) as server:
         assert server.ask("GET", "/api/runs")[2] == {"live": [], "runs": [], "more": False}

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 import plait
-from plait.core.errors import UnknownRun, UsageError
-from plait.window import auth
-from plait.window.auth import LOGGED_IN, AccessTokens, Caller, load_tokens
-from plait.window.runs import RunManager
+from plait.core.errors import ConfigError, UnknownRun
+from plait.server import auth
+from plait.server.auth import LOGGED_IN, AccessTokens, Caller, load_tokens
+from plait.server.runs import RunManager
 from window_server import FULL, ONE, TWO, Here, asked, serving
 
 CHAT = "/v1/chat/completions"
@@ -115,12 +115,12 @@ def test_tokens_are_compared_in_constant_time_and_all_of_them(monkeypatch: pytes
 
 @pytest.mark.parametrize("token", ["short", "fifteen-letters", "with spaces in the token", "mit-Umläuten-im-Token"])
 def test_a_token_that_can_be_guessed_is_not_taken(token: str) -> None:
-    with pytest.raises(UsageError, match="can't be used"):
+    with pytest.raises(ConfigError, match="can't be used"):
         load_tokens({"PLAIT_SERVE_TOKEN": token})
 
 
 def test_a_clients_token_that_opens_everything_is_not_taken() -> None:
-    with pytest.raises(UsageError, match="PLAIT_SERVE_TOKEN and PLAIT_SERVE_CLIENT_TOKENS contain the same"):
+    with pytest.raises(ConfigError, match="PLAIT_SERVE_TOKEN and PLAIT_SERVE_CLIENT_TOKENS contain the same"):
         load_tokens({"PLAIT_SERVE_TOKEN": f"{FULL},{TWO}", "PLAIT_SERVE_CLIENT_TOKENS": f"{ONE},{TWO}"})
 
 
@@ -195,7 +195,7 @@ def test_a_slow_body_is_given_up(locked: Here) -> None:
 
 
 def test_headers_that_never_end_are_given_up(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plait.window.listening.HEADER_SECONDS", 0.5)
+    monkeypatch.setattr("plait.server.listening.HEADER_SECONDS", 0.5)
     with serving(agent(journal)) as here:
         for sent in (b"", b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Slow: "):
             with socket.create_connection(("127.0.0.1", here.port), timeout=60) as connection:
@@ -331,7 +331,7 @@ def test_a_run_of_another_token_is_as_if_it_were_not(journal: Path) -> None:
 def test_a_run_that_no_server_began_is_for_full_tokens_alone(journal: Path) -> None:
     run = agent(journal).run("?").run
     from plait.config import ServeTable
-    from plait.window.agents import serve_agent
+    from plait.server.agents import serve_agent
 
     manager = RunManager([serve_agent("plait", agent(journal), ServeTable())], tokens=AccessTokens((FULL,), (ONE,)))
     assert manager.find_run(run, manager.tokens.find_caller(FULL) or Caller("", False)).head.run == run

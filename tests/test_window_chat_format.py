@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.core import Waiting
-from plait.window import chat_format
-from plait.window.auth import Caller, RunLabel
-from plait.window.chat_format import ChatMessage
-from plait.window.conversations import conversation_key
-from plait.window.errors import RequestRejected
+from plait.server import chat_format
+from plait.server.auth import Caller, RunLabel
+from plait.server.chat_format import ChatMessage
+from plait.server.conversations import conversation_key
+from plait.server.errors import RequestRejected
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),

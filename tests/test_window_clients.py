@@ -16,7 +16,7 @@ from plait.config import ServeTable
 from plait.core import Think
 from plait.core.errors import BadRequest
 from plait.journal.store import Journal
-from plait.window.agents import serve_agent
+from plait.server.agents import serve_agent
 from window_server import FULL, ONE, Here, asked, serving
 
 openai = Lazy("openai")
@@ -288,7 +288,7 @@ def test_the_run_stands_on_record_before_the_first_byte(journal: Path) -> None:
 def test_a_long_silence_is_broken_by_comments_that_clients_pass_over(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plait.window.completions.SILENCE", 0.1)
+    monkeypatch.setattr("plait.server.completions.SILENCE", 0.1)
     model = plait.Scripted(["Final Answer: At last."], delay=1.0)
     with serving(plait.Agent("react", model=model, journal=journal)) as here:
         _, _, text = here.ask("POST", "/v1/chat/completions", asked("?", stream=True))

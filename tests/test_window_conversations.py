@@ -14,7 +14,7 @@ from plait.config import ServeTable
 from plait.core import Think
 from plait.core.errors import BadRequest
 from plait.journal.store import Journal
-from plait.window.agents import ServedAgent, serve_agent
+from plait.server.agents import ServedAgent, serve_agent
 from window_server import FULL, ONE, TWO, Here, asked, serving
 
 SEEN: list[str] = []

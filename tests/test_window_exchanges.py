@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plait.journal.records import Got, Row, RunHead, Thinking
 from plait.journal.store import Journal
-from plait.window.http_exchanges import ChangeMark, body_text, exact_body, mark_changes, read_exchanges, utf16_length
+from plait.server.http_exchanges import ChangeMark, body_text, exact_body, mark_changes, read_exchanges, utf16_length
 from window_support import begin, codeact, react
 
 

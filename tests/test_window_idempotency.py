@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lazily import skip_without
 
-skip_without("window", "starlette", "uvicorn", "prometheus_client")
+skip_without("server", "starlette", "uvicorn", "prometheus_client")
 
 from plait.journal.store import Journal  # noqa: E402
 from window_server import serving  # noqa: E402

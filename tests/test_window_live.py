@@ -15,8 +15,8 @@ from plait.journal.log import RunLog
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import NoteRecord, RunHead
 from plait.journal.store import Journal
-from plait.window import run_search
-from plait.window.live import RunFollower, follow_list, follow_run, last_seen_row, run_document
+from plait.server import run_search
+from plait.server.live import RunFollower, follow_list, follow_run, last_seen_row, run_document
 from window_support import action, answer, react
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from plait.core.errors import RateLimited
 from plait.journal.store import Journal
 from plait.runtime.recorded_events import recorded_loop
-from plait.window.run_search import list_choices
-from plait.window.timeline import build_timeline
+from plait.server.run_search import list_choices
+from plait.server.timeline import build_timeline
 from window_support import answer, begin, react
 
 

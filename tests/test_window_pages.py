@@ -28,7 +28,7 @@ from plait.lab.page import render_page
 from plait.models.base import OnText, Request, Response
 from window_support import HIDDEN, HOSTILE, Held, action, answer, codeact, population, react, rewoo, send, turn, written
 
-skip_without("window", "starlette", "uvicorn", "prometheus_client")
+skip_without("server", "starlette", "uvicorn", "prometheus_client")
 
 from window_server import FULL, Here, serving  # noqa: E402
 

@@ -12,12 +12,12 @@ import plait
 from plait import Scripted
 from plait.config import ServeTable
 from plait.core import Waiting
-from plait.core.errors import PlaitError, UnknownRun, UsageError
+from plait.core.errors import ConfigError, PlaitError, UnknownRun
 from plait.core.events import Event
-from plait.window.agents import change_agent, serve_agent
-from plait.window.auth import Caller, RunLabel
-from plait.window.errors import RequestRejected, rejection_for
-from plait.window.runs import STOPPED, RunManager
+from plait.server.agents import change_agent, serve_agent
+from plait.server.auth import Caller, RunLabel
+from plait.server.errors import RequestRejected, rejection_for
+from plait.server.runs import STOPPED, RunManager
 
 ASK = '{"thought": "x", "tool": "ask_user", "tool_input": "Which?"}'
 DONE = '{"thought": "x", "tool": "final_answer", "tool_input": "That one."}'
@@ -161,7 +161,7 @@ async def test_a_run_that_cant_begin_gives_its_place_back(tmp_path: Path) -> Non
 
 def test_what_is_wrong_with_an_agent_is_told_before_it_is_asked(journal: Path) -> None:
     for wrong in ({"model": "nowhere:x"}, {"tools": ["nothing-of-that-name"]}):
-        with pytest.raises(UsageError):
+        with pytest.raises(ConfigError):
             RunManager(
                 [
                     serve_agent(

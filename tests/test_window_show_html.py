@@ -17,7 +17,7 @@ from browser import Browser, Page
 from cli_support import PLAIT
 from fork_server import run_forked
 from plait.journal.store import Journal
-from plait.window.html_file import bundle_script, render_html
+from plait.server.html_file import bundle_script, render_html
 from window_support import HIDDEN, HOSTILE, action, answer, codeact, react, rewoo, written
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

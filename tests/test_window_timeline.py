@@ -16,8 +16,8 @@ from plait.journal.codec import encode
 from plait.journal.records import Row, RunHead
 from plait.journal.store import Journal
 from plait.runtime.recorded_events import recorded_loop
-from plait.window.run_view import open_questions, plan_view
-from plait.window.timeline import SORTS, ViewerTimeline, build_timeline
+from plait.server.run_view import open_questions, plan_view
+from plait.server.timeline import SORTS, ViewerTimeline, build_timeline
 from window_support import HIDDEN, HOSTILE, action, answer, begin, codeact, react, rewoo, written
 
 

@@ -15,7 +15,7 @@ from aiohttp import web
 import plait
 from plait import toolkits
 from plait.core import Call, Observation
-from plait.core.errors import ToolError, UsageError
+from plait.core.errors import ConfigError, ToolError
 from plait.tools import load
 from plait.world import TASKS, World, task_of, world_of
 from plait.world.again import replay, replayed
@@ -184,7 +184,7 @@ def test_a_word_that_makes_no_world_says_what_would() -> None:
         ("world:moon=1", "Settings"),
         ("world:now=yesterday", "Such as"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(ConfigError, match=said):
             world_of(word)
 
 
@@ -347,5 +347,5 @@ def test_there_are_six_tasks_and_at_least_24_variations_each_of_them_possible() 
         assert not task.place or world.call("search_location_geocoordinates", location_name=task.place.split(",")[0])
         assert task.grade(world).mark == "not done"
     assert task_of("c3").name == "C3"
-    with pytest.raises(UsageError, match="plait world tasks"):
+    with pytest.raises(ConfigError, match="plait world tasks"):
         task_of("Z")

@@ -17,10 +17,10 @@ from typing import Any
 import plait
 from fork_server import start_forked
 from plait.config import ServeTable
-from plait.window.agents import ServedAgent, serve_agent
-from plait.window.auth import AccessTokens
-from plait.window.listening import listen, make_http_server
-from plait.window.runs import RunManager
+from plait.server.agents import ServedAgent, serve_agent
+from plait.server.auth import AccessTokens
+from plait.server.listening import listen, make_http_server
+from plait.server.runs import RunManager
 
 FULL = "full-token-of-the-tests"
 ONE = "first-client-token-1"

@@ -15,7 +15,7 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 
-class Job(NamedTuple):
+class RunSpec(NamedTuple):
     """One task for one agent. `steps` is how many model calls it may make; `tools` are Plait's words.
 
     `temperature` is for other frameworks' agents: our loops choose their own.
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
     error: str = ""
 
 
-def functions(job: Job) -> list[Callable[..., Any]]:
+def functions(job: RunSpec) -> list[Callable[..., Any]]:
     """The task's tools as plain typed functions with docstrings, with the names and descriptions of Plait's.
 
     They raise `plait.core.errors.ToolError`, whose text is for the model, for a key that is not there or an
@@ -62,11 +62,11 @@ def functions(job: Job) -> list[Callable[..., Any]]:
     return [lookup, calculator]
 
 
-def work(ask: Callable[[Job], Outcome], *packages: str) -> None:
+def work(ask: Callable[[RunSpec], Outcome], *packages: str) -> None:
     """Do the job on stdin with `ask` and print what came. The time is that of `ask`: imports are not in it."""
     say = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a framework prints is not our one line
-    job = Job(**json.load(sys.stdin))
+    job = RunSpec(**json.load(sys.stdin))
     before, cpu = time.monotonic(), time.process_time()
     try:
         outcome = ask(job)

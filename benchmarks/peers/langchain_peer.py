@@ -6,7 +6,7 @@ calls there would be no limit of steps. Both are LangChain's own.
 
 from __future__ import annotations
 
-from common import Job, Outcome, functions, work
+from common import Outcome, RunSpec, functions, work
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelCallLimitMiddleware, ToolErrorMiddleware
 from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededError
@@ -16,7 +16,7 @@ from langchain_openai import ChatOpenAI
 from plait.core.errors import ToolError
 
 
-def ask(job: Job) -> Outcome:
+def ask(job: RunSpec) -> Outcome:
     agent = create_agent(
         model=ChatOpenAI(model=job.model, base_url=job.url, api_key=job.key, temperature=job.temperature),
         tools=[tool(function, parse_docstring=True) for function in functions(job)],

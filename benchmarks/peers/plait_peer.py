@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
-from common import Job, Outcome, work
+from common import Outcome, RunSpec, work
 
 import plait
 from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.resolve import resolve
 
 
-def ask(job: Job) -> Outcome:
+def ask(job: RunSpec) -> Outcome:
     os.environ["PEERS_KEY"] = job.key
     endpoint = EndpointConfig(base_url=job.url, key_env="PEERS_KEY", kind="llamacpp", model=job.model)
     agent = plait.Agent(

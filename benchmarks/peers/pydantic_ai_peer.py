@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from common import Job, Outcome, functions, work
+from common import Outcome, RunSpec, functions, work
 from pydantic_ai import Agent, ModelRetry, UsageLimitExceeded, UsageLimits
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
@@ -30,7 +30,7 @@ def retried(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def ask(job: Job) -> Outcome:
+def ask(job: RunSpec) -> Outcome:
     agent = Agent(
         OpenAIChatModel(job.model, provider=OpenAIProvider(base_url=job.url, api_key=job.key)),
         tools=[retried(function) for function in functions(job)],

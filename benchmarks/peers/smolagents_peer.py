@@ -7,11 +7,11 @@ gave none.
 
 from __future__ import annotations
 
-from common import Job, Outcome, functions, work
+from common import Outcome, RunSpec, functions, work
 from smolagents import CodeAgent, LogLevel, OpenAIModel, ToolCallingAgent, tool
 
 
-def ask(job: Job) -> Outcome:
+def ask(job: RunSpec) -> Outcome:
     model = OpenAIModel(model_id=job.model, api_base=job.url, api_key=job.key, temperature=job.temperature)
     kind = {"smolagents-code": CodeAgent, "smolagents-tools": ToolCallingAgent}[job.agent]
     agent = kind(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from plait.agent import Agent
     from plait.config import use_config
     from plait.core.code import CodeLimits
-    from plait.core.errors import PlaitError, ReplayDiffers, ToolError, UsageError
+    from plait.core.errors import ConfigError, PlaitError, ReplayDiffers, ToolError
     from plait.core.plans import Plan, Step
     from plait.core.things import Thing
     from plait.lab.run_comparison import acompare, compare
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from plait.models.scripted import Scripted
     from plait.runtime.limits import Limits
     from plait.runtime.run import Run
-    from plait.runtime.sessions import Window
+    from plait.runtime.sessions import History
     from plait.tools import Tool, tool, toolset
     from plait.tools.call_context import cancelled
     from plait.tools.mcp.tools import mcp
@@ -40,26 +40,26 @@ _PLACES = {
     "Agent": "plait.agent",
     "CodeAct": "plait.loops",
     "CodeLimits": "plait.core.code",
-    "Compiler": "plait.loops",
+    "LLMCompiler": "plait.loops",
     "Demand": "plait.advice",
-    "JsonReact": "plait.loops",
+    "JsonReAct": "plait.loops",
     "Limits": "plait.runtime.limits",
-    "Native": "plait.loops",
+    "ToolCalling": "plait.loops",
     "Phased": "plait.loops",
     "PlaitError": "plait.core.errors",
     "Plan": "plait.core.plans",
-    "React": "plait.loops",
+    "ReAct": "plait.loops",
     "Recorded": "plait.models.recorded",
     "ReplayDiffers": "plait.core.errors",
-    "Rewoo": "plait.loops",
+    "ReWOO": "plait.loops",
     "Run": "plait.runtime.run",
     "Scripted": "plait.models.scripted",
     "Step": "plait.core.plans",
     "Thing": "plait.core.things",
     "Tool": "plait.tools",
     "ToolError": "plait.core.errors",
-    "UsageError": "plait.core.errors",
-    "Window": "plait.runtime.sessions",
+    "ConfigError": "plait.core.errors",
+    "History": "plait.runtime.sessions",
     "advise": "plait.advice",
     "acompare": "plait.lab.run_comparison",
     "cancelled": "plait.tools.call_context",
@@ -77,26 +77,26 @@ __all__ = [
     "Agent",
     "CodeAct",
     "CodeLimits",
-    "Compiler",
+    "ConfigError",
     "Demand",
-    "JsonReact",
+    "History",
+    "JsonReAct",
+    "LLMCompiler",
     "Limits",
-    "Native",
     "Phased",
     "PlaitError",
     "Plan",
-    "React",
+    "ReAct",
+    "ReWOO",
     "Recorded",
     "ReplayDiffers",
-    "Rewoo",
     "Run",
     "Scripted",
     "Step",
     "Thing",
     "Tool",
+    "ToolCalling",
     "ToolError",
-    "UsageError",
-    "Window",
     "__version__",
     "acompare",
     "advise",

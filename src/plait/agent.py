@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from plait import __version__, config, loops, telemetry
-from plait.core import CodeLimits, Event, Exchange, Kit, Plan, Strategy, Task, ToolSpec, Waiting
-from plait.core.errors import StaleAnswer, UsageError
+from plait.core import CodeLimits, Event, Exchange, LoopContext, Plan, Strategy, Task, ToolSpec, Waiting
+from plait.core.errors import ConfigError, StaleAnswer
 from plait.journal.records import RanRecord, Row, RunHead
 from plait.journal.store import Journal, default_path
 from plait.loops.tool_descriptions import with_clean_tools
@@ -29,9 +29,18 @@ from plait.runtime.phase_models import Phases, known_models, special_tokens
 from plait.runtime.prompts import PromptBook
 from plait.runtime.reserved import with_fitting_names, with_free_names
 from plait.runtime.run import Run
-from plait.runtime.run_context import Approve, InDoubt, Job, Person
+from plait.runtime.run_context import Approve, InDoubt, Person, RunSpec
 from plait.runtime.runs import Replayed
-from plait.runtime.sessions import Embedder, Seat, Window, as_recorded, require_loaded, seat_of, session_spec, take_seat
+from plait.runtime.sessions import (
+    Conversation,
+    Embedder,
+    History,
+    as_recorded,
+    require_loaded,
+    seat_of,
+    session_spec,
+    take_seat,
+)
 from plait.runtime.tool_selection import Finder, most_shown, narrowed, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
 from plait.tools import Tool, Toolset, anchor_word, tools_from
@@ -46,7 +55,7 @@ if TYPE_CHECKING:
 class Agent:
     """A loop with its models, tools and limits.
 
-    `strategy`: a loop by name ("react", "json") or as an object with options (`plait.React(dialect="lines")`); "auto"
+    `strategy`: a loop by name ("react", "json") or as an object with options (`plait.ReAct(dialect="lines")`); "auto"
     takes loop and models from `results`, a comparison's: the cheapest that met `demand`, among those with the models
     that are named here (see `advice/auto.py`).
     `model`: for all phases, `provider:name` or a model object; `models`: for single phases.
@@ -77,7 +86,7 @@ class Agent:
     approve: Approve = field(default="never", kw_only=True)
     in_doubt: InDoubt = field(default="skip", kw_only=True)
     can_ask: bool = field(default=True, kw_only=True)
-    window: Window = field(default=Window(), kw_only=True)
+    window: History = field(default=History(), kw_only=True)
     embedder: Embedder = field(default="local", kw_only=True)
     provenance: Provenance = field(default="off", kw_only=True)
     sandbox: str | Sandbox = field(default=AUTO, kw_only=True)
@@ -151,7 +160,7 @@ class Agent:
         """Ask the planner only, blocking: the plan, what carrying it out is expected to take, and the run that asked.
 
         For `rewoo`. A plan is a value: look at it, change it, and carry it out with `agent.with_plan(plan).run(...)`.
-        Raises `UsageError` for a loop whose plans can't be held so.
+        Raises `ConfigError` for a loop whose plans can't be held so.
         """
         return run_blocking(self.aplan(question))
 
@@ -186,7 +195,7 @@ class Agent:
     def with_plan(self, plan: Plan | str) -> Agent:
         """The same agent with a plan to carry out: a value, the text that is printed, or JSON.
 
-        Steps whose evidence the plan holds are not run again. Raises `UsageError` for one that can't be carried
+        Steps whose evidence the plan holds are not run again. Raises `ConfigError` for one that can't be carried
         out with these tools.
         """
         from plait.runtime.plans import plan_of, planning
@@ -210,7 +219,7 @@ class Agent:
         known = {item.name for item in fields(self)}
         for name in changes:
             if name not in known:
-                raise UsageError(f"An agent has no '{name}'.", hint=f"It has: {', '.join(sorted(known))}.")
+                raise ConfigError(f"An agent has no '{name}'.", hint=f"It has: {', '.join(sorted(known))}.")
         return replace(self, **changes)
 
     # -- the record
@@ -305,7 +314,7 @@ class Agent:
         `load_tools`: whether code that the journal names (files, modules, commands) is loaded as its tools. None loads
         it from the user's default journal only. Without it a run can be replayed, but not resumed or forked.
 
-        Raises `UsageError` when its loop or tools were given in Python and have no word to find them by.
+        Raises `ConfigError` when its loop or tools were given in Python and have no word to find them by.
         """
         if load_tools is None:
             load_tools = journal is None or Path(journal).expanduser().resolve() == default_path().resolve()
@@ -329,7 +338,7 @@ class Agent:
             await asyncio.to_thread(getattr, self, "_toolset")
 
     async def _sandbox_there(self, sandbox: str | Sandbox) -> str | Sandbox:
-        """The same sandbox. Raises `UsageError` where the loop runs code and the sandbox is not available."""
+        """The same sandbox. Raises `ConfigError` where the loop runs code and the sandbox is not available."""
         if getattr(self._loop, "runs_code", False):
             await check_sandbox(sandbox)
         return sandbox
@@ -354,7 +363,7 @@ class Agent:
 
     def _journal_needed(self) -> Journal:
         if self._store is None:
-            raise UsageError(
+            raise ConfigError(
                 "This agent keeps no journal (journal=False): there is no record, and no session.",
                 hint="Give journal=PATH.",
             )
@@ -378,10 +387,10 @@ class Agent:
         question: str,
         person: Person | None,
         recorded: RunHead | None = None,
-        seat: Seat | None = None,
+        seat: Conversation | None = None,
         shown: tuple[str, ...] | None = None,
         sandbox: str | Sandbox | None = None,
-    ) -> Job:
+    ) -> RunSpec:
         shown = shown_by(recorded) if recorded is not None else shown
         seat = seat or (seat_of(recorded) if recorded is not None else None)
         tools = self._toolset if recorded is None else as_recorded(self._toolset, recorded)
@@ -390,7 +399,7 @@ class Agent:
         if shown is not None:
             tools = self._finder.among(tools)
         tokens = special_tokens(self._resolved, recorded)
-        kit = Kit(
+        kit = LoopContext(
             tools=tools.specs,
             prompts=self._book,
             system=self.system,
@@ -407,7 +416,7 @@ class Agent:
         if sandbox == AUTO:
             sandbox, why = default_sandbox()
         kit = with_clean_tools(kit)
-        return Job(
+        return RunSpec(
             strategy=self._loop,
             task=Task(question, seat.history if seat is not None else ()),
             kit=kit,
@@ -428,7 +437,7 @@ class Agent:
             tracer=telemetry.find_tracer(),
         )
 
-    def _head(self, question: str, job: Job, seat: Seat | None) -> RunHead:
+    def _head(self, question: str, job: RunSpec, seat: Conversation | None) -> RunHead:
         head = RunHead(
             run=runs.fresh_id(),
             question=question,
@@ -470,16 +479,18 @@ class Agent:
 
     async def _prepare(
         self, question: str, session: str | None, person: Person | None, history: Iterable[Exchange] | None
-    ) -> tuple[Job, RunHead]:
+    ) -> tuple[RunSpec, RunHead]:
         """Check the question, and build what a new run needs."""
         if not isinstance(question, str) or not question.strip():
-            raise UsageError("The question is empty.", hint="Say what is to be done.")
+            raise ConfigError("The question is empty.", hint="Say what is to be done.")
         try:
             question.encode()
         except UnicodeEncodeError as why:
-            raise UsageError(f"The question is no text: half a character at {why.start}.", hint="Send UTF-8.") from None
+            raise ConfigError(
+                f"The question is no text: half a character at {why.start}.", hint="Send UTF-8."
+            ) from None
         if history is not None and session is None:
-            raise UsageError("Earlier turns belong to a session, and none is named.", hint="Give session=NAME.")
+            raise ConfigError("Earlier turns belong to a session, and none is named.", hint="Give session=NAME.")
         await self._tools_there()
         await self._sandbox_there(self.sandbox)
         seat = None

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.models.config import ModelConfig
 from plait.trust import is_trusted, own_file, risks
 
@@ -140,7 +140,7 @@ _reads_folder = False
 
 
 def use_config(file: str | Path) -> None:
-    """Read this configuration from now on, in this process; for Python programs. Raises `UsageError`."""
+    """Read this configuration from now on, in this process; for Python programs. Raises `ConfigError`."""
     global _named
     load(Path(file))
     _named = Path(file).absolute()
@@ -156,7 +156,7 @@ def load(path: Path | None = None) -> Config:
     """The configuration: the user's own file, and over it `path`, else `PLAIT_CONFIG`, else the file that was given to
     `use_config`, else `plait.toml` in the working folder (after `read_folder`).
 
-    Raises `UsageError` for a file that was named and does not exist, for one that cannot be understood, and for a
+    Raises `ConfigError` for a file that was named and does not exist, for one that cannot be understood, and for a
     folder's file that needs trust and has none.
     """
     named = path or (Path(os.environ["PLAIT_CONFIG"]) if os.environ.get("PLAIT_CONFIG") else _named)
@@ -166,7 +166,7 @@ def load(path: Path | None = None) -> Config:
     if place is None or (not _is_file(place) and named is None):
         return found
     if not _is_file(place):
-        raise UsageError(f"There is no configuration file {place}.", hint="Check --config or PLAIT_CONFIG.")
+        raise ConfigError(f"There is no configuration file {place}.", hint="Check --config or PLAIT_CONFIG.")
     content = _content(place)
     near = _read(place, content, over=found.raw)
     if named is None and not is_trusted(place, content):
@@ -174,7 +174,7 @@ def load(path: Path | None = None) -> Config:
     else:
         reasons = []
     if reasons:
-        raise UsageError(
+        raise ConfigError(
             f"The file {place.absolute()} is not trusted. It would {'; '.join(reasons)}.",
             hint="Read it. To trust it as it is now, run: plait trust. To use another file, give --config FILE.",
         )
@@ -182,7 +182,7 @@ def load(path: Path | None = None) -> Config:
 
 
 def use_own_redaction() -> None:
-    """Use the redaction function that the user's own configuration names, unless one is in use. Raises `UsageError`."""
+    """Use the redaction function of the user's own configuration, unless one is in use. Raises `ConfigError`."""
     from importlib import import_module
 
     from plait.journal import redaction
@@ -197,7 +197,7 @@ def use_own_redaction() -> None:
     try:
         redaction.redact_with(getattr(import_module(module), name))
     except (ImportError, AttributeError, ValueError) as why:
-        raise UsageError(
+        raise ConfigError(
             f"{own}, table [journal]: redact is {word!r}, which cannot be loaded: {why}.",
             hint="Give module:name of a function that takes a text and returns one.",
         ) from why
@@ -215,7 +215,7 @@ def _content(place: Path) -> bytes:
     try:
         return place.read_bytes()
     except OSError as why:
-        raise UsageError(f"{place} cannot be read: {why.strerror}.") from why
+        raise ConfigError(f"{place} cannot be read: {why.strerror}.") from why
 
 
 def _loosened(own: RunDefaults, near: Config) -> list[str]:
@@ -235,7 +235,7 @@ def _parsed(place: Path, content: bytes) -> dict[str, Any]:
     try:
         return tomllib.loads(content.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
-        raise UsageError(f"{place} can't be read: {why}.", hint="It must be a TOML file.") from why
+        raise ConfigError(f"{place} can't be read: {why}.", hint="It must be a TOML file.") from why
 
 
 def _read(place: Path, content: bytes, over: Mapping[str, Any] | None = None) -> Config:
@@ -247,7 +247,7 @@ def _read(place: Path, content: bytes, over: Mapping[str, Any] | None = None) ->
     raw = dict(data)
     for table in data:
         if table not in TABLES:
-            raise UsageError(
+            raise ConfigError(
                 f"{place} has a table [{table}], which is not known.",
                 hint=f"Known are: {', '.join(sorted(TABLES))}.",
             )
@@ -258,7 +258,7 @@ def _read(place: Path, content: bytes, over: Mapping[str, Any] | None = None) ->
     telemetry = _table(data.pop("telemetry", {}), TelemetryTable, "telemetry", place)
     journal = _table(data.pop("journal", {}), JournalTable, "journal", place)
     if over is not None and journal.redact != over.get("journal", {}).get("redact"):
-        raise UsageError(
+        raise ConfigError(
             f"{place}, table [journal]: redact runs code for every text of yours.",
             hint=f"Only your own configuration may set it: {own_file()}.",
         )
@@ -279,7 +279,7 @@ def _joined(own: Mapping[str, Any], near: Mapping[str, Any]) -> dict[str, Any]:
 def _agents(tables: Any, run: RunDefaults, place: Path) -> dict[str, AgentTable]:
     """The agents to serve; what a table leaves open is as in `[run]`."""
     if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
-        raise UsageError(f"{place}: an agent is a table [agents.NAME].")
+        raise ConfigError(f"{place}: an agent is a table [agents.NAME].")
     found = {}
     for name, table in tables.items():
         _table(table, AgentTable, f"agents.{name}", place)
@@ -287,7 +287,7 @@ def _agents(tables: Any, run: RunDefaults, place: Path) -> dict[str, AgentTable]
         if table.get("strategy", run.strategy) != run.strategy:
             usual.pop("set", None)  # options of another loop
         if "journal" in table:
-            raise UsageError(f"{place}, table [agents.{name}]: all agents share the server's journal.")
+            raise ConfigError(f"{place}, table [agents.{name}]: all agents share the server's journal.")
         found[name] = _table({**usual, **table}, AgentTable, f"agents.{name}", place)
     return found
 
@@ -303,15 +303,15 @@ def _table(table: Any, kind: type[T], name: str, place: Path) -> T:
         if key not in known:
             near = difflib.get_close_matches(key, known, 1)
             hint = f"Did you mean {near[0]}?" if near else f"It may have: {', '.join(known)}."
-            raise UsageError(f"{place}, table [{name}]: there is no setting '{key}'.", hint=hint)
+            raise ConfigError(f"{place}, table [{name}]: there is no setting '{key}'.", hint=hint)
     try:
         found = msgspec.convert(table, kind)
     except msgspec.ValidationError as why:
-        raise UsageError(f"{place}, table [{name}]: {_in_words(str(why), table)}.") from why
+        raise ConfigError(f"{place}, table [{name}]: {_in_words(str(why), table)}.") from why
     for key in LIMITS if isinstance(found, RunDefaults) else ():
         value = getattr(found, key)
         if value is not None and not value > 0:
-            raise UsageError(f"{place}, table [{name}]: {key} is {value}, which is not above zero.")
+            raise ConfigError(f"{place}, table [{name}]: {key} is {value}, which is not above zero.")
     return found
 
 

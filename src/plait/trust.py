@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 
 
 def own_file() -> Path:
@@ -33,14 +33,14 @@ def is_trusted(file: Path, content: bytes) -> bool:
 
 
 def trust(file: Path) -> list[str]:
-    """Trust a file with its content of now; gives what that allows, a phrase each. Raises `UsageError`."""
+    """Trust a file with its content of now; gives what that allows, a phrase each. Raises `ConfigError`."""
     import tomllib
 
     try:
         content = file.read_bytes()
         allowed = list(risks(tomllib.loads(content.decode())))
     except (OSError, ValueError) as why:
-        raise UsageError(f"{file} cannot be trusted, because it cannot be read: {why}.") from why
+        raise ConfigError(f"{file} cannot be trusted, because it cannot be read: {why}.") from why
     _record({**_trusted(), str(file.absolute()): _digest(content)})
     return allowed
 

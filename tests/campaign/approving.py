@@ -20,7 +20,7 @@ UNEXPECTED: list[str] = []
 """Answers of the server that are neither 202 nor 409."""
 
 
-class Refused(PlaitError):
+class AuthenticationError(PlaitError):
     """The server answered 409."""
 
 
@@ -52,7 +52,7 @@ def posted(folder: Path, count: int) -> dict[str, int]:
                 status, _, told = server.ask("POST", f"/api/runs/{run}/resume", body)
                 if status != 202:
                     UNEXPECTED.extend([f"POST resume: {status} {told}"] * (status != 409))
-                    raise Refused("answered before")
+                    raise AuthenticationError("answered before")
 
             found = approve_at_once(TABS, post)
             waits(server, run, 1)

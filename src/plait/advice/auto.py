@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from plait.advice.choose import Advice, Demand, advise
 from plait.core import Strategy
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.loops import loop_from
 from plait.models.base import Model
 from plait.runtime.agent_description import Usual
@@ -33,19 +33,19 @@ class UndecidedAgent(Protocol):
 def choose_fields(agent: UndecidedAgent) -> dict[str, Any]:
     """Return the fields of an agent after its loop is chosen; `results` is then the advice.
 
-    Only rows with the models that the agent names count. Raises `UsageError` if none meets the demand, if there are no
+    Only rows with the models that the agent names count. Raises `ConfigError` if none meets the demand, if there are no
     results, and if results or a demand are given with a loop.
     """
     given = agent.results
     if agent.strategy != "auto":
         if isinstance(given, Advice) and agent.demand == given.demand:
             return {}  # chosen before, and changed afterwards
-        raise UsageError(
+        raise ConfigError(
             "Results and a demand are what a loop is chosen by, and this agent has one.",
             hint='Leave them out, or choose with strategy="auto".',
         )
     if given is None:
-        raise UsageError(
+        raise ConfigError(
             'The loop "auto" is chosen from the results of a comparison, and there are none.',
             hint="Give results=FILE; on the command line --results FILE.",
         )
@@ -60,7 +60,7 @@ def choose_fields(agent: UndecidedAgent) -> dict[str, Any]:
     demand = agent.demand or (given.demand if isinstance(given, Advice) else Demand())
     advice = advise(given, demand, only=only or None, journal=agent.journal or None)
     if advice.chosen is None:
-        raise UsageError(str(advice).replace("\n", " "), hint="Ask for less, or compare more loops and models.")
+        raise ConfigError(str(advice).replace("\n", " "), hint="Ask for less, or compare more loops and models.")
     row = advice.chosen.row
     objects = {_spec(each): each for each in (agent.model, *agent.models.values()) if not isinstance(each, str)}
     taken = {phase: objects.get(spec, spec) for phase, spec in row.models.items()}

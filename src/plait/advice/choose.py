@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from plait.advice.rows import MeasuredLoop, read_rows
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.loops import loop_from, parts_of
 
 _PARTS = {"success": "tasks done", "usd": "USD", "seconds": "seconds", "tokens": "tokens"}
@@ -37,11 +37,11 @@ class Demand(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not _number(self.at_least) or not 0 <= self.at_least <= 1:
-            raise UsageError(f"at_least is {self.at_least!r}.", hint="Give a share from 0 to 1, such as 0.8.")
+            raise ConfigError(f"at_least is {self.at_least!r}.", hint="Give a share from 0 to 1, such as 0.8.")
         for name in ("usd", "seconds", "tokens"):
             value = getattr(self, name)
             if value is not None and not (_number(value) and math.isfinite(value) and value >= 0):
-                raise UsageError(f"{name} is {value!r}.", hint="Give a number from zero up, or None.")
+                raise ConfigError(f"{name} is {value!r}.", hint="Give a number from zero up, or None.")
 
 
 class Candidate(Struct, frozen=True):
@@ -182,7 +182,7 @@ def advise(
 
     `results` are what `read_rows` reads: a file, a mapping, anything with `rows`, or a name in `journal`; an advice
     stands for its own results. The demand is a value, or given in parts; the default is 80 % of the tasks. `only`
-    selects rows with these models: by phase, "" for every other. Raises `UsageError` for invalid results and demands,
+    selects rows with these models: by phase, "" for every other. Raises `ConfigError` for invalid results and demands,
     and if `only` leaves no row.
     """
     parts = {"at_least": at_least, "usd": usd, "seconds": seconds, "tokens": tokens, "include_changed": include_changed}
@@ -194,7 +194,7 @@ def advise(
     if not chosen_rows:
         asked = ", ".join(f"{phase}={model}" if phase else model for phase, model in (only or {}).items())
         there = ", ".join(dict.fromkeys(f"{row.strategy} with {row.who}" for row in rows))
-        raise UsageError(f"{source.name} has no row with the model {asked}.", hint=f"There are: {there}.")
+        raise ConfigError(f"{source.name} has no row with the model {asked}.", hint=f"There are: {there}.")
     candidates = sorted((_compare_row(row, wanted) for row in chosen_rows), key=_price)
     meeting = [each for each in candidates if not each.misses]
     chosen = meeting[0] if meeting else None
@@ -232,7 +232,7 @@ def _compare_row(row: MeasuredLoop, demand: Demand) -> Candidate:
         phases = loop_from(row.strategy).phases
         lacking = [phase for phase in phases if not row.model_of(phase)]
         unusable = f"It names no model for the phase '{lacking[0]}'." if lacking else ""
-    except UsageError as why:
+    except ConfigError as why:
         unusable = str(why)
     if unusable:
         misses.append("here")

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.journal.results import Results
 from plait.journal.store import Journal
 
@@ -85,7 +85,7 @@ def read_rows(results: object, journal: object = None) -> MeasuredRows:
     """Read the rows of a comparison.
 
     `results`: a file with the output of `plait compare --json`, its object as a mapping, anything with `rows`, or the
-    name of a comparison in `journal`. Raises `UsageError` for anything else.
+    name of a comparison in `journal`. Raises `ConfigError` for anything else.
     """
     if isinstance(results, MeasuredRows):
         return results
@@ -99,13 +99,13 @@ def read_rows(results: object, journal: object = None) -> MeasuredRows:
         found = {key: getattr(results, key, None) for key in ("name", "suite", "rows", "unfinished")}
     where = name or "These results"
     if isinstance(found["rows"], str | bytes | Mapping) or not hasattr(found["rows"], "__iter__"):
-        raise UsageError(
+        raise ConfigError(
             f"{where}: there is no list of `rows`, so they are not the results of a comparison.", hint=_MADE_BY
         )
     given = [each if isinstance(each, Mapping) else _as_mapping(each, where) for each in found["rows"] or ()]
     rows = tuple(_make_row(each, f"{where}, row {number}") for number, each in enumerate(given, 1))
     if not rows:
-        raise UsageError(f"{where}: there is no row.", hint="Compare at least one loop with one model.")
+        raise ConfigError(f"{where}: there is no row.", hint="Compare at least one loop with one model.")
     # The suite is a word, or a suite with a word.
     suite = found["suite"] if isinstance(found["suite"], str) else getattr(found["suite"], "word", "")
     return MeasuredRows(
@@ -121,21 +121,21 @@ def _read_file(place: Path) -> Any:
     try:
         return json.loads(place.read_bytes().decode())
     except OSError as why:
-        raise UsageError(f"{place} can't be read: {why.strerror}.") from why
+        raise ConfigError(f"{place} can't be read: {why.strerror}.") from why
     except (ValueError, RecursionError) as why:
-        raise UsageError(f"{place} is not JSON: {why}.", hint=_MADE_BY) from why
+        raise ConfigError(f"{place} is not JSON: {why}.", hint=_MADE_BY) from why
 
 
 def _read_journal(name: str, journal: object) -> object:
-    """Return the table of a comparison in the journal by its name. Raises `UsageError` if there is none."""
+    """Return the table of a comparison in the journal by its name. Raises `ConfigError` if there is none."""
     if name.endswith(".json") or "/" in name:
-        raise UsageError(f"There is no file {name}.", hint=_MADE_BY)
+        raise ConfigError(f"There is no file {name}.", hint=_MADE_BY)
     try:
         found = Results(Journal.at(journal)).comparison(name)  # type: ignore[arg-type]
-    except UsageError as why:
-        raise UsageError(f"There is no file {name}. {why.message}", hint=why.hint) from why
+    except ConfigError as why:
+        raise ConfigError(f"There is no file {name}. {why.message}", hint=why.hint) from why
     if found.summary is None:
-        raise UsageError(f"The comparison {found.name} has no table yet.", hint="Let `plait compare` go on with it.")
+        raise ConfigError(f"The comparison {found.name} has no table yet.", hint="Let `plait compare` go on with it.")
     return {"name": found.name, "suite": found.head.get("suite", {}).get("word", ""), **found.summary}
 
 
@@ -143,9 +143,9 @@ def _as_mapping(row: object, where: str) -> Mapping[str, Any]:
     try:
         plain = msgspec.to_builtins(row)
     except TypeError as why:
-        raise UsageError(f"{where}: a row is {type(row).__name__}, which can't be read: {why}.") from why
+        raise ConfigError(f"{where}: a row is {type(row).__name__}, which can't be read: {why}.") from why
     if not isinstance(plain, dict):
-        raise UsageError(f"{where}: a row is {type(row).__name__}, which is not an object.", hint=_MADE_BY)
+        raise ConfigError(f"{where}: a row is {type(row).__name__}, which is not an object.", hint=_MADE_BY)
     return plain
 
 
@@ -160,12 +160,12 @@ def _make_row(given: Mapping[str, Any], where: str) -> MeasuredLoop:
     try:
         row = msgspec.convert(fields, MeasuredLoop)
     except msgspec.ValidationError as why:
-        raise UsageError(f"{where}: {why}.", hint=_MADE_BY) from why
+        raise ConfigError(f"{where}: {why}.", hint=_MADE_BY) from why
     numbers = (row.tokens, row.seconds, row.cost_usd or 0.0, *(row.interval or ()))
     if not 0 <= row.successes <= row.n or row.tasks < 0:
-        raise UsageError(f"{where}: {row.successes} successes of {row.n} runs of {row.tasks} tasks can't be.")
+        raise ConfigError(f"{where}: {row.successes} successes of {row.n} runs of {row.tasks} tasks can't be.")
     if not all(math.isfinite(number) and number >= 0 for number in numbers):
-        raise UsageError(f"{where}: tokens, seconds, USD and interval are numbers from zero up.")
+        raise ConfigError(f"{where}: tokens, seconds, USD and interval are numbers from zero up.")
     if not row.models:
-        raise UsageError(f"{where}: it names no model.", hint=_MADE_BY)
+        raise ConfigError(f"{where}: it names no model.", hint=_MADE_BY)
     return row

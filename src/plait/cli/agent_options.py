@@ -16,7 +16,7 @@ from plait.agent import Agent
 from plait.cli.options import journal_path
 from plait.config import RunDefaults, load
 from plait.core import CodeLimits
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.runtime.agent_description import USUAL
 from plait.runtime.limits import Limits
@@ -59,11 +59,11 @@ def make_agent(
 ) -> Agent:
     """Return the agent that the flags describe. `defaults` is a table of `plait.toml`, None for `[run]`.
 
-    Raises `UsageError`.
+    Raises `ConfigError`.
     """
     defaults = defaults if defaults is not None else load().run
     if journal is not None and no_journal:
-        raise UsageError("--journal and --no-journal contradict each other.", hint="Give one of them.")
+        raise ConfigError("--journal and --no-journal contradict each other.", hint="Give one of them.")
     loop = strategy or os.environ.get("PLAIT_STRATEGY") or defaults.strategy or default_loop
     most = _merge_limits(defaults, limits)
     auto: dict[str, Any] = {}
@@ -76,11 +76,11 @@ def make_agent(
         auto = {"results": results or defaults.results, "demand": demand}
     elif results is not None or at_least is not None:
         flag = "--results" if results is not None else "--at-least"
-        raise UsageError(f"{flag} chooses a loop, but '{loop}' is already one.", hint="Give --strategy auto.")
+        raise ConfigError(f"{flag} chooses a loop, but '{loop}' is already one.", hint="Give --strategy auto.")
     # The options in the file belong to the loop in the file: another loop does not know them.
     options = {**(defaults.set if loop == (defaults.strategy or "react") else {}), **parse_pairs(settings)}
     if auto and options:
-        raise UsageError("--set needs a named loop, but --strategy auto chooses one.", hint="Leave out --set.")
+        raise ConfigError("--set needs a named loop, but --strategy auto chooses one.", hint="Leave out --set.")
     for_all, by_phase = split_models(models)
     general = for_all or os.environ.get("PLAIT_MODEL")
     return Agent(
@@ -117,7 +117,7 @@ def make_recorded_agent(
     in_doubt: str | None = None,
     **limits: float | None,
 ) -> Agent:
-    """Return the agent of a recorded run, changed by what the flags say. Raises `UsageError`."""
+    """Return the agent of a recorded run, changed by what the flags say. Raises `ConfigError`."""
     changes: dict[str, Any] = {}
     recorded = head.strategy["name"]
     loop = strategy or recorded
@@ -153,12 +153,12 @@ def comparison_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_pairs(settings: Sequence[str], flag: str = "--set", example: str = "misses=5") -> dict[str, str]:
-    """Return the `K=V` words of a flag as a mapping. Raises `UsageError` for a word without `=`."""
+    """Return the `K=V` words of a flag as a mapping. Raises `ConfigError` for a word without `=`."""
     found = {}
     for each in settings:
         key, equals, value = each.partition("=")
         if not equals or not key:
-            raise UsageError(f"{flag} {each}: write it as K=V.", hint=f"For example: {flag} {example}.")
+            raise ConfigError(f"{flag} {each}: write it as K=V.", hint=f"For example: {flag} {example}.")
         found[key.strip().replace("-", "_")] = value
     return found
 
@@ -171,25 +171,25 @@ def split_models(models: Sequence[str]) -> tuple[str | None, dict[str, str]]:
         if match := _PHASE.fullmatch(each):
             by_phase[match[1]] = match[2]
         elif not each.strip():
-            raise UsageError("--model is empty.", hint="For example: local, or openai:NAME.")
+            raise ConfigError("--model is empty.", hint="For example: local, or openai:NAME.")
         else:
             for_all = each
     return for_all, by_phase
 
 
 def read_text(name: str) -> str:
-    """Return the text of a file unchanged, line ends included. Raises `UsageError`."""
+    """Return the text of a file unchanged, line ends included. Raises `ConfigError`."""
     path = Path(name).expanduser()
     if path.is_dir():
-        raise UsageError(f"{name} is a folder.", hint="Name a file in it.")
+        raise ConfigError(f"{name} is a folder.", hint="Name a file in it.")
     if not path.exists():
-        raise UsageError(f"There is no file {name}.", hint=f"Plait looked for {path.absolute()}.")
+        raise ConfigError(f"There is no file {name}.", hint=f"Plait looked for {path.absolute()}.")
     try:
         return path.read_bytes().decode()
     except OSError as why:
-        raise UsageError(f"{name} cannot be read: {why.strerror}.") from why
+        raise ConfigError(f"{name} cannot be read: {why.strerror}.") from why
     except UnicodeDecodeError as why:
-        raise UsageError(f"{name} is not UTF-8 text: byte {why.start} cannot be read.") from why
+        raise ConfigError(f"{name} is not UTF-8 text: byte {why.start} cannot be read.") from why
 
 
 def _merge_limits(defaults: RunDefaults, flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,11 +206,11 @@ def _parse_code_limits(flags: Sequence[str], defaults: Mapping[str, Any]) -> Cod
     for name in values:
         if name not in CodeLimits.__struct_fields__:
             known = ", ".join(CodeLimits.__struct_fields__)
-            raise UsageError(f"There is no limit '{name}' of code.", hint=f"There are: {known}.")
+            raise ConfigError(f"There is no limit '{name}' of code.", hint=f"There are: {known}.")
     try:
         return msgspec.convert(values, CodeLimits, strict=False)
     except msgspec.ValidationError as why:
-        raise UsageError(f"The limits of code can't be used: {why}.") from why
+        raise ConfigError(f"The limits of code can't be used: {why}.") from why
 
 
 def _check_embedder(word: str | None) -> str:

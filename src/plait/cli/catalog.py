@@ -14,7 +14,7 @@ from plait import loops
 from plait.cli import options
 from plait.cli.output import as_json, print_json, print_table
 from plait.config import load
-from plait.core.errors import PlaitError, UsageError
+from plait.core.errors import ConfigError, PlaitError
 from plait.core.text import clean
 from plait.loops import prompts_of
 from plait.loops.registry import ELSEWHERE, names
@@ -167,7 +167,7 @@ def search_tools(description: str, tools: tuple[str, ...], count: int, embedder:
     from plait.tools import tools_from
 
     if not description.strip():
-        raise UsageError("The description is empty.", hint="Say in a few words what the tool should do.")
+        raise ConfigError("The description is empty.", hint="Say in a few words what the tool should do.")
     defaults = load().run
     among = tools_from(tools or defaults.tools or ("all",))
     index = ToolIndex((each.spec for each in among), embedder or defaults.embedder or "local")
@@ -237,7 +237,7 @@ def show_prompts(which: str) -> None:
     texts = _prompt_texts(strategy)
     if name:
         if name not in texts:
-            raise UsageError(f"The loop {strategy} has no prompt {name!r}.", hint=f"It has: {', '.join(texts)}.")
+            raise ConfigError(f"The loop {strategy} has no prompt {name!r}.", hint=f"It has: {', '.join(texts)}.")
         click.echo(texts[name], nl=False)
         return
     for number, (each, text) in enumerate(texts.items()):
@@ -256,7 +256,7 @@ def copy_prompts(strategy: str, folder: str, force: bool) -> None:
     existing = [path.name for path in files if path.exists()]
     if existing and not force:
         names = ", ".join(existing[:3]) + (", ..." if len(existing) > 3 else "")
-        raise UsageError(f"{place} already has {names}.", hint="Nothing was written; --force overwrites them.")
+        raise ConfigError(f"{place} already has {names}.", hint="Nothing was written; --force overwrites them.")
     try:
         place.mkdir(parents=True, exist_ok=True)
         for path, text in files.items():
@@ -267,7 +267,7 @@ def copy_prompts(strategy: str, folder: str, force: bool) -> None:
 
 
 def _prompt_texts(strategy: str) -> dict[str, str]:
-    """Return a loop's templates by name, the built-in ones or those of another package. Raises `UsageError`."""
+    """Return a loop's templates by name, the built-in ones or those of another package. Raises `ConfigError`."""
     return dict(sorted({**prompts_of(strategy), **shipped(strategy)}.items()))
 
 

@@ -21,7 +21,7 @@ from plait.cli.main import CANCELLED, CRASHED
 from plait.cli.output import clean_text, format_count
 from plait.cli.run import perform_run
 from plait.cli.run_output import next_steps, print_answer, summarize_run, view_for
-from plait.core.errors import PlaitError, UsageError
+from plait.core.errors import ConfigError, PlaitError
 from plait.journal.store import Journal
 from plait.runtime.run import Run
 from plait.runtime.sessions import fresh_name, named
@@ -111,7 +111,7 @@ class Chat:
         self.say(f"Session {session}, {format_count(len(before), 'turn') + ' so far' if before else 'new'}.")
 
     def changed_agent(self, **changes: Any) -> Agent:
-        """Return the agent with some fields changed. Raises `UsageError`."""
+        """Return the agent with some fields changed. Raises `ConfigError`."""
         if self.agent.results is not None:  # a comparison chose the loop; now it is named
             changes = {"results": None, "demand": None, **changes}
         return self.agent.using(**changes)
@@ -135,9 +135,9 @@ class Chat:
                 on_signal=self._note_signal,
             )
         except PlaitError as why:
-            if isinstance(why, UsageError) and not sys.stdin.isatty():
+            if isinstance(why, ConfigError) and not sys.stdin.isatty():
                 raise  # wrong for every turn; only a person can correct it
-            self.crashed = self.crashed or not isinstance(why, UsageError)
+            self.crashed = self.crashed or not isinstance(why, ConfigError)
             self.say(f"Error: {why}")
             return
         if run is None:

@@ -14,7 +14,7 @@ from plait.cli.costs import phase_table
 from plait.cli.output import format_count, format_seconds, format_tokens, format_usd, one_line, print_table
 from plait.cli.run_output import view_for
 from plait.cli.runs import format_time
-from plait.core.errors import PlaitError, UsageError
+from plait.core.errors import ConfigError, PlaitError
 from plait.runtime.agent_description import loop_of
 from plait.runtime.costs import in_all, merged, spending
 from plait.runtime.recorded_events import recorded_loop, retell
@@ -62,7 +62,7 @@ class ChatCommands:
                 near = difflib.get_close_matches(word, [*COMMANDS, *ALIASES], 1)
                 meant = f"Did you mean /{near[0]}? " if near else ""
                 hint = f"{meant}/help lists the commands; // sends a line that begins with a slash."
-                raise UsageError(f"There is no command /{word}.", hint=hint)
+                raise ConfigError(f"There is no command /{word}.", hint=hint)
             getattr(self, f"_{name}")(rest.strip())
         except PlaitError as why:
             self.chat.say(f"Error: {why}")
@@ -99,9 +99,9 @@ class ChatCommands:
         chat = self.chat
         turns = chat.journal.turns(chat.session)
         if not turns:
-            raise UsageError(f"The session {chat.session} has no turn yet.", hint="Ask something first.")
+            raise ConfigError(f"The session {chat.session} has no turn yet.", hint="Ask something first.")
         if rest and not (rest.isdecimal() and 1 <= int(rest) <= len(turns)):
-            raise UsageError(f"There is no turn {rest}.", hint=f"There are turns 1 to {len(turns)}.")
+            raise ConfigError(f"There is no turn {rest}.", hint=f"There are turns 1 to {len(turns)}.")
         turn = turns[int(rest) - 1 if rest else -1]
         row = chat.journal.run(turn.run)
         chat.say(f"Turn {turn.number}: {turn.question}")
@@ -158,7 +158,7 @@ class ChatCommands:
         name = named(_parse_name(rest)) if rest else fresh_name()
         if rest and self.chat.journal.turns(name, limit=1):
             hint = f"/session {shlex.quote(name)} switches to it."
-            raise UsageError(f"There is a session {name} already.", hint=hint)
+            raise ConfigError(f"There is a session {name} already.", hint=hint)
         self.chat.switch_session(name, unnamed=not rest)
 
     def _quit(self, rest: str) -> None:
@@ -210,7 +210,7 @@ class ChatCommands:
                 if word.startswith("-") and len(word) > 1:
                     tools.remove(_find_tools(word[1:], tools))
                 elif word in tools:
-                    raise UsageError(f"The tools of {word} are there already.")
+                    raise ConfigError(f"The tools of {word} are there already.")
                 else:
                     tools.append(word)
             changed = chat.changed_agent(tools=tuple(tools))
@@ -230,7 +230,7 @@ def _split_words(rest: str) -> list[str]:
     try:
         return shlex.split(rest)
     except ValueError as why:
-        raise UsageError(f"{rest}: {why}.", hint="Close the quotes.") from why
+        raise ConfigError(f"{rest}: {why}.", hint="Close the quotes.") from why
 
 
 def _parse_name(rest: str) -> str:
@@ -245,5 +245,5 @@ def _find_tools(word: str, tools: list[Any]) -> Any:
         words = [str(each) for each in tools]
         near = difflib.get_close_matches(word, words, 1)
         hint = f"Did you mean -{near[0]}?" if near else f"There are: {', '.join(words) or 'none'}."
-        raise UsageError(f"There are no tools {word}.", hint=hint)
+        raise ConfigError(f"There are no tools {word}.", hint=hint)
     return found

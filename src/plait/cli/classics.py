@@ -16,7 +16,7 @@ from plait.cli.compare import parse_models, parse_phase_models, run_comparison
 from plait.cli.options import F
 from plait.cli.output import print_json
 from plait.cli.runs import find_run
-from plait.core.errors import JournalError, UsageError
+from plait.core.errors import ConfigError, JournalError
 from plait.lab.classics import (
     ClassicTable,
     make_loop_tables,
@@ -78,7 +78,7 @@ def phases(models: str, single: Sequence[str], limit: int, hardware: float | Non
     everywhere = parse_models(models)
     chosen = models_by_phase("phased", everywhere, parse_phase_models(single))
     if hardware is not None and flags["comparison"] is None and all(len(set(each)) < 2 for each in chosen.values()):
-        raise UsageError(
+        raise ConfigError(
             "--hardware compares rows with the first one, and there is only one row.",
             hint="Name a model without the hardware first, then one with it: --models openai:NAME,local.",
         )
@@ -100,7 +100,7 @@ def rewoo(models: str, strategies: str, limit: int, **flags: Any) -> None:
     """Calls and tokens of two loops on the same tasks: a row for each task, and the sum. One table for each model."""
     loops = [word_of(loop_from(word)) for word in parse_loops(strategies)]
     if len(set(loops)) != 2:
-        raise UsageError(f"--strategies {strategies} does not name two loops.", hint="For example: react,rewoo.")
+        raise ConfigError(f"--strategies {strategies} does not name two loops.", hint="For example: react,rewoo.")
     done = _compare(_choose_suite(flags), flags, strategies=strategies, models=models, limit=limit)
     found = make_loop_tables(done, loops)
     _print_and_exit("rewoo", done, flags, [each.draw() for each in found], {"models": [each.json() for each in found]})
@@ -139,9 +139,9 @@ def wire(question: str | None, models: str, loop: str | None, run: str | None, f
     """
     options.check_one_format(markdown=flags["as_markdown"], json=flags["as_object"])
     if run is not None and question is not None:
-        raise UsageError("A question and --run exclude each other.", hint="Choose one.")
+        raise ConfigError("A question and --run exclude each other.", hint="Choose one.")
     if question is not None and _names_run(question, flags["journal"]):
-        raise UsageError(
+        raise ConfigError(
             f"{question!r} names a run, but this argument is a question.",
             hint=f"To show a recorded run, write: plait tables wire --run {question}",
         )
@@ -179,11 +179,11 @@ def _names_run(word: str, journal: str | None) -> bool:
 
 
 def _choose_suite(flags: Mapping[str, Any]) -> str | Suite:
-    """Return the suite that the flags name. Raises `UsageError` if they name two."""
+    """Return the suite that the flags name. Raises `ConfigError` if they name two."""
     if flags["question"] is None:
         return flags["suite"] or BASICS
     if flags["suite"] is not None:
-        raise UsageError("--suite and --question exclude each other.", hint="Choose one.")
+        raise ConfigError("--suite and --question exclude each other.", hint="Choose one.")
 
     return question_suite(flags["question"], flags["tools"])
 

@@ -13,7 +13,7 @@ import click
 
 from plait import config, telemetry
 from plait.cli.main import CANCELLED, CRASHED, WRONG_USAGE
-from plait.core.errors import PlaitError, UsageError
+from plait.core.errors import ConfigError, PlaitError
 from plait.core.text import clean
 
 # name: (module, help line). A command is the function of its name. The help lines are here so that `plait --help`
@@ -116,7 +116,7 @@ def report_error(error: BaseException) -> int:
         case KeyboardInterrupt() | click.Abort():
             code, message = CANCELLED, "Cancelled."
         case PlaitError():
-            code = WRONG_USAGE if isinstance(error, UsageError) else CRASHED
+            code = WRONG_USAGE if isinstance(error, ConfigError) else CRASHED
             message = f"Error: {clean(str(error)).strip()}"
         case _ if os.environ.get("PLAIT_DEBUG"):
             raise error

@@ -18,7 +18,7 @@ from plait.cli.commands import exit_with
 from plait.cli.main import CANCELLED
 from plait.cli.output import check_writable, format_seconds, format_usd, print_json, print_table
 from plait.cli.process import cancellable, stdout_to_stderr
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.journal.results import Results
 from plait.journal.store import Journal
@@ -106,7 +106,7 @@ def _engine(name: str, address: str | None) -> CellEngine | None:
 
         return RayEngine(address)
     if address:
-        raise UsageError("--address is the address of a Ray cluster.", hint="Give --engine ray as well.")
+        raise ConfigError("--address is the address of a Ray cluster.", hint="Give --engine ray as well.")
     return None
 
 
@@ -141,22 +141,22 @@ def run_comparison(suite: Any, flags: Mapping[str, Any], **wanted: Any) -> Compa
 
 
 def parse_phase_models(given: Sequence[str]) -> dict[str, list[str]]:
-    """Return the models of single phases, each given as PHASE=X,Y. Raises `UsageError`."""
+    """Return the models of single phases, each given as PHASE=X,Y. Raises `ConfigError`."""
     found: dict[str, list[str]] = {}
     for each in given:
         phase, equals, names = each.partition("=")
         if not equals or not phase.strip():
             hint = "Write --model reason=X,Y; --models is for all phases."
-            raise UsageError(f"--model {each!r} names no phase.", hint=hint)
+            raise ConfigError(f"--model {each!r} names no phase.", hint=hint)
         found[phase.strip()] = parse_models(names)
     return found
 
 
 def parse_models(names: str) -> list[str]:
-    """Return the models of a list. Raises `UsageError` if it is empty."""
+    """Return the models of a list. Raises `ConfigError` if it is empty."""
     found = [name.strip() for name in names.split(",") if name.strip()]
     if not found:
-        raise UsageError(f"{names!r} names no model.", hint="For example: --models local.")
+        raise ConfigError(f"{names!r} names no model.", hint="For example: --models local.")
     return found
 
 
@@ -207,10 +207,10 @@ class _ComparisonProgress:
 
 
 def check_table_output(flags: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for a table that can't be printed, before anything is run."""
+    """Raise `ConfigError` for a table that can't be printed, before anything is run."""
     options.check_one_format(csv=flags["as_csv"], markdown=flags["as_markdown"], json=flags["as_object"])
     if flags["cells"] and flags["as_csv"]:
-        raise UsageError("--csv has the rows only.", hint="--json --cells has each cell with every digit.")
+        raise ConfigError("--csv has the rows only.", hint="--json --cells has each cell with every digit.")
     if flags["html"]:
         from plait.lab.page import check_report_extra
 

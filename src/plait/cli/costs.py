@@ -17,7 +17,7 @@ import msgspec
 from plait.cli import options
 from plait.cli.output import print_json
 from plait.cli.runs import open_journal
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.journal.records import Resumed, Row, RunHead, RunRow, Thinking
 from plait.lab import grid
@@ -79,12 +79,12 @@ def costs(
     for row in reversed(store.runs(last)) if last else ():
         wanted.setdefault(row.head.run, row)
     if not wanted:
-        raise UsageError("No run is named.", hint="Name runs by id, or `last`, or the newest with --last N.")
+        raise ConfigError("No run is named.", hint="Name runs by id, or `last`, or the newest with --last N.")
     costed = [cost_row(row, store.rows(run)) for run, row in wanted.items()]
     if mean:
         costed = average_rows(costed)
     if hardware is not None and len(costed) < 2:
-        raise UsageError(
+        raise ConfigError(
             "--hardware compares rows with the first one, and there is only one row.",
             hint="Name a run without the hardware first, then one with it.",
         )

@@ -185,12 +185,12 @@ hardware = click.option(
 
 
 def check_one_format(**given: bool) -> None:
-    """Raise `UsageError` if more than one of these output formats is given."""
+    """Raise `ConfigError` if more than one of these output formats is given."""
     if sum(given.values()) > 1:
-        from plait.core.errors import UsageError
+        from plait.core.errors import ConfigError
 
         *others, last = (f"--{name}" for name in given)
-        raise UsageError(f"{', '.join(others)} and {last} exclude each other.", hint="Choose one.")
+        raise ConfigError(f"{', '.join(others)} and {last} exclude each other.", hint="Choose one.")
 
 
 def journal_path(given: str | None, defaults: RunDefaults | None = None) -> str | None:

@@ -125,12 +125,12 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, err: boo
 
 
 def check_writable(name: str) -> Path:
-    """Return the path of a file to write. Raises `UsageError` for a folder, and for a file in no folder."""
-    from plait.core.errors import UsageError
+    """Return the path of a file to write. Raises `ConfigError` for a folder, and for a file in no folder."""
+    from plait.core.errors import ConfigError
 
     path = Path(name).expanduser()
     if path.is_dir():
-        raise UsageError(f"{name} is a folder.", hint="Name a file in it.")
+        raise ConfigError(f"{name} is a folder.", hint="Name a file in it.")
     if not path.absolute().parent.is_dir():
-        raise UsageError(f"{name} can't be written: there is no folder {path.parent}.", hint="Create it first.")
+        raise ConfigError(f"{name} can't be written: there is no folder {path.parent}.", hint="Create it first.")
     return path

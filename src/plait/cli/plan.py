@@ -25,7 +25,7 @@ from plait.cli.plan_text import (
 from plait.cli.run import perform_run
 from plait.cli.run_output import CODES, exit_with_run, summarize_run, view_for
 from plait.core import Plan
-from plait.core.errors import PlaitError, UsageError
+from plait.core.errors import ConfigError, PlaitError
 from plait.runtime.plan_estimate import Expected
 from plait.runtime.plans import Planned
 from plait.runtime.run import Run
@@ -163,7 +163,7 @@ def _print_recorded_plan(run: str, printer: _PlanPrinter, flags: dict[str, Any])
 
 
 def _form_of(output: str | None) -> str:
-    """Return the form that a file's name selects. Raises `UsageError` for an unknown ending."""
+    """Return the form that a file's name selects. Raises `ConfigError` for an unknown ending."""
     ending = Path(output).suffix.lower() if output is not None else ""
     if not ending:
         return "text"
@@ -171,4 +171,4 @@ def _form_of(output: str | None) -> str:
         if ending in endings:
             return form
     known = ", ".join(each for endings in FORMS.values() for each in endings)
-    raise UsageError(f"A plan has no form '{ending}' ({output}).", hint=f"There are {known}; or give --format.")
+    raise ConfigError(f"A plan has no form '{ending}' ({output}).", hint=f"There are {known}; or give --format.")

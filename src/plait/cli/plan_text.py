@@ -12,7 +12,7 @@ from plait.cli.agent_options import make_agent, read_text
 from plait.cli.output import as_json, clean_text, format_count, format_tokens, format_usd
 from plait.cli.runs import find_run
 from plait.core import Plan
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.journal.records import Row, RunRow
 from plait.loops.plan_graph import as_mermaid, as_text, input_words
@@ -25,11 +25,11 @@ FORMS = {"text": (".txt",), "json": (".json",), "mermaid": (".mmd", ".mermaid"),
 
 
 def read_plan_file(name: str) -> str:
-    """Return the text of a plan file; `-` is stdin. Raises `UsageError`."""
+    """Return the text of a plan file; `-` is stdin. Raises `ConfigError`."""
     text = sys.stdin.read() if name == "-" else read_text(name)
     if not text.strip():
         where = "stdin" if name == "-" else name
-        raise UsageError(f"The plan in {where} is empty.", hint="`plait plan QUESTION` writes one.")
+        raise ConfigError(f"The plan in {where} is empty.", hint="`plait plan QUESTION` writes one.")
     return text
 
 
@@ -41,11 +41,11 @@ def read_recorded_plan(run: str, journal: str | None) -> tuple[Plan, RunRow, lis
 
 
 def make_agent_with_plan(file: str | None, evidence: str | None, *, strategy: str | None, **flags: Any) -> Agent:
-    """Return the agent that the flags describe, with the plan of a file. Raises `UsageError`."""
+    """Return the agent that the flags describe, with the plan of a file. Raises `ConfigError`."""
     if file is None:
-        raise UsageError("--evidence goes with a plan.", hint="Give --plan FILE.")
+        raise ConfigError("--evidence goes with a plan.", hint="Give --plan FILE.")
     if strategy not in (None, "rewoo"):
-        raise UsageError(f"The loop '{strategy}' takes no plan.", hint="--plan is for rewoo; leave --strategy out.")
+        raise ConfigError(f"The loop '{strategy}' takes no plan.", hint="--plan is for rewoo; leave --strategy out.")
     agent = make_agent(strategy="rewoo", **flags)
     text = read_plan_file(file)
     plan = plan_of(text, agent.known_to(text))

@@ -20,7 +20,7 @@ from plait.cli.run import perform_run
 from plait.cli.run_output import exit_with_run, how_to_answer, view_for
 from plait.cli.runs import find_run
 from plait.core import ToolSpec
-from plait.core.errors import ReplayDiffers, StaleAnswer, UsageError
+from plait.core.errors import ConfigError, ReplayDiffers, StaleAnswer
 from plait.loops.compiler.loop import FORM
 from plait.loops.format import Unreadable
 from plait.loops.rewoo.plan_text import reads_as_plan
@@ -83,12 +83,12 @@ def resume(
 
 
 def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
-    """Return the plan in a file, checked, as the answer of a run that waits with one. Raises `UsageError`."""
+    """Return the plan in a file, checked, as the answer of a run that waits with one. Raises `ConfigError`."""
 
     if answer is not None:
-        raise UsageError("--answer and --plan are both an answer.", hint="Give one of them.")
+        raise ConfigError("--answer and --plan are both an answer.", hint="Give one of them.")
     if row.outcome is not None and row.outcome.get("kind") != "plan":
-        raise UsageError(
+        raise ConfigError(
             f"Run {row.head.run} does not wait with a plan.", hint=f"`plait show {row.head.run}` shows it."
         )
     text = read_plan_file(file)
@@ -102,7 +102,7 @@ def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
             FORM.read(text, tools)
         except Unreadable as why:
             hint = f"`plait plan --of {row.head.run}` prints one in the right form."
-            raise UsageError(f"The plan can't be carried out. {why}", hint=hint) from why
+            raise ConfigError(f"The plan can't be carried out. {why}", hint=hint) from why
     return text
 
 

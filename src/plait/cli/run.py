@@ -15,7 +15,7 @@ from plait.cli.ask_user import PlanPrompt, user_at_terminal
 from plait.cli.process import cancellable, stdout_to_stderr
 from plait.cli.run_output import RunView, exit_with_run, view_for
 from plait.core import Event
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.events import Began, Ended
 from plait.runtime.run import Run
 from plait.runtime.run_context import Person
@@ -64,13 +64,13 @@ def run(
     While it runs, thoughts, actions and observations are shown on stderr.
     """
     if question == "-" and plan == "-":
-        raise UsageError("The question and the plan can't both come from stdin.", hint="Write one of them out.")
+        raise ConfigError("The question and the plan can't both come from stdin.", hint="Write one of them out.")
     if question == "-":
         question = sys.stdin.read().strip("\n")
     if not question.strip():
-        raise UsageError("The question is empty.", hint="Say what to do.")
+        raise ConfigError("The question is empty.", hint="Say what to do.")
     if session is not None and flags["no_journal"]:
-        raise UsageError("A session is stored in the journal.", hint="Leave out --no-journal, or --session.")
+        raise ConfigError("A session is stored in the journal.", hint="Leave out --no-journal, or --session.")
     if plan is not None or evidence is not None:
         from plait.cli.plan_text import make_agent_with_plan
 

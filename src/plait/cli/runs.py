@@ -13,7 +13,7 @@ import click
 from plait.cli import options
 from plait.cli.output import format_count, one_line, print_json, print_table
 from plait.config import load
-from plait.core.errors import JournalError, UnknownRun, UsageError
+from plait.core.errors import ConfigError, JournalError, UnknownRun
 from plait.core.text import clean
 from plait.journal.records import RunRow
 from plait.journal.results import Results
@@ -134,17 +134,17 @@ def prune(older_than: str | None, keep: int | None, yes: bool, dry_run: bool, jo
         defaults = load().journal
         older_than, keep = defaults.older_than, defaults.keep
     if older_than is None and keep is None:
-        raise UsageError("Plait cannot tell which runs are old.", hint="Give --older-than 30d or --keep 100, or both.")
+        raise ConfigError("Plait cannot tell which runs are old.", hint="Give --older-than 30d or --keep 100, or both.")
     store = open_journal(journal)
     age = parse_age(older_than) if older_than is not None else None
     _delete_runs(store, store.old_runs(age, keep) if store.path.exists() else [], yes=yes, dry_run=dry_run)
 
 
 def parse_age(age: str) -> float:
-    """Return the seconds of an age such as 30d. Raises `UsageError`."""
+    """Return the seconds of an age such as 30d. Raises `ConfigError`."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([mhdw])", age.strip())
     if found is None:
-        raise UsageError(f"{age!r} is not an age.", hint="Give a number and m, h, d or w, such as 30d.")
+        raise ConfigError(f"{age!r} is not an age.", hint="Give a number and m, h, d or w, such as 30d.")
     return float(found[1]) * UNITS[found[2]]
 
 
@@ -160,7 +160,7 @@ def _delete_runs(journal: Journal, rows: Sequence[RunRow], *, yes: bool, dry_run
         return
     if not yes:
         if not sys.stdin.isatty():
-            raise UsageError(f"{number} would be deleted.", hint="To delete without a question, add --yes.")
+            raise ConfigError(f"{number} would be deleted.", hint="To delete without a question, add --yes.")
         click.confirm(f"Delete {number} from {journal.path}? This cannot be undone.", abort=True, err=True)
 
     async def delete() -> None:
@@ -195,7 +195,7 @@ def mark(run: str, judgement: str | None, why: str, journal: str | None, as_obje
         _list_marks(results, as_object=as_object)
         return
     if judgement is None:
-        raise UsageError(f"Is {run} good or bad?", hint=f"`plait mark {run} good`, or `plait mark list`.")
+        raise ConfigError(f"Is {run} good or bad?", hint=f"`plait mark {run} good`, or `plait mark list`.")
     made = asyncio.run(results.mark(run, judgement == "good", why))
     if as_object:
         print_json(_mark_as_json(made), indent=None)

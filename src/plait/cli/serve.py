@@ -13,13 +13,13 @@ import click
 
 from plait.cli import options
 from plait.cli.output import format_count
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from plait.agent import Agent
     from plait.config import AgentTable, Config
-    from plait.window.agents import ServedAgent
-    from plait.window.runs import RunManager
+    from plait.server.agents import ServedAgent
+    from plait.server.runs import RunManager
 
 EPILOG = """\
 \b
@@ -47,12 +47,12 @@ _agent_flags = options.combine(options.agent, options.approve, options.no_ask, o
 @_agent_flags
 def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, resume: bool, **flags: Any) -> None:
     """Serve agents: those of plait.toml, `[agents.NAME]`, or one made from the flags."""
-    _require_modules("Serving", {"starlette": "window", "uvicorn": "window", "prometheus_client": "window"})
+    _require_modules("Serving", {"starlette": "server", "uvicorn": "server", "prometheus_client": "server"})
     from plait.config import load
-    from plait.window.auth import load_tokens
-    from plait.window.listening import listen, serve_until_signal
-    from plait.window.runs import RunManager
-    from plait.window.settings import check_settings, override_address
+    from plait.server.auth import load_tokens
+    from plait.server.listening import listen, serve_until_signal
+    from plait.server.runs import RunManager
+    from plait.server.settings import check_settings, override_address
 
     config = load()
     tokens = load_tokens()
@@ -104,12 +104,12 @@ It ends when stdin ends, or with Ctrl-C: current runs get some seconds to end, a
 @_agent_flags
 def mcp(name: str | None, **flags: Any) -> None:
     """Serve agents as MCP tools on stdin and stdout: those of plait.toml, or one made from the flags."""
-    _require_modules("Serving MCP", {"mcp": "mcp", "prometheus_client": "window"})
+    _require_modules("Serving MCP", {"mcp": "mcp", "prometheus_client": "server"})
     from plait.cli.process import empty_stdin, stdout_to_stderr
     from plait.config import load
-    from plait.window.mcp_server import serve_stdio
-    from plait.window.runs import RunManager
-    from plait.window.settings import check_limits
+    from plait.server.mcp_server import serve_stdio
+    from plait.server.runs import RunManager
+    from plait.server.settings import check_limits
 
     # Errors are reported before the client's first message is read. A tool file that is loaded must not read these
     # messages, and must not write between the answers.
@@ -124,15 +124,15 @@ def mcp(name: str | None, **flags: Any) -> None:
 def _require_modules(what: str, extras: dict[str, str]) -> None:
     for module, extra in extras.items():
         if find_spec(module) is None:
-            raise UsageError(
+            raise ConfigError(
                 f"{what} needs the module {module}, which is not installed.", hint=f"pip install 'plait[{extra}]'"
             )
 
 
 def served_agents(config: Config, name: str | None, thoughts: bool, flags: dict[str, Any]) -> list[ServedAgent]:
-    """Return the agents to serve. Raises `UsageError` if the flags describe one and plait.toml has some."""
+    """Return the agents to serve. Raises `ConfigError` if the flags describe one and plait.toml has some."""
     from plait.cli.agent_options import make_agent
-    from plait.window.agents import serve_agent
+    from plait.server.agents import serve_agent
 
     if name is not None or not config.agents:
         agent = make_agent(**flags)
@@ -142,7 +142,7 @@ def served_agents(config: Config, name: str | None, thoughts: bool, flags: dict[
     given = [flag for flag, value in flags.items() if flag != "journal" and value not in (None, (), False)]
     if given or thoughts:
         params = {each.name: each.opts[0] for each in click.get_current_context().command.params}
-        raise UsageError(
+        raise ConfigError(
             f"{config.path} defines agents, and {params[(given or ['thoughts'])[0]]} describes another.",
             hint="Leave the flag out, or serve the agent from the flags with --name NAME.",
         )
@@ -157,15 +157,15 @@ def _describe_agent(agent: Any) -> str:
 def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedAgent:
     """Return the agent of `[agents.NAME]`, with its tools and models checked.
 
-    Raises `UsageError` that names the file, the table and the key.
+    Raises `ConfigError` that names the file, the table and the key.
     """
     from plait.models.resolve import resolve_all
-    from plait.window.agents import serve_agent
+    from plait.server.agents import serve_agent
 
     table = config.agents[name]
     try:
         agent = _make_table_agent(table, flags)
-    except UsageError as why:
+    except ConfigError as why:
         raise _at_place(config.place(name, _wrong_key(table, flags, why)), why) from why
     with _errors_at(config, name, ""):
         made = serve_agent(name, agent, config.serve, thoughts=table.thoughts)
@@ -173,7 +173,7 @@ def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedA
         _ = made.agent.specs
     try:
         _ = made.agent._resolved
-    except UsageError as why:
+    except ConfigError as why:
         for phase, model in made.agent.models.items():
             with _errors_at(config, name, f"models.{phase}"):
                 resolve_all({phase: model}, lambda: config.models)
@@ -191,7 +191,7 @@ def _make_table_agent(table: AgentTable, flags: dict[str, Any]) -> Agent:
     return make_agent(defaults=table, **given)
 
 
-def _wrong_key(table: AgentTable, flags: dict[str, Any], error: UsageError) -> str:
+def _wrong_key(table: AgentTable, flags: dict[str, Any], error: ConfigError) -> str:
     """Return the key of a table that causes an error: without it, the error is gone. "" if there is none."""
     from msgspec import structs
 
@@ -202,7 +202,7 @@ def _wrong_key(table: AgentTable, flags: dict[str, Any], error: UsageError) -> s
     for key in sorted(keys, key=lambda key: last.index(key) if key in last else -1):
         try:
             _make_table_agent(structs.replace(table, **{key: getattr(defaults, key)}), flags)
-        except UsageError as other:
+        except ConfigError as other:
             if other.message == error.message:
                 continue
         return key
@@ -213,9 +213,9 @@ def _wrong_key(table: AgentTable, flags: dict[str, Any], error: UsageError) -> s
 def _errors_at(config: Config, name: str, key: str) -> Iterator[None]:
     try:
         yield
-    except UsageError as why:
+    except ConfigError as why:
         raise _at_place(config.place(name, key), why) from why
 
 
-def _at_place(place: str, why: UsageError) -> UsageError:
-    return UsageError(f"{place}: {why.message}", hint=why.hint)
+def _at_place(place: str, why: ConfigError) -> ConfigError:
+    return ConfigError(f"{place}: {why.message}", hint=why.hint)

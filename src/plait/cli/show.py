@@ -29,7 +29,7 @@ from plait.cli.output import (
 from plait.cli.run_output import view_for
 from plait.cli.runs import find_run, format_time, run_as_json
 from plait.core import Usage
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.journal.export import lines
 from plait.journal.records import Got, Thinking
@@ -50,9 +50,9 @@ def show(
 ) -> None:
     """Show RUN (an id, the beginning of one, or `last`) step by step on stdout."""
     if pretty and not wire:
-        raise UsageError("--pretty is for --wire.", hint="Add --wire.")
+        raise ConfigError("--pretty is for --wire.", hint="Add --wire.")
     if html is not None and (wire or as_object):
-        raise UsageError("--html shows everything by itself.", hint="Leave out --wire and --json.")
+        raise ConfigError("--html shows everything by itself.", hint="Leave out --wire and --json.")
     row, store = find_run(run, journal)
     if wire:
         _show_wire(row.head, store.iter_rows(row.head.run), pretty=pretty, as_object=as_object)
@@ -67,14 +67,14 @@ def show(
 
 
 def _write_html(row: Any, rows: Any, name: str, *, full: bool) -> None:
-    from plait.window.html_file import LONGEST, render_html
+    from plait.server.html_file import LONGEST, render_html
 
     path = check_writable(name)
     text = render_html(row, rows, max_text=None if full else LONGEST)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as why:
-        raise UsageError(f"{name} can't be written: {why.strerror}.") from why
+        raise ConfigError(f"{name} can't be written: {why.strerror}.") from why
     click.echo(f"Written: {path}", err=True)
 
 

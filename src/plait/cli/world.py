@@ -18,7 +18,7 @@ from plait.cli.output import as_json, clean_text, print_json
 from plait.cli.run import perform_run
 from plait.cli.run_output import CODES, next_steps, summarize_run, view_for
 from plait.cli.runs import find_run
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.journal.records import RanRecord, Row
 from plait.runtime.recorded_events import recorded_loop, retell
@@ -97,7 +97,7 @@ def show(run: str, task: str | None, journal: str | None, as_object: bool) -> No
     head = row.head
     word = next((each for each in head.sources if each.partition(":")[0] == "world"), None)
     if word is None:
-        raise UsageError(f"Run {head.run} was not in a world.", hint="Run it with --tools world.")
+        raise ConfigError(f"Run {head.run} was not in a world.", hint="Run it with --tools world.")
     asked = next((each for each in (*TASKS, *VARIATIONS) if each.question == head.question), None)
     chosen = task_of(task) if task else asked
     answer = (row.outcome or {}).get("answer")

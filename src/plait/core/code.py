@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.tools import Call
 
 CodeLimit: TypeAlias = Literal["", "time", "memory", "recursion", "output", "calls"]
@@ -37,7 +37,7 @@ class CodeLimits(Struct, frozen=True):
             value = getattr(self, name)
             kinds, what = ((int, float), "a number") if name == "seconds" else ((int,), "a whole number")
             if isinstance(value, bool) or not isinstance(value, kinds) or not 0 < value < float("inf"):
-                raise UsageError(f"The limit '{name}' of code is {value!r}.", hint=f"Give {what} above zero.")
+                raise ConfigError(f"The limit '{name}' of code is {value!r}.", hint=f"Give {what} above zero.")
 
 
 class CodeError(Struct, frozen=True, omit_defaults=True):

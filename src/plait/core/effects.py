@@ -13,7 +13,7 @@ text). A strategy that lets the first two pass ends the run as stopped, the thir
 `Execute` and `Continue` are for loops whose action is code: a piece of code runs in the run's Python session until
 it ends or comes to calls out of it. These the loop makes as any other (`Act`) and continues the code with what came.
 
-`Start` and `Take` are for loops that run ahead of their results: start some effects, get a ticket for
+`Start` and `WaitNext` are for loops that run ahead of their results: start some effects, get a ticket for
 each, take results in the order they finish. The order of taking is recorded, so replay holds.
 """
 
@@ -41,7 +41,7 @@ class Think(Struct, frozen=True, omit_defaults=True, tag="think"):
     object of the reply only: no endpoint can tell, so they are not sent. `schema` (JSON Schema) or `grammar`
     (GBNF) constrain the reply where the endpoint can; they are left out where it can't. `tools` are
     offered as native tools. `repair` marks a second try at the same step. `watch` asks for the text
-    while it is being written, in whole lines (through `Start` and `Take`); the last line comes with the reply.
+    while it is being written, in whole lines (through `Start` and `WaitNext`); the last line comes with the reply.
 
     `temperature` is sent when it is set; None leaves it to the model. `resample` follows a repetition: a model that
     is asked at a temperature is asked at a higher one, so that it does not write the same once more.
@@ -74,7 +74,7 @@ class Act(Struct, frozen=True, tag="act"):
     calls: tuple[Call, ...]
 
 
-class Ask(Struct, frozen=True, omit_defaults=True, tag="ask"):
+class AskUser(Struct, frozen=True, omit_defaults=True, tag="ask"):
     """A question to the person. The run waits until someone answers; the result is the answer's text.
 
     `kind` "plan" shows a plan and asks for leave to carry it out: the answer is yes, no, or the plan as edited.
@@ -84,13 +84,13 @@ class Ask(Struct, frozen=True, omit_defaults=True, tag="ask"):
     kind: Literal["question", "plan"] = "question"
 
 
-class Propose(Struct, frozen=True, tag="propose"):
+class CheckAnswer(Struct, frozen=True, tag="propose"):
     """An answer, before the loop ends with it. Its result is what speaks against it, "" when it may be given."""
 
     answer: Any
 
 
-class Doubt(Struct, frozen=True, omit_defaults=True, tag="doubt"):
+class CheckGrounding(Struct, frozen=True, omit_defaults=True, tag="doubt"):
     """What a model wrote, words or code, before it is built upon. Its result are the values in it that the model made
     up, where it is to be told of them; `strict` only where what has such values is not carried out at all, which is so
     for `calls` in any case."""
@@ -132,14 +132,14 @@ class Start(Struct, frozen=True, tag="start"):
     effects: tuple[Think | Act, ...]
 
 
-class Take(Struct, frozen=True, tag="take"):
+class WaitNext(Struct, frozen=True, tag="take"):
     """The next thing that finished among `tickets` (all that are open, when empty): a `Taken`."""
 
     tickets: tuple[int, ...] = ()
 
 
 class Taken(Struct, frozen=True, omit_defaults=True):
-    """What a `Take` gave: a started effect's result, or the next piece of a watched reply.
+    """What a `WaitNext` gave: a started effect's result, or the next piece of a watched reply.
 
     `done` is False for a piece; then `piece` is one or several lines the model has written since the last one.
     `again` says that the reply begins anew with this piece (the request was made again): what came before it is void.
@@ -153,7 +153,7 @@ class Taken(Struct, frozen=True, omit_defaults=True):
     observations: tuple[Observation, ...] = ()
 
 
-Effect: TypeAlias = Think | Act | Ask | Propose | Doubt | Note | Execute | Continue | Start | Take
+Effect: TypeAlias = Think | Act | AskUser | CheckAnswer | CheckGrounding | Note | Execute | Continue | Start | WaitNext
 
 MAX_CONTINUATIONS = 2
 
@@ -194,7 +194,7 @@ def act(*calls: Call) -> Generator[Effect, Any, tuple[Observation, ...]]:
 
 def ask(question: str, kind: Literal["question", "plan"] = "question") -> Generator[Effect, Any, str]:
     """Ask the person; the run waits, for days if need be, until there is an answer."""
-    return cast(str, (yield Ask(question, kind)))
+    return cast(str, (yield AskUser(question, kind)))
 
 
 def note(kind: str, text: str) -> Generator[Effect, Any, None]:
@@ -204,14 +204,14 @@ def note(kind: str, text: str) -> Generator[Effect, Any, None]:
 
 def propose(answer: Any) -> Generator[Effect, Any, str]:
     """Ask whether that may be the answer: "", or what speaks against it, in words for the model."""
-    return cast(str, (yield Propose(answer)))
+    return cast(str, (yield CheckAnswer(answer)))
 
 
 def doubt(
     text: str = "", *, code: str = "", calls: Iterable[Call] = (), strict: bool = False
 ) -> Generator[Effect, Any, tuple[str, ...]]:
     """Ask what in words, in code or in calls that are planned the model made up; nothing where that is let pass."""
-    return cast(tuple[str, ...], (yield Doubt(text, code, tuple(calls), strict)))
+    return cast(tuple[str, ...], (yield CheckGrounding(text, code, tuple(calls), strict)))
 
 
 def execute(code: str) -> Generator[Effect, Any, Ran]:
@@ -231,4 +231,4 @@ def start(*effects: Think | Act) -> Generator[Effect, Any, tuple[int, ...]]:
 
 def take(*tickets: int) -> Generator[Effect, Any, Taken]:
     """Wait for the next thing that finishes among the tickets (all open ones, when none is named)."""
-    return cast(Taken, (yield Take(tickets)))
+    return cast(Taken, (yield WaitNext(tickets)))

@@ -19,11 +19,11 @@ class PlaitError(Exception):
         return f"{self.message}{gap}{self.hint}".strip()
 
 
-class UsageError(PlaitError):
+class ConfigError(PlaitError):
     """Something was asked for in a way that can't be understood: an unknown name, a bad option."""
 
 
-class BadAnswer(UsageError):
+class BadAnswer(ConfigError):
     """What the person said to a run that waits can't be taken. Nothing was done with it, and `run` waits still, with
     the question `waits` (`plait.core.Waiting`)."""
 
@@ -33,7 +33,7 @@ class BadAnswer(UsageError):
         self.waits = waits
 
 
-class StaleAnswer(UsageError):
+class StaleAnswer(ConfigError):
     """An answer names no question that is open: it was answered before, changed since, or never asked. Nothing was done
     with the answer. `waits` are the questions of `run` that are open (`plait.core.Waiting`)."""
 
@@ -104,7 +104,7 @@ class Unreachable(ModelError):
     retry = True
 
 
-class Refused(ModelError):
+class AuthenticationError(ModelError):
     """The endpoint refused the credentials (401, 403)."""
 
 
@@ -167,7 +167,7 @@ class RecordChanged(JournalError):
     """Another process wrote to a run's record after it was read: what was decided by it may be wrong."""
 
 
-class UnknownRun(JournalError, UsageError):
+class UnknownRun(JournalError, ConfigError):
     """There is no run of that name in the journal, or more than one, or no journal."""
 
 

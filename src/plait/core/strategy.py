@@ -75,7 +75,7 @@ class Prompts(Protocol):
         ...
 
 
-class Kit(Struct, frozen=True):
+class LoopContext(Struct, frozen=True):
     """What a loop works with: the tools, its prompts, and how much of an observation it may show.
 
     `system`, when given, is the user's own system prompt: it is sent byte for byte in place of the
@@ -113,7 +113,7 @@ class Kit(Struct, frozen=True):
         """Why a planned call cannot be made, as `find_call_problem` says it; "" if it can."""
         return find_call_problem(tool, given, {spec.name: spec for spec in self.known}, is_open)
 
-    def of(self, strategy: str) -> Kit:
+    def of(self, strategy: str) -> LoopContext:
         """The kit of a loop that this one falls back to: its own prompts, and no system prompt of the user's,
         which was written for another loop."""
         return structs.replace(self, prompts=self.prompts.of(strategy), system=None)
@@ -131,7 +131,7 @@ class Strategy(Protocol):
     name: ClassVar[str]
     phases: ClassVar[tuple[str, ...]]
 
-    def run(self, task: Task, kit: Kit) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> Loop:
         """Start the loop on a task. Calling it does nothing yet: it returns a generator."""
         ...
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.journal import codec, reader, redaction
 from plait.journal.records import RunRow
 from plait.journal.store import Journal
@@ -106,7 +106,7 @@ class Results:
     def comparison(self, name: str) -> Kept:
         """The comparison whose name is, or alone begins with, `name`; "last" is the newest.
 
-        Raises `UsageError` naming those there are.
+        Raises `ConfigError` naming those there are.
         """
         known = self.comparisons()
         found = [each for each in known if each.name == name] or [each for each in known if each.name.startswith(name)]
@@ -116,9 +116,9 @@ class Results:
             return found[0]
         names = ", ".join(each.name for each in (found or known)[:8])
         if found:
-            raise UsageError(f"More than one comparison begins with {name!r}: {names}.", hint="Write more of it.")
+            raise ConfigError(f"More than one comparison begins with {name!r}: {names}.", hint="Write more of it.")
         hint = f"There are: {names}." if names else "`plait compare` makes one."
-        raise UsageError(f"There is no comparison {name!r} in the journal {self.journal.path}.", hint=hint)
+        raise ConfigError(f"There is no comparison {name!r} in the journal {self.journal.path}.", hint=hint)
 
     # -- marks
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.lab.tasks import Suite, SuiteTask
 from plait.toolkits.lookup import lookup
 from plait.tools import Tool
@@ -312,7 +312,7 @@ def _tasks(split: str, seed: int, each: int) -> list[SuiteTask]:
                 if question not in asked and not in_question:
                     break
             else:
-                raise UsageError(
+                raise ConfigError(
                     f"There are not {each} different questions of {steps} steps.", hint="Ask for fewer with each=N."
                 )
             asked.add(question)
@@ -339,9 +339,9 @@ def _parse_settings(settings: str) -> tuple[str, int, int]:
         elif sign and name in numbers and value.isdecimal() and int(value) < 10**9:
             numbers[name] = int(value)
         else:
-            raise UsageError(
+            raise ConfigError(
                 f"basics: {part!r} is not understood.", hint="Write basics:report or basics:report,seed=7,each=20."
             )
     if numbers["each"] > MOST:
-        raise UsageError(f"basics: each={numbers['each']} is too many.", hint=f"At most {MOST}: its facts are few.")
+        raise ConfigError(f"basics: each={numbers['each']} is too many.", hint=f"At most {MOST}: its facts are few.")
     return split, numbers["seed"], max(1, numbers["each"])

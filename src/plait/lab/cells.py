@@ -15,11 +15,13 @@ from plait.lab.tasks import Grade, Grader
 from plait.runtime import runs
 from plait.runtime.run import Run
 
-OUTAGES = frozenset({"Unreachable", "Refused", "RateLimited", "ServerFailed", "BadResponse", "ModelMissing"})
+OUTAGES = frozenset(
+    {"Unreachable", "AuthenticationError", "RateLimited", "ServerFailed", "BadResponse", "ModelMissing"}
+)
 """Errors of an endpoint that is out. Other cells may get the same error, so the endpoint gets a pause."""
-LASTING = frozenset({"Refused", "ModelMissing"})
+LASTING = frozenset({"AuthenticationError", "ModelMissing"})
 """Outages that last until somebody acts."""
-REJECTIONS = frozenset({"BadRequest", "Unsupported", "Lacking", "UsageError"})
+REJECTIONS = frozenset({"BadRequest", "Unsupported", "Lacking", "ConfigError"})
 """Errors of a request whose model or setting is wrong. Other requests to the endpoint may succeed."""
 NOT_MEASURED = OUTAGES | REJECTIONS
 """Errors that say nothing about the loop: a run that ends with one gives no result."""

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
-from plait.core.errors import ToolError, UsageError
+from plait.core.errors import ConfigError, ToolError
 from plait.lab.records import FileRecord, file_stamp, find_file, read_records
 from plait.lab.tasks import digest
 from plait.search.keywords import KeywordIndex, drop_small_words, split_words, stem
@@ -175,11 +175,13 @@ def split_page(title: str, text: str) -> CorpusPage:
 def find_corpus_tools(settings: str) -> tuple[Tool, ...]:
     parts = settings.split(",", 3)
     if len(parts) != 4 or parts[0] not in _KINDS:
-        raise UsageError(f"lab:corpus,{settings} names no texts.", hint="A suite makes such words: lab:corpus,KIND,...")
+        raise ConfigError(
+            f"lab:corpus,{settings} names no texts.", hint="A suite makes such words: lab:corpus,KIND,..."
+        )
     kind, task, mark, path = parts[0], unquote(parts[1]), parts[2], find_file(parts[3])
     corpus = _load_corpora(kind, path, file_stamp(path)).get(task)
     if corpus is None or corpus.mark != mark:
-        raise UsageError(
+        raise ConfigError(
             f"The texts of {path.name}{f' for {task!r}' if task else ''} are not those that the run started with.",
             hint="The file has changed. Restore the old file, or start a new run.",
         )
@@ -264,7 +266,7 @@ def _corpus_pages(entries: list[FileRecord], path: Path) -> tuple[CorpusPage, ..
         elif not isinstance(text, str) or text.strip():  # FEVER's dump has empty pages, which are skipped
             found.append(split_page(title, entry.text("text", "paragraph_text")))
     if not found:
-        raise UsageError(f"{path.name} has no page with a text.")
+        raise ConfigError(f"{path.name} has no page with a text.")
     return tuple(found)
 
 

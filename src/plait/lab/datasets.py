@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.lab.corpus import corpus_word, hotpotqa_id, musique_id, strategyqa_pages
 from plait.lab.graders.answers import LABELS, find_label, last_number, parse_yes_no
 from plait.lab.records import FileRecord, check_distinct, find_file, parse_options, read_records
@@ -166,10 +166,10 @@ def load_tool_search(argument: str) -> Suite:
     """
     name, given = parse_options(argument, ("tools", "show"), "tool-search")
     if "tools" not in given:
-        raise UsageError("A tool-search suite needs the tools.", hint="Write tool-search:QUERIES,tools=FILE.")
+        raise ConfigError("A tool-search suite needs the tools.", hint="Write tool-search:QUERIES,tools=FILE.")
     show = given.get("show", str(SHOWN)).strip()
     if not show.isdecimal():
-        raise UsageError(f"show={show} is not a number of tools.", hint="Such as show=10.")
+        raise ConfigError(f"show={show} is not a number of tools.", hint="Such as show=10.")
     path, where = find_file(name), find_file(given["tools"])
     stubs = load_stubs(where)
     known = {tool.name for tool in stubs}
@@ -203,7 +203,7 @@ def load_world(argument: str) -> Suite:
 
     parts = {"": (*TASKS, *VARIATIONS), "six": TASKS, "variations": VARIATIONS}
     if (part := argument.strip()) not in parts:
-        raise UsageError(f"The suite world has no part {part!r}.", hint="Write world, world:six or world:variations.")
+        raise ConfigError(f"The suite world has no part {part!r}.", hint="Write world, world:six or world:variations.")
     tasks = []
     for task in parts[part]:
         word = SIX if task in TASKS else task.world

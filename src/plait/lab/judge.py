@@ -18,8 +18,8 @@ from plait.core import (
     Answered,
     Crashed,
     Failed,
-    Kit,
     Loop,
+    LoopContext,
     Message,
     OneKind,
     Splitter,
@@ -31,7 +31,7 @@ from plait.core import (
     think,
     user,
 )
-from plait.core.errors import ModelError, ModelMissing, PlaitError, UsageError
+from plait.core.errors import ConfigError, ModelError, ModelMissing, PlaitError
 from plait.lab.graders.answers import answer_text, list_golds
 from plait.lab.graders.scores import describe_end, grade_of_run
 from plait.lab.tasks import Grade, Grader, SuiteTask
@@ -60,7 +60,7 @@ class Judge:
     name: ClassVar[str] = "judge"
     phases: ClassVar[tuple[str, ...]] = ("judge",)
 
-    def run(self, task: Task, kit: Kit) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> Loop:
         """Ask for a verdict, and ask once more if the verdict cannot be read."""
         escape = escape_of(kit)
         gold = [escape(each) for each in self.gold]
@@ -94,10 +94,10 @@ def read_verdict(text: str) -> bool | None:
 
 
 def load_judge(settings: str, *, journal: str | Path | Literal[False] | None = None) -> Grader:
-    """Return the grader of `MODEL[,template=FILE]`. Raises `UsageError` for an invalid model or template."""
+    """Return the grader of `MODEL[,template=FILE]`. Raises `ConfigError` for an invalid model or template."""
     model, _, file = settings.partition(",template=")
     if not model.strip():
-        raise UsageError("A judge needs a model.", hint="Write judge:openai:gpt-5 or judge:local.")
+        raise ConfigError("A judge needs a model.", hint="Write judge:openai:gpt-5 or judge:local.")
     return make_judge(model.strip(), template=file.strip() or None, journal=journal)
 
 
@@ -114,7 +114,7 @@ def make_judge(
 ) -> Grader:
     """Return a grader that asks a model. `template` is a file that replaces Plait's prompt; `journal` stores the runs.
 
-    Raises `UsageError` for an invalid model or template. The grade has the judging run and its cost. Grading raises
+    Raises `ConfigError` for an invalid model or template. The grade has the judging run and its cost. Grading raises
     `ModelError` or `ModelMissing` if the model cannot be asked: then there is no grade.
     """
     prompts = _load_template(template)
@@ -159,15 +159,15 @@ def _load_template(file: str | Path | None) -> dict[str, str]:
     try:
         text = path.read_bytes().decode()
     except OSError as error:
-        raise UsageError(f"The template {str(file)!r} can't be read: {error.strerror}.") from error
+        raise ConfigError(f"The template {str(file)!r} can't be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"The template {str(file)!r} is not UTF-8 text.") from error
+        raise ConfigError(f"The template {str(file)!r} is not UTF-8 text.") from error
     try:
         PromptBook("judge", None, {"judge": text}).render(
             "judge", {"tools": (), "question": "q", "answer": "a", "gold": ["g"]}
         )
-    except UsageError as error:
-        raise UsageError(
+    except ConfigError as error:
+        raise ConfigError(
             f"The template {str(file)!r}: {error.message}", hint="It is given question, answer and gold (a list)."
         ) from error
     return {"judge": text}

@@ -21,7 +21,7 @@ import msgspec
 from plait import __version__, config
 from plait.agent import Agent
 from plait.core import Strategy
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.lab.comparison import Contender
 from plait.lab.graders import grader_digest
 from plait.lab.tasks import Suite, SuiteTask, digest
@@ -67,7 +67,7 @@ def make_variants(
     """Combine each loop with each model, and with each combination of the models that single phases have.
 
     `loops`: words such as `react` or `react(dialect=lines)`, loops as objects, or "all". If a loop has none of the
-    phases in `phases`, it is compared once per general model. Raises `UsageError` for a phase that no loop has.
+    phases in `phases`, it is compared once per general model. Raises `ConfigError` for a phase that no loop has.
     """
     made = tuple(_make_loops(loops))
     general = _list_models(models)
@@ -76,7 +76,7 @@ def make_variants(
     for phase in single:
         if phase not in known:
             near = difflib.get_close_matches(phase, sorted(known), 1)
-            raise UsageError(
+            raise ConfigError(
                 f"None of these loops has a phase '{phase}'.",
                 hint=f"Did you mean {near[0]}?" if near else f"They have: {', '.join(sorted(known))}.",
             )
@@ -88,7 +88,7 @@ def make_variants(
                 variant = Variant(loop, {"": model, **dict(zip(own, chosen, strict=True))})
                 found.setdefault(variant.contender().key, variant)
     if not found:
-        raise UsageError("There is nothing to compare.", hint="Name at least one loop and one model.")
+        raise ConfigError("There is nothing to compare.", hint="Name at least one loop and one model.")
     return tuple(found.values())
 
 
@@ -153,12 +153,12 @@ def make_plan(
 ) -> ComparisonPlan:
     """Plan the cells of a comparison. `agent` has all settings except loop, models and tools; `tools` go to every task.
 
-    Raises `UsageError` for an invalid model, tool or setting, before anything runs.
+    Raises `ConfigError` for an invalid model, tool or setting, before anything runs.
     """
     if not suite.tasks:
-        raise UsageError(f"{suite.word} has no task.", hint="Check the limit and the split.")
+        raise ConfigError(f"{suite.word} has no task.", hint="Check the limit and the split.")
     if repeat < 1:
-        raise UsageError(f"Each task can't be run {repeat} times.", hint="Give 1 or more.")
+        raise ConfigError(f"Each task can't be run {repeat} times.", hint="Give 1 or more.")
     graders = {word: grader_digest(word) for word in dict.fromkeys(map(suite.grader_of, suite.tasks))}
     if agent.show_tools is None:
         agent = agent.using(show_tools=suite.show_tools)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 
 
 class FileRecord(Struct, frozen=True):
@@ -23,12 +23,12 @@ class FileRecord(Struct, frozen=True):
     number: int
     value: dict[str, Any]
 
-    def error(self, message: str, hint: str = "") -> UsageError:
+    def error(self, message: str, hint: str = "") -> ConfigError:
         """Return an error that names this record."""
-        return UsageError(f"{self.place}: {message}", hint=hint)
+        return ConfigError(f"{self.place}: {message}", hint=hint)
 
     def need(self, *names: str) -> Any:
-        """Return the first of these fields that is present. Raises `UsageError` if none is."""
+        """Return the first of these fields that is present. Raises `ConfigError` if none is."""
         for name in names:
             if self.value.get(name) is not None:
                 return self.value[name]
@@ -51,17 +51,17 @@ class FileRecord(Struct, frozen=True):
 
 
 def find_file(name: str) -> Path:
-    """Return the absolute path of a file. Raises `UsageError` if it does not exist."""
+    """Return the absolute path of a file. Raises `ConfigError` if it does not exist."""
     if not name.strip():
-        raise UsageError("The name of a file is missing.", hint="Write it after the colon: SUITE:FILE.")
+        raise ConfigError("The name of a file is missing.", hint="Write it after the colon: SUITE:FILE.")
     path = Path(name.strip()).expanduser().absolute()
     if path.is_file():
         return path
     if path.is_dir():
-        raise UsageError(f"{name.strip()!r} is a folder, not a file.")
+        raise ConfigError(f"{name.strip()!r} is a folder, not a file.")
     beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
     near = difflib.get_close_matches(path.name, beside, 1)
-    raise UsageError(
+    raise ConfigError(
         f"There is no file {name.strip()!r}.", hint=f"Did you mean {near[0]}?" if near else f"Looked for {path}."
     )
 
@@ -69,10 +69,10 @@ def find_file(name: str) -> Path:
 def read_records(path: Path) -> list[FileRecord]:
     """Read the records of a file: JSON lines, a JSON list, or an object whose `data` is a list; `.gz` of each.
 
-    Raises `UsageError` if the file cannot be read, is not JSON, is cut short or empty.
+    Raises `ConfigError` if the file cannot be read, is not JSON, is cut short or empty.
     """
     if path.suffix in (".parquet", ".arrow", ".csv", ".tsv", ".zip"):
-        raise UsageError(
+        raise ConfigError(
             f"{path.name} can't be read: {path.suffix} files are not.", hint="Save it as JSON lines, a record a line."
         )
     data = _read_text(path)
@@ -82,12 +82,12 @@ def read_records(path: Path) -> list[FileRecord]:
     is_object = first.strip() == b"{" or '"data"' in first[:40].decode(errors="replace")
     entries = _read_list(path, data) if is_list or is_object else _read_lines(path, lines)
     if not entries:
-        raise UsageError(f"{path.name} has no records.", hint="The file is empty.")
+        raise ConfigError(f"{path.name} has no records.", hint="The file is empty.")
     return entries
 
 
 def check_distinct(entries: Iterable[tuple[FileRecord, str]]) -> None:
-    """Raise `UsageError` if two records have the same id."""
+    """Raise `ConfigError` if two records have the same id."""
     seen: dict[str, FileRecord] = {}
     for entry, id in entries:
         if id in seen:
@@ -96,13 +96,13 @@ def check_distinct(entries: Iterable[tuple[FileRecord, str]]) -> None:
 
 
 def parse_options(argument: str, names: tuple[str, ...], what: str) -> tuple[str, dict[str, str]]:
-    """Split `a.jsonl,corpus=b.jsonl` into a file's name and options. Raises `UsageError` for an unknown option."""
+    """Split `a.jsonl,corpus=b.jsonl` into a file's name and options. Raises `ConfigError` for an unknown option."""
     parts = re.split(r",\s*([a-z_]+)=", argument)
     given = dict(zip(parts[1::2], parts[2::2], strict=True))
     for name in given:
         if name not in names:
             has = f"It has: {', '.join(f'{each}=' for each in names)}." if names else "It has none."
-            raise UsageError(f"The suite {what} has no option {name!r}.", hint=has)
+            raise ConfigError(f"The suite {what} has no option {name!r}.", hint=has)
     return parts[0], given
 
 
@@ -111,7 +111,7 @@ def file_stamp(path: Path) -> tuple[int, int]:
     try:
         stat = path.stat()
     except OSError as error:
-        raise UsageError(f"{str(path)!r} can't be read: {error.strerror}.") from error
+        raise ConfigError(f"{str(path)!r} can't be read: {error.strerror}.") from error
     return stat.st_mtime_ns, stat.st_size
 
 
@@ -122,14 +122,14 @@ def _read_text(path: Path) -> bytes:
             data = gzip.decompress(data)
         data.decode("utf-8")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UsageError(
+        raise ConfigError(
             f"{path.name} can't be unpacked: {error}.", hint="It seems cut short: fetch it again."
         ) from error
     except OSError as error:
-        raise UsageError(f"{str(path)!r} can't be read: {error.strerror}.") from error
+        raise ConfigError(f"{str(path)!r} can't be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise UsageError(f"{path.name}, line {line}: is not UTF-8 text.", hint="Save it as UTF-8.") from error
+        raise ConfigError(f"{path.name}, line {line}: is not UTF-8 text.", hint="Save it as UTF-8.") from error
     return data.removeprefix(b"\xef\xbb\xbf")
 
 
@@ -143,7 +143,7 @@ def _read_lines(path: Path, lines: list[bytes]) -> list[FileRecord]:
         except (msgspec.DecodeError, RecursionError) as error:
             cut = number == written[-1][0] and number > 1
             hint = "It is the last line: the file seems cut short." if cut else "Each line must be one JSON object."
-            raise UsageError(f"{place}: is not JSON ({error}).", hint=hint) from error
+            raise ConfigError(f"{place}: is not JSON ({error}).", hint=hint) from error
         entries.append(_record(place, number, value))
     return entries
 
@@ -154,17 +154,19 @@ def _read_list(path: Path, data: bytes) -> list[FileRecord]:
     except (msgspec.DecodeError, RecursionError) as error:
         cut = data.rstrip()[-1:] not in (b"]", b"}")
         hint = "It seems cut short." if cut else "It must be a list of objects."
-        raise UsageError(f"{path.name}: is not JSON ({error}).", hint=hint) from error
+        raise ConfigError(f"{path.name}: is not JSON ({error}).", hint=hint) from error
     if isinstance(value, dict):
         value = value.get("data", value)
     if not isinstance(value, list):
-        raise UsageError(f"{path.name}: is not a list of records.", hint="Write a JSON list, or a JSON object a line.")
+        raise ConfigError(f"{path.name}: is not a list of records.", hint="Write a JSON list, or a JSON object a line.")
     return [_record(f"{path.name}, record {number}", number, each) for number, each in enumerate(value, 1)]
 
 
 def _record(place: str, number: int, value: Any) -> FileRecord:
     if not isinstance(value, dict):
-        raise UsageError(f"{place}: is not an object: {_short(value)}.", hint='Write {"question": ..., "answer": ...}.')
+        raise ConfigError(
+            f"{place}: is not an object: {_short(value)}.", hint='Write {"question": ..., "answer": ...}.'
+        )
     return FileRecord(place, number, value)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from plait.agent import Agent
 from plait.core import Event, Strategy
-from plait.core.errors import JournalError, UsageError
+from plait.core.errors import ConfigError, JournalError
 from plait.journal.results import Results
 from plait.journal.store import Journal
 from plait.lab.cells import NOT_MEASURED, read_result
@@ -65,18 +65,18 @@ async def acompare(
     finished cells do not run again, unless `again`. `settings` are fields of `Agent`: limits, prompts, sandbox,
     show_tools ...
 
-    Cancelling it cancels the current runs. Raises `UsageError` for invalid options before anything runs.
+    Cancelling it cancels the current runs. Raises `ConfigError` for invalid options before anything runs.
     """
     if jobs < 1:
-        raise UsageError(f"{jobs} runs at once are not possible.", hint="Give jobs=1 or more.")
+        raise ConfigError(f"{jobs} runs at once are not possible.", hint="Give jobs=1 or more.")
     whole = make_suite(suite).first(limit)
     variants = make_variants(strategies, models, phases)
     for field in ("strategy", "model", "models", "now", "can_ask"):
         if field in settings:
-            raise UsageError(f"{field} is not a setting of a comparison.", hint="See strategies, models and phases.")
+            raise ConfigError(f"{field} is not a setting of a comparison.", hint="See strategies, models and phases.")
     template = Agent(variants[0].loop, journal=journal, can_ask=False, **{"provenance": "note", **settings})
     if template.journal is False:
-        raise UsageError("A comparison needs a journal: it is where results are kept.", hint="Leave journal out.")
+        raise ConfigError("A comparison needs a journal: it is where results are kept.", hint="Leave journal out.")
     plan = make_plan(whole, variants, repeat=repeat, name=name, agent=template, tools=tuple(tools))
     graders = {word: load_grader(word, journal=journal) for word in dict.fromkeys(cell.grader for cell in plan.cells)}
     results = Results(Journal.at(journal))
@@ -94,7 +94,7 @@ async def acompare(
 def load_comparison(name: str, journal: str | Path | None = None) -> Comparison:
     """Load a comparison from the journal by its name or the beginning of it; "last" is the newest.
 
-    Raises `UsageError` if there is none.
+    Raises `ConfigError` if there is none.
     """
     results = Results(Journal.at(journal))
     row = results.comparison(name)

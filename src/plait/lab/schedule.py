@@ -66,7 +66,7 @@ class CellEngine(Protocol):
         ...
 
     async def open(self, cells: Sequence[Cell]) -> None:
-        """Prepare for these cells. Raises `UsageError` for a cell that cannot run there."""
+        """Prepare for these cells. Raises `ConfigError` for a cell that cannot run there."""
         ...
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.lab.records import FileRecord, check_distinct, file_stamp, find_file, read_records
 from plait.lab.tasks import digest
 from plait.tools.signature import Signature
@@ -40,7 +40,7 @@ class StubTool(Tool, frozen=True, dict=True, kw_only=True):
 
 
 def load_stubs(path: Path) -> tuple[StubTool, ...]:
-    """Load the tools of a file, once in a process while the file does not change. Raises `UsageError`."""
+    """Load the tools of a file, once in a process while the file does not change. Raises `ConfigError`."""
     return _load_stubs(path, file_stamp(path))
 
 
@@ -72,7 +72,7 @@ def find_stub_tools(settings: str) -> tuple[Tool, ...]:
     path = find_file(name)
     known = load_stubs(path)
     if _digest(known) != mark:
-        raise UsageError(
+        raise ConfigError(
             f"The tools of {path.name} are not those that the run started with.",
             hint="The file has changed. Restore the old file, or start a new run.",
         )

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from plait.core.errors import PlaitError, UsageError
+from plait.core.errors import ConfigError, PlaitError
 from plait.lab.graders import load_grader
 from plait.lab.records import FileRecord, check_distinct, find_file, parse_options, read_records
 from plait.lab.tasks import Suite, SuiteTask
@@ -38,13 +38,14 @@ _ANSWER_OPTIONAL = ("world", "judge", "python")
 def load_suite(word: str) -> Suite:
     """Load a suite by a word such as `basics:report`, `world:six`, `gsm8k:test.jsonl` or `tasks.jsonl`.
 
-    Raises `UsageError` for an unknown suite, and for a file with an error: it names the file, the line and the problem.
+    Raises `ConfigError` for an unknown suite, and for a file with an error: it names the file, the line and the
+    problem.
     """
     word = word.strip()
     name, _, argument = word.partition(":")
     if name in OURS:
         if name not in _WITHOUT_FILE and not argument.strip():
-            raise UsageError(f"The suite {name} needs a file.", hint=f"Write {name}:FILE, such as {name}:dev.jsonl.")
+            raise ConfigError(f"The suite {name} needs a file.", hint=f"Write {name}:FILE, such as {name}:dev.jsonl.")
         module, _, attribute = OURS[name].partition(":")
         return _check_suite(getattr(import_module(module), attribute)(argument), word)
     points = _plugins()
@@ -57,7 +58,7 @@ def load_suite(word: str) -> Suite:
     hint = f"Did you mean {' or '.join(near)}?" if near else f"Suites: {', '.join(suite_names())}."
     if not near and Path(word).is_file():
         hint = f"A file of tasks ends in {', '.join(ENDINGS[:4])}."
-    raise UsageError(f"No suite is named {name!r}.", hint=f"{hint} A file of your own tasks is tasks.jsonl.")
+    raise ConfigError(f"No suite is named {name!r}.", hint=f"{hint} A file of your own tasks is tasks.jsonl.")
 
 
 def make_suite(given: str | Suite | Iterable[SuiteTask | Mapping[str, Any]]) -> Suite:
@@ -79,7 +80,7 @@ def suite_names() -> list[str]:
 
 
 def load_tasks(argument: str) -> Suite:
-    """Load a `tasks.jsonl`, or a `.json` with a list. Raises `UsageError` with the line and the problem.
+    """Load a `tasks.jsonl`, or a `.json` with a list. Raises `ConfigError` with the line and the problem.
 
     If a task names no `grader`, a number is compared as a number, true and false as yes and no, and text exactly. Other
     fields are ignored, except one that looks like a misspelt field of a task.
@@ -93,7 +94,7 @@ def load_tasks(argument: str) -> Suite:
 
 
 def read_task(entry: FileRecord) -> SuiteTask:
-    """Return the task of a record. Raises `UsageError` with the record and the problem."""
+    """Return the task of a record. Raises `ConfigError` with the record and the problem."""
     value = entry.value
     for name in value:
         near = difflib.get_close_matches(name, FIELDS, 1, 0.8)
@@ -105,7 +106,7 @@ def read_task(entry: FileRecord) -> SuiteTask:
     if grader and kind != "judge":  # a judge's model may need a key, which looking at a suite does not
         try:
             load_grader(grader)
-        except UsageError as error:
+        except ConfigError as error:
             raise entry.error(error.message, error.hint) from error
     if answer is None and not grader.startswith(_ANSWER_OPTIONAL) and not kind.endswith(".py"):
         entry.need("answer")
@@ -140,9 +141,9 @@ def _usual_grader(answer: Any) -> str:
 
 def _check_suite(found: Any, word: str) -> Suite:
     if not isinstance(found, Suite):
-        raise UsageError(f"{word!r} is a {type(found).__name__} and not a suite.", hint="Return a plait.lab.Suite.")
+        raise ConfigError(f"{word!r} is a {type(found).__name__} and not a suite.", hint="Return a plait.lab.Suite.")
     if not found.tasks:
-        raise UsageError(f"{word!r} has no tasks.")
+        raise ConfigError(f"{word!r} has no tasks.")
     return found
 
 
@@ -153,7 +154,7 @@ def _load_plugin(point: Any, word: str, argument: str) -> Any:
     except PlaitError:
         raise
     except Exception as error:  # another package's code may fail in any way
-        raise UsageError(f"The suite {word!r} can't be made: {type(error).__name__}: {error}.") from error
+        raise ConfigError(f"The suite {word!r} can't be made: {type(error).__name__}: {error}.") from error
 
 
 def _plugins() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct, structs
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.runtime.run import Run
 
 
@@ -48,7 +48,7 @@ class Suite(Struct, frozen=True, kw_only=True, omit_defaults=True):
         seen: set[str] = set()
         for task in self.tasks:
             if task.id in seen:
-                raise UsageError(f"Two tasks of {self.word} have the id {task.id!r}.", hint="Give each its own.")
+                raise ConfigError(f"Two tasks of {self.word} have the id {task.id!r}.", hint="Give each its own.")
             seen.add(task.id)
 
     def first(self, limit: int | None) -> Suite:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.lab.basics import facts_tool
 from plait.lab.corpus import find_corpus_tools
 from plait.lab.stubs import find_stub_tools
@@ -10,7 +10,7 @@ from plait.tools import Tool
 
 
 def tools(settings: str) -> tuple[Tool, ...]:
-    """Return the tools of `basics,SPLIT`, `corpus,KIND,TASK,MARK,FILE` or `stubs,MARK,FILE`. Raises `UsageError`."""
+    """Return the tools of `basics,SPLIT`, `corpus,KIND,TASK,MARK,FILE` or `stubs,MARK,FILE`. Raises `ConfigError`."""
     suite, _, rest = settings.partition(",")
     match suite:
         case "basics":
@@ -19,4 +19,4 @@ def tools(settings: str) -> tuple[Tool, ...]:
             return find_corpus_tools(rest)
         case "stubs":
             return find_stub_tools(rest)
-    raise UsageError(f"The lab has no tools for {suite!r}.", hint="Such as lab:basics,report.")
+    raise ConfigError(f"The lab has no tools for {suite!r}.", hint="Such as lab:basics,report.")

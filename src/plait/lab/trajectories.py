@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from plait import loops
 from plait.core import Reply
-from plait.core.errors import JournalError, PlaitError, UnknownRun, UsageError
+from plait.core.errors import ConfigError, JournalError, PlaitError, UnknownRun
 from plait.journal.records import NoteRecord, Row, RunRow, Thinking, Thought, Thrown
 from plait.journal.results import Mark, Results
 from plait.journal.store import Journal
@@ -87,7 +87,7 @@ class Trajectories:
     def write(self, folder: str | Path, *, force: bool = False) -> WrittenFiles:
         """Write `LOOP.PHASE.jsonl` files into a folder, which is created if it is missing.
 
-        Existing files are replaced only with `force`; otherwise it raises `UsageError` and writes nothing. Raises
+        Existing files are replaced only with `force`; otherwise it raises `ConfigError` and writes nothing. Raises
         `PlaitError` if the folder cannot be written.
         """
         place = Path(folder).expanduser()
@@ -100,7 +100,7 @@ class Trajectories:
                 name = training_file(loops[example.run], example.phase)
                 if name not in parts:
                     if (place / name).exists() and not force:
-                        raise UsageError(
+                        raise ConfigError(
                             f"{place / name} is there already.", hint="Nothing was written; --force writes over it."
                         )
                     place.mkdir(parents=True, exist_ok=True)
@@ -163,10 +163,10 @@ def find_trajectories(
     A run is good if a person marked it good, or if a comparison graded it as successful with a score of at least
     `min_score` and no person marked it bad. `approved`: only the former. `loop`: only that loop's runs, by name or with
     options as `react(dialect=lines)`. `model`: only calls of that model, by its spec. `strict`: skip replies that the
-    reader fixed. Raises `UsageError` for unknown runs or comparisons.
+    reader fixed. Raises `ConfigError` for unknown runs or comparisons.
     """
     if not runs and not comparison and not every:
-        raise UsageError("No runs are named.", hint="Name runs, a comparison (--comparison NAME), or --all.")
+        raise ConfigError("No runs are named.", hint="Name runs, a comparison (--comparison NAME), or --all.")
     if "(" in loop:
         loop = loops.word_of(loops.loop_from(loop))
     place = Journal.at(journal)
@@ -238,7 +238,7 @@ def _loop_names(row: RunRow) -> tuple[str, str]:
     name = str(row.head.strategy["name"])
     try:
         return loops.word_of(loops.make(name, row.head.strategy["options"])), name
-    except UsageError:  # a loop given in Python
+    except ConfigError:  # a loop given in Python
         return name, name
 
 

@@ -21,22 +21,22 @@ from plait.loops.registry import (
 
 if TYPE_CHECKING:
     from plait.loops.codeact.loop import CodeAct
-    from plait.loops.compiler.loop import Compiler
-    from plait.loops.json.loop import JsonReact
-    from plait.loops.native.loop import Native
+    from plait.loops.compiler.loop import LLMCompiler
+    from plait.loops.json.loop import JsonReAct
+    from plait.loops.native.loop import ToolCalling
     from plait.loops.phased.loop import Phased
-    from plait.loops.react.loop import React
-    from plait.loops.rewoo.loop import Rewoo
+    from plait.loops.react.loop import ReAct
+    from plait.loops.rewoo.loop import ReWOO
 
 __all__ = [
     "OURS",
     "CodeAct",
-    "Compiler",
-    "JsonReact",
-    "Native",
+    "JsonReAct",
+    "LLMCompiler",
     "Phased",
-    "React",
-    "Rewoo",
+    "ReAct",
+    "ReWOO",
+    "ToolCalling",
     "fallback_of",
     "loop_from",
     "make",

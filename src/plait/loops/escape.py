@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from plait.core import Exchange, Kit, Task
+from plait.core import Exchange, LoopContext, Task
 from plait.core.labels import HOLE, labels_in
 
 _FENCE = "```"
@@ -71,7 +71,7 @@ class Escape:
         return without_tokens(text[:at] + _without_labels(text[at:], labels), self._tokens)
 
 
-def escape_of(kit: Kit, *disarm: Disarm) -> Escape:
+def escape_of(kit: LoopContext, *disarm: Disarm) -> Escape:
     """The escape for a run: the labels are those of the loop's prompts and of the user's own system prompt."""
     own = labels_in(kit.system) if kit.system is not None else ()
     names = (tool.name for tool in kit.known)

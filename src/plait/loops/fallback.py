@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from msgspec import structs
 
-from plait.core import Effect, Failed, Kit, Loop, Outcome, Start, Task, Think, note
+from plait.core import Effect, Failed, Loop, LoopContext, Outcome, Start, Task, Think, note
 from plait.loops.registry import make
 
 
-def fall_back(name: str, task: Task, kit: Kit, why: str) -> Loop:
+def fall_back(name: str, task: Task, kit: LoopContext, why: str) -> Loop:
     """Go on with the loop `name` from the beginning of the task. `why` is a sentence for the record.
 
     Where a plan needs a person's leave, a loop that has none to show is not gone on with: it would call tools unseen.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from plait.core import Call, Effect, Kit, ToolSpec, act
+from plait.core import Call, Effect, LoopContext, ToolSpec, act
 
 _LINE = re.compile(r"^`([A-Za-z_][\w.-]*)\(", re.MULTILINE)
 """How the search tool begins a tool's line."""
@@ -15,7 +15,7 @@ MOST = 3
 """Unknown names of one plan that are searched."""
 
 
-def offered(kit: Kit, seen: Iterable[str]) -> tuple[ToolSpec, ...]:
+def offered(kit: LoopContext, seen: Iterable[str]) -> tuple[ToolSpec, ...]:
     """The tools shown, then those that the observations in `seen` tell of, in the order in which they came up.
 
     It depends on the observations alone, so that a replay offers the same.
@@ -27,7 +27,7 @@ def offered(kit: Kit, seen: Iterable[str]) -> tuple[ToolSpec, ...]:
     return (*kit.tools, *(others[name] for name in names if name in others))
 
 
-def searched(kit: Kit, complaint: str) -> Generator[Effect, Any, str]:
+def searched(kit: LoopContext, complaint: str) -> Generator[Effect, Any, str]:
     """A complaint about a plan, and what the search finds for the names in it that no tool has."""
     names = tuple(dict.fromkeys(_NO_TOOL.findall(complaint)))[:MOST] if kit.search else ()
     if names:

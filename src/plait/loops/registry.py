@@ -12,17 +12,17 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from plait.core import Splitter, Strategy
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.plugins import plugins
 
 # name: (module, class). Imported when it is first asked for.
 OURS: dict[str, tuple[str, str]] = {
-    "react": ("react", "React"),
-    "json": ("json", "JsonReact"),
+    "react": ("react", "ReAct"),
+    "json": ("json", "JsonReAct"),
     "phased": ("phased", "Phased"),
-    "rewoo": ("rewoo", "Rewoo"),
-    "compiler": ("compiler", "Compiler"),
-    "native": ("native", "Native"),
+    "rewoo": ("rewoo", "ReWOO"),
+    "compiler": ("compiler", "LLMCompiler"),
+    "native": ("native", "ToolCalling"),
     "codeact": ("codeact", "CodeAct"),
 }
 
@@ -41,20 +41,20 @@ def names() -> list[str]:
 def make(name: str, options: Mapping[str, Any] | None = None) -> Strategy:
     """The loop of that name with these options; text values (from a command line) become what the option is.
 
-    Raises `UsageError` for an unknown name, option or value, and says which there are.
+    Raises `ConfigError` for an unknown name, option or value, and says which there are.
     """
     kind = _kind(name)
     fields = {field.name: field for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
     for option in options or {}:
         if option not in fields:
-            raise UsageError(
+            raise ConfigError(
                 f"The loop '{name}' has no option '{option}'.",
                 hint=f"It has: {', '.join(fields)}." if fields else "It has none.",
             )
     try:
         made = msgspec.convert(dict(options or {}), kind, strict=False) if fields else kind()
     except msgspec.ValidationError as why:
-        raise UsageError(f"A bad option for the loop '{name}': {why}.", hint=_choices(kind)) from why
+        raise ConfigError(f"A bad option for the loop '{name}': {why}.", hint=_choices(kind)) from why
     assert isinstance(made, Strategy)
     return made
 
@@ -72,13 +72,13 @@ def prompts_of(name: str) -> dict[str, str]:
 
 
 def fallback_of(strategy: Strategy) -> Strategy | None:
-    """The loop that this one may fall back to. Raises `UsageError` where the name is none, or where loops fall
+    """The loop that this one may fall back to. Raises `ConfigError` where the name is none, or where loops fall
     back to each other without end."""
     chain, at = [strategy.name], strategy
     while name := getattr(at, "fallback", ""):
         at = make(name)
         if at.name in chain[1:]:
-            raise UsageError(f"These loops fall back to each other: {' -> '.join((*chain, at.name))}.")
+            raise ConfigError(f"These loops fall back to each other: {' -> '.join((*chain, at.name))}.")
         chain.append(at.name)
     name = getattr(strategy, "fallback", "")
     return make(name) if name else None
@@ -110,7 +110,7 @@ def _kind(name: str) -> type[Any]:
             assert isinstance(loaded, type)
             return loaded
     near = difflib.get_close_matches(name, names(), 2, 0.4)
-    raise UsageError(
+    raise ConfigError(
         f"There is no loop '{name}'.",
         hint=(f"Did you mean {' or '.join(near)}? " if near else "") + f"There are: {', '.join(names())}.",
     )
@@ -137,22 +137,22 @@ _CALL = re.compile(r"([A-Za-z_][\w.-]*)(?:\((.*)\))?", re.DOTALL)
 def loop_from(word: str) -> Strategy:
     """The loop of a word such as `react` or `react(dialect=lines,constrain=true)`.
 
-    Raises `UsageError` for a word that is none, and for a loop, an option or a value that there is not.
+    Raises `ConfigError` for a word that is none, and for a loop, an option or a value that there is not.
     """
     name, options = parts_of(word)
     return make(name, options)
 
 
 def parts_of(word: str) -> tuple[str, dict[str, str]]:
-    """A word's name and its options as text; whether there is such a loop is not looked at. Raises `UsageError`."""
+    """A word's name and its options as text; whether there is such a loop is not looked at. Raises `ConfigError`."""
     found = _CALL.fullmatch(word.strip())
     if found is None:
-        raise UsageError(f"{word!r} names no loop.", hint="Write react, or with options react(dialect=lines).")
+        raise ConfigError(f"{word!r} names no loop.", hint="Write react, or with options react(dialect=lines).")
     options: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in (found[2] or "").split(","))):
         name, sign, value = part.partition("=")
         if not sign:
-            raise UsageError(f"{word!r}: {part!r} is no option.", hint="Write react(dialect=lines).")
+            raise ConfigError(f"{word!r}: {part!r} is no option.", hint="Write react(dialect=lines).")
         options[name.strip()] = value.strip()
     return found[1], options
 
@@ -161,7 +161,7 @@ def word_of(loop: Strategy) -> str:
     """A loop as a word, with the options that are not its usual ones."""
     try:
         usual = options_of(make(loop.name))
-    except UsageError:  # a loop given in Python, which has no word
+    except ConfigError:  # a loop given in Python, which has no word
         usual = {}
     own = {name: value for name, value in options_of(loop).items() if usual.get(name) != value}
     return f"{loop.name}({', '.join(f'{name}={_shown(value)}' for name, value in own.items())})" if own else loop.name

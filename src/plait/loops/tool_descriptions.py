@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
-from plait.core import Kit, ToolSpec
+from plait.core import LoopContext, ToolSpec
 from plait.core.text import visible
 from plait.loops.escape import Escape, escape_of
 
@@ -109,7 +109,7 @@ def tool_entries(tools: tuple[ToolSpec, ...]) -> str:
 _WORDS = ("description", "title")
 
 
-def with_clean_tools(kit: Kit) -> Kit:
+def with_clean_tools(kit: LoopContext) -> LoopContext:
     """The kit with its tools described without labels, special tokens, escape codes and unseen characters."""
     escape = escape_of(structs.replace(kit, tools=(), others=()))
     return structs.replace(kit, tools=_cleaned(kit.tools, escape), others=_cleaned(kit.others, escape))

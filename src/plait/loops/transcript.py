@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from plait.core import Kit, Message, Observation, Task, Think, assistant, system, user
+from plait.core import LoopContext, Message, Observation, Task, Think, assistant, system, user
 from plait.core.labels import HOLE
 from plait.core.text import shorten
 from plait.loops.escape import begins_line, earlier, escape_of, without_tokens
@@ -34,7 +34,7 @@ class Transcript:
         kind: TranscriptKind,
         format: Format,
         task: Task,
-        kit: Kit,
+        kit: LoopContext,
         words: Mapping[str, Any],
         observe: Observe | None = None,
         harmless: bool = False,

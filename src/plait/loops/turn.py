@@ -18,9 +18,9 @@ from plait.core import (
     Call,
     Effect,
     Failed,
-    Kit,
     LimitNear,
     Loop,
+    LoopContext,
     Message,
     Observation,
     Outcome,
@@ -103,7 +103,7 @@ class TurnLoop:
     answer_of: Callable[[Any], Any] = lambda answer: answer
     call_tool: Callable[[Call], Generator[Effect, Any, Observation | Outcome]] = call_one
 
-    def run(self, task: Task, kit: Kit) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> Loop:
         """Run turns until the model answers, fails, or a limit is near."""
         page = Transcript(self.transcript, self.format, task, kit, self.words, self.observe)
         log, chars = Scratchpad(), kit.observation_chars
@@ -133,7 +133,7 @@ class TurnLoop:
             return (yield from self._conclude(kit, page, log, chars, limit))
 
     def _take_turn(
-        self, kit: Kit, page: Transcript, log: Scratchpad, resample: bool, chars: int
+        self, kit: LoopContext, page: Transcript, log: Scratchpad, resample: bool, chars: int
     ) -> Generator[Effect, Any, Turn | Failed]:
         def ask(bad: Bad | None) -> Generator[Effect, Any, Reply]:
             request = kit.prompt("repair", complaint=bad[1], **self.words) if bad else ""
@@ -151,7 +151,7 @@ class TurnLoop:
 
     def _ask_model(
         self,
-        kit: Kit,
+        kit: LoopContext,
         page: Transcript,
         log: Scratchpad,
         chars: int,
@@ -179,7 +179,7 @@ class TurnLoop:
         )
 
     def _conclude(
-        self, kit: Kit, page: Transcript, log: Scratchpad, chars: int, limit: LimitNear
+        self, kit: LoopContext, page: Transcript, log: Scratchpad, chars: int, limit: LimitNear
     ) -> Generator[Effect, Any, Outcome]:
         """Use the reserved call to answer from what was found."""
         tail = with_repair("", kit.prompt("conclude", reason=limit.detail))
@@ -248,7 +248,7 @@ def _plainly(answer: Callable[[str], R | None] | None, text: str) -> R | None:
     return answer(text.strip()) if answer is not None and is_plain_answer(text) else None
 
 
-def plain_answer(kit: Kit) -> Callable[[str], Turn | None]:
+def plain_answer(kit: LoopContext) -> Callable[[str], Turn | None]:
     """Makes the turn of a plain answer; None for a text that names a tool: it may be meant for a call."""
     names = re.compile("|".join(rf"\b{re.escape(tool.name)}\b" for tool in kit.known) or r"(?!)", re.I)
     return lambda text: None if names.search(text) else Turn(answer=text, answered=True, kept=text)
@@ -281,7 +281,7 @@ def is_repetition(seen: Observation | None) -> bool:
     return seen is not None and seen.repeated
 
 
-def folded(kit: Kit, call: Call, seen: Observation) -> str:
+def folded(kit: LoopContext, call: Call, seen: Observation) -> str:
     """What is said in place of a turn that only repeated a call, "" where the turn has to stay. A model copies what it
     sees of itself, so the repetition is not shown to it."""
     tool = kit.tool(call.tool)

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.models.special_tokens import QWEN_2_5, SMOLLM_2
 
 
@@ -76,12 +76,12 @@ CATALOGUE: Final[dict[str, CatalogueModel]] = {
 
 
 def catalogue_model(name: str) -> CatalogueModel:
-    """Return the entry of that name ("" is the default). Raises `UsageError` with the nearest name."""
+    """Return the entry of that name ("" is the default). Raises `ConfigError` with the nearest name."""
     if model := CATALOGUE.get(name or DEFAULT):
         return model
     near = difflib.get_close_matches(name, CATALOGUE, n=1, cutoff=0.4)
     meant = f"Did you mean local:{near[0]}? " if near else ""
-    raise UsageError(
+    raise ConfigError(
         f"There is no local model called {name!r}.",
         hint=f"{meant}The catalogue has {', '.join(CATALOGUE)}; a file of yours is given as local:/path/to/model.gguf.",
     )

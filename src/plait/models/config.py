@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct, structs
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.hosts import HOSTS
 from plait.models.base import ABILITIES
 from plait.models.prices import Rate
@@ -58,7 +58,7 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, Any], source: str = "plait.toml") -> ModelConfig:
-        """Read the settings from a mapping as TOML gives it. Raises `UsageError` with `source` and the place in it."""
+        """Read the settings from a mapping as TOML gives it. Raises `ConfigError` with `source` and the place in it."""
         _check_names(settings, set(cls.__struct_fields__) - {"source"}, source)
         tables = {
             key: _convert(settings.get(key, {}), dict[str, Any], f"{source}: {key}")
@@ -78,17 +78,17 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
 
 
 def checked_address(address: str, where: str) -> str:
-    """Return a base address that can be used and shown. Raises `UsageError`."""
+    """Return a base address that can be used and shown. Raises `ConfigError`."""
     try:
         parts = urlsplit(address.strip())
         host, _ = parts.hostname, parts.port
     except ValueError:
         host, parts = None, urlsplit("")
     if parts.scheme not in ("http", "https") or not host:
-        raise UsageError(f"{where} is not an address: {address!r}.", hint="It looks like https://host/v1.")
+        raise ConfigError(f"{where} is not an address: {address!r}.", hint="It looks like https://host/v1.")
     if parts.username is not None or parts.password is not None:
         # Not shown again: addresses stand in messages and journals, secrets never.
-        raise UsageError(f"{where} holds a password.", hint="Put it in the environment and name it in key_env.")
+        raise ConfigError(f"{where} holds a password.", hint="Put it in the environment and name it in key_env.")
     return address.strip().rstrip("/")
 
 
@@ -98,7 +98,7 @@ def _electricity(settings: Mapping[str, Any], where: str) -> Rate | None:
     price = settings["electricity"]
     keys = set(price) - {"source", "date"} if isinstance(price, Mapping) else set()
     if keys not in ({"per_1k_tokens"}, {"watts", "tariff"}):
-        raise UsageError(
+        raise ConfigError(
             f"{where} has the keys {', '.join(sorted(keys)) or '(none)'}.",
             hint="Give watts and tariff (USD per kWh), or per_1k_tokens (USD) and neither of them.",
         )
@@ -108,20 +108,20 @@ def _electricity(settings: Mapping[str, Any], where: str) -> Rate | None:
 def _endpoint(name: str, value: Any, source: str) -> EndpointConfig:
     where = f"{source}: endpoints.{name}"
     if name in ("local", "scripted") or ":" in name:
-        raise UsageError(f"{where}: an endpoint can't have that name.", hint="Choose another.")
+        raise ConfigError(f"{where}: an endpoint can't have that name.", hint="Choose another.")
     table = _convert(value, dict[str, Any], where)
     _check_names(table, EndpointConfig.__struct_fields__, where)
     timeout = _seconds(table, where)
     price = Rate.from_mapping(table["price"], f"{where}.price") if "price" in table else None
     endpoint = _convert({**table, "price": None, "timeout": timeout}, EndpointConfig, where)
     if not endpoint.base_url:
-        raise UsageError(f"{where} has no base_url.", hint='Add one, such as base_url = "http://host:8000/v1".')
+        raise ConfigError(f"{where} has no base_url.", hint='Add one, such as base_url = "http://host:8000/v1".')
     kind = endpoint.kind or (name if name in HOSTS else "")
     if kind and kind not in HOSTS:
-        raise UsageError(f"{where}.kind {kind!r} is not known.", hint=_nearest(kind, HOSTS))
+        raise ConfigError(f"{where}.kind {kind!r} is not known.", hint=_nearest(kind, HOSTS))
     _check_names(endpoint.abilities, ABILITIES, f"{where}.abilities")
     if endpoint.special_tokens and not all(endpoint.special_tokens):
-        raise UsageError(f"{where}.special_tokens has an empty text.", hint='Give texts such as ["<|im_end|>"].')
+        raise ConfigError(f"{where}.special_tokens has an empty text.", hint='Give texts such as ["<|im_end|>"].')
     base_url = checked_address(endpoint.base_url, f"{where}.base_url")
     return structs.replace(endpoint, base_url=base_url, kind=kind, price=price)
 
@@ -135,7 +135,7 @@ def _convert(value: Any, kind: type[T], where: str) -> T:
         found = re.fullmatch(r"Expected `([^`]+)`, got `[^`]+`", what)
         wanted = [_WORDS.get(kind, kind) for kind in found[1].split(" | ") if kind != "null"] if found else []
         what = f"should be {' or '.join(wanted)}" if wanted else what
-        raise UsageError(f"{where}{path.strip('`').removeprefix('$')} {what}, not {value!r}.") from None
+        raise ConfigError(f"{where}{path.strip('`').removeprefix('$')} {what}, not {value!r}.") from None
 
 
 _WORDS = {"object": "a table", "bool": "true or false", "str": "text", "array": "a list"}
@@ -144,7 +144,7 @@ _WORDS = {"object": "a table", "bool": "true or false", "str": "text", "array": 
 def _check_names(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
     for key in table:
         if key not in known:
-            raise UsageError(f"{where} has no setting {key!r}.", hint=_nearest(str(key), known))
+            raise ConfigError(f"{where} has no setting {key!r}.", hint=_nearest(str(key), known))
 
 
 def _nearest(word: str, words: Iterable[str]) -> str:
@@ -157,5 +157,5 @@ def _seconds(table: Mapping[str, Any], where: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise UsageError(f"{where}: timeout should be a number of seconds above 0, not {value!r}.")
+        raise ConfigError(f"{where}: timeout should be a number of seconds above 0, not {value!r}.")
     return float(value)

@@ -90,7 +90,7 @@ def proved_state(name: str) -> dict[str, Any] | None:
 def model_file(model: CatalogueModel | str) -> Path:
     """Return the file of a catalogue model ("" is the default). Downloads it first if it is not in the cache.
 
-    Shows a download on stderr. Raises `UsageError` for a name that is not in the catalogue, and `ModelMissing` if the
+    Shows a download on stderr. Raises `ConfigError` for a name that is not in the catalogue, and `ModelMissing` if the
     file can't be downloaded or has another hash.
     """
     model = catalogue_model(model) if isinstance(model, str) else model

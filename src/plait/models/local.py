@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from plait.core import Reply, Think
-from plait.core.errors import ModelError, ServerFailed, Unreachable, UsageError
+from plait.core.errors import ConfigError, ModelError, ServerFailed, Unreachable
 from plait.models import embedded
 from plait.models.abilities import LOCAL_TEMPERATURE
 from plait.models.base import Abilities, OnText, Request, Response
@@ -151,7 +151,7 @@ def local_model(name: str = "", settings: Mapping[str, Any] | None = None, *, ra
     """Return the local model of that name: "" is the default, a catalogue name, or the path of a .gguf file.
 
     `settings` are the fields of `ServerSettings`; `PLAIT_THREADS` in the environment wins over `threads`. Nothing is
-    downloaded, opened or started here. Raises `UsageError` for an unknown name or a wrong setting.
+    downloaded, opened or started here. Raises `ConfigError` for an unknown name or a wrong setting.
     """
     checked = _settings(settings or {})
     spec = f"local:{name}" if name else "local"
@@ -164,21 +164,21 @@ def local_model(name: str = "", settings: Mapping[str, Any] | None = None, *, ra
 def _settings(table: Mapping[str, Any]) -> ServerSettings:
     known = ServerSettings.__struct_fields__
     if strange := sorted(set(table) - set(known)):
-        raise UsageError(f"local.{strange[0]} is not a setting.", hint=f"There are: {', '.join(known)}.")
+        raise ConfigError(f"local.{strange[0]} is not a setting.", hint=f"There are: {', '.join(known)}.")
     own = {"threads": _default_threads(), **table}
     if threads := os.environ.get("PLAIT_THREADS"):
         if not threads.isdecimal():
-            raise UsageError(f"PLAIT_THREADS should be a number of threads, not {threads!r}.")
+            raise ConfigError(f"PLAIT_THREADS should be a number of threads, not {threads!r}.")
         own["threads"] = int(threads)
     try:
         settings = msgspec.convert(own, ServerSettings)
     except msgspec.ValidationError as error:
-        raise UsageError(f"A setting of local models is wrong: {error}.", hint="See `local` in plait.toml.") from None
+        raise ConfigError(f"A setting of local models is wrong: {error}.", hint="See `local` in plait.toml.") from None
     for field in ("n_ctx", "n_predict", "threads", "slots"):
         if (number := getattr(settings, field)) < 1:
-            raise UsageError(f"local.{field} should be 1 or more, not {number}.")
+            raise ConfigError(f"local.{field} should be 1 or more, not {number}.")
     if settings.cache_mib < 0 or not 0 <= settings.seed < 2**32:
-        raise UsageError("local.cache_mib should be 0 or more, and local.seed from 0 to 4294967295.")
+        raise ConfigError("local.cache_mib should be 0 or more, and local.seed from 0 to 4294967295.")
     return settings
 
 

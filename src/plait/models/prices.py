@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from plait.core import Usage
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 
 RateKind: TypeAlias = Literal["unknown", "tokens", "per_1k", "watts"]
 
@@ -82,18 +82,18 @@ class Rate(Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def from_mapping(cls, price: Mapping[str, Any], where: str) -> Rate:
-        """Read a rate as the user writes it. Raises `UsageError` with `where`.
+        """Read a rate as the user writes it. Raises `ConfigError` with `where`.
 
         {input, output, cached}: USD per 1,000,000 tokens. {per_1k_tokens}: USD per 1,000 tokens. {watts, tariff}:
         electricity, the tariff in USD per kWh. `source` and `date` may be given as well.
         """
         if not isinstance(price, Mapping):
-            raise UsageError(f"{where} should be a table of prices, not {price!r}.", hint=_PRICE_HINT)
+            raise ConfigError(f"{where} should be a table of prices, not {price!r}.", hint=_PRICE_HINT)
         source, date = str(price.get("source", where)), str(price.get("date", ""))
         numbers: dict[str, Any] = {key: value for key, value in price.items() if key not in ("source", "date")}
         for key, value in numbers.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-                raise UsageError(f"{where}.{key} should be a number of 0 or more, not {value!r}.")
+                raise ConfigError(f"{where}.{key} should be a number of 0 or more, not {value!r}.")
             numbers[key] = float(value)
         kinds: dict[RateKind, bool] = {
             "per_1k": set(numbers) == {"per_1k_tokens"},
@@ -103,7 +103,7 @@ class Rate(Struct, frozen=True, omit_defaults=True):
         for kind, fits in kinds.items():
             if fits:
                 return cls(kind, **numbers, source=source, date=date)
-        raise UsageError(f"{where} has the keys {', '.join(sorted(numbers)) or '(none)'}.", hint=_PRICE_HINT)
+        raise ConfigError(f"{where} has the keys {', '.join(sorted(numbers)) or '(none)'}.", hint=_PRICE_HINT)
 
 
 _PRICE_HINT = (

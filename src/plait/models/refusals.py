@@ -1,8 +1,8 @@
 """From an endpoint's refusal to the error it means, with what to do about it.
 
-`failure` reads status, headers and body. It finds out that the endpoint lacks an ability (`Unsupported`), the prompt is
-too long (`TooLong`), the key was refused (`Refused`), the endpoint asks to wait (`RateLimited`) or the server failed
-(`ServerFailed`). Everything else is a `BadRequest`. No message ever holds a secret.
+`failure` reads status, headers and body. It finds out that the endpoint lacks an ability (`Unsupported`), the prompt
+is too long (`TooLong`), the key was refused (`AuthenticationError`), the endpoint asks to wait (`RateLimited`) or the
+server failed (`ServerFailed`). Everything else is a `BadRequest`. No message ever holds a secret.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import msgspec
 from msgspec import Struct
 
 from plait.core.errors import (
+    AuthenticationError,
     BadRequest,
     BadResponse,
     ContentFiltered,
     ModelError,
     RateLimited,
-    Refused,
     ServerFailed,
     TooLong,
     Unsupported,
@@ -135,13 +135,13 @@ def _failure(
     code = str(error.get("code") or error.get("type") or "")
     if status == 402 or (status in (403, 429) and _QUOTA.search(f"{code} {said}")):
         hint = "Top it up or use another model."
-        return Refused(f"{where} says that the account has no credit left{quoted}", hint=hint)
+        return AuthenticationError(f"{where} says that the account has no credit left{quoted}", hint=hint)
     if status in (401, 403) and not _FILTERED.search(f"{code} {said}"):
         if status == 401 and not target.secrets:
             hint = f"No key was sent; set {target.key_env or 'the key'} in the environment."
         else:
             hint = f"Check the key in {target.key_env or 'the environment'}."
-        return Refused(f"{where} refused the key ({status}){quoted}", hint=hint)
+        return AuthenticationError(f"{where} refused the key ({status}){quoted}", hint=hint)
     if status in (400, 413, 422, 500) and (found := _overflow(said, error)):
         tokens, room = found
         numbers = f" ({tokens or '?'} tokens, room for {room or '?'})" if tokens or room else ""

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from msgspec import structs
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.hosts import HOSTS
 from plait.core.secrets import SHORTEST
 from plait.models.abilities import LOCAL_TEMPERATURE, abilities_of
@@ -30,7 +30,7 @@ PLUGINS = "plait.models"
 def resolve(spec: str, config: ModelConfig | None = None, *, env: Mapping[str, str] | None = None) -> Model:
     """Return the model that `spec` names. Asks nothing of it and uses no network.
 
-    `env` (the environment by default) holds keys and addresses. Raises `UsageError` for an unknown word or a missing
+    `env` (the environment by default) holds keys and addresses. Raises `ConfigError` for an unknown word or a missing
     key.
     """
     config = config or ModelConfig()
@@ -44,7 +44,7 @@ def resolve(spec: str, config: ModelConfig | None = None, *, env: Mapping[str, s
         return local_model(name, config.local, rate=rate)
     if provider == "scripted":
         if not name:
-            raise UsageError("scripted: needs a file of replies.", hint="Write scripted:replies.json.")
+            raise ConfigError("scripted: needs a file of replies.", hint="Write scripted:replies.json.")
         from plait.models.scripted import Scripted
 
         return Scripted.from_file(name)
@@ -70,12 +70,12 @@ def providers(config: ModelConfig | None = None) -> list[str]:
 def _model_of_host(spec: str, provider: str, name: str, config: ModelConfig, env: Mapping[str, str]) -> ChatModel:
     host = HOSTS[provider]
     if not name:
-        raise UsageError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME.")
+        raise ConfigError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME.")
     moved = env.get(host.base_env, "").strip()
     address = checked_address(moved, host.base_env) if moved else host.base_url
     key_env, key = next(((k, env[k].strip()) for k in host.keys if env.get(k, "").strip()), (host.keys[0], ""))
     if not (key or host.local or address != host.base_url):
-        raise UsageError(
+        raise ConfigError(
             f"{spec} needs a key, and {' or '.join(host.keys)} is not set.",
             hint=f"Set it in the environment (export {host.keys[0]}=...), or use a local model: local.",
         )
@@ -91,11 +91,11 @@ def _model_of_endpoint(
     name = name or endpoint.model
     where = f"endpoints.{provider}"
     if not name:
-        raise UsageError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME, or give {where}.model.")
+        raise ConfigError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME, or give {where}.model.")
     key = env.get(endpoint.key_env, "").strip()
     if endpoint.key_env and not key:
         hint = f"Set it in the environment, or take key_env out of {where} ({config.source})."
-        raise UsageError(f"{spec} needs a key, and {endpoint.key_env} is not set.", hint=hint)
+        raise ConfigError(f"{spec} needs a key, and {endpoint.key_env} is not set.", hint=hint)
     hidden: dict[str, str] = {}
     for header, value in endpoint.headers.items():
         if value.startswith("$"):
@@ -103,7 +103,7 @@ def _model_of_endpoint(
             hidden[header] = env.get(variable, "").strip()
             if not hidden[header]:
                 header = f"{config.source}: {where}.headers.{header}"
-                raise UsageError(f"{header} needs {variable}, which is not set.", hint="Set it in the environment.")
+                raise ConfigError(f"{header} needs {variable}, which is not set.", hint="Set it in the environment.")
             _warn_of_short_secret(hidden[header], variable)
     return _chat_model(spec, name, endpoint, config, key=key, base_env=f"{where}.base_url", hidden=hidden)
 
@@ -169,9 +169,9 @@ def _model_of_plugin(spec: str, provider: str, name: str, config: ModelConfig) -
             try:
                 model = point.load()(name, config)
             except ImportError as error:
-                raise UsageError(f"The plug-in {point.value} for {provider!r} can't be loaded: {error}.") from error
+                raise ConfigError(f"The plug-in {point.value} for {provider!r} can't be loaded: {error}.") from error
             if not isinstance(model, Model):
-                raise UsageError(f"The plug-in {point.value} for {provider!r} gave no model: {model!r}.")
+                raise ConfigError(f"The plug-in {point.value} for {provider!r} gave no model: {model!r}.")
             return model
     known = providers(config)
     if ":" in spec:
@@ -184,7 +184,7 @@ def _model_of_plugin(spec: str, provider: str, name: str, config: ModelConfig) -
         otherwise, what = "A model is written provider:name.", f"{spec!r} is not a model."
         also = f"Providers: {', '.join(known)}."
     meant = f"Did you mean {' or '.join(near)}?" if near else otherwise
-    raise UsageError(what, hint=f"{meant} {also}")
+    raise ConfigError(what, hint=f"{meant} {also}")
 
 
 _USUAL_NAMES = {

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from plait.core import Call, Reply, Think, errors
-from plait.core.errors import BadRequest, ModelError, UsageError
+from plait.core.errors import BadRequest, ConfigError, ModelError
 from plait.models import replies as reading
 from plait.models import wire
 from plait.models.base import Abilities, OnText, Request, Response
@@ -70,7 +70,7 @@ class Scripted:
 
     @classmethod
     def from_file(cls, path: str | Path) -> Scripted:
-        """Load a script from a JSON file. Raises `UsageError` with what is wrong in it.
+        """Load a script from a JSON file. Raises `ConfigError` with what is wrong in it.
 
         The file has a list of replies, or {"replies": list or {phase: list}, "delay", "chunk", "by_turn"}. A reply is
         text, {"text", "finish", "reasoning", "calls": [{"tool", "input", "id"}], "usage": {...}}, or {"error":
@@ -80,17 +80,17 @@ class Scripted:
         try:
             value = msgspec.json.decode(Path(path).read_bytes())
         except OSError as error:
-            raise UsageError(f"The script {where} can't be read: {error.strerror}.") from None
+            raise ConfigError(f"The script {where} can't be read: {error.strerror}.") from None
         except msgspec.DecodeError as error:
-            raise UsageError(f"The script {where} is not JSON: {error}.") from None
+            raise ConfigError(f"The script {where} is not JSON: {error}.") from None
         if not isinstance(value, list | dict):
-            raise UsageError(f"The script {where} should be a list of replies.")
+            raise ConfigError(f"The script {where} should be a list of replies.")
         options = value if isinstance(value, dict) else {"replies": value}
         listed = options.pop("replies", None)
         types = {"delay": int | float, "chunk": int, "by_turn": bool}
         for key, given in options.items():
             if key not in types or not isinstance(given, types[key]):
-                raise UsageError(
+                raise ConfigError(
                     f"The script {where} has {key} = {given!r}.",
                     hint='Replies by phase are {"replies": {"act": ["..."]}}; beside it delay, chunk, by_turn.',
                 )
@@ -246,7 +246,7 @@ def _arguments(call: Call) -> str:
 
 def _script(value: Any, where: str) -> list[Script]:
     if not isinstance(value, list):
-        raise UsageError(f"The script {where} should be a list of replies, not {type(value).__name__}.")
+        raise ConfigError(f"The script {where} should be a list of replies, not {type(value).__name__}.")
     return [_reply(item, f"{where}, reply {i}") for i, item in enumerate(value, 1)]
 
 
@@ -254,14 +254,14 @@ def _reply(item: Any, where: str) -> Script:
     if isinstance(item, str):
         return item
     if not isinstance(item, dict):
-        raise UsageError(f"{where} should be text or an object, not {item!r}.")
+        raise ConfigError(f"{where} should be text or an object, not {item!r}.")
     if "error" in item:
         kind = getattr(errors, str(item["error"]), None)
         if not (isinstance(kind, type) and issubclass(kind, ModelError)):
-            raise UsageError(f"{where}: {item['error']!r} is not a model error.", hint="Such as RateLimited.")
+            raise ConfigError(f"{where}: {item['error']!r} is not a model error.", hint="Such as RateLimited.")
         message = str(item.get("message", f"scripted {item['error']}"))
         return kind(message, str(item.get("ability", "stop"))) if kind is errors.Unsupported else kind(message)
     try:
         return msgspec.convert({"text": "", **item}, Reply)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{where} is not a reply: {error}.") from None
+        raise ConfigError(f"{where} is not a reply: {error}.") from None

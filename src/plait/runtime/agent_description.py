@@ -10,14 +10,14 @@ from msgspec import convert, to_builtins
 
 from plait import loops
 from plait.core import CodeLimits, Strategy
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.models.base import Model
 from plait.runtime.grounding import Provenance
 from plait.runtime.limits import Limits
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import Approve, InDoubt
-from plait.runtime.sessions import SESSION, Window, tools_of
+from plait.runtime.sessions import SESSION, History, tools_of
 from plait.runtime.tool_selection import SEARCH, shown_by
 from plait.sandbox import AUTO, BACKENDS, Sandbox, name_of, sandbox
 
@@ -72,10 +72,10 @@ class Chosen(Protocol):
 
 
 def loop_of(strategy: str | Strategy) -> Strategy:
-    """The loop that an agent is given by name or as an object. Raises `UsageError`."""
+    """The loop that an agent is given by name or as an object. Raises `ConfigError`."""
     loop = loops.make(strategy) if isinstance(strategy, str) else strategy
     if isinstance(loop, type):
-        raise UsageError(f"The strategy is the class {loop.__name__}, not a loop.", hint=f"Give {loop.__name__}().")
+        raise ConfigError(f"The strategy is the class {loop.__name__}, not a loop.", hint=f"Give {loop.__name__}().")
     return loop
 
 
@@ -87,11 +87,11 @@ def book_of(loop: Strategy, folder: Path | None) -> PromptBook:
 
 
 def check(agent: Description, strategy: Strategy) -> None:
-    """Raises `UsageError` for a field that can't be, or that does not go with the agent's loop."""
+    """Raises `ConfigError` for a field that can't be, or that does not go with the agent's loop."""
     phases = loops.phases_of(strategy)
     for phase in agent.models:
         if phase not in {*phases, ""}:
-            raise UsageError(
+            raise ConfigError(
                 f"The loop '{strategy.name}' has no phase '{phase}'.", hint=f"Its phases: {', '.join(phases)}."
             )
     _one_of("provenance", agent.provenance, get_args(Provenance))
@@ -106,7 +106,7 @@ def check(agent: Description, strategy: Strategy) -> None:
     many = agent.show_tools
     _kind_of("show_tools", many, many is None or (type(many) is int and many >= 0), "how many tools are shown, or None")
     if agent.approve == "plan" and "plan" not in strategy.phases:
-        raise UsageError(
+        raise ConfigError(
             f"The loop '{strategy.name}' makes no plan that could be approved.",
             hint="Choose 'rewoo' or 'compiler', or approve effects.",
         )
@@ -138,7 +138,7 @@ def _sandbox_in(agent: Description) -> str:
 def sandbox_for(agent: Description, head: RunHead, ran_code: bool) -> str | Sandbox:
     """The sandbox in which an agent goes on with a recorded run, or with the start of it: the recorded one.
 
-    Raises `UsageError` if the agent names another one and the run has run code (`ran_code`): its session can't be
+    Raises `ConfigError` if the agent names another one and the run has run code (`ran_code`): its session can't be
     restored there.
     """
     recorded = str(head.settings.get("sandbox", AUTO))
@@ -146,7 +146,7 @@ def sandbox_for(agent: Description, head: RunHead, ran_code: bool) -> str | Sand
         return recorded
     name = name_of(agent.sandbox)
     if ran_code and recorded not in (name, AUTO):
-        raise UsageError(
+        raise ConfigError(
             f"Run {head.run} ran its code in the sandbox '{recorded}', and this agent's is '{name}'.",
             hint=f"Use sandbox='{recorded}', or leave it out.",
         )
@@ -157,11 +157,11 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
     """An agent's fields, from the head of a run of its. Its tools need not be found where others are given.
     Without `load_code`, no code is loaded that the head names: its tools can be shown to a model, but not called.
 
-    Raises `UsageError` when its loop or tools were given in Python and have no word to find them by.
+    Raises `ConfigError` when its loop or tools were given in Python and have no word to find them by.
     """
     for spec, source in zip(head.tools, head.sources, strict=False):
         if not source and not tools_given:
-            raise UsageError(
+            raise ConfigError(
                 f"The tool '{spec['name']}' of run {head.run} was given in Python.",
                 hint="Name it with --tools file.py, or go on in Python: agent.resume(run).",
             )
@@ -180,7 +180,7 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
         "approve": settings.get("approve", "never"),
         "in_doubt": settings.get("in_doubt", "skip"),
         "can_ask": settings.get("can_ask", True),
-        "window": convert(settings.get("window", {}), Window),
+        "window": convert(settings.get("window", {}), History),
         "embedder": settings.get("embedder", "local"),
         "provenance": settings.get("provenance", "off"),
         "sandbox": settings.get("sandbox", AUTO),
@@ -192,9 +192,9 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
 
 def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise UsageError(f"{name} is {value!r}.", hint=f"It is one of {', '.join(known)}.")
+        raise ConfigError(f"{name} is {value!r}.", hint=f"It is one of {', '.join(known)}.")
 
 
 def _kind_of(name: str, value: object, fits: bool, wanted: str) -> None:
     if not fits:
-        raise UsageError(f"{name} is {value!r}.", hint=f"Give {wanted}.")
+        raise ConfigError(f"{name} is {value!r}.", hint=f"Give {wanted}.")

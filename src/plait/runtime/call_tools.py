@@ -25,7 +25,7 @@ from msgspec import structs
 
 from plait.core import Act, Call, LimitNear, Observation, Thing
 from plait.core import events as ev
-from plait.core.errors import BadInput, CallLost, JournalError, ToolError, UsageError
+from plait.core.errors import BadInput, CallLost, ConfigError, JournalError, ToolError
 from plait.core.tools import Trouble
 from plait.journal import codec
 from plait.journal.effects import digest_of_call
@@ -441,7 +441,7 @@ def _said(why: BaseException) -> str:
         words = str(why)
     except Exception:  # whatever a stranger's error may do when it is looked at
         words = "(its message can't be shown)"
-    name = "" if isinstance(why, (ToolError, UsageError)) else type(why).__name__
+    name = "" if isinstance(why, (ToolError, ConfigError)) else type(why).__name__
     return "Error: " + sound(": ".join(part for part in (name, words) if part) or type(why).__name__)
 
 

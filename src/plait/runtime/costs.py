@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core import Usage
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.journal.records import Got, ObservedRecord, RanRecord, Row, Thinking, Thought
 from plait.models.prices import NANO
 
@@ -166,11 +166,11 @@ def paid_back(hardware_usd: float | str | Decimal, baseline_usd: float | None, o
     """After how many runs a price of hardware is paid by what each run costs less; None: never.
 
     `baseline_usd` is what a run costs without the hardware, `other_usd` what it costs with it. Exact: the
-    smallest whole N with N x (baseline - other) >= hardware. Raises `UsageError` where a cost is None (its
+    smallest whole N with N x (baseline - other) >= hardware. Raises `ConfigError` where a cost is None (its
     price is not known), and for a price of hardware that is not above 0.
     """
     if baseline_usd is None or other_usd is None:
-        raise UsageError(
+        raise ConfigError(
             "When the hardware is paid can't be told: a price is not known.",
             hint="Give it in plait.toml: [prices] or, for models on this machine, [electricity].",
         )
@@ -184,7 +184,7 @@ def runs_until(hardware_usd: float | str | Decimal, saved: Fraction) -> int | No
     except InvalidOperation:
         price = Decimal("NaN")
     if not price.is_finite() or price <= 0:
-        raise UsageError(f"Hardware for {hardware_usd} USD can't be.", hint="Give a number above 0.")
+        raise ConfigError(f"Hardware for {hardware_usd} USD can't be.", hint="Give a number above 0.")
     return math.ceil(Fraction(price) * NANO / saved) if saved > 0 else None
 
 

@@ -18,11 +18,12 @@ import msgspec
 from plait.core import (
     Act,
     Answered,
-    Ask,
+    AskUser,
     Cancelled,
+    CheckAnswer,
+    CheckGrounding,
     Continue,
     Crashed,
-    Doubt,
     Effect,
     Event,
     Execute,
@@ -34,13 +35,12 @@ from plait.core import (
     Outcome,
     PlaitError,
     PromptTooLong,
-    Propose,
     Reply,
     Start,
     Stopped,
-    Take,
     Taken,
     Think,
+    WaitNext,
 )
 from plait.core import events as ev
 from plait.core.errors import JournalError, ReplayDiffers
@@ -53,7 +53,7 @@ from plait.runtime.limits import LimitReached, Meter
 from plait.runtime.loop_breaker import Breaker
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_code import Executor
-from plait.runtime.run_context import Desk, Job, RecordEnds, Suspend, differs, sentence
+from plait.runtime.run_context import Desk, RecordEnds, RunSpec, Suspend, differs, sentence
 from plait.runtime.started_effects import Tickets
 from plait.runtime.tracing import UNWATCHED, RunSpan
 
@@ -66,7 +66,7 @@ class Engine:
     """One run. Make one, await `run`, read what it used from `totals`."""
 
     def __init__(
-        self, job: Job, log: AnyLog, emit: Callable[[Event], None] | None = None, span: RunSpan = UNWATCHED
+        self, job: RunSpec, log: AnyLog, emit: Callable[[Event], None] | None = None, span: RunSpan = UNWATCHED
     ) -> None:
         self.job = job
         self.desk = Desk(job, log, Meter(job.limits), Breaker(job.limits.repeats, job.tools), emit, span)
@@ -167,9 +167,9 @@ class Engine:
                 return False
             try:
                 match effect:
-                    case Propose():
+                    case CheckAnswer():
                         self._result = self._proposed(effect.answer)
-                    case Doubt():
+                    case CheckGrounding():
                         self._result = self._doubted(effect)
                     case Note():
                         self._note(effect)
@@ -272,11 +272,11 @@ class Engine:
                 return self._actor.perform(n, effect, past)
             case Execute() | Continue():
                 return self._executor.perform(n, effect, past)
-            case Ask():
+            case AskUser():
                 return self._ask(n, effect, past)
             case Start():
                 return self._tickets.start(effect, past, n)
-            case Take():
+            case WaitNext():
                 return self._tickets.take(n, effect, past)
             case _:
                 raise TypeError(f"it yielded {type(effect).__name__}, which is not an effect")
@@ -284,7 +284,7 @@ class Engine:
     async def _perform_started(self, n: int, effect: Effect) -> Any:
         return await self._perform(n, effect, started=True)
 
-    async def _ask(self, n: int, effect: Ask, past: PastEffect) -> str:
+    async def _ask(self, n: int, effect: AskUser, past: PastEffect) -> str:
         told, asked = past.told.get(-1), past.waits.get(-1)
         if asked is not None and not self.desk.is_recorded(effect.question, asked.text):
             # The person was asked something else: what they said to it is no answer to this.
@@ -312,7 +312,7 @@ class Engine:
             raise self.desk.meter.conclude("loop", why)
         return answer_warning(found)
 
-    def _doubted(self, effect: Doubt) -> tuple[str, ...]:
+    def _doubted(self, effect: CheckGrounding) -> tuple[str, ...]:
         """The made-up values that the model is to be told of, or for which something is not to be carried out."""
         sources, policy, kit = self.desk.sources, self.job.provenance, self.job.kit
         if sources is None or policy in ("off", "note") or (effect.strict and policy != "refuse"):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from msgspec import structs
 
 from plait.core import Think
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.loops.escape import without_tokens
 from plait.models.base import Model
@@ -27,7 +27,7 @@ class Phases:
             # A loop that another fell back to, where only that one's phases were given models.
             model = next(iter(self._models.values()), None)
         if model is None:
-            raise UsageError(
+            raise ConfigError(
                 f"The phase '{phase}' has no model.",
                 hint="Give model=..., or one for this phase in models={...}.",
             )

@@ -16,11 +16,11 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, structs
 
-from plait.core import Kit, Message, Observation, Plan, Task, Usage
+from plait.core import LoopContext, Message, Observation, Plan, Task, Usage
 from plait.core.errors import JournalError
 from plait.journal.records import Acting, ObservedRecord, Row, RunHead, Thinking, Thought
 from plait.journal.store import Journal
-from plait.loops.rewoo.loop import Rewoo
+from plait.loops.rewoo.loop import ReWOO
 from plait.loops.rewoo.pages import NO_EVIDENCE, by_model
 from plait.models.prices import total
 from plait.runtime.costs import PhaseSpending, in_all, spending
@@ -99,7 +99,13 @@ class Expected(Struct, frozen=True):
 
 
 def expected(
-    loop: Rewoo, kit: Kit, task: Task, plan: Plan, phases: Phases, rows: Iterable[Row] = (), seen: Seen | None = None
+    loop: ReWOO,
+    kit: LoopContext,
+    task: Task,
+    plan: Plan,
+    phases: Phases,
+    rows: Iterable[Row] = (),
+    seen: Seen | None = None,
 ) -> Expected:
     """What the plan's steps and the answer will take.
 
@@ -140,7 +146,9 @@ def expected(
 class _Pace:
     """Tokens of a character, and seconds of a token as the planner's own call had them."""
 
-    def __init__(self, loop: Rewoo, kit: Kit, task: Task, phases: Phases, rows: Sequence[Row], seen: Seen) -> None:
+    def __init__(
+        self, loop: ReWOO, kit: LoopContext, task: Task, phases: Phases, rows: Sequence[Row], seen: Seen
+    ) -> None:
         self._phases, self._seen = phases, seen
         self.tokens_a_char, self._seconds_a_token, self._timed = TOKENS_A_CHAR, 0.0, ""
         first = next((row.record for row in rows if isinstance(row.record, Thinking)), None)
@@ -251,7 +259,7 @@ def seen_of(runs: Iterable[tuple[RunHead, Iterable[Row]]]) -> Seen:
                 case ObservedRecord(n=n, i=i, observation=observation) if n in calls:
                     size = len(observation.text) + (0 if observation.ok else len(f"{NO_EVIDENCE} ()"))
                     results.setdefault(calls[n].calls[i].tool, []).append(size)
-                case Thinking(n=n) if head.strategy["name"] == Rewoo.name:
+                case Thinking(n=n) if head.strategy["name"] == ReWOO.name:
                     asked[n] = row
                 case Thought(n=n, reply=reply) if n in asked and isinstance(intent := asked[n].record, Thinking):
                     key = (intent.phase, intent.model)

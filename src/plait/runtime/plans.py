@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from plait.core import Call, Kit, Observation, Plan, Step, Strategy, Task, ToolSpec
-from plait.core.errors import UsageError
+from plait.core import Call, LoopContext, Observation, Plan, Step, Strategy, Task, ToolSpec
+from plait.core.errors import ConfigError
 from plait.journal.records import Acting, ObservedRecord, Row, RunHead, Thinking, Thought, Told, Waits
 from plait.loops import make
-from plait.loops.compiler.loop import FORM, Compiler
+from plait.loops.compiler.loop import FORM, LLMCompiler
 from plait.loops.compiler.streamed_plan import Written
 from plait.loops.format import Unreadable
 from plait.loops.references import EVIDENCE, RESULTS
-from plait.loops.rewoo.loop import Rewoo
+from plait.loops.rewoo.loop import ReWOO
 from plait.loops.rewoo.pages import by_model
 from plait.loops.rewoo.plan_text import checked, plan_of_text, read_plan, reads_as_plan, write_plan
 from plait.runtime.limits import Limits
@@ -39,19 +39,19 @@ class Planned(Struct, frozen=True):
     run: Run
 
 
-def planning(loop: Strategy) -> Rewoo:
-    """The loop, where its plans can be held: printed, priced, edited and run. Raises `UsageError` for any other."""
-    if not isinstance(loop, Rewoo):
-        raise UsageError(
+def planning(loop: Strategy) -> ReWOO:
+    """The loop, where its plans can be held: printed, priced, edited and run. Raises `ConfigError` for any other."""
+    if not isinstance(loop, ReWOO):
+        raise ConfigError(
             f"The loop '{loop.name}' makes no plan that can be held before it is carried out.", hint="Choose 'rewoo'."
         )
     return loop
 
 
 def plan_of(given: Plan | str, tools: Iterable[ToolSpec]) -> Plan:
-    """A plan as given, in the text that is printed, or in JSON, checked against the tools. Raises `UsageError`."""
+    """A plan as given, in the text that is printed, or in JSON, checked against the tools. Raises `ConfigError`."""
     if not isinstance(given, Plan | str):
-        raise UsageError(f"{given!r} is no plan.", hint="Give a plait.Plan, or its text.")
+        raise ConfigError(f"{given!r} is no plan.", hint="Give a plait.Plan, or its text.")
     try:
         if isinstance(given, Plan):
             return checked(given, tools)
@@ -60,15 +60,15 @@ def plan_of(given: Plan | str, tools: Iterable[ToolSpec]) -> Plan:
             json.loads(given)
         return plan_of_text(given, tools)
     except RecursionError:
-        raise UsageError(
+        raise ConfigError(
             "The plan's JSON is nested too deep.", hint="A plan is an object with a list of steps."
         ) from None
     except json.JSONDecodeError as why:
-        raise UsageError(
+        raise ConfigError(
             f"The plan's JSON can't be read: {why.msg} (line {why.lineno}, column {why.colno}).", hint="Mend it there."
         ) from None
     except Unreadable as why:
-        raise UsageError(
+        raise ConfigError(
             f"The plan can't be carried out. {why}", hint="Mend it, or have one written with `plait plan QUESTION`."
         ) from why
 
@@ -76,17 +76,17 @@ def plan_of(given: Plan | str, tools: Iterable[ToolSpec]) -> Plan:
 def recorded_plan(head: RunHead, rows: Iterable[Row]) -> Plan:
     """The plan that a recorded run carried out, or was about to, with the evidence found for its steps.
 
-    Steps that failed, or were not run, have none. Raises `UsageError` where the run has no plan.
+    Steps that failed, or were not run, have none. Raises `ConfigError` where the run has no plan.
     """
     rows = list(rows)
     kit, loop = kit_of(head), make(head.strategy["name"], head.strategy["options"])
-    if isinstance(loop, Compiler):
+    if isinstance(loop, LLMCompiler):
         plan: Plan | None = _numbered_plan(rows, kit)
     else:
         plan = _last_plan(planning(loop), rows, kit)
     if plan is None:
-        raise UsageError(f"Run {head.run} has no plan that could be read.", hint=f"`plait show {head.run}` tells why.")
-    if isinstance(loop, Rewoo):
+        raise ConfigError(f"Run {head.run} has no plan that could be read.", hint=f"`plait show {head.run}` tells why.")
+    if isinstance(loop, ReWOO):
         plan = _with_found(loop, kit, Task(head.question, head.history), plan, rows)
     return plan
 
@@ -113,16 +113,16 @@ def with_kept(plan: Plan, before: Plan) -> Plan:
     return structs.replace(plan, evidence={**kept, **plan.evidence})
 
 
-def kit_of(head: RunHead) -> Kit:
+def kit_of(head: RunHead) -> LoopContext:
     """What the run's loop worked with, from its record alone."""
     folder = head.settings.get("prompts")
     book = PromptBook(head.strategy["name"], Path(folder) if folder and Path(folder).is_dir() else None)
     limits = msgspec.convert(head.settings.get("limits", {}), Limits)
     tools = msgspec.convert(head.tools, tuple[ToolSpec, ...])
-    return as_recorded(Kit(tools, book, head.settings.get("system"), limits.observation_chars), head)
+    return as_recorded(LoopContext(tools, book, head.settings.get("system"), limits.observation_chars), head)
 
 
-def _last_plan(loop: Rewoo, rows: Iterable[Row], kit: Kit) -> Plan | None:
+def _last_plan(loop: ReWOO, rows: Iterable[Row], kit: LoopContext) -> Plan | None:
     """The plan given to the loop, the planner's, or the person's: whichever came last."""
     plan = loop.plan
     phase: dict[int, str] = {}
@@ -144,7 +144,7 @@ def _last_plan(loop: Rewoo, rows: Iterable[Row], kit: Kit) -> Plan | None:
     return plan
 
 
-def _with_found(loop: Rewoo, kit: Kit, task: Task, plan: Plan, rows: Sequence[Row]) -> Plan:
+def _with_found(loop: ReWOO, kit: LoopContext, task: Task, plan: Plan, rows: Sequence[Row]) -> Plan:
     """The plan with the evidence that is on record, of steps whose needs are there."""
     made, said = _calls_made(rows), _replies(rows)
     results = {id: Observation(text) for id, text in plan.evidence.items()}
@@ -156,7 +156,7 @@ def _with_found(loop: Rewoo, kit: Kit, task: Task, plan: Plan, rows: Sequence[Ro
     return structs.replace(plan, evidence={id: seen.text for id, seen in results.items()})
 
 
-def _numbered_plan(rows: Iterable[Row], kit: Kit) -> Plan | None:
+def _numbered_plan(rows: Iterable[Row], kit: LoopContext) -> Plan | None:
     """The calls of all plans of a run of `compiler`, under the numbers that they were made by, with their results."""
     rows = list(rows)
     made = _calls_made(rows)
@@ -197,8 +197,8 @@ def _numbered_plan(rows: Iterable[Row], kit: Kit) -> Plan | None:
 
 
 def _result(
-    loop: Rewoo,
-    kit: Kit,
+    loop: ReWOO,
+    kit: LoopContext,
     task: Task,
     step: Step,
     results: Mapping[str, Observation],

@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.labels import labels_in
 from plait.runtime.prompt_labels import BLOCKS, labels_of_template
 
@@ -56,7 +56,7 @@ class PromptBook:
         if name in self._verbatim:
             return self._verbatim[name]
         if name not in self._texts:
-            raise UsageError(
+            raise ConfigError(
                 f"The loop '{self.strategy}' has no prompt '{name}'.",
                 hint=f"It has: {', '.join(self.names())}.",
             )
@@ -89,7 +89,7 @@ class PromptBook:
         try:
             text = str(compiled.render(values))
         except Exception as why:
-            raise UsageError(
+            raise ConfigError(
                 f"The prompt '{self.strategy}/{name}' can't be filled: {why}.", hint=self._place()
             ) from why
         if all(type(value) in _FIXED for value in values.values()):
@@ -115,7 +115,7 @@ class PromptBook:
         except Exception as why:
             number = getattr(why, "lineno", None)
             line = f" (line {number})" if number else ""
-            raise UsageError(
+            raise ConfigError(
                 f"The prompt '{self.strategy}/{name}' is no valid template{line}: {why}.", hint=self._place()
             ) from why
 
@@ -124,7 +124,7 @@ class PromptBook:
 
     def _read(self, folder: Path) -> None:
         if not folder.is_dir():
-            raise UsageError(
+            raise ConfigError(
                 f"There is no prompts folder {folder}.",
                 hint=f"`plait prompts copy {self.strategy} {folder}` makes one.",
             )
@@ -134,7 +134,7 @@ class PromptBook:
                 with path.open(encoding="utf-8", newline="") as file:
                     text = file.read()
             except (OSError, UnicodeDecodeError) as why:
-                raise UsageError(f"The prompt {path} can't be read: {why}.") from why
+                raise ConfigError(f"The prompt {path} can't be read: {why}.") from why
             if path.suffix == ".j2":
                 self._texts[path.stem] = text
             elif path.suffix == ".txt":

@@ -57,12 +57,12 @@ class PastEffect:
         if self.acting:
             return "Act"
         if -1 in self.waits:
-            return "Ask"
+            return "AskUser"
         if self.started:
             return "Start"
         if self.ran:
             return "Continue" if self.ran.code is None else "Execute"
-        return "Take" if self.took else ""
+        return "WaitNext" if self.took else ""
 
 
 _NOTHING = PastEffect()

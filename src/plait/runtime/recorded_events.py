@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from plait import loops
 from plait.core import Call, Event, Reply, Strategy
 from plait.core import events as ev
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.journal.records import (
     Acting,
     Begun,
@@ -32,7 +32,7 @@ def recorded_loop(head: RunHead) -> Strategy | None:
     """The loop of a run, which tells its thoughts and actions apart; None where it is not installed here."""
     try:
         return loops.make(head.strategy["name"], head.strategy["options"])
-    except UsageError:
+    except ConfigError:
         return None
 
 

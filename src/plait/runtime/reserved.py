@@ -8,7 +8,7 @@ from msgspec import structs
 
 from plait import loops
 from plait.core import Strategy
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.tools import Tool, Toolset
 from plait.tools.names import fitted
 
@@ -16,7 +16,7 @@ from plait.tools.names import fitted
 def with_free_names(tools: Toolset, loop: Strategy) -> Toolset:
     """The tools with names that the loop, and one that it may fall back to, do not use.
 
-    A tool of an MCP server gets the server's word before its name, with a warning. Raises `UsageError` for another.
+    A tool of an MCP server gets the server's word before its name, with a warning. Raises `ConfigError` for another.
     """
     reserved = _reserved(loop)
     if not any(_folded(tool.name) in reserved for tool in tools):
@@ -27,7 +27,7 @@ def with_free_names(tools: Toolset, loop: Strategy) -> Toolset:
     found = qualify_clashing_names(before, lambda name: _folded(name) in reserved)
     for old, tool in zip(before, found, strict=True):
         if (word := reserved.get(_folded(tool.name))) and not _asks(tool, word):
-            raise UsageError(
+            raise ConfigError(
                 f"A tool is named {tool.name}, and the loop '{loop.name}' uses that name itself.",
                 hint="Rename it: NAME=WORD on the command line, name= in Python.",
             )

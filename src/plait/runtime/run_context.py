@@ -13,9 +13,9 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import structs
 
-from plait.core import Call, CodeLimits, Event, Kit, Strategy, Task, Waiting
+from plait.core import Call, CodeLimits, Event, LoopContext, Strategy, Task, Waiting
 from plait.core import events as ev
-from plait.core.errors import BadInput, ReplayDiffers, UsageError
+from plait.core.errors import BadInput, ConfigError, ReplayDiffers
 from plait.core.text import escape_hidden
 from plait.journal import codec
 from plait.journal.log import AnyLog
@@ -68,12 +68,12 @@ class RecordEnds(Exception):
 
 
 @dataclass(frozen=True)
-class Job:
+class RunSpec:
     """All that one run needs, the same whether it is fresh, resumed, forked or replayed."""
 
     strategy: Strategy
     task: Task
-    kit: Kit
+    kit: LoopContext
     tools: Toolset
     phases: Phases
     limits: Limits
@@ -102,7 +102,7 @@ class Job:
 class Desk:
     """One run being performed: its job, what it used, and where it is told and recorded."""
 
-    job: Job
+    job: RunSpec
     log: AnyLog
     meter: Meter
     breaker: Breaker
@@ -151,7 +151,7 @@ class Desk:
             try:
                 told = told_by(answer, n, i, kind)
                 check_edit(told, call, self.job.tools, self.things)
-            except UsageError as why:  # they are asked again, and told what was wrong
+            except ConfigError as why:  # they are asked again, and told what was wrong
                 waiting = structs.replace(waiting, reason=f"{why}\n{asked.text}")
                 continue
             await self.log.append((told, None))
@@ -176,7 +176,7 @@ class Desk:
 
 def told_by(answer: str, n: int, i: int, kind: str) -> Told:
     """A person's words as a record: as they are, but for an approval, where yes, ok and approve give leave, `edit JSON`
-    gives leave with that input, and anything else refuses and is the reason. Raises `UsageError` for what begins as an
+    gives leave with that input, and anything else refuses and is the reason. Raises `ConfigError` for what begins as an
     edit and is no JSON."""
     if kind != "approval":
         return Told(n, answer, i)
@@ -185,14 +185,16 @@ def told_by(answer: str, n: int, i: int, kind: str) -> Told:
             return Told(n, answer, i, approved=True, input=(msgspec.json.decode(edit[1]),))
         except msgspec.DecodeError as why:
             if edit[1][0] in '{["':  # else these are words: "edit the text first"
-                raise UsageError(f"The edited input is no JSON: {why}.", hint='Such as: edit {"text": "..."}') from None
+                raise ConfigError(
+                    f"The edited input is no JSON: {why}.", hint='Such as: edit {"text": "..."}'
+                ) from None
     word = answer.strip().lower()
     yes = word in YES
     return Told(n, "" if yes or word in NO else answer, i, approved=yes)
 
 
 def check_edit(told: Told, call: Call | None, tools: Toolset, things: Things) -> None:
-    """Look at the input that the person put in place of a call's, as the tool will. Raises `UsageError` where it does
+    """Look at the input that the person put in place of a call's, as the tool will. Raises `ConfigError` where it does
     not fit: it is told before the answer is taken, so that nothing is used up by it."""
     tool = tools.get(call.tool) if call is not None else None
     if tool is None or not told.input:
@@ -200,7 +202,7 @@ def check_edit(told: Told, call: Call | None, tools: Toolset, things: Things) ->
     try:
         tool.bind(things.given(told.input[0], tool.signature.takes_things))
     except BadInput as why:
-        raise UsageError(f"The edited input does not fit. {why}") from None
+        raise ConfigError(f"The edited input does not fit. {why}") from None
 
 
 def as_told(calls: tuple[Call, ...], told: Mapping[int, Told]) -> tuple[Call, ...]:

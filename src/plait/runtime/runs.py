@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from plait.core import Event, Outcome, Strategy
 from plait.core import events as ev
-from plait.core.errors import BadAnswer, JournalError, RecordChanged, ReplayDiffers, UsageError
+from plait.core.errors import BadAnswer, ConfigError, JournalError, RecordChanged, ReplayDiffers
 from plait.journal.effects import Lost
 from plait.journal.log import AnyLog, Entry, RunLog
 from plait.journal.memory import MemoryLog
@@ -39,7 +39,7 @@ from plait.runtime.artifacts import Things
 from plait.runtime.engine import Engine
 from plait.runtime.recorded_effects import Past
 from plait.runtime.run import Run, run_of
-from plait.runtime.run_context import Job, RecordEnds, check_edit, told_by
+from plait.runtime.run_context import RecordEnds, RunSpec, check_edit, told_by
 
 Emit = Callable[[Event], None]
 
@@ -57,7 +57,7 @@ class Replayed(Struct, frozen=True, kw_only=True):
     outcome: Outcome | None
 
 
-async def open_log(job: Job, head: RunHead, journal: Journal | None) -> AnyLog:
+async def open_log(job: RunSpec, head: RunHead, journal: Journal | None) -> AnyLog:
     """Open the log of a new run. Raises `JournalError` if the journal cannot be written."""
     secrets = job.phases.secrets()
     if journal is None:
@@ -66,14 +66,14 @@ async def open_log(job: Job, head: RunHead, journal: Journal | None) -> AnyLog:
 
 
 async def claim(
-    job: Job,
+    job: RunSpec,
     head: RunHead,
     journal: Journal,
     *,
     answer: str | None = None,
     question: str | None = None,
     force: bool = False,
-) -> tuple[Job, AnyLog]:
+) -> tuple[RunSpec, AnyLog]:
     """Claim a recorded run, to continue it. `answer` is what the person says to the open `question` of that id.
 
     Raises `StaleAnswer` when that question is not open (any more), and `BadAnswer` for an edited input that can't be
@@ -103,7 +103,7 @@ async def claim(
     return _changed(job, past=Past(journal.rows(head.run))), log
 
 
-async def replay(job: Job, head: RunHead, rows: Sequence[Row], recorded: Outcome | None) -> Replayed:
+async def replay(job: RunSpec, head: RunHead, rows: Sequence[Row], recorded: Outcome | None) -> Replayed:
     """Take the loop through its record, performing nothing. Raises `ReplayDiffers` at the first difference."""
     job = _changed(job, past=Past(rows), replay=True)
     engine = Engine(job, MemoryLog(head, secrets=job.phases.secrets()))
@@ -130,11 +130,11 @@ async def replay(job: Job, head: RunHead, rows: Sequence[Row], recorded: Outcome
     )
 
 
-async def fork(job: Job, head: RunHead, rows: Sequence[Row], at: int, journal: Journal) -> tuple[Job, AnyLog]:
+async def fork(job: RunSpec, head: RunHead, rows: Sequence[Row], at: int, journal: Journal) -> tuple[RunSpec, AnyLog]:
     """Open a new run that shares the first `at - 1` steps of its parent."""
     kept, last = _before(rows, at)
     if at < 1 or at > last + 1:
-        raise UsageError(f"There is no step {at} in run {head.parent}.", hint=f"It has steps 1 to {last}.")
+        raise ConfigError(f"There is no step {at} in run {head.parent}.", hint=f"It has steps 1 to {last}.")
     records = [(row.record, row.body) for row in kept]
     log = await journal.begin(head, owner_of_this_process(), records, secrets=job.phases.secrets())
     return _changed(job, past=Past(kept), trust_until=at), log
@@ -169,7 +169,7 @@ def fresh_id() -> str:
     return new_run_id()
 
 
-def _told(answer: str, waits: Waits, past: Past, job: Job, run: str) -> Told:
+def _told(answer: str, waits: Waits, past: Past, job: RunSpec, run: str) -> Told:
     """The answer to what a run waits for. Raises `BadAnswer`: the run is as it was."""
     acting = past.effect(waits.n).acting
     call = acting.calls[waits.i] if acting is not None and 0 <= waits.i < len(acting.calls) else None
@@ -177,7 +177,7 @@ def _told(answer: str, waits: Waits, past: Past, job: Job, run: str) -> Told:
     try:
         told = told_by(answer if named is None else named, waits.n, waits.i, waits.kind)
         check_edit(told, call, job.tools, Things(past.things))
-    except UsageError as why:
+    except ConfigError as why:
         raise BadAnswer(str(why), run=run, waits=waiting_with(waits)) from None
     return told
 
@@ -190,7 +190,7 @@ def lost_text(lost: Lost) -> str:
     )
 
 
-def _changed(job: Job, **changes: Any) -> Job:
+def _changed(job: RunSpec, **changes: Any) -> RunSpec:
     """The same job with some fields changed."""
     return replace(job, **changes)
 
@@ -237,7 +237,13 @@ def _steps(rows: Sequence[Row]) -> dict[int, int]:
 
 
 async def perform(
-    job: Job, head: RunHead, log: AnyLog, journal: Journal | None, emit: Emit | None = None, *, resumed: bool = False
+    job: RunSpec,
+    head: RunHead,
+    log: AnyLog,
+    journal: Journal | None,
+    emit: Emit | None = None,
+    *,
+    resumed: bool = False,
 ) -> Run:
     """Perform an opened run to its end. If the run was cancelled, and has recorded that, the cancellation goes on."""
     if emit is not None:

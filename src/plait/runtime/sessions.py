@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct, convert, structs, to_builtins
 
 from plait.core import Exchange, ToolSpec
-from plait.core.errors import ToolError, UsageError
+from plait.core.errors import ConfigError, ToolError
 from plait.core.text import shorten
 from plait.journal.owner import new_run_id
 from plait.journal.records import RunHead, SessionTurn
@@ -39,11 +39,11 @@ Embedder: TypeAlias = "str | Callable[[list[str]], Any] | Measure"
 """What measures meaning: "local", "openai:NAME", a function from texts to vectors, or an object of one's own."""
 
 
-class Window(Struct, frozen=True):
+class History(Struct, frozen=True):
     """How much of a conversation a run is shown: at most so many turns, and characters in all.
 
     The newest turns come first; a question or answer takes at most a quarter of the characters, longer ones
-    are shortened in their middle. Raises `UsageError` for a number below 0.
+    are shortened in their middle. Raises `ConfigError` for a number below 0.
     """
 
     turns: int = 6
@@ -51,7 +51,7 @@ class Window(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.turns < 0 or self.chars < 0:
-            raise UsageError(
+            raise ConfigError(
                 f"A window of {self.turns} turns and {self.chars} characters can't be.", hint="Give 0 or more."
             )
 
@@ -70,7 +70,7 @@ class Window(Struct, frozen=True):
         return tuple(reversed(shown))
 
 
-class Seat(Struct, frozen=True):
+class Conversation(Struct, frozen=True):
     """A run's place in a conversation: the session, the run's own id, and the turns it is shown."""
 
     session: str
@@ -90,7 +90,7 @@ class Seat(Struct, frozen=True):
 
         return structs.replace(chat_history(said, embedder), source=SESSION)
 
-    def taken_by(self, head: RunHead, spec: ToolSpec, window: Window, embedder: Embedder) -> RunHead:
+    def taken_by(self, head: RunHead, spec: ToolSpec, window: History, embedder: Embedder) -> RunHead:
         """The run's head with all that going on with it needs; `spec` is of the tool."""
         told = {"window": to_builtins(window), "embedder": embedder if isinstance(embedder, str) else "local"}
         head = structs.replace(head, run=self.run, session=self.session, history=self.history, given=self.given)
@@ -111,27 +111,29 @@ def session_spec() -> ToolSpec:
     return chat_history(lambda: (), "local").spec
 
 
-def take_seat(session: str, journal: Journal, window: Window, history: Iterable[Exchange] | None = None) -> Seat:
+def take_seat(
+    session: str, journal: Journal, window: History, history: Iterable[Exchange] | None = None
+) -> Conversation:
     """The place of a run that begins now; `history`: the turns before it, None for those on record.
 
-    Raises `UsageError` for a name that can't be, `JournalError`.
+    Raises `ConfigError` for a name that can't be, `JournalError`.
     """
     if history is not None:
         given = tuple(history)
         shown = window.of(_turns(given))
         searched = shown != given
-        return Seat(named(session), new_run_id(), shown, given if searched else (), searched)
+        return Conversation(named(session), new_run_id(), shown, given if searched else (), searched)
     # A few more than are shown, for those without an answer.
     turns = journal.turns(named(session), limit=4 * window.turns)
-    return Seat(session, new_run_id(), window.of(turns))
+    return Conversation(session, new_run_id(), window.of(turns))
 
 
-def seat_of(head: RunHead, run: str = "") -> Seat | None:
+def seat_of(head: RunHead, run: str = "") -> Conversation | None:
     """The place that a recorded run has, for itself or for the `run` that is forked from it; None for one that is
     no turn of a conversation."""
     if not head.session:
         return None
-    return Seat(head.session, run or head.run, head.history, head.given, SESSION in head.sources)
+    return Conversation(head.session, run or head.run, head.history, head.given, SESSION in head.sources)
 
 
 def _turns(given: Iterable[Exchange]) -> list[SessionTurn]:
@@ -140,11 +142,11 @@ def _turns(given: Iterable[Exchange]) -> list[SessionTurn]:
 
 
 def named(session: str) -> str:
-    """The session's name as it is. Raises `UsageError` when it can't be one."""
+    """The session's name as it is. Raises `ConfigError` when it can't be one."""
     if not isinstance(session, str) or not session.strip() or not session.isprintable():
-        raise UsageError(f"{session!r} can't be a session's name.", hint="Give it a word or two, such as 'trip'.")
+        raise ConfigError(f"{session!r} can't be a session's name.", hint="Give it a word or two, such as 'trip'.")
     if len(session) > LONGEST_NAME:
-        raise UsageError(f"A session's name has at most {LONGEST_NAME} characters, this has {len(session)}.")
+        raise ConfigError(f"A session's name has at most {LONGEST_NAME} characters, this has {len(session)}.")
     return session
 
 
@@ -173,10 +175,10 @@ class RecordedTool(Tool, frozen=True, dict=True, kw_only=True):
 
 
 def require_loaded(tools: Iterable[Any]) -> None:
-    """Raises `UsageError` when there are tools among these whose code was not loaded."""
+    """Raises `ConfigError` when there are tools among these whose code was not loaded."""
     sources = dict.fromkeys(tool.source for tool in tools if isinstance(tool, RecordedTool))
     if sources:
-        raise UsageError(
+        raise ConfigError(
             f"This journal names tools that run code, and Plait did not load them: {', '.join(sources)}.",
             hint="If you trust it, add --load-tools (in Python: load_tools=True). Or name your own tools with --tools.",
         )

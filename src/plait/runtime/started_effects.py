@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, cast
 
-from plait.core import Act, Effect, Observation, PromptTooLong, Reply, Start, Take, Taken, Think
+from plait.core import Act, Effect, Observation, PromptTooLong, Reply, Start, Taken, Think, WaitNext
 from plait.journal.records import StartRecord, TookRecord
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_context import Desk, RecordEnds, Suspend
@@ -65,7 +65,7 @@ class Tickets:
         """Some more text of a watched reply."""
         self._came(piece)
 
-    async def take(self, n: int, effect: Take, past: PastEffect) -> Taken:
+    async def take(self, n: int, effect: WaitNext, past: PastEffect) -> Taken:
         if past.took is not None:
             taken = past.took.taken
             return await self._finish(taken.ticket) if taken.done else taken

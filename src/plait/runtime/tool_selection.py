@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs, to_builtins
 
-from plait.core import Kit, Strategy
+from plait.core import LoopContext, Strategy
 from plait.journal.records import RunHead
 from plait.runtime.sessions import SESSION, Embedder
 from plait.toolkits.method_search import lines_of, method_search
@@ -37,7 +37,7 @@ class Finder:
         self._making = threading.Lock()
 
     def index(self) -> ToolIndex:
-        """The index. Raises `UsageError` where the extra `search` is not installed, and what the embedder raises."""
+        """The index. Raises `ConfigError` where the extra `search` is not installed, and what the embedder raises."""
         with self._making:
             if self._made is None:
                 from plait.search import ToolIndex
@@ -95,7 +95,7 @@ def shown_by(head: RunHead) -> tuple[str, ...] | None:
     return tuple(head.settings.get("shown", ())) if SEARCH in head.sources else None
 
 
-def narrowed(kit: Kit, names: Sequence[str], agents: Iterable[str], search: str) -> Kit:
+def narrowed(kit: LoopContext, names: Sequence[str], agents: Iterable[str], search: str) -> LoopContext:
     """The kit with only these of the agent's tools shown, beside those that came with the run."""
     hidden = set(agents).difference(names)
     tools = tuple(spec for spec in kit.tools if spec.name not in hidden)
@@ -103,7 +103,7 @@ def narrowed(kit: Kit, names: Sequence[str], agents: Iterable[str], search: str)
     return structs.replace(kit, tools=tools, others=others, search=search)
 
 
-def recorded_in(head: RunHead, most: int | None, kit: Kit, embedder: Embedder) -> RunHead:
+def recorded_in(head: RunHead, most: int | None, kit: LoopContext, embedder: Embedder) -> RunHead:
     """The head of a run with this kit, with all that going on with it needs; its tools are the agent's so far."""
     agents = {tool["name"] for tool in head.tools}
     told: dict[str, Any] = {"show_tools": most, "shown": [tool.name for tool in kit.tools if tool.name in agents]}
@@ -116,7 +116,7 @@ def recorded_in(head: RunHead, most: int | None, kit: Kit, embedder: Embedder) -
     )
 
 
-def as_recorded(kit: Kit, head: RunHead) -> Kit:
+def as_recorded(kit: LoopContext, head: RunHead) -> LoopContext:
     """A recorded run's kit of all its tools, with those shown that it showed."""
     names = shown_by(head)
     if names is None:

@@ -7,7 +7,7 @@ turn = await session.go_on([Result("rain")])                     # turn.output: 
 
 from __future__ import annotations
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.sandbox.base import OutCall, Result, Sandbox, Session, Settings, Turn
 from plait.sandbox.choosing import AUTO, check_sandbox, default_sandbox, name_of
 
@@ -34,7 +34,7 @@ BACKENDS = {
 
 
 def sandbox(name: str = AUTO) -> Sandbox:
-    """The sandbox of that name. Raises `UsageError` for a name that is none of `BACKENDS`, nor `auto`."""
+    """The sandbox of that name. Raises `ConfigError` for a name that is none of `BACKENDS`, nor `auto`."""
     if name == AUTO:
         name = default_sandbox()[0]
     if name == "monty":
@@ -45,4 +45,4 @@ def sandbox(name: str = AUTO) -> Sandbox:
         from plait.sandbox.process import ProcessSandbox
 
         return ProcessSandbox()
-    raise UsageError(f"There is no sandbox {name!r}.", hint=f"There are: {AUTO}, {', '.join(BACKENDS)}.")
+    raise ConfigError(f"There is no sandbox {name!r}.", hint=f"There are: {AUTO}, {', '.join(BACKENDS)}.")

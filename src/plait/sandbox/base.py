@@ -86,5 +86,5 @@ class Sandbox(Protocol):
         ...
 
     async def open(self, settings: Settings) -> Session:
-        """A new session. Raises `UsageError` when this machine can't confine it, or what it needs isn't installed."""
+        """A new session. Raises `ConfigError` when this machine can't confine it, or what it needs isn't installed."""
         ...

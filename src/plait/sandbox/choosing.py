@@ -6,7 +6,7 @@ import platform
 import sys
 from pathlib import Path
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.sandbox.base import Sandbox, Settings
 from plait.sandbox.confine_filter import MACHINES
 
@@ -32,7 +32,7 @@ def default_sandbox() -> tuple[str, str]:
 
 
 async def check_sandbox(chosen: str | Sandbox) -> None:
-    """Raise `UsageError` if no session can be opened: a package is missing, or the kernel can't confine it.
+    """Raise `ConfigError` if no session can be opened: a package is missing, or the kernel can't confine it.
 
     Opens a session once in a process. Where `process` was only the default, `monty` becomes the default instead.
     """
@@ -43,7 +43,7 @@ async def check_sandbox(chosen: str | Sandbox) -> None:
 
     try:
         session = await sandbox(name).open(Settings())
-    except UsageError as why:
+    except ConfigError as why:
         if chosen != AUTO or name != "process":
             raise
         _refused[name] = why.message.rstrip(".")

@@ -21,7 +21,7 @@ from typing import Any, get_args
 from msgspec import structs
 
 from plait.core.code import CodeError, CodeLimit
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.sandbox.base import Result, Settings, Turn
 from plait.sandbox.monty_errors import UNDONE, code_error, source_line
 from plait.sandbox.monty_piece import Over, Piece, clock
@@ -42,7 +42,7 @@ class MontySandbox:
     name = "monty"
 
     async def open(self, settings: Settings) -> MontySession:
-        """A new session. Raises `UsageError` where pydantic-monty isn't installed, `NoWorker` where there is none."""
+        """A new session. Raises `ConfigError` where pydantic-monty isn't installed, `NoWorker` where there is none."""
         session = MontySession(settings)
         await session.worker.ready()
         return session
@@ -67,7 +67,7 @@ class MontySession:
     async def run(self, code: str, now: float, zone: int | None = None) -> Turn:
         """Run a piece of code to its end or its next calls."""
         if self._busy:
-            raise UsageError("This session runs a piece of code already.", hint="Wait for it, or open another.")
+            raise ConfigError("This session runs a piece of code already.", hint="Wait for it, or open another.")
         if self._closed:
             return Turn(error=CodeError("RuntimeError", "the session is closed"), lost=True)
         if self._piece is not None:
@@ -93,9 +93,9 @@ class MontySession:
         """Go on with the code that waits."""
         piece = self._piece
         if piece is None or piece.at is None or self._busy:
-            raise UsageError("No code waits for results here.", hint="Run a piece of code first.")
+            raise ConfigError("No code waits for results here.", hint="Run a piece of code first.")
         if len(results) != len(piece.calls):
-            raise UsageError(f"The code waits for {len(piece.calls)} results and was given {len(results)}.")
+            raise ConfigError(f"The code waits for {len(piece.calls)} results and was given {len(results)}.")
         answers = [self._answer(result) for result in results]
         at, ids = piece.at, piece.ids
         piece.came_back()

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from plait.core.code import CodeLimits
-from plait.core.errors import PlaitError, UsageError
+from plait.core.errors import ConfigError, PlaitError
 
 if sys.platform == "linux":
     import resource
@@ -50,11 +50,11 @@ class NoWorker(PlaitError):
 
 
 def library() -> ModuleType:
-    """The package pydantic_monty. Raises `UsageError` where it isn't installed."""
+    """The package pydantic_monty. Raises `ConfigError` where it isn't installed."""
     try:
         import pydantic_monty
     except ImportError as missing:
-        raise UsageError(
+        raise ConfigError(
             "The sandbox 'monty' needs the package pydantic-monty.", hint="Install it: pip install 'plait[code]'."
         ) from missing
     return pydantic_monty
@@ -104,7 +104,7 @@ def pool() -> AsyncMonty:
 
 
 async def checkout(limits: CodeLimits, seed: int) -> AsyncMontySession:
-    """A worker of one's own, empty, with these limits. Raises `NoWorker` and `UsageError`."""
+    """A worker of one's own, empty, with these limits. Raises `NoWorker` and `ConfigError`."""
     session = pool().checkout(
         script_name="code",
         limits={

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plait.core.code import CodeError, CodeLimit
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.things import Handle
 from plait.sandbox.base import PRELUDE, OutCall, Result, Session, Settings, Turn
 from plait.sandbox.process_child import INLINE_BYTES, Broken, Child
@@ -46,7 +46,7 @@ class ProcessSandbox:
         return "process"
 
     async def open(self, settings: Settings) -> Session:
-        """A new session. Raises `UsageError` when this machine can't confine it."""
+        """A new session. Raises `ConfigError` when this machine can't confine it."""
         session = ProcessSession(settings, self.without)
         await session.start()
         return session
@@ -74,7 +74,7 @@ class ProcessSession:
         self._code = ""
 
     async def start(self) -> None:
-        """Start the process. Raises `UsageError`."""
+        """Start the process. Raises `ConfigError`."""
         limits = self.settings.limits
         first: dict[str, Any] = {
             "seconds": limits.seconds,
@@ -107,12 +107,12 @@ class ProcessSession:
                 with contextlib.suppress(OSError):
                     os.rmdir(first["folder"])
         if "lacks" in said:
-            raise UsageError(
+            raise ConfigError(
                 f"The process sandbox can't confine code on this machine: {said['lacks']}.",
                 hint="It refuses to run unconfined. Use the sandbox monty, or a Linux kernel with seccomp filters.",
             )
         if "ready" not in said:
-            raise UsageError(
+            raise ConfigError(
                 f"The process sandbox could not start its process: {said.get('failed', problem)} (status {status}).",
                 hint=f"It may take {self.settings.limits.memory_mb} MB of memory (memory_mb): is it enough, and there?",
             )
@@ -121,7 +121,7 @@ class ProcessSession:
     async def run(self, code: str, now: float, zone: int | None = None) -> Turn:
         """Run a piece of code to its end or to its next calls."""
         if self._closed:
-            raise UsageError("This session of the process sandbox is closed.", hint="Open another.")
+            raise ConfigError("This session of the process sandbox is closed.", hint="Open another.")
         if self._child is None:
             await self.start()
         self._code, self._made, self._used, self._shown, self._waiting, self._sent = code, 0, 0.0, 0, 0, 0
@@ -131,7 +131,7 @@ class ProcessSession:
     async def go_on(self, results: Sequence[Result]) -> Turn:
         """Go on with the code that waits: one result for each of its calls, in order."""
         if not self._waiting or len(results) != self._waiting or self._child is None:
-            raise UsageError(f"{len(results)} results were given; the code waits for {self._waiting}.")
+            raise ConfigError(f"{len(results)} results were given; the code waits for {self._waiting}.")
         self._waiting = 0
         if all(result.value is None or type(result.value) in (bool, int, float) for result in results):
             told = [self._told(result) for result in results]

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.sandbox.worker_output import HEADER
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -132,7 +132,7 @@ class Child:
 
     @staticmethod
     async def start(settings: dict[str, Any], output_bytes: int) -> Child:
-        """Start one; its first message is yet to be sent and heard. Raises `UsageError` where that can't be done."""
+        """Start one; its first message is yet to be sent and heard. Raises `ConfigError` where that can't be done."""
         future = _in_starter(lambda: _start(settings, output_bytes))
         try:
             return await asyncio.shield(asyncio.wrap_future(future))
@@ -213,9 +213,9 @@ class Child:
 
 def _start(settings: dict[str, Any], output_bytes: int) -> Child:
     if sys.platform != "linux":
-        raise UsageError(f"The process sandbox needs Linux; this is {sys.platform}.", hint="Use the sandbox monty.")
+        raise ConfigError(f"The process sandbox needs Linux; this is {sys.platform}.", hint="Use the sandbox monty.")
     if not sys.executable:
-        raise UsageError("The process sandbox can't find a Python to run.", hint="Use the sandbox monty.")
+        raise ConfigError("The process sandbox can't find a Python to run.", hint="Use the sandbox monty.")
     try:
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as failed:
             mine, its = socket.socketpair()
@@ -241,7 +241,7 @@ def _start(settings: dict[str, Any], output_bytes: int) -> Child:
             )
             failed.pop_all()
     except OSError as problem:
-        raise UsageError(f"The process sandbox could not start its process: {problem}.") from None
+        raise ConfigError(f"The process sandbox could not start its process: {problem}.") from None
     settings |= {"folder": folder, "parent": os.getpid()}
     mine.setblocking(False)
     return Child(process, mine, shared)

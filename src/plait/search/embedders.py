@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from plait.core.errors import PlaitError, UsageError
+from plait.core.errors import ConfigError, PlaitError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,12 +44,12 @@ def load_embedder(
 
     "local" (or "") runs on this machine and needs no network. "provider:model" asks an endpoint that speaks
     `/embeddings`, with key and address from `env` (default: the environment). `name` belongs to an own function: its
-    vectors are cached under that name. Raises `UsageError` for an unknown embedder, a missing key, or a missing extra.
+    vectors are cached under that name. Raises `ConfigError` for an unknown embedder, a missing key, or a missing extra.
     """
     require_modules("numpy")
     if isinstance(spec, str):
         if name:
-            raise UsageError(f"{spec!r} already has a name.", hint="Give `name` only with an own function.")
+            raise ConfigError(f"{spec!r} already has a name.", hint="Give `name` only with an own function.")
         if spec.strip() in ("", "local"):
             from plait.search.minilm import load_local_embedder
 
@@ -61,16 +61,16 @@ def load_embedder(
         return spec
     if callable(spec):
         return FunctionEmbedder(spec, name)
-    raise UsageError(
+    raise ConfigError(
         f"{spec!r} is not an embedder.", hint='Give "local", "provider:model", a function of texts, or an Embedder.'
     )
 
 
 def require_modules(*modules: str) -> None:
-    """Raise `UsageError` if a module of the extra `search` is not installed."""
+    """Raise `ConfigError` if a module of the extra `search` is not installed."""
     for module in modules:
         if find_spec(module) is None:
-            raise UsageError(
+            raise ConfigError(
                 f"Search by meaning needs {module}, which is not installed.",
                 hint="Install it: pip install 'plait[search]'",
             )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from plait.core.errors import BadResponse, ModelError, UsageError
+from plait.core.errors import BadResponse, ConfigError, ModelError
 from plait.core.hosts import HOSTS
 from plait.models import http
 from plait.models.config import checked_address
@@ -38,20 +38,20 @@ MAX_BODY = 64 << 20
 def load_endpoint_embedder(spec: str, env: Mapping[str, str] | None = None) -> EndpointEmbedder:
     """Return the embedder of `provider:model`, without a request.
 
-    Raises `UsageError` for an unknown provider or a missing key.
+    Raises `ConfigError` for an unknown provider or a missing key.
     """
     env = os.environ if env is None else env
     provider, _, model = spec.partition(":")
     if provider not in PROVIDERS:
         known = ", ".join(f"{name}:NAME" for name in PROVIDERS)
-        raise UsageError(f"{spec!r} is not an embedder.", hint=f"There are: local, {known}.")
+        raise ConfigError(f"{spec!r} is not an embedder.", hint=f"There are: local, {known}.")
     if not model.strip():
-        raise UsageError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME.")
+        raise ConfigError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME.")
     host = HOSTS[provider]
     moved = env.get(host.base_env, "").strip().rstrip("/")
     key = next((env[name].strip() for name in host.keys if env.get(name, "").strip()), "")
     if not (key or host.local or moved):
-        raise UsageError(
+        raise ConfigError(
             f"{spec} needs a key, and {' or '.join(host.keys)} is not set.",
             hint=f"Set it in the environment (export {host.keys[0]}=...), or use the local embedder: local.",
         )
@@ -82,7 +82,7 @@ class EndpointEmbedder:
         self._target = Target(address, model, key_env, base_env, (key,) if key else ())
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         if not (key.isascii() and key.isprintable()):
-            raise UsageError(f"The key for {address} contains characters that cannot be sent.")
+            raise ConfigError(f"The key for {address} contains characters that cannot be sent.")
         self.dim = 0
         self._timeout = timeout
         self._tries = tries

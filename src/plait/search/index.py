@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.search.cache import CachedEmbedder, VectorCache
 from plait.search.embedders import Embedder, EmbedFunction, load_embedder
 from plait.search.keywords import KeywordIndex
@@ -69,7 +69,7 @@ class Index:
     def add(self, ids: Sequence[str], texts: Sequence[str]) -> Index:
         """Add texts under ids, embed only these, and return the index.
 
-        Raises `UsageError` if an id is already there or is given twice, or if the lengths differ. Then, and if the
+        Raises `ConfigError` if an id is already there or is given twice, or if the lengths differ. Then, and if the
         embedder fails, nothing is added.
         """
         passages = [split_passages(text) for text in texts]
@@ -85,11 +85,11 @@ class Index:
 
     def _check(self, ids: Sequence[str], texts: Sequence[str]) -> None:
         if len(ids) != len(texts):
-            raise UsageError(f"{len(ids)} ids were given for {len(texts)} texts.", hint="Give one id for each text.")
+            raise ConfigError(f"{len(ids)} ids were given for {len(texts)} texts.", hint="Give one id for each text.")
         seen: set[str] = set()
         for id in ids:
             if id in self._starts or id in seen:
-                raise UsageError(f"The id {id!r} is already there.", hint="Give each text an id of its own.")
+                raise ConfigError(f"The id {id!r} is already there.", hint="Give each text an id of its own.")
             seen.add(id)
 
     def _insert(self, ids: Sequence[str], words: Sequence[str], vectors: Vectors, rows: list[int]) -> None:

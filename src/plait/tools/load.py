@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec import structs
 
-from plait.core.errors import PlaitError, UsageError
+from plait.core.errors import ConfigError, PlaitError
 from plait.core.tools import ToolSpec
 from plait.plugins import plugins
 from plait.tools.objects import is_toolset, tools_of_object
@@ -59,8 +59,8 @@ def load(word: str) -> tuple[Tool, ...]:
     """Loads the tools that a word names, each with the word as its `source`.
 
     Adds the folder of a file, and for a module the current folder, at the end of the import path, so that the user's
-    tools can import what lies beside them. Raises `UsageError`, which says what to do, for a word that names nothing or
-    a file that cannot be used.
+    tools can import what lies beside them. Raises `ConfigError`, which says what to do, for a word that names nothing
+    or a file that cannot be used.
     """
     name, rest = _split_name(word)
     if rest.startswith(MCP):
@@ -71,7 +71,7 @@ def load(word: str) -> tuple[Tool, ...]:
     if not name:
         return tuple(structs.replace(one, source=word) for one in found)
     if len(found) != 1:
-        raise UsageError(
+        raise ConfigError(
             f"{word!r} gives a name to {len(found)} tools at once.", hint="Only a word of one tool can be renamed."
         )
     return (structs.replace(found[0], name=name, source=word),)
@@ -80,7 +80,7 @@ def load(word: str) -> tuple[Tool, ...]:
 def tools_from(items: Iterable[Any]) -> Toolset:
     """Makes a toolset of tools, typed functions, objects and classes (their public methods) and words, in order.
 
-    Raises `UsageError` for anything else, for two tools of one name, and for a tool whose type hints cannot be
+    Raises `ConfigError` for anything else, for two tools of one name, and for a tool whose type hints cannot be
     described.
     """
     if isinstance(items, (str, Tool)):
@@ -163,14 +163,14 @@ def _load(word: str) -> tuple[Tool, ...]:
         try:
             found = plugin.load()
         except Exception as error:
-            raise UsageError(
+            raise ConfigError(
                 f"The toolkit {name} can't be loaded: {show_error(error)}.", hint="Reinstall it."
             ) from error
         return _make_tools(found, word, argument)
     if text and re.fullmatch(r"[A-Za-z_][\w.]*", name):
         return _make_tools(_import_name(word, word), word, None)
     hint = _suggest(name, "") or f"Toolkits: {', '.join(toolkit_names())}."
-    raise UsageError(
+    raise ConfigError(
         f"No toolkit is named {name!r}.", hint=f"{hint} A file ends in .py; a name in a module is module:name."
     )
 
@@ -195,15 +195,15 @@ def _import_name(path: str, word: str) -> Any:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         hint = _suggest(module_name, "the toolkit ") or "Is it installed, or in this folder?"
-        raise UsageError(f"{word!r}: there is no module {error.name!r}.", hint=hint) from error
+        raise ConfigError(f"{word!r}: there is no module {error.name!r}.", hint=hint) from error
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{word!r}: the module {module_name} fails when imported: {show_error(error)}.") from error
+        raise ConfigError(f"{word!r}: the module {module_name} fails when imported: {show_error(error)}.") from error
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
             tools = [key for key, value in vars(module).items() if isinstance(value, Tool)]
             hint = _suggest(part, "", tools or [key for key in vars(module) if not key.startswith("_")])
-            raise UsageError(f"{word!r}: the module {module_name} has no {part!r}.", hint=hint)
+            raise ConfigError(f"{word!r}: the module {module_name} has no {part!r}.", hint=hint)
         found = getattr(found, part)
     return found
 
@@ -226,9 +226,9 @@ def _make_tools(found: Any, word: str, argument: str | None) -> tuple[Tool, ...]
     return _require_tools(found, word)
 
 
-def _no_argument(word: str) -> UsageError:
+def _no_argument(word: str) -> ConfigError:
     name = word.partition(":")[0]
-    return UsageError(f"{word!r}: {name} takes nothing after the colon.", hint=f"Write {name}.")
+    return ConfigError(f"{word!r}: {name} takes nothing after the colon.", hint=f"Write {name}.")
 
 
 def _call_factory(factory: Callable[..., Any], word: str, argument: str | None) -> Any:
@@ -239,7 +239,7 @@ def _call_factory(factory: Callable[..., Any], word: str, argument: str | None) 
     except TypeError as error:
         if argument is not None:
             raise _no_argument(word) from error
-        raise UsageError(
+        raise ConfigError(
             f"The toolkit {name} needs an argument.", hint=f"Write {name}:ARGUMENT, such as {name}:facts.json."
         ) from error
     except ValueError:  # it does not show its parameters
@@ -249,13 +249,13 @@ def _call_factory(factory: Callable[..., Any], word: str, argument: str | None) 
     except PlaitError:
         raise
     except Exception as error:
-        raise UsageError(f"{word!r}: the toolkit fails: {show_error(error)}.") from error
+        raise ConfigError(f"{word!r}: the toolkit fails: {show_error(error)}.") from error
 
 
 def _require_tools(found: Any, word: str) -> tuple[Tool, ...]:
     several = (found,) if isinstance(found, Tool) else tuple(found) if isinstance(found, (list, tuple)) else ()
     if not several or not all(isinstance(one, Tool) for one in several):
-        raise UsageError(f"{word!r} is a {type(found).__name__} and not a tool.", hint="Make it one with @plait.tool.")
+        raise ConfigError(f"{word!r} is a {type(found).__name__} and not a tool.", hint="Make it one with @plait.tool.")
     return several
 
 
@@ -270,4 +270,4 @@ def _tools_of_module(module: ModuleType, word: str) -> tuple[Tool, ...]:
         if callable(value) and getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
     ]
     hint = f"Put @plait.tool above {' or '.join(plain[:3])}." if plain else "Define some with @plait.tool."
-    raise UsageError(f"{word!r} has no tools in it.", hint=hint)
+    raise ConfigError(f"{word!r} has no tools in it.", hint=hint)

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import structs
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.tools.tool import Tool, tool
 
 
@@ -50,24 +50,24 @@ def toolset(make: Callable[[], Any]) -> PerRun:
     """Makes tools of the methods of an object, a new one for each run: `tools=[plait.toolset(lambda: Repl(limit=5))]`.
 
     `make()` returns the object. Plait calls it once to see the public methods, then once for each run that calls one of
-    them. Raises `UsageError` when it fails, or returns an object without such methods.
+    them. Raises `ConfigError` when it fails, or returns an object without such methods.
     """
     if isinstance(make, type):
         return of_class(make)
     try:
         sample = make()
     except Exception as why:
-        raise UsageError(f"The factory of a toolset failed: {type(why).__name__}: {why}.") from why
+        raise ConfigError(f"The factory of a toolset failed: {type(why).__name__}: {why}.") from why
     return PerRun(make, _find_methods(type(sample), type(sample).__name__), type(sample).__name__)
 
 
 def of_class(kind: type) -> PerRun:
-    """Makes tools of a class without arguments. Raises `UsageError` when it needs some."""
+    """Makes tools of a class without arguments. Raises `ConfigError` when it needs some."""
     methods = _find_methods(kind, kind.__name__)
     try:
         inspect.signature(kind).bind()
     except TypeError as why:
-        raise UsageError(
+        raise ConfigError(
             f"The class {kind.__name__} can't be made without arguments: {why}.",
             hint=f"Give an object, {kind.__name__}(...), or one per run: plait.toolset(lambda: {kind.__name__}(...)).",
         ) from None
@@ -82,7 +82,7 @@ def is_toolset(item: Any) -> bool:
 
 
 def tools_of_object(item: Any) -> tuple[Tool, ...]:
-    """Makes tools of the public methods of a class, a factory or an object. Raises `UsageError` if there are none."""
+    """Makes tools of the public methods of a class, a factory or an object. Raises `ConfigError` if there are none."""
     if isinstance(item, PerRun):
         return item.tools()
     if isinstance(item, type):
@@ -142,7 +142,7 @@ def _find_methods(kind: type, name: str) -> dict[str, FunctionType | Tool]:
         if isinstance(value, FunctionType) and (value.__doc__ or value.__annotations__)
     }
     if kind.__module__.partition(".")[0] == "plait" or not (marked or plain):
-        raise UsageError(
+        raise ConfigError(
             f"{'An' if name[:1] in 'AEIOUaeiou' else 'A'} {name} cannot be used as a tool.",
             hint="Give a typed function, a plait.tool, an object or class with public methods that have docstrings, "
             "or a word such as 'calculator'.",

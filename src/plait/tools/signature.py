@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core.call_check import takes_other_names
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.json_schema import shape_of, words_of
 from plait.core.things import Thing
 from plait.tools.docstrings import read_docstring
@@ -65,7 +65,7 @@ class Signature(Struct, frozen=True):
 def read_signature(function: Callable[..., Any], name: str) -> Signature:
     """Reads the signature of a function that is to be the tool `name`.
 
-    Raises `UsageError` when a type hint cannot be resolved or is of a type that JSON cannot describe.
+    Raises `ConfigError` when a type hint cannot be resolved or is of a type that JSON cannot describe.
     """
     described = read_docstring(innermost(function).__doc__)
     hints = _hints(function, name)
@@ -110,7 +110,7 @@ def _describe(wanted: dict[str, Any], name: str) -> tuple[dict[str, PythonType],
     try:
         return describe_types(wanted)
     except Undescribable as error:
-        raise UsageError(
+        raise ConfigError(
             f"The tool {name} has a parameter of a type that JSON can't describe: {error}.",
             hint="Use plain types, a data class, an enum or a pydantic model.",
         ) from error
@@ -120,7 +120,7 @@ def _python_signature(function: Callable[..., Any], name: str) -> inspect.Signat
     try:
         return inspect.signature(function)
     except (ValueError, TypeError) as error:
-        raise UsageError(
+        raise ConfigError(
             f"The tool {name} can't be described: its function does not show its parameters ({error}).",
             hint="Wrap it in a typed Python function.",
         ) from error
@@ -132,7 +132,7 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
     try:
         return typing.get_type_hints(inner, include_extras=True)
     except Exception as error:  # a hint is any expression, and may fail in any way
-        raise UsageError(
+        raise ConfigError(
             f"The tool {name} has a type hint that can't be resolved: {error}.",
             hint="Define or import the type where the function's module can see it, not inside a function.",
         ) from error

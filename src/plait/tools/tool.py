@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overlo
 
 from msgspec import Struct, structs
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.messages import JSON
 from plait.core.tools import ToolSpec
 from plait.tools.names import VALID
@@ -57,27 +57,27 @@ class Tool(Struct, frozen=True, dict=True):
 
     def __post_init__(self) -> None:
         if not VALID.fullmatch(self.name):
-            raise UsageError(
+            raise ConfigError(
                 f"{self.name!r} can't be the name of a tool.",
                 hint="Give name=, at most 64 letters, digits, _, - and dots; the first a letter, a digit or _.",
             )
         if self.read_only and self.destructive:
-            raise UsageError(f"The tool {self.name} can't be both read_only and destructive.", hint="Drop one.")
+            raise ConfigError(f"The tool {self.name} can't be both read_only and destructive.", hint="Drop one.")
         if self.timeout is not None and not self.timeout > 0:
-            raise UsageError(f"The tool {self.name} has a timeout of {self.timeout}.", hint="Give seconds above 0.")
+            raise ConfigError(f"The tool {self.name} has a timeout of {self.timeout}.", hint="Give seconds above 0.")
         if self.name in self.excludes:
-            raise UsageError(f"The tool {self.name} can't exclude itself.", hint="Name the other tool.")
+            raise ConfigError(f"The tool {self.name} can't exclude itself.", hint="Name the other tool.")
 
     @cached_property
     def signature(self) -> Signature:
-        """The parameters. Raises `UsageError` when the function's type hints cannot be described."""
+        """The parameters. Raises `ConfigError` when the function's type hints cannot be described."""
         from plait.tools.signature import read_signature  # heavy: it may import pydantic
 
         return read_signature(self.function, self.name)
 
     @cached_property
     def spec(self) -> ToolSpec:
-        """What a model learns about the tool. Raises `UsageError` as `signature` does."""
+        """What a model learns about the tool. Raises `ConfigError` as `signature` does."""
         return ToolSpec(
             self.name,
             self.description or self.signature.summary,
@@ -172,12 +172,12 @@ def tool(
     `inline` promises a quick, pure, sync function, which runs without a thread. `excludes` names tools that do the same
     job: of two that exclude each other, a loop that calls several at once calls one.
 
-    Raises `UsageError` for an impossible name, mark or timeout. Type hints are read when they are first needed.
+    Raises `ConfigError` for an impossible name, mark or timeout. Type hints are read when they are first needed.
     """
 
     def wrap(wrapped: Callable[..., Any]) -> FunctionTool[..., Any]:
         if isinstance(wrapped, Tool):
-            raise UsageError(f"{wrapped.name} is a tool already.", hint="Decorate it once.")
+            raise ConfigError(f"{wrapped.name} is a tool already.", hint="Decorate it once.")
         return FunctionTool(
             wrapped,
             name or str(getattr(innermost(wrapped), "__name__", type(wrapped).__name__)),

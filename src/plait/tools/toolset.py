@@ -7,7 +7,7 @@ from functools import cached_property
 
 from msgspec import Struct, structs
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.tools import Call, ToolSpec
 from plait.tools.objects import for_run
 from plait.tools.tool import Tool
@@ -17,7 +17,7 @@ FEW = 12
 
 
 class Toolset(Struct, frozen=True, dict=True):
-    """Tools by name. Raises `UsageError` when two have the same name.
+    """Tools by name. Raises `ConfigError` when two have the same name.
 
     With an index, `near(name, similar names)` describes the tools that fit a name which no tool has. `own` maps the
     name that a loop uses for a tool to the tool's own name.
@@ -31,7 +31,7 @@ class Toolset(Struct, frozen=True, dict=True):
         seen: dict[str, Tool] = {}
         for tool in self.tools:
             if tool.name in seen:
-                raise UsageError(
+                raise ConfigError(
                     f"Two tools are named {tool.name}: {_show_origin(seen[tool.name])} and {_show_origin(tool)}.",
                     hint="Rename one: NAME=WORD on the command line, name= in Python.",
                 )
@@ -57,7 +57,7 @@ class Toolset(Struct, frozen=True, dict=True):
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What a model learns about each tool. Raises `UsageError` when a tool cannot be described."""
+        """What a model learns about each tool. Raises `ConfigError` when a tool cannot be described."""
         return tuple(tool.spec for tool in self.tools)
 
     def with_own_name(self, call: Call) -> Call:

@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 
 
 def run_file(name: str, kind: str) -> ModuleType:
     """Runs a file and returns its module. `kind` stands in the module's name before that of the file.
 
     Adds the file's folder at the end of the import path, so that it can import what lies beside it. Raises
-    `UsageError` if there is no such file, and with the line where it fails.
+    `ConfigError` if there is no such file, and with the line where it fails.
     """
     path, source = _path(name), read_file(name)
     add_to_path(str(path.resolve().parent))
@@ -29,19 +29,19 @@ def run_file(name: str, kind: str) -> ModuleType:
             del sys.modules[module.__name__]
         else:
             sys.modules[module.__name__] = before
-        raise UsageError(f"{name!r} can't be used: {_line(error, str(path))}{show_error(error)}.") from error
+        raise ConfigError(f"{name!r} can't be used: {_line(error, str(path))}{show_error(error)}.") from error
     return module
 
 
 def read_file(name: str) -> bytes:
-    """Reads a file of the user. Raises `UsageError`."""
+    """Reads a file of the user. Raises `ConfigError`."""
     path = _path(name)
     if not path.is_file():
-        raise UsageError(f"There is no file {name!r}.", hint=f"Looked for {path}.")
+        raise ConfigError(f"There is no file {name!r}.", hint=f"Looked for {path}.")
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UsageError(f"{name!r} can't be read: {error.strerror}.", hint=f"Looked for {path}.") from error
+        raise ConfigError(f"{name!r} can't be read: {error.strerror}.", hint=f"Looked for {path}.") from error
 
 
 def add_to_path(folder: str) -> None:

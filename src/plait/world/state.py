@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.toolkits.alpha_vantage import no_such_symbol
 from plait.world import pictures, places, stocks, weather
 from plait.world.chance import chance
@@ -84,14 +84,14 @@ class World:
 
     `seed` makes another world; `now` is its clock, which stands still (UTC where no zone is said); `here` is the
     town where the user is, such as "Lyon" or "London, Ontario, Canada". `did` are all calls, with their errors.
-    Raises `UsageError` for a town that the world does not have.
+    Raises `ConfigError` for a town that the world does not have.
     """
 
     def __init__(self, seed: int = 0, *, now: datetime | None = None, here: str = "") -> None:
         place = places.find_town(here or places.HOME)
         if place is None:
             known = ", ".join(sorted({each.name for each in places.TOWNS}))
-            raise UsageError(f"The world has no town {here!r}.", hint=f"It has: {known}.")
+            raise ConfigError(f"The world has no town {here!r}.", hint=f"It has: {known}.")
         self.seed = seed
         self.now = NOW if now is None else now.astimezone(UTC) if now.tzinfo else now.replace(tzinfo=UTC)
         self.home = place
@@ -176,7 +176,7 @@ class World:
 
 
 def world_of(word: str) -> World:
-    """Makes the world of a word, with or without the `world:` before it. Raises `UsageError`.
+    """Makes the world of a word, with or without the `world:` before it. Raises `ConfigError`.
 
     A seed, then settings, separated by commas: `7`, `7,now=2024-02-29`, `now=2024-02-29T08:00,here=Lyon`.
     """
@@ -193,7 +193,7 @@ def world_of(word: str) -> World:
             settings[last := "seed"] = part
     unknown = sorted(settings.keys() - {"seed", "now", "here"})
     if unknown:
-        raise UsageError(
+        raise ConfigError(
             f"A world has no setting {', '.join(unknown)}.", hint="Settings: world:SEED,now=DATE,here=TOWN."
         )
     try:
@@ -202,11 +202,11 @@ def world_of(word: str) -> World:
         wrong = "its date can't be read"
         now = datetime.fromisoformat(settings["now"]) if "now" in settings else None
     except ValueError:
-        raise UsageError(
+        raise ConfigError(
             f"{word!r} is no world: {wrong}.", hint="Such as world:7 or world:7,now=2024-02-29T08:00,here=Lyon."
         ) from None
     if now is not None and not 2000 <= now.year < 2200:
-        raise UsageError(f"{word!r} is no world: it has the years 2000 to 2199.", hint="Its shares are traded then.")
+        raise ConfigError(f"{word!r} is no world: it has the years 2000 to 2199.", hint="Its shares are traded then.")
     if now is not None and len(settings["now"]) <= 10:  # a date alone: at the usual time of day
         now = now.replace(hour=NOW.hour, minute=NOW.minute)
     return World(seed, now=now, here=settings.get("here", ""))

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.world.grades import RunEvidence, WorldGrade
 from plait.world.state import World
 
@@ -75,10 +75,10 @@ TASKS: tuple[WorldTask, ...] = (
 
 
 def task_of(name: str) -> WorldTask:
-    """Finds a task by its name, among the six and their variations. Raises `UsageError`."""
+    """Finds a task by its name, among the six and their variations. Raises `ConfigError`."""
     from plait.world.variations import VARIATIONS
 
     for task in (*TASKS, *VARIATIONS):
         if task.name.casefold() == name.strip().casefold():
             return task
-    raise UsageError(f"There is no task {name!r}.", hint="`plait world tasks` lists them.")
+    raise ConfigError(f"There is no task {name!r}.", hint="`plait world tasks` lists them.")

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.lab.classics.tables import ABSENT, ClassicTable, judged_results, missing_notes
 from plait.lab.comparison import ComparisonData, Contender, group_by_task
 from plait.lab.grid import TableColumn, clean_line
@@ -94,10 +94,10 @@ class LoopTable(Struct, frozen=True):
 def make_loop_tables(comparison: ComparisonData, loops: Sequence[str] = ("react", "rewoo")) -> tuple[LoopTable, ...]:
     """Make a table for each model that both loops were compared with. `loops` are named as in the comparison.
 
-    Raises `UsageError` if the comparison does not have both with the same models.
+    Raises `ConfigError` if the comparison does not have both with the same models.
     """
     if len(loops) != 2:
-        raise UsageError(f"{len(loops)} loops are named.", hint="Name two: --strategies react,rewoo.")
+        raise ConfigError(f"{len(loops)} loops are named.", hint="Name two: --strategies react,rewoo.")
     first, second = ([each for each in comparison.contenders if each.strategy == loop] for loop in loops)
     made = [
         _make_table(comparison, one, other)
@@ -106,7 +106,7 @@ def make_loop_tables(comparison: ComparisonData, loops: Sequence[str] = ("react"
         if one.who == other.who and one.key != other.key
     ]
     if not made:
-        raise UsageError(
+        raise ConfigError(
             f"{loops[0]} and {loops[1]} are not both in {comparison.name} with the same models.",
             hint="plait compare SUITE --strategies react,rewoo compares them.",
         )

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, structs
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.lab.classics.tables import ABSENT, ClassicTable, judged_results, missing_notes
 from plait.lab.comparison import ComparisonData
 from plait.lab.grid import TableColumn, clean_line, merge_in_order
@@ -106,13 +106,13 @@ def make_phase_table(comparison: ComparisonData, *, loop: str = "phased", hardwa
     """Make the table of a loop in a comparison.
 
     `hardware`: also compute the break-even: after how many runs hardware at this price in USD is cheaper than the first
-    row. Raises `UsageError` if the loop is not in the comparison, or if there is no second row to compare.
+    row. Raises `ConfigError` if the loop is not in the comparison, or if there is no second row to compare.
     """
     contenders = [each for each in comparison.contenders if each.strategy.partition("(")[0] == loop]
     if not contenders:
-        raise UsageError(f"The loop {loop} is not in {comparison.name}.", hint="Compare it first.")
+        raise ConfigError(f"The loop {loop} is not in {comparison.name}.", hint="Compare it first.")
     if hardware is not None and len(contenders) < 2:
-        raise UsageError(
+        raise ConfigError(
             "Hardware is compared with the first row, and there is only one row.",
             hint="Name a model without the hardware first, then one with it: --models openai:NAME,local.",
         )

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from plait import loops
 from plait.core import Strategy
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.lab.comparison import ComparisonData
 from plait.lab.graders import UNJUDGED
 from plait.lab.grid import TableColumn, escape_markdown, render_grid, render_markdown_grid, wrap_sentence
@@ -52,7 +52,7 @@ def missing_notes(comparison: ComparisonData) -> tuple[str, ...]:
 def question_suite(question: str, tools: Iterable[str] = ()) -> Suite:
     """Return a user's question as a suite. Its runs are not judged, because the right answer is unknown."""
     if not question.strip():
-        raise UsageError("The question is empty.", hint="Write what is to be asked.")
+        raise ConfigError("The question is empty.", hint="Write what is to be asked.")
     task = SuiteTask(id="question", question=question, grader=UNJUDGED, tools=tuple(tools))
     return Suite(word="question", about="a question of one's own", tasks=(task,))
 
@@ -69,10 +69,12 @@ def models_by_phase(
 ) -> dict[str, Sequence[M]]:
     """Return the models of each phase of a loop: those in `phases`, else `models`.
 
-    Raises `UsageError` for a phase that the loop does not have.
+    Raises `ConfigError` for a phase that the loop does not have.
     """
     made = loops.loop_from(loop) if isinstance(loop, str) else loop
     for phase in phases:
         if phase not in made.phases:
-            raise UsageError(f"The loop {made.name} has no phase '{phase}'.", hint=f"It has: {', '.join(made.phases)}.")
+            raise ConfigError(
+                f"The loop {made.name} has no phase '{phase}'.", hint=f"It has: {', '.join(made.phases)}."
+            )
     return {phase: phases.get(phase, models) for phase in made.phases}

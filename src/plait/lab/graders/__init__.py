@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.lab.graders import scores
 from plait.lab.graders.functions import load_function_grader, read_source
 from plait.lab.tasks import Grade, Grader, SuiteTask, digest
@@ -36,7 +36,7 @@ def load_grader(word: str, *, journal: str | Path | Literal[False] | None = None
 
     `exact`, `f1` or `f1:0.5`, `yesno`, `label` or `label:one|another`, `number` or `number:0.01`, `has`, `contains`,
     `calls`, `world` or `world:B`, `judge:MODEL[,template=FILE]`, `file.py:function`, `python:module:function`.
-    `journal` stores the runs of a judging model. Raises `UsageError` for an unknown word, a function that cannot be
+    `journal` stores the runs of a judging model. Raises `ConfigError` for an unknown word, a function that cannot be
     loaded, and an invalid setting.
     """
     name, colon, rest = word.strip().partition(":")
@@ -58,7 +58,7 @@ def load_grader(word: str, *, journal: str | Path | Literal[False] | None = None
         case "label":
             labels = tuple(label.strip() for label in rest.split("|") if label.strip())
             if len(labels) < 2:
-                raise UsageError(f"{word!r} has fewer than two labels.", hint="Write label:good|bad|mixed.")
+                raise ConfigError(f"{word!r} has fewer than two labels.", hint="Write label:good|bad|mixed.")
             return scores.grade_answers(partial(scores.score_label, labels=labels))
         case "world":
             if rest:
@@ -67,16 +67,16 @@ def load_grader(word: str, *, journal: str | Path | Literal[False] | None = None
                 task_of(rest)
             return partial(scores.grade_errand, name=rest)
     if name in NAMES:
-        raise UsageError(f"{word!r}: the grader {name} takes nothing after the colon.", hint=f"Write {name}.")
+        raise ConfigError(f"{word!r}: the grader {name} takes nothing after the colon.", hint=f"Write {name}.")
     near = difflib.get_close_matches(name.casefold(), NAMES, 2)
     hint = f"Did you mean {' or '.join(near)}?" if near else f"Graders: {', '.join(NAMES)}."
-    raise UsageError(f"No grader is named {name!r}.", hint=f"{hint} A function of yours is checks.py:right.")
+    raise ConfigError(f"No grader is named {name!r}.", hint=f"{hint} A function of yours is checks.py:right.")
 
 
 def grader_digest(word: str) -> str:
     """Return a digest of the file or prompts that a grade depends on besides the word; "" for Plait's own graders.
 
-    Raises `UsageError` if the file does not exist.
+    Raises `ConfigError` if the file does not exist.
     """
     name, _, rest = word.strip().partition(":")
     if name.endswith(".py") or name == "python":
@@ -98,5 +98,5 @@ def _parse_share(word: str, text: str) -> Fraction:
     except (ValueError, ZeroDivisionError):
         value = Fraction(-1)
     if not 0 <= value <= 1:
-        raise UsageError(f"{word!r}: {text!r} is not a number from 0 to 1.", hint="Such as f1:0.5 or number:0.01.")
+        raise ConfigError(f"{word!r}: {text!r} is not a number from 0 to 1.", hint="Such as f1:0.5 or number:0.01.")
     return value

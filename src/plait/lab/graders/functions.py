@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from plait.core.errors import PlaitError, UsageError
+from plait.core.errors import ConfigError, PlaitError
 from plait.lab.graders.scores import describe_end, grade_of_run
 from plait.lab.tasks import Grade, Grader, SuiteTask
 from plait.runtime.run import Run
@@ -28,10 +28,10 @@ from plait.tools.user_code import add_to_path, read_file, run_file, show_error
 
 
 def load_function_grader(word: str) -> Grader:
-    """Return the grader of `file.py:function` or `module:function`. Raises `UsageError` if it cannot be called."""
+    """Return the grader of `file.py:function` or `module:function`. Raises `ConfigError` if it cannot be called."""
     place, _, name = word.rpartition(":")
     if not place or not name:
-        raise UsageError(f"{word!r} names no function.", hint="Write checks.py:right or python:module:function.")
+        raise ConfigError(f"{word!r} names no function.", hint="Write checks.py:right or python:module:function.")
     function = _load_function(place, name, word)
     whole = _takes_run(function, word)
 
@@ -47,7 +47,7 @@ def load_function_grader(word: str) -> Grader:
         except PlaitError:
             raise
         except Exception as error:  # a user's code may fail in any way
-            raise UsageError(
+            raise ConfigError(
                 f"The grader {word} fails {_error_place(error)}for the task {task.id!r}: "
                 f"{type(error).__name__}: {error}.",
                 hint="Fix it and start again. Finished cells do not run again.",
@@ -59,7 +59,7 @@ def load_function_grader(word: str) -> Grader:
 
 
 def read_source(place: str) -> str:
-    """Return the source of `file.py` or a module, "" if it has none. Raises `UsageError` if the file is missing."""
+    """Return the source of `file.py` or a module, "" if it has none. Raises `ConfigError` if the file is missing."""
     if place.endswith(".py"):
         return read_file(place).decode(errors="replace")
     add_to_path(os.getcwd())
@@ -78,7 +78,7 @@ def _make_grade(said: Any, word: str, task: SuiteTask) -> Grade:
         right = float(said) == 1.0
         why = "" if right else f"{word} says {'no' if isinstance(said, bool) else f'{float(said):g}'}"
         return Grade(right, float(said), "right" if right else "wrong", why)
-    raise UsageError(
+    raise ConfigError(
         f"The grader {word} gave {said!r} for the task {task.id!r}.",
         hint="It must return true or false, a number from 0 to 1, or a plait.lab.Grade.",
     )
@@ -90,7 +90,7 @@ def _takes_run(function: Callable[..., Any], word: str) -> bool:
         signature = inspect.signature(function)
         signature.bind(None, None)
     except TypeError:
-        raise UsageError(
+        raise ConfigError(
             f"The grader {word} can't be called with two values.", hint="Define it as f(answer, gold) or f(task, run)."
         ) from None
     except ValueError:  # it does not show its parameters
@@ -103,11 +103,11 @@ def _load_function(place: str, name: str, word: str) -> Callable[..., Any]:
     found = getattr(module, name, None)
     if found is None:
         near = nearest(name, tuple(each for each in vars(module) if not each.startswith("_")))
-        raise UsageError(
+        raise ConfigError(
             f"{word!r}: {place} has no {name!r}.", hint=f"Did you mean {' or '.join(near)}?" if near else ""
         )
     if not callable(found):
-        raise UsageError(f"{word!r} is a {type(found).__name__} and not a function.")
+        raise ConfigError(f"{word!r} is a {type(found).__name__} and not a function.")
     return found  # type: ignore[no-any-return]
 
 
@@ -116,9 +116,9 @@ def _import_module(name: str, word: str) -> ModuleType:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise UsageError(f"{word!r}: there is no module {error.name!r}.", hint="Is it in this folder?") from error
+        raise ConfigError(f"{word!r}: there is no module {error.name!r}.", hint="Is it in this folder?") from error
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{word!r}: {name} fails when imported: {_error_place(error)}{show_error(error)}.") from error
+        raise ConfigError(f"{word!r}: {name} fails when imported: {_error_place(error)}{show_error(error)}.") from error
 
 
 def _error_place(error: BaseException) -> str:

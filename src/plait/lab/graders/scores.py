@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from msgspec import structs
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.core.events import Observed
 from plait.journal.records import RanRecord
 from plait.lab.graders import answers
@@ -75,7 +75,7 @@ def score_yes_no(task: SuiteTask, answer: Any) -> Grade:
     (gold, *_) = _golds(task)
     wanted = gold if isinstance(gold, bool) else answers.parse_yes_no(answer_text(gold))
     if wanted is None:
-        raise UsageError(f"The answer of task {task.id!r} is neither yes nor no: {gold!r}.")
+        raise ConfigError(f"The answer of task {task.id!r} is neither yes nor no: {gold!r}.")
     said = answers.parse_yes_no(answer_text(answer))
     return _right_or_wrong(said == wanted, "it says neither yes nor no" if said is None else _expected(task, answer))
 
@@ -84,7 +84,7 @@ def score_label(task: SuiteTask, answer: Any, labels: tuple[str, ...] = answers.
     """The answer has the gold label, and no other label."""
     wanted = {answers.find_label(answer_text(gold), labels) for gold in _golds(task)}
     if "" in wanted:
-        raise UsageError(f"The answer of task {task.id!r} is not a label.", hint=f"Labels: {', '.join(labels)}.")
+        raise ConfigError(f"The answer of task {task.id!r} is not a label.", hint=f"Labels: {', '.join(labels)}.")
     said = answers.find_label(answer_text(answer), labels)
     return _right_or_wrong(said in wanted, _expected(task, answer) if said else "it names no label, or several")
 
@@ -95,7 +95,7 @@ def score_number(task: SuiteTask, answer: Any, tolerance: Fraction = answers.CLO
     for gold in _golds(task):
         read = answers.read_last_number(gold)
         if read is None:
-            raise UsageError(
+            raise ConfigError(
                 f"The answer of task {task.id!r} is not a number: {gold!r}.", hint="Choose another grader."
             )
         golds.append(read)
@@ -136,7 +136,7 @@ async def grade_calls(task: SuiteTask, run: Run) -> Grade:
     """
     gold = {str(name) for name in list_golds(task.answer) if name}
     if not gold:
-        raise UsageError(f"The task {task.id!r} names no tool to call.", hint="Its answer is a list of tools' names.")
+        raise ConfigError(f"The task {task.id!r} names no tool to call.", hint="Its answer is a list of tools' names.")
     called = {event.call.tool for event in run.events if isinstance(event, Observed) and event.observation.ok}
     right, missing = gold & called, sorted(gold - called)
     recall, precision = len(right) / len(gold), len(right) / len(called) if called else 0.0
@@ -159,7 +159,7 @@ def _replay_errand(task: SuiteTask, run: Run, name: str) -> Grade:
 
     word = next((word for word in task.tools if word.partition(":")[0] == "world"), "")
     if not word:
-        raise UsageError(f"The task {task.id!r} is in no world.", hint="Give it a tool such as world:1.")
+        raise ConfigError(f"The task {task.id!r} is in no world.", hint="Give it a tool such as world:1.")
     clock = next((row.record.now for row in run.record if isinstance(row.record, RanRecord) and row.record.now), None)
     events = run.events
     state = replayed(world_of(word), events)
@@ -173,10 +173,12 @@ def _right_or_wrong(right: bool, why: str) -> Grade:
 
 
 def _golds(task: SuiteTask) -> list[Any]:
-    """Return a task's right answers. Raises `UsageError` if it has none."""
+    """Return a task's right answers. Raises `ConfigError` if it has none."""
     found = [gold for gold in list_golds(task.answer) if gold is not None]
     if not found:
-        raise UsageError(f"The task {task.id!r} has no answer to compare with.", hint="Give it one, or another grader.")
+        raise ConfigError(
+            f"The task {task.id!r} has no answer to compare with.", hint="Give it one, or another grader."
+        )
     return found
 
 

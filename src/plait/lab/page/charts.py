@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.lab.comparison import ComparisonData, Contender, TableRow
 from plait.lab.page.records import shorten
 from plait.lab.results import CellResult
@@ -95,12 +95,12 @@ def make_charts(rows: Sequence[RowView]) -> tuple[Chart, ...]:
 
 
 def check_report_extra() -> None:
-    """Raise `UsageError` if the extra `report` is missing. Call it before hours of runs, not after."""
+    """Raise `ConfigError` if the extra `report` is missing. Call it before hours of runs, not after."""
     try:
         import altair  # noqa: F401
         import vl_convert  # noqa: F401
     except ImportError as error:
-        raise UsageError(
+        raise ConfigError(
             "The page's pictures need Altair and vl-convert, which are not installed.",
             hint="pip install 'plait[report]'",
         ) from error
@@ -108,7 +108,7 @@ def check_report_extra() -> None:
 
 @functools.cache
 def drawing_script() -> str:
-    """Return the JavaScript that draws: Vega and `picture.js`. Raises `UsageError` without `plait[report]`."""
+    """Return the JavaScript that draws: Vega and `picture.js`. Raises `ConfigError` without `plait[report]`."""
     check_report_extra()
     import vl_convert
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.lab.comparison import ComparisonData
 from plait.lab.page.charts import drawing_script, make_charts, make_row_views
 from plait.lab.page.records import (
@@ -50,7 +50,7 @@ def render_page(comparison: ComparisonData, *, record: EventsReader, most: int =
     """Render the comparison as one HTML file, with the same bytes for the same comparison.
 
     `record` reads a run's events by its id, None if it cannot. Records are left out, those of right answers first,
-    until the page has at most `most` bytes; the rest of the page, about 1 MB, is always there. Raises `UsageError`
+    until the page has at most `most` bytes; the rest of the page, about 1 MB, is always there. Raises `ConfigError`
     without the extra `report`.
     """
     parts = _page_parts(comparison, drawing_script())
@@ -68,7 +68,7 @@ def render_served_page(comparison: ComparisonData, runs: str) -> str:
     """
     try:
         draw = drawing_script()
-    except UsageError:
+    except ConfigError:
         draw = ""
     linked = {each.run: LINKED for each in comparison.results}
     return _fill_template(comparison, _page_parts(comparison, draw), {}, linked, runs)

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from plait.core.errors import PlaitError, UsageError
+from plait.core.errors import ConfigError, PlaitError
 
 PATIENCE = 5.0
 """Seconds in which a cluster's address must answer."""
@@ -25,12 +25,12 @@ STORE = 256 * 2**20
 
 
 def import_ray() -> Any:
-    """Return the package ray. Raises `UsageError` with the extra if it is missing."""
+    """Return the package ray. Raises `ConfigError` with the extra if it is missing."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no usage statistics; read when the package is first used
     try:
         import ray
     except ImportError as error:
-        raise UsageError(
+        raise ConfigError(
             f"--engine ray needs the package ray, and {error.name or 'ray'} is not there.",
             hint='Install it: pip install "plait[ray]".',
         ) from None
@@ -56,7 +56,7 @@ class RayCluster:
         if self.ray.is_initialized():
             there = self.ray.get_runtime_context().gcs_address
             if address not in (None, "auto", there):
-                raise UsageError(
+                raise ConfigError(
                     f"This process is part of the Ray cluster at {there}, and can't join {address} as well.",
                     hint="Call ray.shutdown() first, or leave the address out.",
                 )
@@ -157,12 +157,12 @@ def _quiet(ray: Any, *, own: bool) -> Iterator[None]:
 
 
 def _check_address(address: str) -> None:
-    """Raise `UsageError` or `PlaitError` unless a Ray cluster (HTTP/2) answers at the address."""
+    """Raise `ConfigError` or `PlaitError` unless a Ray cluster (HTTP/2) answers at the address."""
     if address == "auto":
         return
     host, colon, port = address.rpartition(":")
     if "://" in address or not colon or not host or not port.isdecimal():
-        raise UsageError(
+        raise ConfigError(
             f"{address!r} is not the address of a Ray cluster.",
             hint="Write HOST:PORT as `ray start --head` prints it, or auto for the one on this machine.",
         )

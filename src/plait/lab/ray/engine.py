@@ -54,7 +54,7 @@ class RayEngine:
         """The number of local models that the cluster has room for."""
 
     async def open(self, cells: Sequence[Cell]) -> None:
-        """See `CellEngine.open`. Raises `UsageError` for a cell that cannot be sent, `PlaitError` without a cluster."""
+        """See `CellEngine.open`. Raises `ConfigError` (a cell cannot be sent) or `PlaitError` (no cluster)."""
         if not cells:
             return
         ray = import_ray()

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from plait import config
 from plait.agent import Agent
-from plait.core.errors import PlaitError, UsageError
+from plait.core.errors import ConfigError, PlaitError
 from plait.journal.adopt import Carried
 from plait.lab.graders import grader_digest
 from plait.lab.plan import Cell, agent_digests, tools_digest
@@ -97,7 +97,7 @@ class CellPacker:
         self._grader_digest = cache(grader_digest)
 
     def pack_contender(self, cell: Cell) -> bytes:
-        """Pack what the cells of a contender have in common. Raises `UsageError` with what cannot be sent."""
+        """Pack what the cells of a contender have in common. Raises `ConfigError` with what cannot be sent."""
         agent = cell.agent
         given = {field.name: getattr(agent, field.name) for field in fields(agent) if field.name not in _SENT_APART}
         for name, value in given.items():
@@ -119,7 +119,7 @@ class CellPacker:
         return msgspec.msgpack.encode(made)
 
     def pack_cell(self, cell: Cell) -> bytes:
-        """Pack one cell. Raises `UsageError` for a tool that cannot be sent."""
+        """Pack one cell. Raises `ConfigError` for a tool that cannot be sent."""
         tools, digest = self._pack_tools(cell.agent)
         packed = PackedCell(
             cell=cell.digest,
@@ -156,7 +156,7 @@ class CellPacker:
         if type(again) is type(model) and again.describe() == model.describe() and again.secrets == model.secrets:
             return ModelWord(model.spec)
         if model.secrets:
-            raise UsageError(
+            raise ConfigError(
                 f"The model {model.spec!r} was given in Python with a key, and keys are not sent to workers.",
                 hint="Name it by a word (provider:name, or an endpoint of plait.toml), and set its key on the workers.",
             )
@@ -166,7 +166,7 @@ class CellPacker:
         try:
             self._dumps(value)
         except Exception as error:  # an object may raise anything while it is pickled
-            raise UsageError(
+            raise ConfigError(
                 f"{what} can't be sent to a worker: {error}.",
                 hint="Name it by a word, or make it of what a pickle can hold: no open files, locks or connections.",
             ) from None
@@ -175,7 +175,7 @@ class CellPacker:
 def unpack_agent(contender: PackedContender, journal: Path, place: Path) -> Agent:
     """Make the agent of a contender on a worker, with that machine's keys. `place` has its plait.toml.
 
-    Raises `UsageError` if the agent is not the one that was asked for, and names the difference.
+    Raises `ConfigError` if the agent is not the one that was asked for, and names the difference.
     """
     settings = config.load(place) if place.is_file() else config.load()
     named: Mapping[str, ModelWord | Model] = pickle.loads(contender.models)
@@ -194,7 +194,7 @@ def unpack_agent(contender: PackedContender, journal: Path, place: Path) -> Agen
     found = agent_digests(agent)
     for name, asked in contender.parts.items():
         if found.get(name) != asked:
-            raise UsageError(
+            raise ConfigError(
                 f"On the worker the {name} of this contender are not those that were asked for.",
                 hint=_HINTS.get(name, "Use the same version of Plait on all machines."),
             )

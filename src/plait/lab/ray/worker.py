@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from plait.agent import Agent
-from plait.core.errors import PlaitError, UsageError
+from plait.core.errors import ConfigError, PlaitError
 from plait.journal.adopt import Carried, pack
 from plait.journal.owner import life_of, owner_of_this_process
 from plait.journal.store import Journal
@@ -123,7 +123,7 @@ class RayWorker:
         same_grader = grader_digest(packed.grader) == packed.grader_digest
         for what, same in (("tools", digest == packed.tools_digest), ("grader", same_grader)):
             if not same:
-                raise UsageError(
+                raise ConfigError(
                     f"On the worker the {what} of the task {packed.task.id!r} is not what was asked for.",
                     hint="Files that tools and graders are made from must be the same, at the same path, everywhere.",
                 )

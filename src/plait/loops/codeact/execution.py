@@ -19,8 +19,8 @@ from plait.core import (
     CodeError,
     Effect,
     Handle,
-    Kit,
     LimitNear,
+    LoopContext,
     Observation,
     Ran,
     act,
@@ -48,7 +48,7 @@ class Work:
     """The actions of one run, one after another, with what they printed. What an observation shows of data is escaped
     here: the rest of it is the loop's own."""
 
-    def __init__(self, kit: Kit, escape: Escape, max_lines: int, repeats: int) -> None:
+    def __init__(self, kit: LoopContext, escape: Escape, max_lines: int, repeats: int) -> None:
         self._kit, self._escape, self._max_lines, self._repeats = kit, escape, max_lines, repeats
         self.failed = False  # the last action was not run, or not to its end
         self._same = False  # its code has brought the same before

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import structs
 
-from plait.core import CodeError, Kit, Observation
+from plait.core import CodeError, LoopContext, Observation
 from plait.loops.escape import Escape
 
 NAMES = ("asyncio", "json", "math", "re", "date", "datetime", "time", "timedelta")
@@ -92,7 +92,7 @@ def meant(wanted: str, names: Iterable[str]) -> str:
 
 
 def observed(
-    kit: Kit, escape: Escape, output: str, error: CodeError | None, hint: str, notes: list[str], **values: Any
+    kit: LoopContext, escape: Escape, output: str, error: CodeError | None, hint: str, notes: list[str], **values: Any
 ) -> str:
     """The observation's text. What it shows of data is escaped."""
     there: dict[str, Any] = {

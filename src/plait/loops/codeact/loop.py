@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 from plait.core import (
     Answered,
     Effect,
-    Kit,
     LimitNear,
     Loop,
+    LoopContext,
     Message,
     Observation,
     OneKind,
@@ -75,7 +75,7 @@ class CodeAct:
     reserved: ClassVar[tuple[str, ...]] = (STOP, SEARCH)
     tool_names: ClassVar[str] = "python"
 
-    def run(self, task: Task, kit: Kit) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> Loop:
         """The loop."""
         page = Transcript(self.transcript, FORMAT, task, kit, _words(kit), harmless=True)
         escape = escape_of(kit, FORMAT.disarm)
@@ -114,7 +114,7 @@ class CodeAct:
         return OneKind("thought") if phase == "decompose" else FORMAT.splitter()
 
     def _first(
-        self, task: Task, kit: Kit, page: Transcript, log: Scratchpad, chars: int
+        self, task: Task, kit: LoopContext, page: Transcript, log: Scratchpad, chars: int
     ) -> Generator[Effect, Any, Turn]:
         """The first turn, made for the model: its steps, and a search for the first of them."""
         opening = kit.prompt("steps").strip()
@@ -132,7 +132,7 @@ class CodeAct:
         resample: bool,
         failed: bool,
         task: Task,
-        kit: Kit,
+        kit: LoopContext,
         page: Transcript,
         log: Scratchpad,
         chars: int,
@@ -183,7 +183,7 @@ class CodeAct:
         return think(phase, shape.messages, prompt=shape.prompt, prefill=prefill, max_tokens=self.max_tokens, **options)
 
     def _conclude(
-        self, kit: Kit, page: Transcript, log: Scratchpad, chars: int, limit: LimitNear
+        self, kit: LoopContext, page: Transcript, log: Scratchpad, chars: int, limit: LimitNear
     ) -> Generator[Effect, Any, Outcome]:
         """The call kept in reserve: the answer in words, from what there is."""
         tail = with_repair("", kit.prompt("conclude", reason=limit.detail))
@@ -193,7 +193,7 @@ class CodeAct:
         return Stopped(limit.limit, limit.detail, _last_words(reply.text, log.next))
 
 
-def _words(kit: Kit) -> dict[str, Any]:
+def _words(kit: LoopContext) -> dict[str, Any]:
     """What the rules tell beside the form: the tools shown, the search, what else is there."""
     shown = tuple(tool for tool in kit.tools if tool.name != kit.search)
     location = kit.tool("get_user_location") is not None

@@ -16,9 +16,9 @@ from plait.core import (
     Answered,
     Effect,
     Failed,
-    Kit,
     LimitNear,
     Loop,
+    LoopContext,
     Message,
     Outcome,
     Plan,
@@ -52,7 +52,7 @@ FORM, JOINER = NumberedCalls(), Joiner()
 
 
 @dataclass(frozen=True)
-class Compiler:
+class LLMCompiler:
     """LLMCompiler.
 
     `replans`: how many further plans the joiner may ask for. `fallback`: the loop to go on with when the first plan
@@ -73,7 +73,7 @@ class Compiler:
     reserved: ClassVar[tuple[str, ...]] = (JOIN,)
     tool_names: ClassVar[str] = "call"
 
-    def run(self, task: Task, kit: Kit) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> Loop:
         """The loop."""
         pages, rounds, chars = Pages(task, kit), list[Round](), kit.observation_chars
         try:
@@ -115,7 +115,9 @@ class Compiler:
 
     # -- plan
 
-    def _plan(self, kit: Kit, pages: Pages, rounds: list[Round], chars: int) -> Generator[Effect, Any, Failed | None]:
+    def _plan(
+        self, kit: LoopContext, pages: Pages, rounds: list[Round], chars: int
+    ) -> Generator[Effect, Any, Failed | None]:
         """A plan whose calls are under way, or why there is none."""
         head = pages.plan(rounds[:-1], chars)
         made = yield from self._planner(kit, rounds, head, pages.question)
@@ -136,7 +138,7 @@ class Compiler:
         return None
 
     def _planner(
-        self, kit: Kit, rounds: list[Round], head: tuple[Message, ...], question: str
+        self, kit: LoopContext, rounds: list[Round], head: tuple[Message, ...], question: str
     ) -> Generator[Effect, Any, Failed | None]:
         """Ask for a plan; begin its calls while it is written, unless a person has to see it first."""
         bad: Bad | None = None
@@ -172,7 +174,7 @@ class Compiler:
                 yield from note("unreadable", f"plan {miss} of {self.misses} has no call")
         return Failed(f"{self.misses} plans in a row had no call.", kind="format")
 
-    def _round(self, kit: Kit, before: list[Round], question: str) -> Round:
+    def _round(self, kit: LoopContext, before: list[Round], question: str) -> Round:
         """The next round: its calls may name the results of those before."""
         earlier = {id: step for round in before for id, step in round.work.steps.items()}
         results = before[-1].work.results if before else {}
@@ -183,7 +185,7 @@ class Compiler:
     # -- join
 
     def _join(
-        self, kit: Kit, pages: Pages, rounds: list[Round], last: bool, chars: int
+        self, kit: LoopContext, pages: Pages, rounds: list[Round], last: bool, chars: int
     ) -> Generator[Effect, Any, Verdict | Failed]:
         """The joiner's decision; when the plan was the `last`, an answer or why there is none."""
         missing = ""
@@ -231,7 +233,7 @@ def _reads_as_plan(text: str) -> bool:
     return bool(FORM.reader().feed(text + "\n"))
 
 
-def _read_plan(kit: Kit, rounds: list[Round], text: str) -> Plan:
+def _read_plan(kit: LoopContext, rounds: list[Round], text: str) -> Plan:
     """A plan that a person gave. Raises `Unreadable` for one that can't be carried out."""
     plan, remarks = FORM.read(text, kit.known)
     if lost := [remark.text for remark in remarks if remark.kind == "cut"]:

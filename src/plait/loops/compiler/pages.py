@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from plait.core import Kit, Message, Task, assistant, system, user
+from plait.core import LoopContext, Message, Task, assistant, system, user
 from plait.core.text import shorten
 from plait.loops.compiler.format import NumberedCalls
 from plait.loops.compiler.streamed_plan import Written
@@ -31,7 +31,7 @@ class Round:
 class Pages:
     """The messages to planner and joiner in one run."""
 
-    def __init__(self, task: Task, kit: Kit) -> None:
+    def __init__(self, task: Task, kit: LoopContext) -> None:
         self._kit = kit
         self.question = task.question
         self._form = form = NumberedCalls()

@@ -13,14 +13,28 @@ from typing import Any, ClassVar
 
 from msgspec import structs
 
-from plait.core import JSON, Call, Effect, Failed, Kit, Loop, Observation, Outcome, Splitter, Task, ToolSpec, act, ask
+from plait.core import (
+    JSON,
+    Call,
+    Effect,
+    Failed,
+    Loop,
+    LoopContext,
+    Observation,
+    Outcome,
+    Splitter,
+    Task,
+    ToolSpec,
+    act,
+    ask,
+)
 from plait.loops.json.format import BUILT_INS, JsonTurn
 from plait.loops.transcript import TranscriptKind
 from plait.loops.turn import TurnLoop
 
 
 @dataclass(frozen=True)
-class JsonReact:
+class JsonReAct:
     """JSON ReAct.
 
     `lenient`: also read objects with fences, text around them, trailing commas or Python literals. `transcript`: the
@@ -39,7 +53,7 @@ class JsonReact:
     phases: ClassVar[tuple[str, ...]] = ("act",)
     reserved: ClassVar[tuple[str, ...]] = BUILT_INS
 
-    def run(self, task: Task, kit: Kit) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> Loop:
         """Run the loop."""
         tools = (*kit.tools, *_built_in_tools(kit))
         form = JsonTurn(lenient=self.lenient, can_ask=kit.can_ask)
@@ -69,7 +83,7 @@ class JsonReact:
         return JsonTurn(lenient=self.lenient).splitter()
 
 
-def _built_in_tools(kit: Kit) -> tuple[ToolSpec, ...]:
+def _built_in_tools(kit: LoopContext) -> tuple[ToolSpec, ...]:
     inputs = {"ask_user": "question", "final_answer": "answer", "fail_task": "reason"}
     return tuple(
         ToolSpec(name, kit.prompt(name).strip(), _one_argument(argument))
@@ -78,7 +92,7 @@ def _built_in_tools(kit: Kit) -> tuple[ToolSpec, ...]:
     )
 
 
-def _call_tool(kit: Kit, call: Call) -> Generator[Effect, Any, Observation | Outcome]:
+def _call_tool(kit: LoopContext, call: Call) -> Generator[Effect, Any, Observation | Outcome]:
     """Call a tool, or a built-in one. A message that lists the tools also lists the built-in ones."""
     if call.tool == "fail_task":
         return Failed(_words(_argument(call.input, "reason")))

@@ -14,10 +14,10 @@ from plait.core import (
     Answered,
     Effect,
     Failed,
-    Kit,
     Lacking,
     LimitNear,
     Loop,
+    LoopContext,
     Message,
     Observation,
     Outcome,
@@ -39,7 +39,7 @@ from plait.loops.turn import fitting
 
 
 @dataclass(frozen=True)
-class Native:
+class ToolCalling:
     """Native tool calling.
 
     `fallback`: the loop to go on as where the endpoint takes no native tools, or where `misses` replies in a row
@@ -56,7 +56,7 @@ class Native:
     reserved: ClassVar[tuple[str, ...]] = ("final_answer",)
     tool_names: ClassVar[str] = "wire"
 
-    def run(self, task: Task, kit: Kit) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> Loop:
         """The loop."""
         page: Page = NativePage(task, kit)
         log: Log = ()
@@ -113,7 +113,7 @@ class Native:
             return turn
         return Failed(f"{self.misses} replies in a row could not be read. The last complaint: {complaint}", "format")
 
-    def _act(self, turn: Calls, kit: Kit) -> Generator[Effect, Any, tuple[Observation, ...]]:
+    def _act(self, turn: Calls, kit: LoopContext) -> Generator[Effect, Any, tuple[Observation, ...]]:
         """Make the calls side by side; of tools that do the same job, the first one's."""
         seen: dict[int, Observation] = {}
         made: list[int] = []
@@ -128,7 +128,7 @@ class Native:
         return tuple(seen[i] for i in range(len(turn.calls)))
 
     def _conclude(
-        self, kit: Kit, page: Page, log: Log, chars: int, limit: LimitNear
+        self, kit: LoopContext, page: Page, log: Log, chars: int, limit: LimitNear
     ) -> Generator[Effect, Any, Outcome]:
         """The call kept in reserve: the answer from what there is."""
         request = user(kit.prompt("conclude", reason=limit.detail).strip())

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from plait.core import Call, Kit, Message, Observation, Reply, Task, ToolSpec, assistant, system, user
+from plait.core import Call, LoopContext, Message, Observation, Reply, Task, ToolSpec, assistant, system, user
 from plait.core.labels import HOLE
 from plait.core.text import shorten
 from plait.loops import label_scan
@@ -46,7 +46,7 @@ class Page(Protocol):
 class NativePage:
     """Calls and results as the endpoint's own messages."""
 
-    def __init__(self, task: Task, kit: Kit) -> None:
+    def __init__(self, task: Task, kit: LoopContext) -> None:
         self._kit = kit
         rules = kit.system if kit.system is not None else kit.prompt("system").strip()
         said = (*said_before(task), user(task.question))
@@ -119,7 +119,7 @@ class NativePage:
 class TextPage:
     """Calls as JSON objects in the model's text, results as the user's."""
 
-    def __init__(self, task: Task, kit: Kit) -> None:
+    def __init__(self, task: Task, kit: LoopContext) -> None:
         self._kit = kit
         words = {"described": FORMAT.describe(kit.tools), "example": _example(kit.tools)}
         rules = kit.prompt("text", **words).strip()
@@ -199,7 +199,7 @@ def with_ids(calls: Sequence[Call], log: Log) -> tuple[Call, ...]:
     return tuple(named)
 
 
-def carried(task: Task, kit: Kit, log: Log) -> Task:
+def carried(task: Task, kit: LoopContext, log: Log) -> Task:
     """The task for a loop that goes on from here: what was called already, and what it returned, stand in it."""
     if not log:
         return task
@@ -212,12 +212,12 @@ def carried(task: Task, kit: Kit, log: Log) -> Task:
     return Task(kit.prompt("carried", question=task.question, work=work).strip(), task.history)
 
 
-def harmless(kit: Kit, *disarm: Callable[[str], str]) -> Escape:
+def harmless(kit: LoopContext, *disarm: Callable[[str], str]) -> Escape:
     """The escape of this loop's data."""
     return escape_of(kit, *disarm, lambda text: FORMAT.disarm(text, kit.known))
 
 
-def _shown(text: str, kit: Kit, escape: Escape) -> str:
+def _shown(text: str, kit: LoopContext, escape: Escape) -> str:
     return escape(shorten(text, kit.observation_chars)[0], inline=True)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
-from plait.core import Kit, Message, Observation, Step, Task, assistant, system, user
+from plait.core import LoopContext, Message, Observation, Step, Task, assistant, system, user
 from plait.core.text import shorten
 from plait.loops.escape import Escape, earlier, escape_of
 from plait.loops.phased import action_list
@@ -27,7 +27,7 @@ class Log:
     """The chat so far. `fresh` are the actions of the last list with their results, until a prompt has shown them;
     `chars` is the most characters of a result that went through."""
 
-    def __init__(self, task: Task, kit: Kit) -> None:
+    def __init__(self, task: Task, kit: LoopContext) -> None:
         self.task, self.kit = task, kit
         self.chars = kit.observation_chars
         self.fresh: tuple[Sequence[Step], Results] | None = None

@@ -23,9 +23,9 @@ from plait.core import (
     Call,
     Effect,
     Failed,
-    Kit,
     LimitNear,
     Loop,
+    LoopContext,
     Message,
     Observation,
     OneKind,
@@ -77,7 +77,7 @@ class Phased:
     phases: ClassVar[tuple[str, ...]] = ("reason", "react", "reply")
     reserved: ClassVar[tuple[str, ...]] = (action_list.BASIC,)
 
-    def run(self, task: Task, kit: Kit) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> Loop:
         """The loop."""
         log, rounds, against = Log(task, kit), self.rounds, ""
         try:
@@ -236,13 +236,13 @@ def _against(log: Log, steps: Sequence[Step]) -> Generator[Effect, Any, tuple[st
     return "", ()
 
 
-def _inputs(kit: Kit, tool: str, given: JSON) -> list[JSON]:
+def _inputs(kit: LoopContext, tool: str, given: JSON) -> list[JSON]:
     """The inputs of the calls that one action stands for: `["IBM", "T"]` is two calls of a tool with one parameter."""
     spec = kit.tool(tool)
     return separate_inputs(given, spec.parameters) if spec is not None else [given]
 
 
-def _begin(kit: Kit, same: Mapping[str, str], step: Step, results: Results) -> Act | Observation:
+def _begin(kit: LoopContext, same: Mapping[str, str], step: Step, results: Results) -> Act | Observation:
     """An action's call, its references filled in; or what came of it already, or why it is not made."""
     if step.id in same:
         return results[same[step.id]]
@@ -253,7 +253,7 @@ def _begin(kit: Kit, same: Mapping[str, str], step: Step, results: Results) -> A
     return Act(tuple(Call(step.tool, each) for each in _inputs(kit, step.tool, given)))
 
 
-def _same(kit: Kit, steps: Sequence[Step]) -> dict[str, str]:
+def _same(kit: LoopContext, steps: Sequence[Step]) -> dict[str, str]:
     """Actions that say what an earlier one says, by id, with that one's id. Twice the same effect may be meant; twice
     the same question is not, and so many of them would look like a loop."""
     first: dict[str, str] = {}

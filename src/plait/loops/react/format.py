@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.loops.format import Format
 from plait.loops.react.blob import Blob
 from plait.loops.react.lines import Lines
@@ -13,11 +13,11 @@ DIALECTS = ("blob", "lines", "numbered", "original")
 
 
 def react_format(dialect: str) -> Format:
-    """The format of a dialect of text ReAct. Raises `UsageError` for a name it does not know."""
+    """The format of a dialect of text ReAct. Raises `ConfigError` for a name it does not know."""
     if dialect == "blob":
         return Blob()
     if dialect == "lines":
         return Lines()
     if dialect in ("numbered", "original"):
         return Numbered(original=dialect == "original")
-    raise UsageError(f"There is no ReAct dialect {dialect!r}.", hint=f"Choose one of {', '.join(DIALECTS)}.")
+    raise ConfigError(f"There is no ReAct dialect {dialect!r}.", hint=f"Choose one of {', '.join(DIALECTS)}.")

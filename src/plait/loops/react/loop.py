@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from plait.core import Kit, Loop, Splitter, Task
+from plait.core import Loop, LoopContext, Splitter, Task
 from plait.loops.format import Format
 from plait.loops.react.format import react_format
 from plait.loops.transcript import TranscriptKind
@@ -22,7 +22,7 @@ LABELS = ("Thought", "Action", "Final Answer")
 
 
 @dataclass(frozen=True)
-class React:
+class ReAct:
     """Text ReAct.
 
     `dialect`: how an action is written. "blob": a JSON object in a fence. "lines": two labelled lines. "numbered": as
@@ -42,7 +42,7 @@ class React:
     phases: ClassVar[tuple[str, ...]] = ("act",)
     reserved: ClassVar[tuple[str, ...]] = ("final_answer", "finish")
 
-    def run(self, task: Task, kit: Kit) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> Loop:
         """Run the loop."""
         numbered = self.dialect in ("numbered", "original")
         words = {

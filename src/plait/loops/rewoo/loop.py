@@ -20,9 +20,9 @@ from plait.core import (
     Call,
     Effect,
     Failed,
-    Kit,
     LimitNear,
     Loop,
+    LoopContext,
     Message,
     Observation,
     OneKind,
@@ -55,7 +55,7 @@ from plait.loops.turn import SMALLEST_OBSERVATION, Bad, fitting, read_turn
 
 
 @dataclass(frozen=True)
-class Rewoo:
+class ReWOO:
     """ReWOO.
 
     `fallback`: the loop to go on with when no plan can be made; "" fails instead. `on_failure`: after a step that
@@ -82,7 +82,7 @@ class Rewoo:
     work_messages = staticmethod(work_page)
     solve_messages = staticmethod(solve_page)
 
-    def run(self, task: Task, kit: Kit) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> Loop:
         """The loop."""
         work = Dispatch(partial(self._begin, kit, task))
         plan, chars = Plan(), kit.observation_chars
@@ -120,7 +120,7 @@ class Rewoo:
 
     # -- plan
 
-    def _plan(self, task: Task, kit: Kit) -> Generator[Effect, Any, Plan | Outcome]:
+    def _plan(self, task: Task, kit: LoopContext) -> Generator[Effect, Any, Plan | Outcome]:
         """The plan that is given, or the planner's, as the person wants it."""
         made: Plan | Outcome
         if self.plan is None:
@@ -143,7 +143,9 @@ class Rewoo:
 
         return (yield from with_leave(made, plan_text.write_plan, plan_text.reads_as_plan, read, again))
 
-    def _planner(self, task: Task, kit: Kit, said: tuple[Message, ...] = ()) -> Generator[Effect, Any, Plan | Outcome]:
+    def _planner(
+        self, task: Task, kit: LoopContext, said: tuple[Message, ...] = ()
+    ) -> Generator[Effect, Any, Plan | Outcome]:
         """One model call, and a second one when its plan can't be run; then the loop to fall back to."""
         head = (*self.plan_messages(kit, task), *said)
         found: tuple[str, ...] = ()
@@ -197,7 +199,7 @@ class Rewoo:
 
     # -- work
 
-    def _work(self, kit: Kit, task: Task, plan: Plan, work: Dispatch) -> Generator[Effect, Any, Failed | None]:
+    def _work(self, kit: LoopContext, task: Task, plan: Plan, work: Dispatch) -> Generator[Effect, Any, Failed | None]:
         """Carry out the plan's calls; `Failed` when one did and that is to stop the run."""
         yield from work.add(*plan.calls)
         while work.open:
@@ -213,7 +215,7 @@ class Rewoo:
                 yield from note("skipped", f"Step {step.id} was not run. {work.results[step.id].text}")
         return None
 
-    def _begin(self, kit: Kit, task: Task, step: Step, results: Results) -> Think | Act | Observation:
+    def _begin(self, kit: LoopContext, task: Task, step: Step, results: Results) -> Think | Act | Observation:
         """A step's call, its references filled in; or why it is not made."""
         if by_model(kit, step):
             return Think("work", self.work_messages(kit, task, step, results), max_tokens=self.max_tokens)
@@ -222,7 +224,7 @@ class Rewoo:
             return Observation(f"It needs the evidence of {', '.join(missing)}, which gave none.", "cancelled")
         return Act((Call(step.tool, EVIDENCE.fill_step(step, results)),))
 
-    def _less(self, kit: Kit, task: Task, work: Dispatch, why: PromptTooLong) -> Generator[Effect, Any, Step]:
+    def _less(self, kit: LoopContext, task: Task, work: Dispatch, why: PromptTooLong) -> Generator[Effect, Any, Step]:
         """A step of the model's whose prompt was too long: asked again with less of its evidence."""
         assert why.ticket is not None
         step = work.open[why.ticket]
@@ -241,7 +243,7 @@ class Rewoo:
     # -- solve
 
     def _solve(
-        self, kit: Kit, task: Task, plan: Plan, results: Results, chars: int, reason: str = ""
+        self, kit: LoopContext, task: Task, plan: Plan, results: Results, chars: int, reason: str = ""
     ) -> Generator[Effect, Any, str]:
         messages = self.solve_messages(kit, task, plan, results, chars, reason)
         reply = yield from think("solve", messages, max_tokens=self.max_tokens, repair=bool(reason))

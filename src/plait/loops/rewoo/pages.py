@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from plait.core import Kit, Message, Observation, Plan, Step, Task, ToolSpec, system, user
+from plait.core import LoopContext, Message, Observation, Plan, Step, Task, ToolSpec, system, user
 from plait.core.text import shorten
 from plait.loops.escape import Escape, earlier, escape_of
 from plait.loops.plan import Results
@@ -15,7 +15,7 @@ from plait.loops.rewoo import plan_text
 NO_EVIDENCE = "no evidence"
 
 
-def plan_page(kit: Kit, task: Task) -> tuple[Message, ...]:
+def plan_page(kit: LoopContext, task: Task) -> tuple[Message, ...]:
     """What the planner is asked. The user's own system prompt stands in place of ours."""
     tools = tools_of(kit)
     rules = kit.system
@@ -25,7 +25,9 @@ def plan_page(kit: Kit, task: Task) -> tuple[Message, ...]:
     return system(rules), user(kit.prompt("task", **_asked(task, escape_of(kit, plan_text.disarm))))
 
 
-def work_page(kit: Kit, task: Task, step: Step, results: Results, chars: int | None = None) -> tuple[Message, ...]:
+def work_page(
+    kit: LoopContext, task: Task, step: Step, results: Results, chars: int | None = None
+) -> tuple[Message, ...]:
     """What the model is asked for a step that calls it, with at most `chars` characters of each evidence (None: as
     many as the kit says)."""
     chars = kit.observation_chars if chars is None else chars
@@ -36,7 +38,9 @@ def work_page(kit: Kit, task: Task, step: Step, results: Results, chars: int | N
     return (user(kit.prompt("work", instruction=instruction, question=escape.question(task.question))),)
 
 
-def solve_page(kit: Kit, task: Task, plan: Plan, results: Results, chars: int, reason: str = "") -> tuple[Message, ...]:
+def solve_page(
+    kit: LoopContext, task: Task, plan: Plan, results: Results, chars: int, reason: str = ""
+) -> tuple[Message, ...]:
     """What the solver is asked: the task, and each line of the plan with its evidence, of which at most `chars`
     characters are shown. `reason` says why the rest of the plan was not carried out."""
     escape = escape_of(kit, plan_text.disarm)
@@ -51,12 +55,12 @@ def solve_page(kit: Kit, task: Task, plan: Plan, results: Results, chars: int, r
     return (user(kit.prompt("solve", **_asked(task, escape), steps=steps, reason=reason)),)
 
 
-def tools_of(kit: Kit) -> tuple[ToolSpec, ...]:
+def tools_of(kit: LoopContext) -> tuple[ToolSpec, ...]:
     """What a plan may call: the user's tools, and the model itself."""
     return plan_text.with_llm(kit.tools, kit.prompt("llm").strip())
 
 
-def by_model(kit: Kit, step: Step) -> bool:
+def by_model(kit: LoopContext, step: Step) -> bool:
     """The step asks the model; a tool of the user's that has its name goes before it."""
     return step.tool == plan_text.LLM and kit.tool(plan_text.LLM) is None
 

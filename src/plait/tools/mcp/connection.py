@@ -24,7 +24,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import TypeAdapter
 
-from plait.core.errors import CallLost, PlaitError, ToolError, UsageError
+from plait.core.errors import CallLost, ConfigError, PlaitError, ToolError
 from plait.tools.mcp.background import wait_for_background
 from plait.tools.mcp.errors import LOST, UNREACHED, McpServerUnavailable, describe_failure, describe_refusal, find_loss
 from plait.tools.mcp.results import format_progress
@@ -53,7 +53,7 @@ _connections: dict[tuple[int, Hashable], McpConnection] = {}
 def connection_to(server: McpServer, in_process: Any = None) -> McpConnection:
     """Return the connection to a server that all its tools share. It opens with the first request.
 
-    Raises `UsageError` if a variable that the server needs is not set.
+    Raises `ConfigError` if a variable that the server needs is not set.
     """
     key = server.connection_key() if in_process is None else id(in_process)
     return _connections.setdefault((os.getpid(), key), McpConnection(server, in_process))
@@ -92,7 +92,7 @@ class McpConnection:
     async def list_tools(self) -> tuple[types.Tool, ...]:
         """Return the tools that the server has now.
 
-        Raises `McpServerUnavailable`, and `UsageError` if the list does not end.
+        Raises `McpServerUnavailable`, and `ConfigError` if the list does not end.
         """
         if self._session is None:
             await self._ready()  # opening a session lists the tools
@@ -198,7 +198,7 @@ class McpConnection:
             raise session.describe_failure(error) from error
         if cursor or len(tools) > MAX_TOOLS:
             text = f"The MCP server {self.server.label} lists more than {MAX_TOOLS:,} tools, or its list does not end."
-            raise UsageError(text, hint="Use another server.")
+            raise ConfigError(text, hint="Use another server.")
         self.tools = tuple(tools)
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from plait.core.errors import PlaitError, ToolError, UsageError
+from plait.core.errors import ConfigError, PlaitError, ToolError
 from plait.tools.mcp.server import McpServer
 
 UNREACHED = "plait: not sent"
@@ -17,7 +17,7 @@ LOST = "Connection closed"
 """How the message begins that the SDK gives to requests whose connection broke."""
 
 
-class McpServerUnavailable(UsageError, ToolError):
+class McpServerUnavailable(ConfigError, ToolError):
     """The server cannot be started or reached, and no call was made.
 
     It is an error of usage when Plait lists the tools, and an error of the tool in a run.

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, Union
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 
 MAX_CHARACTERS = 60_000
 MAX_DEPTH = 40
@@ -107,7 +107,7 @@ def result_type(schema: Any) -> str:
     inner = schema["properties"]["result"] if is_wrapped(schema) else schema
     try:
         hint = _type_hint(inner, schema)
-    except (TypeError, UsageError):
+    except (TypeError, ConfigError):
         return ""
     if hint is Any:
         return ""

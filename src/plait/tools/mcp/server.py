@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct, structs
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 
 PREFIX = "mcp:"
 START_SECONDS = 30.0
@@ -39,7 +39,7 @@ class McpServer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     It is either a `command`, which runs in the folder `cwd`, or at a `url`. A value None in `env` or `headers` is one
     that the journal does not store. `only` has the server's own names of tools. `prefix` comes before their names.
     `timeout` limits a call and `start` limits connecting, in seconds. With `trust`, Plait believes the server that a
-    tool changes nothing. Raises `UsageError` for a contradiction.
+    tool changes nothing. Raises `ConfigError` for a contradiction.
     """
 
     command: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class McpServer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
     def __post_init__(self) -> None:
         if not self.command and not self.url:
-            raise UsageError("The MCP server is missing.", hint="Write mcp:COMMAND ARGS or mcp:http://ADDRESS.")
+            raise ConfigError("The MCP server is missing.", hint="Write mcp:COMMAND ARGS or mcp:http://ADDRESS.")
         scheme = re.match(r"(\w[\w+.-]*)://", self.url or self.command[0])
         password = urlsplit(self.url).password
         wrong = hint = ""
@@ -73,7 +73,7 @@ class McpServer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
         elif not self.start > 0 or (self.timeout is not None and not self.timeout > 0):
             wrong, hint = f"has timeout={self.timeout} and start={self.start}.", "Give seconds above 0."
         if wrong:
-            raise UsageError(f"The MCP server {self.label} {wrong}", hint=hint)
+            raise ConfigError(f"The MCP server {self.label} {wrong}", hint=hint)
         if self.command:
             structs.force_setattr(self, "cwd", os.path.abspath(self.cwd or "."))
 
@@ -103,11 +103,11 @@ class McpServer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
         return self._expand(self.url)
 
     def values_of(self, field: str) -> dict[str, str]:
-        """Return `env` or `headers` with the values of their variables. Raises `UsageError` if one is missing."""
+        """Return `env` or `headers` with the values of their variables. Raises `ConfigError` if one is missing."""
         values: dict[str, str] = {}
         for name, value in getattr(self, field).items():
             if value is None:
-                raise UsageError(
+                raise ConfigError(
                     f"The journal does not store the value of {name} for the MCP server {self.label}.",
                     hint=f"Start runs with '{name}': '$SOME_VARIABLE', or resume in Python with the agent that has it.",
                 )
@@ -134,14 +134,14 @@ class McpServer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     def _expand(self, text: str) -> str:
         for name in _variables(text):
             if name not in os.environ:
-                raise UsageError(
+                raise ConfigError(
                     f"The MCP server {self.label} needs ${name}, which is not set.", hint=f"export {name}=..."
                 )
         return Template(text).safe_substitute(os.environ)
 
 
 def parse_server(server: str | Sequence[str], **options: Any) -> McpServer:
-    """Return the server for a command, as text or as a list of words, or for an address. Raises `UsageError`."""
+    """Return the server for a command, as text or as a list of words, or for an address. Raises `ConfigError`."""
     if not isinstance(server, str):
         return McpServer(command=tuple(server), **options)
     text = server.strip()
@@ -150,7 +150,7 @@ def parse_server(server: str | Sequence[str], **options: Any) -> McpServer:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise UsageError(f"Plait cannot read the command {text!r}: {error}.", hint="Close the quotes.") from error
+        raise ConfigError(f"Plait cannot read the command {text!r}: {error}.", hint="Close the quotes.") from error
     env: dict[str, str | None] = {}
     while words and (assigned := _ASSIGNMENT.fullmatch(words[0])):
         env[assigned[1]] = assigned[2]
@@ -159,7 +159,7 @@ def parse_server(server: str | Sequence[str], **options: Any) -> McpServer:
 
 
 def parse_word(word: str) -> McpServer:
-    """Return the server for a word that begins with `mcp:`. Raises `UsageError`."""
+    """Return the server for a word that begins with `mcp:`. Raises `ConfigError`."""
     rest = word.removeprefix(PREFIX).strip()
     if not rest.startswith("{"):
         return parse_server(rest)
@@ -169,7 +169,7 @@ def parse_word(word: str) -> McpServer:
             fields["command"] = shlex.split(fields["command"])
         return msgspec.convert(fields, McpServer)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise UsageError(
+        raise ConfigError(
             f"Plait cannot read {word[:200]!r}: {error}.",
             hint=f"Possible keys: {', '.join(McpServer.__struct_fields__)}.",
         ) from error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from plait.core.errors import BadInput, ToolError, UsageError
+from plait.core.errors import BadInput, ConfigError, ToolError
 from plait.core.messages import JSON
 from plait.core.text import visible
 from plait.core.tools import ToolSpec
@@ -63,7 +63,7 @@ def mcp(
         start: Seconds to connect and to list the tools.
         trust: Whether to believe the server that a tool changes nothing, or that a call may be repeated.
 
-    Raises `UsageError` if the server cannot be started or reached, or if the extra `mcp` is not installed.
+    Raises `ConfigError` if the server cannot be started or reached, or if the extra `mcp` is not installed.
     """
     options: dict[str, Any] = {"prefix": prefix, "timeout": timeout, "start": start, "trust": trust}
     options["only"] = None if only is None else tuple(only)
@@ -73,14 +73,14 @@ def mcp(
         ).load_tools()
     if not hasattr(server, "_lowlevel_server"):
         hint = "Give a command, an address, or an MCPServer."
-        raise UsageError(f"A {type(server).__name__} is not an MCP server.", hint=hint)
+        raise ConfigError(f"A {type(server).__name__} is not an MCP server.", hint=hint)
     return McpToolSource(
         McpServer(command=(str(getattr(server, "name", "server")),), **options), in_process=server
     ).load_tools()
 
 
 def load_mcp_tools(word: str, name: str = "") -> tuple[Tool, ...]:
-    """Return the tools for a word that begins with `mcp:`. Raises `UsageError`.
+    """Return the tools for a word that begins with `mcp:`. Raises `ConfigError`.
 
     `name` is the name of the tool if the server has one tool, and otherwise the prefix of their names.
     """
@@ -170,7 +170,7 @@ class McpToolSource:
         try:
             if self._named is None or self._named[0] is not listed:
                 self._named = (listed, self._name_tools(listed))
-        except UsageError:  # a tool of `only` is gone
+        except ConfigError:  # a tool of `only` is gone
             return None
         named = self._named[1]
         if name not in named:
@@ -180,7 +180,7 @@ class McpToolSource:
     def _connection(self) -> McpConnection:
         if find_spec("mcp") is None:
             hint = "Install it: pip install 'plait[mcp]'."
-            raise UsageError("Tools of MCP servers need the package mcp, which is not installed.", hint=hint)
+            raise ConfigError("Tools of MCP servers need the package mcp, which is not installed.", hint=hint)
         from plait.tools.mcp.connection import connection_to
 
         return connection_to(self._server, self._in_process)
@@ -211,7 +211,7 @@ class McpToolSource:
     def _name_tools(self, listed: Iterable[ListedTool]) -> dict[str, ListedTool]:
         """Return the server's tools by names that all models and loops can use.
 
-        Raises `UsageError` if `only` has an unknown name.
+        Raises `ConfigError` if `only` has an unknown name.
         """
         own: dict[str, ListedTool] = {}
         for tool in listed:
@@ -220,7 +220,7 @@ class McpToolSource:
             if name not in own:
                 near = nearest(name, tuple(own))
                 has = f"It has: {', '.join(list(own)[:20])}." if own else "It has no tools at all."
-                raise UsageError(
+                raise ConfigError(
                     f"The MCP server {self._server.label} has no tool {name!r}.",
                     hint=f"Did you mean {' or '.join(near)}?" if near else has,
                 )

@@ -19,9 +19,9 @@ from msgspec import structs
 from plait.journal.codec import encode
 from plait.journal.records import Row, RunRow
 from plait.runtime.recorded_events import recorded_loop
-from plait.window.http_exchanges import HttpExchange, read_exchanges
-from plait.window.run_view import open_questions, plan_view, run_facts
-from plait.window.timeline import build_timeline
+from plait.server.http_exchanges import HttpExchange, read_exchanges
+from plait.server.run_view import open_questions, plan_view, run_facts
+from plait.server.timeline import build_timeline
 
 LONGEST = 200_000
 """Characters of one text in the file. A longer one is cut and says so."""
@@ -71,7 +71,7 @@ def bundle_script(name: str) -> str:
 @functools.cache
 def read_asset(name: str) -> str:
     """Read a file of the page."""
-    return resources.files("plait.window.page").joinpath(name).read_text("utf-8")
+    return resources.files("plait.server.page").joinpath(name).read_text("utf-8")
 
 
 def _document(row: RunRow, rows: Sequence[Row], max_text: int | None) -> dict[str, Any]:

@@ -29,9 +29,9 @@ from plait.journal.results import Results
 from plait.journal.store import Journal
 from plait.runtime.approvals import LENGTH, waiting_with, without_id
 from plait.runtime.recorded_effects import Past
-from plait.window.auth import Caller, RunLabel
-from plait.window.chat_format import ChatMessage, answer_text, question_text
-from plait.window.errors import RequestRejected
+from plait.server.auth import Caller, RunLabel
+from plait.server.chat_format import ChatMessage, answer_text, question_text
+from plait.server.errors import RequestRejected
 
 TURNS_BACK = 12
 """How many turns back the run of a long exchange of questions and answers is searched."""

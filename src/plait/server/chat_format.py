@@ -14,13 +14,13 @@ import msgspec
 from msgspec import Struct
 
 from plait.core import Exchange, Waiting
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.journal.codec import encode
 from plait.journal.records import Waits
 from plait.runtime.run import Run
 from plait.runtime.sessions import named
+from plait.server.errors import RequestRejected
 from plait.tools.render import sound
-from plait.window.errors import RequestRejected
 
 ROLES = ("system", "developer", "user", "assistant")
 
@@ -156,7 +156,7 @@ def _parse_session(field: Any, header: str | None) -> str | None:
         return named(given) if given is not None else None
     except UnicodeDecodeError:
         _reject("'X-Plait-Session' is percent-encoded, but not as UTF-8.", "session")
-    except UsageError as error:
+    except ConfigError as error:
         _reject(f"'session': {error}", "session")
 
 

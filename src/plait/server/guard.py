@@ -14,13 +14,13 @@ from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plait.core.errors import PlaitError
-from plait.window.auth import ANYONE, Caller, cookie_name
-from plait.window.errors import ClientGone, RequestRejected, json_response, rejection_for
-from plait.window.idempotency import Idempotency
-from plait.window.runs import RunManager
-from plait.window.settings import LOCAL_NAMES
+from plait.server.auth import ANYONE, Caller, cookie_name
+from plait.server.errors import ClientGone, RequestRejected, json_response, rejection_for
+from plait.server.idempotency import Idempotency
+from plait.server.runs import RunManager
+from plait.server.settings import LOCAL_NAMES
 
-logger = logging.getLogger("plait.window")
+logger = logging.getLogger("plait.server")
 
 OPEN, CLIENTS, FULL = "open", "clients", "full"
 NEEDS = {

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from plait.window.auth import Caller
-from plait.window.runs import RunManager
+from plait.server.auth import Caller
+from plait.server.runs import RunManager
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -53,7 +53,7 @@ class McpEndpoint:
     async def _hold(self, ready: asyncio.Future[StreamableHTTPSessionManager]) -> None:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-        from plait.window.mcp_server import make_server
+        from plait.server.mcp_server import make_server
 
         limit = int(self._manager.table.body_mb * 1_000_000)
         server = make_server(self._manager)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from plait.window.errors import RequestRejected
+from plait.server.errors import RequestRejected
 
 LIFETIME = 24 * 3600.0
 """Seconds that an answer is stored after its request began."""

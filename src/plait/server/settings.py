@@ -8,8 +8,8 @@ from pathlib import Path
 from msgspec import structs
 
 from plait.config import ServeTable
-from plait.core.errors import UsageError
-from plait.window.auth import AccessTokens
+from plait.core.errors import ConfigError
+from plait.server.auth import AccessTokens
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
@@ -29,14 +29,14 @@ def override_address(table: ServeTable, host: str | None, port: int | None) -> S
 
 
 def check_settings(table: ServeTable, tokens: AccessTokens, file: Path | None = None) -> ServeTable:
-    """Return the settings if the server can listen with them. `file` holds them. Raises `UsageError`."""
+    """Return the settings if the server can listen with them. `file` holds them. Raises `ConfigError`."""
     if not 0 <= table.port <= 65535:
-        raise UsageError(
+        raise ConfigError(
             f"{_place(file)} port is {table.port}, which does not exist.", hint="Ports go from 0 (a free one) to 65535."
         )
     check_limits(table, file)
     if not is_loopback(table.host) and not tokens.required:
-        raise UsageError(
+        raise ConfigError(
             f"Without a token the server listens on this machine alone, and {table.host} is another address.",
             hint="Set PLAIT_SERVE_TOKEN, or leave --host at 127.0.0.1.",
         )
@@ -44,13 +44,13 @@ def check_settings(table: ServeTable, tokens: AccessTokens, file: Path | None = 
 
 
 def check_limits(table: ServeTable, file: Path | None = None) -> ServeTable:
-    """Return the settings if their limits can be used. Raises `UsageError`."""
+    """Return the settings if their limits can be used. Raises `ConfigError`."""
     for name in ("concurrent", "seconds", "body_mb", "body_seconds", "connections"):
         if not getattr(table, name) > 0:
-            raise UsageError(f"{_place(file)} {name} is {getattr(table, name)}, which is not above zero.")
+            raise ConfigError(f"{_place(file)} {name} is {getattr(table, name)}, which is not above zero.")
     for name in ("queued", "grace"):
         if getattr(table, name) < 0:
-            raise UsageError(f"{_place(file)} {name} is {getattr(table, name)}, which is below zero.")
+            raise ConfigError(f"{_place(file)} {name} is {getattr(table, name)}, which is below zero.")
     return table
 
 

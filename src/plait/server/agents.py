@@ -14,13 +14,13 @@ from msgspec import structs, to_builtins
 from plait import loops
 from plait.agent import Agent
 from plait.config import ServeTable
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.runtime.agent_description import settings_of
 from plait.runtime.sessions import SESSION
 from plait.runtime.tool_selection import SEARCH
+from plait.server.errors import RequestRejected
 from plait.tools.load import is_mcp_word
-from plait.window.errors import RequestRejected
 
 FORKABLE = ("strategy", "options", "model", "models", "approve", "provenance")
 """The fields that a fork may change over HTTP: none names a file or loads code."""
@@ -41,9 +41,9 @@ class ServedAgent:
 def serve_agent(
     name: str, agent: Agent, table: ServeTable, *, description: str = "", thoughts: bool = False
 ) -> ServedAgent:
-    """Offer an agent, with at most the server's time for a run. Raises `UsageError` for a bad name."""
+    """Offer an agent, with at most the server's time for a run. Raises `ConfigError` for a bad name."""
     if not _NAME.fullmatch(name):
-        raise UsageError(
+        raise ConfigError(
             f"{name!r} can't be an agent's name.", hint="Use letters, digits, '.', '_' and '-', 64 at most."
         )
     own = agent.limits.seconds
@@ -53,13 +53,13 @@ def serve_agent(
 
 def prepare_agents(agents: Iterable[ServedAgent]) -> dict[str, ServedAgent]:
     """Return the agents by name, all with the first one's journal. Their tools and models are loaded, so that errors
-    show before a client asks. Raises `UsageError`."""
+    show before a client asks. Raises `ConfigError`."""
     by_name = {each.name: each for each in agents}
     if not by_name:
-        raise UsageError("There is no agent to serve.", hint="Name one in plait.toml: [agents.NAME].")
+        raise ConfigError("There is no agent to serve.", hint="Name one in plait.toml: [agents.NAME].")
     journal = next(iter(by_name.values())).agent.journal
     if journal is False:
-        raise UsageError("A server needs a journal for its runs.", hint="Leave out journal=False.")
+        raise ConfigError("A server needs a journal for its runs.", hint="Leave out journal=False.")
     return {name: _prepare(each, journal) for name, each in by_name.items()}
 
 

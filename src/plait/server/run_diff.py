@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from plait.journal.records import Row, RunRow, Thinking
 from plait.runtime.recorded_events import recorded_loop
-from plait.window.timeline import ViewerTimeline, build_timeline, format_input
+from plait.server.timeline import ViewerTimeline, build_timeline, format_input
 
 LABELS = {
     "model": "what the model said",

@@ -13,12 +13,12 @@ from starlette.routing import Route
 
 from plait.core.errors import JournalError
 from plait.journal.reader import NoJournal
-from plait.window.completions import completion_routes
-from plait.window.errors import error_body, json_response
-from plait.window.guard import Guard
-from plait.window.mcp_http import mcp_routes
-from plait.window.runs import RunManager
-from plait.window.runs_api import viewer_routes
+from plait.server.completions import completion_routes
+from plait.server.errors import error_body, json_response
+from plait.server.guard import Guard
+from plait.server.mcp_http import mcp_routes
+from plait.server.runs import RunManager
+from plait.server.runs_api import viewer_routes
 
 
 def build_app(manager: RunManager) -> Starlette:

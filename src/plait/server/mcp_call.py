@@ -24,15 +24,15 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from plait.core import Event, Waiting
 from plait.core import events as ev
-from plait.core.errors import BadAnswer, PlaitError, StaleAnswer, UsageError
+from plait.core.errors import BadAnswer, ConfigError, PlaitError, StaleAnswer
 from plait.core.loose_json import without_halves
 from plait.runtime.run import Run
 from plait.runtime.sessions import named
-from plait.window.auth import ANYONE, Caller
-from plait.window.chat_format import content_of, question_text
-from plait.window.conversations import check_agent, find_session, state_of
-from plait.window.errors import RequestRejected, rejection_for
-from plait.window.runs import ActiveRun, OnEvent, RunManager
+from plait.server.auth import ANYONE, Caller
+from plait.server.chat_format import content_of, question_text
+from plait.server.conversations import check_agent, find_session, state_of
+from plait.server.errors import RequestRejected, rejection_for
+from plait.server.runs import ActiveRun, OnEvent, RunManager
 
 CANCELLED = "the client cancelled the call"
 TRIES = 5
@@ -164,7 +164,7 @@ class AgentCall:
             if run:
                 active = await manager.resume(run, text, question=reply_to, caller=caller, on_event=on_event)
             elif reply_to:
-                raise UsageError(f"No run waits with question {reply_to!r} here.", hint="It was answered before.")
+                raise ConfigError(f"No run waits with question {reply_to!r} here.", hint="It was answered before.")
             else:
                 active = await manager.start(name, text, caller=caller, session=session, on_event=on_event)
             turn.release_after(active)
@@ -257,12 +257,12 @@ def _read_arguments(given: Mapping[str, Any]) -> dict[str, str]:
     known = INPUT["properties"]
     for name, value in given.items():
         if name not in known:
-            raise UsageError(f"There is no argument {name!r}.", hint=f"These exist: {', '.join(known)}.")
+            raise ConfigError(f"There is no argument {name!r}.", hint=f"These exist: {', '.join(known)}.")
         if value is not None and not isinstance(value, str):
-            raise UsageError(f"'{name}' is not text.", hint="Give a string.")
+            raise ConfigError(f"'{name}' is not text.", hint="Give a string.")
     found = {name: value for name, value in given.items() if value is not None}
     if not found.get("question", "").strip():
-        raise UsageError("'question' is missing, or empty.", hint="Say what is to be done.")
+        raise ConfigError("'question' is missing, or empty.", hint="Say what is to be done.")
     if "session" in found:
         found["session"] = named(found["session"])
     return found

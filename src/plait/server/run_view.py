@@ -10,8 +10,8 @@ from plait.core.errors import PlaitError
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import Row, RunRow
 from plait.runtime.recorded_effects import Past
-from plait.window.auth import RunLabel
-from plait.window.timeline import ViewerTimeline
+from plait.server.auth import RunLabel
+from plait.server.timeline import ViewerTimeline
 
 PLANNERS = ("rewoo", "compiler")
 """The loops whose runs have a plan."""

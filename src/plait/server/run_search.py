@@ -13,11 +13,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.journal import reader
 from plait.journal.records import RunRow
 from plait.journal.store import Journal
-from plait.window.conversations import UNNAMED
+from plait.server.conversations import UNNAMED
 
 PAGE = 40
 """Runs on one page by default."""
@@ -47,9 +47,9 @@ class RunFilter(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.status and self.status not in STATES:
-            raise UsageError(f"There is no status {self.status!r}.", hint=f"Use one of: {', '.join(STATES)}.")
+            raise ConfigError(f"There is no status {self.status!r}.", hint=f"Use one of: {', '.join(STATES)}.")
         if not 1 <= self.limit <= MOST:
-            raise UsageError(f"A page can't have {self.limit} runs.", hint=f"Use 1 to {MOST}.")
+            raise ConfigError(f"A page can't have {self.limit} runs.", hint=f"Use 1 to {MOST}.")
 
     @property
     def is_plain(self) -> bool:

@@ -20,10 +20,10 @@ from plait.journal.records import Row
 from plait.journal.store import Journal
 from plait.models.stages import Stage
 from plait.runtime.recorded_events import recorded_loop
+from plait.server import run_search
+from plait.server.run_view import PLANNERS, list_entry, open_questions, plan_view, run_facts
+from plait.server.timeline import ViewerTimeline, build_timeline
 from plait.tools.render import sound
-from plait.window import run_search
-from plait.window.run_view import PLANNERS, list_entry, open_questions, plan_view, run_facts
-from plait.window.timeline import ViewerTimeline, build_timeline
 
 PAUSE = 0.25
 """Seconds between two looks at the file."""

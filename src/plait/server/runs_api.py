@@ -15,16 +15,16 @@ from starlette.routing import Route
 
 from plait import loops
 from plait.agent import Agent
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 from plait.journal.records import Thinking
 from plait.journal.results import Results
-from plait.window import live, run_search
-from plait.window.auth import LOGGED_IN, LoginLimit, cookie_name
-from plait.window.errors import RequestRejected, json_response
-from plait.window.http_exchanges import body_text, exact_body, read_exchanges
-from plait.window.run_diff import equal_steps, first_difference, load_compared
-from plait.window.run_view import list_entry
-from plait.window.runs import RunManager
+from plait.server import live, run_search
+from plait.server.auth import LOGGED_IN, LoginLimit, cookie_name
+from plait.server.errors import RequestRejected, json_response
+from plait.server.http_exchanges import body_text, exact_body, read_exchanges
+from plait.server.run_diff import equal_steps, first_difference, load_compared
+from plait.server.run_view import list_entry
+from plait.server.runs import RunManager
 
 KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "html": "text/html"}
 POLICY = (
@@ -310,7 +310,7 @@ class ViewerApi:
 
 
 def _page(name: str) -> Response:
-    file = resources.files("plait.window.page").joinpath(name)
+    file = resources.files("plait.server.page").joinpath(name)
     if not file.is_file():
         raise RequestRejected(404, f"There is no page {name!r}.")
     headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
@@ -338,7 +338,7 @@ def _parse_filter(request: Request) -> run_search.RunFilter:
     given.update({name: _parse_number(name, given[name]) for name in ("before", "limit") if name in given})
     try:
         return run_search.RunFilter(**given)
-    except UsageError as error:
+    except ConfigError as error:
         raise RequestRejected(400, error.message, hint=error.hint) from None
 
 

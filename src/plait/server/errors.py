@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from plait.core import Waiting
-from plait.core.errors import BadAnswer, PlaitError, StaleAnswer, UnknownRun, UsageError
+from plait.core.errors import BadAnswer, ConfigError, PlaitError, StaleAnswer, UnknownRun
 from plait.journal.codec import encode
 
 
@@ -80,7 +80,7 @@ def rejection_for(error: Exception) -> RequestRejected:
             )
         case BadAnswer():
             return RequestRejected(400, error.message, hint=error.hint, code="bad_answer", may_retry=False)
-        case UsageError():
+        case ConfigError():
             return RequestRejected(400, error.message, hint=error.hint)
         case PlaitError(message=message, hint=hint):
             return RequestRejected(503, message, hint=hint, kind="server_error", code=type(error).__name__)

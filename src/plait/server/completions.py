@@ -19,14 +19,14 @@ from plait.core import events as ev
 from plait.journal.codec import encode
 from plait.loops import OURS, splitter_of
 from plait.runtime.run import Run
+from plait.server import conversations
+from plait.server.agents import ServedAgent
+from plait.server.auth import Caller
+from plait.server.chat_format import ChatRequest, content_of, parse_request, usage_of
+from plait.server.conversations import ConversationState
+from plait.server.errors import ClientGone, RequestRejected, json_response, rejection_for
+from plait.server.runs import GONE, ActiveRun, OnEvent, RunManager
 from plait.tools.render import sound
-from plait.window import conversations
-from plait.window.agents import ServedAgent
-from plait.window.auth import Caller
-from plait.window.chat_format import ChatRequest, content_of, parse_request, usage_of
-from plait.window.conversations import ConversationState
-from plait.window.errors import ClientGone, RequestRejected, json_response, rejection_for
-from plait.window.runs import GONE, ActiveRun, OnEvent, RunManager
 
 SILENCE = 15.0
 """Seconds after which a comment is sent, so that no proxy takes the connection for dead."""

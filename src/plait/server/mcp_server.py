@@ -14,9 +14,9 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.stdio import stdio_server
 
 from plait import __version__
-from plait.window.agents import ServedAgent
-from plait.window.mcp_call import INPUT, AgentCall, CallResult
-from plait.window.runs import RunManager
+from plait.server.agents import ServedAgent
+from plait.server.mcp_call import INPUT, AgentCall, CallResult
+from plait.server.runs import RunManager
 
 OUTPUT: dict[str, Any] = {
     "type": "object",

@@ -18,13 +18,13 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from plait.core.errors import PlaitError, UsageError
+from plait.core.errors import ConfigError, PlaitError
 from plait.core.text import clean
-from plait.window.app import build_app
-from plait.window.errors import RequestRejected
-from plait.window.runs import RunManager
+from plait.server.app import build_app
+from plait.server.errors import RequestRejected
+from plait.server.runs import RunManager
 
-logger = logging.getLogger("plait.window")
+logger = logging.getLogger("plait.server")
 
 HEADER_SECONDS = 20.0
 """How long a connection may take to send the headers of a request. uvicorn limits them to 64 kB."""
@@ -68,7 +68,7 @@ class HttpServer(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open a socket that listens. Raises `UsageError`."""
+    """Open a socket that listens. Raises `ConfigError`."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=2048)
@@ -77,7 +77,7 @@ def listen(host: str, port: int) -> socket.socket:
         is_plain = isinstance(error, socket.gaierror) or error.errno is None
         why = (error.strerror or str(error)) if is_plain else os.strerror(error.errno or 0)
         hint = "Choose another with --host or --port."
-        raise UsageError(f"Can't listen on {host} port {port}: {why}.", hint=hint) from error
+        raise ConfigError(f"Can't listen on {host} port {port}: {why}.", hint=hint) from error
 
 
 def make_http_server(manager: RunManager) -> HttpServer:

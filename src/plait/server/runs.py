@@ -25,11 +25,11 @@ from plait.journal.reader import NoJournal
 from plait.journal.records import RunHead, RunRow
 from plait.journal.store import Journal
 from plait.runtime.run import Run
-from plait.window.agents import ServedAgent, change_agent, makes_same_requests, prepare_agents
-from plait.window.auth import ANYONE, AccessTokens, Caller, RunLabel
-from plait.window.errors import RequestRejected
-from plait.window.live import PartialReplies
-from plait.window.metrics import ServerMetrics
+from plait.server.agents import ServedAgent, change_agent, makes_same_requests, prepare_agents
+from plait.server.auth import ANYONE, AccessTokens, Caller, RunLabel
+from plait.server.errors import RequestRejected
+from plait.server.live import PartialReplies
+from plait.server.metrics import ServerMetrics
 
 GONE = "the client went away"
 """Why a run was cancelled whose client closed the connection."""

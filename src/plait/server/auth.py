@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from plait.core.errors import UsageError
+from plait.core.errors import ConfigError
 
 FULL, CLIENT = "PLAIT_SERVE_TOKEN", "PLAIT_SERVE_CLIENT_TOKENS"
 """The variables that hold the tokens, separated by commas."""
@@ -159,11 +159,11 @@ def cookie_name(host: str) -> str:
 
 
 def load_tokens(environ: Mapping[str, str] | None = None) -> AccessTokens:
-    """Read the tokens from the environment. Raises `UsageError` for a token that can be guessed."""
+    """Read the tokens from the environment. Raises `ConfigError` for a token that can be guessed."""
     env = os.environ if environ is None else environ
     full, clients = (_split_tokens(name, env.get(name, "")) for name in (FULL, CLIENT))
     if set(full) & set(clients):
-        raise UsageError(
+        raise ConfigError(
             f"{FULL} and {CLIENT} contain the same token: a client that has it could see and do everything.",
             hint="Give clients a token of their own.",
         )
@@ -174,7 +174,7 @@ def _split_tokens(name: str, value: str) -> list[str]:
     tokens = [each.strip() for each in value.split(",") if each.strip()]
     for token in tokens:
         if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
-            raise UsageError(
+            raise ConfigError(
                 f"A token in {name} can't be used: it needs {SHORTEST} or more printable ASCII characters, no spaces.",
                 hint='Make one: python -c "import secrets; print(secrets.token_urlsafe(32))".',
             )
