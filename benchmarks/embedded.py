@@ -64,7 +64,7 @@ def measured(loop: str, model: str, task: dict[str, Any], options: argparse.Name
         can_ask=False,
         journal=options.journal,
         prompts=options.prompts,
-        show_tools=0 if loop == "codeact search" else None,
+        max_tools=0 if loop == "codeact search" else None,
     )
     run = agent.run(task["question"])
     holds = run.answer is not None and correct(run.answer, task["answer"])

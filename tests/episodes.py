@@ -77,7 +77,7 @@ def play(episode: Episode, names: tuple[str, ...], steps: int | None = None) -> 
 
     tools = [plait.tool(name=name, read_only=True, inline=True)(recorded) for name in names]
     agent = plait.Agent(
-        plait.ReAct(dialect="original", misses=10),
+        plait.ReAct(dialect="original", max_parse_errors=10),
         model=model,
         tools=tools,
         limits=plait.Limits(steps=steps or len(episode.replies), repeats=0),

@@ -144,7 +144,7 @@ def test_the_cheapest_that_meets_the_demand_is_named_and_the_next() -> None:
     assert advice.runner_up is not None and advice.runner_up.row.strategy == "rewoo"
     assert [each.row.strategy for each in advice.cheaper] == ["native"]
     assert [each.row.strategy for each in advice.candidates] == ["native", "json", "rewoo", "react"]
-    assert advice.candidates[0].misses == ("success",)
+    assert advice.candidates[0].max_parse_errors == ("success",)
     assert advice.chosen is not None and advice.chosen.sure == probability_of_share(28, 32, 0.8)
     assert advice.cheaper[0].sure == probability_of_share(20, 32, 0.8) > 0
 
@@ -167,7 +167,10 @@ def test_a_price_that_is_not_known_meets_no_budget_and_stands_behind_those_that_
     assert "A price that is not known stands last: react with local." in str(plait.advise(both))
     advice = plait.advise(both, usd=0.1)
     assert advice.chosen is None
-    assert {each.row.strategy: each.misses for each in advice.candidates} == {"json": ("usd",), "react": ("price",)}
+    assert {each.row.strategy: each.max_parse_errors for each in advice.candidates} == {
+        "json": ("usd",),
+        "react": ("price",),
+    }
     assert "A price that is not known meets no budget: react with local." in str(advice)
 
 
@@ -299,7 +302,7 @@ def test_a_loop_that_is_not_here_is_not_advised_and_is_said() -> None:
     said = str(advice)
     assert "Can't be run here: mine with local: There is no loop 'mine'." in said
     assert "has no option 'colour'" in said and "It names no model for the phase" in said
-    assert all(each.misses == ("here",) for each in advice.candidates[:3])
+    assert all(each.max_parse_errors == ("here",) for each in advice.candidates[:3])
 
 
 def test_a_row_without_runs_and_an_unfinished_comparison_are_said() -> None:

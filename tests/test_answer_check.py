@@ -53,7 +53,7 @@ def agent(loop: str, policy: Any, journal: Path | bool = False, script: list[str
         loop,
         model=plait.Scripted(script or SCRIPTS[loop], by_turn=False),
         tools=[plait.toolkits.lookup(LOOK)],
-        provenance=policy,
+        grounding=policy,
         journal=journal,  # type: ignore[arg-type]
         can_ask=False,
     )

@@ -65,7 +65,11 @@ def test_json_is_one_object_with_every_digit(shell: Shell) -> None:
     assert found["demand"] == {"at_least": 0.8, "usd": None, "seconds": None, "tokens": None, "include_changed": False}
     assert found["results"]["name"] == "sums" and len(found["results"]["digest"]) == 64
     assert [each["strategy"] for each in found["candidates"]] == ["json", "react(dialect=lines)", "react", "mine"]
-    assert found["candidates"][3]["misses"] == ["here"] and found["text"] and found["command"].startswith("plait run")
+    assert (
+        found["candidates"][3]["max_parse_errors"] == ["here"]
+        and found["text"]
+        and found["command"].startswith("plait run")
+    )
 
 
 @pytest.mark.parametrize(

@@ -190,5 +190,5 @@ def test_a_call_in_doubt_is_repeated_when_the_person_says_so(plait: Shell) -> No
     until(plait.folder / "begun.txt")
     process.kill()
     ended(process)
-    assert plait("resume", "last", "--in-doubt", "repeat").out == "ok\n"
+    assert plait("resume", "last", "--on-interrupted-call", "repeat").out == "ok\n"
     assert (plait.folder / "begun.txt").read_text() == "begun\nbegun\n"

@@ -217,7 +217,7 @@ def test_after_how_many_runs_the_hardware_is_paid(plait: Shell) -> None:
     words = [run.run for run in (dear, cheap, dearer, odd)]
     rows = read(plait("costs", *words, "--hardware", "1500", "--csv"))
     assert [row["paid back after"] for row in rows] == ["-", "420498", "never", "?"]
-    assert library.runtime.spending.paid_back(1500, dear.cost_usd, cheap.cost_usd) == 420_498
+    assert library.runtime.costs.paid_back(1500, dear.cost_usd, cheap.cost_usd) == 420_498
     told = json.loads(plait("costs", *words, "--hardware", "1500", "--json").out)
     assert [row["paid_back_after_runs"] for row in told] == [None, 420_498, "never", "not known"]
     text = plait("costs", *words, "--hardware", "1500").out

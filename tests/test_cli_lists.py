@@ -78,7 +78,7 @@ def test_strategies_list_tells_options_defaults_and_phases(plait: Shell) -> None
     assert "phases: act" in told
     found = {each["name"]: each for each in json.loads(plait("strategies", "list", "--json").out)}
     assert {"react", "json"} <= set(found)
-    assert found["react"]["options"]["misses"] == ["int", 3]
+    assert found["react"]["options"]["max_parse_errors"] == ["int", 3]
 
 
 def test_models_list_tells_what_is_there(plait: Shell) -> None:

@@ -1,4 +1,4 @@
-"""`plait tools search` and `plait run --show-tools`."""
+"""`plait tools search` and `plait run --max-tools`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_wrong_usage_is_told(plait: Shell, wrong: list[str]) -> None:
 
 def test_a_run_shows_the_tools_that_fit_and_goes_on_with_them(plait: Shell) -> None:
     script = plait.script([action("method_search", "send"), action("send", "hi"), final("ok")])
-    told = ["--tools", "tools.py", "--approve", "effects", "--show-tools", "1"]
+    told = ["--tools", "tools.py", "--approve", "effects", "--max-tools", "1"]
     done = plait("run", "Say a lot, as many words as you can", "--model", script, *told, "--json")
     run = json.loads(done.out)["run"]
     assert done.code == 5
@@ -61,10 +61,10 @@ def test_a_run_shows_the_tools_that_fit_and_goes_on_with_them(plait: Shell) -> N
 
 
 def test_the_number_may_stand_in_the_file(plait: Shell) -> None:
-    (plait.folder / "plait.toml").write_text('[run]\ntools = ["tools.py"]\nshow_tools = 0\n')
+    (plait.folder / "plait.toml").write_text('[run]\ntools = ["tools.py"]\nmax_tools = 0\n')
     plait("trust")
     plait("run", "q", "--model", plait.script([final("ok")]))
     assert "method_search" in plait("show", "last", "--wire").out
-    plait("run", "q", "--model", plait.script([final("ok")]), "--show-tools", "9")
+    plait("run", "q", "--model", plait.script([final("ok")]), "--max-tools", "9")
     assert "method_search" not in plait("show", "last", "--wire").out
-    assert plait("run", "q", "--show-tools", "-1").code == 2
+    assert plait("run", "q", "--max-tools", "-1").code == 2

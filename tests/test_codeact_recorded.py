@@ -48,7 +48,7 @@ def driven(log: Log, journal: Path) -> Run:
         CodeAct(repeats=0),
         model=plait.Scripted(list(replies(log)), by_turn=False),
         tools=world.tools,
-        show_tools=0,
+        max_tools=0,
         limits=plait.Limits(repeats=0),
         journal=journal,
         # What code takes for the time is the world's: the share prices that are asked for are those before it.

@@ -28,7 +28,7 @@ def agent(loop: Any, script: list[str], journal: Path | bool, policy: Any = "ref
         loop,
         model=plait.Scripted(script, by_turn=False),
         tools=[plait.toolkits.lookup(TABLE), "calculator"],
-        provenance=policy,
+        grounding=policy,
         journal=journal,  # type: ignore[arg-type]
         can_ask=False,
         **more,

@@ -215,9 +215,9 @@ def test_what_was_called_already_is_handed_on_and_not_called_again(journal: Path
 def test_misses_in_text_lead_to_the_other_loop_as_well(journal: Path) -> None:
     """Here the endpoint takes tools, and the model gives nothing at all."""
     model = plait.Scripted({"act": ["", ""], "json.act": [TURN, DONE]}, by_turn=True)
-    run = plait.Agent(ToolCalling(fallback="json", misses=1), model=model, tools=[people], journal=journal).run(
-        "How many?"
-    )
+    run = plait.Agent(
+        ToolCalling(fallback="json", max_parse_errors=1), model=model, tools=[people], journal=journal
+    ).run("How many?")
     assert run.answer == "522250"
     assert "1 replies in a row could not be read" in fallbacks(run)[0]
 

@@ -72,7 +72,7 @@ def test_a_journal_copied_without_its_files_asks_before_each_call_or_repeats_whe
     assert run.status == "waiting" and "four" in str(run.reason) and sent(place) == ["one", "two", "three"]
     [noted] = [event.text for event in run.events if isinstance(event, Noted) and event.kind == "journal"]
     assert "is missing" in noted
-    run = journal_damage.agent(place).using(in_doubt="repeat").resume(run, "no")
+    run = journal_damage.agent(place).using(on_interrupted_call="repeat").resume(run, "no")
     assert run.status == "answered" and sent(place) == ["one", "two", "three", "five"]
 
 

@@ -392,7 +392,7 @@ def test_a_tool_search_set_has_stand_ins_with_their_parameters(tmp_path: Path) -
     queries = lines(tmp_path / "queries.jsonl", {"query": "Will it rain on my PDF?", "gold": ["getRain", "PDF & more"]})
     made = load_suite(f"tool-search:{queries},tools={tools},show=2")
     (task,) = made.tasks
-    assert (task.answer, made.grader, made.show_tools) == (["getRain", "PDF_more"], "calls", 2)
+    assert (task.answer, made.grader, made.max_tools) == (["getRain", "PDF_more"], "calls", 2)
     found = tools_of(made, task)
     assert found["getRain"].spec.parameters["required"] == ["place"]
     assert found["getRain"].spec.parameters["properties"]["days"] == {

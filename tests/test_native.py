@@ -226,7 +226,7 @@ def test_an_empty_reply_is_asked_for_again_in_words_and_then_fails(journal: Path
     run, sent, _ = go([completion(""), completion("243")], journal)
     assert run.answer == "243" and sent[1]["messages"][-1]["role"] == "user"
     assert "It was empty." in sent[1]["messages"][-1]["content"]
-    run, sent, _ = go([completion("")] * 2, journal, ToolCalling(misses=2))
+    run, sent, _ = go([completion("")] * 2, journal, ToolCalling(max_parse_errors=2))
     assert run.status == "failed" and run.outcome.kind == "format" and "2 replies in a row" in run.reason
 
 

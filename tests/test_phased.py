@@ -368,9 +368,9 @@ def test_silence_is_no_empty_message(journal: Path) -> None:
 
 
 def test_misses_say_how_often_it_is_asked(journal: Path) -> None:
-    one = agent(["Think.", "Talk.", "Hello."], journal, misses=1).run("Hi")
+    one = agent(["Think.", "Talk.", "Hello."], journal, max_parse_errors=1).run("Hi")
     assert [phase for phase, _ in requests(one)] == ["reason", "react", "reply"]
-    three = agent(["Think.", "Talk.", "More talk.", "[]", "Hello."], journal, misses=3).run("Hi")
+    three = agent(["Think.", "Talk.", "More talk.", "[]", "Hello."], journal, max_parse_errors=3).run("Hi")
     assert [phase for phase, _ in requests(three)] == ["reason", "react", "react", "react", "reply"]
 
 

@@ -135,7 +135,7 @@ def runs(logs: list[Log]) -> dict[str, Run]:
             tools=[WORD],
             limits=plait.Limits(repeats=0),
             journal=False,
-            provenance="note",
+            grounding="note",
             now=world_of(WORD).now.timestamp(),
         )
         found[log.name] = agent.run(log.task)

@@ -208,7 +208,7 @@ def test_a_person_at_hand_who_edits_badly_is_asked_again(journal: Path) -> None:
 def test_what_a_person_put_into_a_call_is_not_made_up(journal: Path) -> None:
     replies = [turn("send", "12345"), turn("send", "67890"), turn("final_answer", "over")]
     agent = plait.Agent("json", model=plait.Scripted(replies), tools=[send], journal=journal, approve="effects")
-    agent = agent.using(provenance="note")
+    agent = agent.using(grounding="note")
     run = agent.resume(agent.run("Send 12345"), 'edit "67890"')
     run = agent.resume(run, "yes")
     assert SENT == ["67890", "67890"]
@@ -256,7 +256,7 @@ async def test_an_edited_call_that_is_in_doubt_is_said_to_be_the_persons(journal
         await going_on
     done = await agent.aresume(run.run)
     (seen,) = [each for each in done.events if isinstance(each, ev.Observed) and each.call.tool == "send"]
-    assert seen.observation.trouble == "in_doubt" and "good morning" in seen.observation.note
+    assert seen.observation.trouble == "on_interrupted_call" and "good morning" in seen.observation.note
     last = [row.body for row in done.record if type(row.record).__name__ == "Thinking"][-1]
     assert last is not None and b"not known" in last and b"The person changed this call" in last
 

@@ -157,10 +157,10 @@ def _without(module: str, code: str) -> str:
 @pytest.mark.parametrize("module", ["numpy", "weights", "onnxruntime", "tokenizers"])
 def test_a_missing_extra_is_said_with_the_command_that_brings_it(module: str) -> None:
     code = (
-        "from plait.core.errors import UsageError\nfrom plait.search import Index, load_embedder\n"
+        "from plait.core.errors import ConfigError\nfrom plait.search import Index, load_embedder\n"
         "for make in (load_embedder, Index):\n"
         "    try: make('local')\n"
-        "    except UsageError as error: print(error)\n"
+        "    except ConfigError as error: print(error)\n"
     )
     lines = _without(module, code).splitlines()
     assert len(lines) == 2

@@ -55,11 +55,11 @@ TASK = "What is the weather in Oslo now?"
 NATIVE = Abilities(tools=True)
 
 
-def agent(replies: Any, strategy: Any = "react", show_tools: int | None = 2, **more: Any) -> plait.Agent:
+def agent(replies: Any, strategy: Any = "react", max_tools: int | None = 2, **more: Any) -> plait.Agent:
     abilities = {"abilities": more.pop("abilities")} if "abilities" in more else {}
     model = plait.Scripted(replies, by_turn=isinstance(replies, dict), **abilities)
     more = {"tools": TOOLS, "journal": False, **more}
-    return plait.Agent(strategy, model=model, show_tools=show_tools, **more)
+    return plait.Agent(strategy, model=model, max_tools=max_tools, **more)
 
 
 def prompts(run: Run) -> list[str]:
@@ -82,22 +82,22 @@ def test_only_the_tools_that_fit_the_task_are_shown_and_the_search() -> None:
 
 
 def test_with_no_more_tools_than_that_all_are_shown_and_no_search() -> None:
-    (prompt,) = prompts(agent([final("mild")], show_tools=len(TOOLS)).run(TASK))
-    (usual,) = prompts(agent([final("mild")], show_tools=None).run(TASK))
+    (prompt,) = prompts(agent([final("mild")], max_tools=len(TOOLS)).run(TASK))
+    (usual,) = prompts(agent([final("mild")], max_tools=None).run(TASK))
     assert prompt == usual
     assert "method_search" not in prompt
 
 
 def test_none_shown_leaves_the_search_alone() -> None:
-    (prompt,) = prompts(agent([final("mild")], show_tools=0).run(TASK))
+    (prompt,) = prompts(agent([final("mild")], max_tools=0).run(TASK))
     assert "method_search" in prompt
     assert not any(tool.name in prompt for tool in TOOLS)
 
 
 @pytest.mark.parametrize("number", [-1, 2.5, "12", True])
 def test_a_number_that_can_not_be_is_refused(number: Any) -> None:
-    with pytest.raises(ConfigError, match="show_tools"):
-        agent([], show_tools=number)
+    with pytest.raises(ConfigError, match="max_tools"):
+        agent([], max_tools=number)
 
 
 def test_without_the_extra_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_without_the_extra_it_is_said_what_to_install(monkeypatch: pytest.Monkey
     with pytest.raises(ConfigError) as why:
         agent([final("mild")]).run(TASK)
     assert "plait[search]" in why.value.hint
-    assert agent([final("mild")], show_tools=None).run(TASK).status == "answered"
+    assert agent([final("mild")], max_tools=None).run(TASK).status == "answered"
 
 
 def test_a_tool_of_the_searchs_name_is_an_error_that_names_both() -> None:
@@ -250,7 +250,7 @@ async def test_a_run_goes_on_and_is_replayed_and_forked_without_another_search(
     waiting = await first.arun("Send hello to the team's channel")
     assert waiting.status == "waiting"
     head = Journal.at(journal).run(waiting.run).head
-    assert head.settings["show_tools"] == 2 and "post_to_channel" in head.settings["shown"]
+    assert head.settings["max_tools"] == 2 and "post_to_channel" in head.settings["shown"]
     assert head.sources[-1] == SEARCH and len(head.tools) == len(tools) + 1
 
     def nothing(*_: Any) -> Any:
@@ -259,14 +259,14 @@ async def test_a_run_goes_on_and_is_replayed_and_forked_without_another_search(
     monkeypatch.setattr(minilm.LocalEmbedder, "embed", nothing)
     monkeypatch.setattr("plait.search.index.Index.search", nothing)
     again = plait.Agent(
-        model=plait.Scripted(replies, by_turn=True), tools=tools, journal=journal, approve="effects", show_tools=2
+        model=plait.Scripted(replies, by_turn=True), tools=tools, journal=journal, approve="effects", max_tools=2
     )
     ended = await again.aresume(waiting, "yes")
     assert ended.answer == "sent" and CALLED == [("post_to_channel", "hi")]
     replayed = await asyncio.to_thread(again.replay, waiting.run)
     assert replayed.whole and replayed.requests == 3
     # An agent that shows another number goes by the record all the same.
-    assert (await asyncio.to_thread(again.using(show_tools=None).replay, waiting.run)).whole
+    assert (await asyncio.to_thread(again.using(max_tools=None).replay, waiting.run)).whole
     forked = await again.afork(waiting.run, 3)
     assert forked.answer == "sent"
     assert Journal.at(journal).run(forked.run).head.settings["shown"] == head.settings["shown"]
@@ -293,7 +293,7 @@ def test_a_recorded_run_of_words_is_made_again_with_its_choice(journal: Path, tm
     run = agent([final("mild")], tools=(str(file),), journal=journal).run(TASK)
     head = Journal.at(journal).run(run.run).head
     again = plait.Agent.recorded(head, journal=journal, load_tools=True, model=plait.Scripted([final("mild")]))
-    assert again.show_tools == 2 and again.tools == (str(file),)
+    assert again.max_tools == 2 and again.tools == (str(file),)
     assert again.replay(run.run).whole
 
 
@@ -320,7 +320,7 @@ def test_a_tool_found_by_an_unknown_name_is_offered_natively() -> None:
 
 
 def test_without_an_index_an_unknown_name_is_answered_as_before() -> None:
-    run = agent([action("curent_weather", "Oslo"), final("x")], show_tools=None).run(TASK)
+    run = agent([action("curent_weather", "Oslo"), final("x")], max_tools=None).run(TASK)
     (said,) = observed(run)
     assert said.startswith("There is no tool named 'curent_weather'. Did you mean current_weather?")
     assert "fit this name" not in said
@@ -353,7 +353,7 @@ def test_a_plan_with_an_unknown_tool_is_told_few_names_and_what_the_search_finds
 
 
 def test_the_search_that_fails_is_an_observation(monkeypatch: pytest.MonkeyPatch) -> None:
-    used = agent([action("method_search", SONG), action("nothing_such", "x"), final("x")], show_tools=0)
+    used = agent([action("method_search", SONG), action("nothing_such", "x"), final("x")], max_tools=0)
     monkeypatch.setattr(minilm, "find_weights", lambda: _raise())
     run = used.run(TASK)
     assert run.status == "answered"

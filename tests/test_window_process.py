@@ -108,7 +108,7 @@ tools = ["calculator"]
         ("[agents.a]\njournal = 'x.db'", "share the server's journal"),
         ("[agents.a]\nstrategy = 'jsn'", "Did you mean json"),
         ("[agents.a]\nstrategy = 'jsn'", "plait.toml, table [agents.a]: strategy: "),
-        ("[agents.a]\nset = {misses = 2, mises = 5}", "plait.toml, table [agents.a]: set: "),
+        ("[agents.a]\nset = {max_parse_errors = 2, max_parse_eror = 5}", "plait.toml, table [agents.a]: set: "),
         ("[agents.a]\napprove = 'maybe'", "plait.toml, table [agents.a]: approve: approve is 'maybe'"),
         ("[agents.a]\nmodel = 'opnai:x'", "plait.toml, table [agents.a]: model: 'opnai:x'"),
         ("[agents.a]\nmodels = {act = 'opnai:x'}", "plait.toml, table [agents.a]: models.act: 'opnai:x'"),
@@ -160,7 +160,11 @@ def test_a_journal_that_is_none_is_said_before_anybody_is_served(tmp_path: Path)
 
 def test_a_flag_beside_the_agents_of_the_configuration_is_named_as_it_is_typed(tmp_path: Path) -> None:
     (tmp_path / "plait.toml").write_text("[agents.a]")
-    for command, flag in (("serve", ("--model", "local")), ("mcp", ("--set", "misses=1")), ("serve", ("--thoughts",))):
+    for command, flag in (
+        ("serve", ("--model", "local")),
+        ("mcp", ("--set", "max_parse_errors=1")),
+        ("serve", ("--thoughts",)),
+    ):
         words = ["-m", "plait", command, *flag]
         done = run_forked(words, cwd=tmp_path)
         assert done.returncode == 2 and f"defines agents, and {flag[0]} describes another" in done.stderr

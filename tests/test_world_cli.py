@@ -89,7 +89,7 @@ def test_why_a_run_has_no_answer_is_told_however_quiet(shell: Shell) -> None:
 
 def test_a_run_that_waits_says_how_it_goes_on(shell: Shell) -> None:
     waits = turn("get_current_weather", {"latitude": 51.0432, "longitude": 3.7211})
-    told = run_b(shell, shell.script([waits, turn("final_answer", "Sent.")]), "--provenance", "ask", "--quiet")
+    told = run_b(shell, shell.script([waits, turn("final_answer", "Sent.")]), "--grounding", "ask", "--quiet")
     assert told.code == 5
     assert told.err.splitlines()[1].startswith("Approve with: plait resume ")
 
@@ -104,7 +104,7 @@ def test_a_made_up_value_that_the_check_of_arguments_notes_is_a_flaw(shell: Shel
             turn("final_answer", "Sent."),
         ]
     )
-    told = json.loads(run_b(shell, model, "--provenance", "note", "--json").out)
+    told = json.loads(run_b(shell, model, "--grounding", "note", "--json").out)
     assert told["grade"] == "flaw"
     assert any("51.0432" in reason for reason in told["why"])
 

@@ -23,7 +23,7 @@ from plait.models.resolve import resolve_all
 from plait.runtime import runs
 from plait.runtime.agent_description import USUAL, book_of, check, fields_in, loop_of, sandbox_for, settings_of
 from plait.runtime.background import run_blocking, stream_events
-from plait.runtime.grounding import Provenance
+from plait.runtime.grounding import Grounding
 from plait.runtime.limits import Limits
 from plait.runtime.phase_models import Phases, known_models, special_tokens
 from plait.runtime.prompts import PromptBook
@@ -57,22 +57,20 @@ class Agent:
 
     `strategy`: a loop by name ("react", "json") or as an object with options (`plait.ReAct(dialect="lines")`); "auto"
     takes loop and models from `results`, a comparison's: the cheapest that met `demand`, among those with the models
-    that are named here (see `advice/auto.py`).
-    `model`: for all phases, `provider:name` or a model object; `models`: for single phases.
-    `tools`: tools, plain typed functions, objects or classes (their public methods; a class has an object for each
-    run), or words such as "calculator" or "lookup:facts.json".
-    `prompts`: a folder whose files replace ours, file by file. `system`: a system prompt sent byte for byte in
-    place of the loop's. `journal`: the record's file, None for the default one, False for none.
-    `approve`: which calls need a person's leave; "plan" shows the plan before it is carried out.
-    `in_doubt`: what a resumed run does with a call that may have happened. `can_ask`: whether the model may ask the
-    person. `window`: how much of a conversation a run in a session is shown; `embedder`: what searches all of
-    it by meaning, "local", "openai:NAME" or a function from a list of texts to their vectors. `provenance`:
-    what is done about values that the model made up: "off", "note", "warn", "ask" or "refuse". `sandbox`: what
-    confines the code of a loop whose action is code, "process", "monty", an object, or "auto": "process" where
-    the kernel supports it, else "monty"; `code_limits`: what one piece
-    of code may use up; `now`: the time it is told, in seconds since 1970, None for the machine's. `show_tools`: with
-    more tools than this the model is shown those that fit the task best, and a tool that finds the others; None
-    shows all, but `codeact` is shown none of more than eight: it finds them by searching.
+    that are named here (see `advice/auto.py`). `model`: for all phases, `provider:name` or a model object; `models`:
+    for single phases. `tools`: tools, plain typed functions, objects or classes (their public methods; a class has an
+    object for each run), or words such as "calculator" or "lookup:facts.json". `prompts`: a folder whose files replace
+    ours, file by file. `system`: a system prompt sent byte for byte in place of the loop's. `journal`: the record's
+    file, None for the default one, False for none. `approve`: which calls need a person's leave; "plan" shows the plan
+    before it is carried out. `on_interrupted_call`: what a resumed run does with a call that may have happened.
+    `can_ask`: whether the model may ask the person. `window`: how much of a conversation a run in a session is shown;
+    `embedder`: what searches all of it by meaning, "local", "openai:NAME" or a function from a list of texts to their
+    vectors. `grounding`: what is done about values that the model made up: "off", "note", "warn", "ask" or "refuse".
+    `sandbox`: what confines the code of a loop whose action is code, "process", "monty", an object, or "auto":
+    "process" where the kernel supports it, else "monty"; `code_limits`: what one piece of code may use up; `now`: the
+    time it is told, in seconds since 1970, None for the machine's. `max_tools`: with more tools than this the model is
+    shown those that fit the task best, and a tool that finds the others; None shows all, but `codeact` is shown none
+    of more than eight: it finds them by searching.
     """
 
     strategy: str | Strategy = "react"
@@ -84,15 +82,15 @@ class Agent:
     system: str | None = field(default=None, kw_only=True)
     journal: str | Path | Literal[False] | None = field(default=None, kw_only=True)
     approve: Approve = field(default="never", kw_only=True)
-    in_doubt: InDoubt = field(default="skip", kw_only=True)
+    on_interrupted_call: InDoubt = field(default="skip", kw_only=True)
     can_ask: bool = field(default=True, kw_only=True)
     window: History = field(default=History(), kw_only=True)
     embedder: Embedder = field(default="local", kw_only=True)
-    provenance: Provenance = field(default="off", kw_only=True)
+    grounding: Grounding = field(default="off", kw_only=True)
     sandbox: str | Sandbox = field(default=AUTO, kw_only=True)
     code_limits: CodeLimits = field(default=CodeLimits(), kw_only=True)
     now: float | None = field(default=None, kw_only=True)
-    show_tools: int | None = field(default=None, kw_only=True)
+    max_tools: int | None = field(default=None, kw_only=True)
     results: Any = field(default=None, kw_only=True, repr=False)
     demand: Demand | None = field(default=None, kw_only=True)
 
@@ -380,7 +378,7 @@ class Agent:
 
     @cached_property
     def _most_shown(self) -> int | None:
-        return most_shown(self.show_tools, self._loop, len(self._toolset), self.embedder)
+        return most_shown(self.max_tools, self._loop, len(self._toolset), self.embedder)
 
     def _job(
         self,
@@ -424,9 +422,9 @@ class Agent:
             phases=Phases(known_models(self._resolved, recorded)),
             limits=self.limits,
             approve=self.approve,
-            in_doubt=self.in_doubt,
+            on_interrupted_call=self.on_interrupted_call,
             person=person,
-            provenance=self.provenance,
+            grounding=self.grounding,
             sandbox=sandbox,
             fallback=_fallback(why),
             code_limits=self.code_limits,

@@ -50,9 +50,9 @@ class RunDefaults(Struct, frozen=True, forbid_unknown_fields=True):
     journal: str | None = None
     approve: str | None = None
     embedder: str | None = None
-    provenance: str | None = None
+    grounding: str | None = None
     sandbox: str | None = None
-    show_tools: int | None = None
+    max_tools: int | None = None
     code: dict[str, Any] = {}
     max_steps: int | None = None
     max_calls: int | None = None
@@ -222,7 +222,7 @@ def _loosened(own: RunDefaults, near: Config) -> list[str]:
     """What the user's own file says about safety and a nearer file changes."""
     return [
         f"change {key} from {said!r} to {getattr(table, key)!r}"
-        for key in ("approve", "provenance", "sandbox")
+        for key in ("approve", "grounding", "sandbox")
         if (said := getattr(own, key)) is not None
         for table in (near.run, *near.agents.values())
         if getattr(table, key) != said

@@ -47,13 +47,14 @@ class Demand(Struct, frozen=True):
 class Candidate(Struct, frozen=True):
     """A row compared with a demand. `sure` is the probability that its true share is high enough.
 
-    `misses` lists what it fails: "success", "usd", "price" (unknown, with a budget), "seconds", "tokens", "runs" (it
-    has none), "changed" (runs of another loop, or calls as text), "here". `unusable` says why it cannot run here.
+    `max_parse_errors` lists what it fails: "success", "usd", "price" (unknown, with a budget), "seconds", "tokens",
+    "runs" (it has none), "changed" (runs of another loop, or calls as text), "here". `unusable` says why it cannot run
+    here.
     """
 
     row: MeasuredLoop
     sure: float
-    misses: tuple[str, ...] = ()
+    max_parse_errors: tuple[str, ...] = ()
     unusable: str = ""
 
 
@@ -113,7 +114,7 @@ class Advice(Struct, frozen=True, kw_only=True):
                 " The tables [prices] and [electricity] of plait.toml tell prices of new runs:"
                 " plait compare ... --again."
             )
-        changed = [name_row(each.row) for each in self.candidates if "changed" in each.misses]
+        changed = [name_row(each.row) for each in self.candidates if "changed" in each.max_parse_errors]
         if changed:
             said.append(
                 f"Not chosen, because runs continued as another loop or wrote tool calls as text: {', '.join(changed)}."
@@ -196,7 +197,7 @@ def advise(
         there = ", ".join(dict.fromkeys(f"{row.strategy} with {row.who}" for row in rows))
         raise ConfigError(f"{source.name} has no row with the model {asked}.", hint=f"There are: {there}.")
     candidates = sorted((_compare_row(row, wanted) for row in chosen_rows), key=_price)
-    meeting = [each for each in candidates if not each.misses]
+    meeting = [each for each in candidates if not each.max_parse_errors]
     chosen = meeting[0] if meeting else None
     before = candidates[: candidates.index(chosen)] if chosen is not None else []
     return Advice(
@@ -207,7 +208,7 @@ def advise(
         candidates=tuple(candidates),
         chosen=chosen,
         runner_up=meeting[1] if len(meeting) > 1 else None,
-        cheaper=tuple(each for each in before if each.misses == ("success",)),
+        cheaper=tuple(each for each in before if each.max_parse_errors == ("success",)),
         nearest={} if meeting else _find_nearest(candidates, wanted),
         more_tasks=count_more_tasks(chosen.row.success, chosen.row.evidence[1], wanted.at_least) if chosen else None,
         unfinished=source.unfinished,
@@ -215,19 +216,19 @@ def advise(
 
 
 def _compare_row(row: MeasuredLoop, demand: Demand) -> Candidate:
-    misses, unusable = [], ""
+    max_parse_errors, unusable = [], ""
     if not row.n:
-        misses.append("runs")
+        max_parse_errors.append("runs")
     elif row.success < demand.at_least - 1e-9:
-        misses.append("success")
+        max_parse_errors.append("success")
     if (row.fell_back or row.calls_as_text) and not demand.include_changed:
-        misses.append("changed")
+        max_parse_errors.append("changed")
     if demand.usd is not None and (row.cost_usd is None or row.cost_usd > demand.usd):
-        misses.append("usd" if row.cost_usd is not None else "price")
+        max_parse_errors.append("usd" if row.cost_usd is not None else "price")
     if demand.seconds is not None and row.seconds > demand.seconds:
-        misses.append("seconds")
+        max_parse_errors.append("seconds")
     if demand.tokens is not None and row.tokens > demand.tokens:
-        misses.append("tokens")
+        max_parse_errors.append("tokens")
     try:
         phases = loop_from(row.strategy).phases
         lacking = [phase for phase in phases if not row.model_of(phase)]
@@ -235,8 +236,8 @@ def _compare_row(row: MeasuredLoop, demand: Demand) -> Candidate:
     except ConfigError as why:
         unusable = str(why)
     if unusable:
-        misses.append("here")
-    return Candidate(row, probability_of_share(*row.evidence, demand.at_least), tuple(misses), unusable)
+        max_parse_errors.append("here")
+    return Candidate(row, probability_of_share(*row.evidence, demand.at_least), tuple(max_parse_errors), unusable)
 
 
 def _price(candidate: Candidate) -> tuple[float, float, float]:
@@ -250,9 +251,9 @@ def _find_nearest(candidates: list[Candidate], demand: Demand) -> dict[str, Cand
     If every row misses several parts, it is the best row in each. Rows without runs, or that cannot run here, are
     skipped.
     """
-    able = [each for each in candidates if not {"runs", "here"} & set(each.misses)]
+    able = [each for each in candidates if not {"runs", "here"} & set(each.max_parse_errors)]
     parts = ("success", *(name for name in ("usd", "seconds", "tokens") if getattr(demand, name) is not None))
-    found = {part: [each for each in able if each.misses == (part,)] for part in parts}
+    found = {part: [each for each in able if each.max_parse_errors == (part,)] for part in parts}
     if not any(found.values()):
         found = dict.fromkeys(parts, able)
     ranked = {part: [(_distance(each.row, part), at) for at, each in enumerate(rows)] for part, rows in found.items()}
@@ -395,7 +396,7 @@ def _row_json(each: Candidate) -> dict[str, Any]:
         **msgspec.to_builtins(each.row),
         "success": each.row.success,
         "sure": each.sure,
-        "misses": list(each.misses),
+        "max_parse_errors": list(each.max_parse_errors),
     }
     return {**made, "unusable": each.unusable} if each.unusable else made
 

@@ -84,5 +84,5 @@ def _cells(advice: Advice, each: Candidate) -> list[str]:
         show_short(row.seconds),
     ]
     done, sure, *used = ran if row.n else ["-"] * len(ran)
-    verdict = ", ".join(_MISSES[miss] for miss in each.misses) or stands
+    verdict = ", ".join(_MISSES[miss] for miss in each.max_parse_errors) or stands
     return [row.strategy, row.who, done, f"{row.evidence[1]:,}", sure, *used, verdict]

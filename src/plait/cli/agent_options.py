@@ -47,10 +47,10 @@ def make_agent(
     approve: str | None = None,
     no_ask: bool = False,
     embedder: str | None = None,
-    provenance: str | None = None,
+    grounding: str | None = None,
     sandbox: str | None = None,
     code_limit: Sequence[str] = (),
-    show_tools: int | None = None,
+    max_tools: int | None = None,
     results: str | None = None,
     at_least: float | None = None,
     default_loop: str = "react",
@@ -96,9 +96,9 @@ def make_agent(
         approve=cast(Any, approve or defaults.approve or "never"),
         can_ask=not no_ask,
         embedder=_check_embedder(embedder or defaults.embedder),
-        provenance=cast(Any, provenance or defaults.provenance or "off"),
+        grounding=cast(Any, grounding or defaults.grounding or "off"),
         sandbox=sandbox or defaults.sandbox or AUTO,
-        show_tools=defaults.show_tools if show_tools is None else show_tools,
+        max_tools=defaults.max_tools if max_tools is None else max_tools,
         code_limits=_parse_code_limits(code_limit, defaults.code),
         **auto,
     )
@@ -114,7 +114,7 @@ def make_recorded_agent(
     tools: Sequence[str] = (),
     prompts: str | None = None,
     load_tools: bool = False,
-    in_doubt: str | None = None,
+    on_interrupted_call: str | None = None,
     **limits: float | None,
 ) -> Agent:
     """Return the agent of a recorded run, changed by what the flags say. Raises `ConfigError`."""
@@ -136,14 +136,14 @@ def make_recorded_agent(
             msgspec.convert(head.settings.get("limits", {}), Limits),
             **{field: limits[name] for name, field in LIMITS.items() if limits.get(name)},
         )
-    given = {"tools": tuple(tools) or None, "prompts": prompts, "in_doubt": in_doubt}
+    given = {"tools": tuple(tools) or None, "prompts": prompts, "on_interrupted_call": on_interrupted_call}
     changes.update({name: value for name, value in given.items() if value is not None})
     return Agent.recorded(head, journal=journal_path(journal), load_tools=load_tools or None, **changes)
 
 
 def comparison_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Return the agent's fields that all runs of a comparison share. What no flag gives is left out."""
-    names = ("prompts", "provenance", "sandbox", "show_tools")
+    names = ("prompts", "grounding", "sandbox", "max_tools")
     fields = {name: flags[name] for name in names if flags.get(name) is not None}
     if most := _merge_limits(RunDefaults(), flags):
         fields["limits"] = Limits(**most)
@@ -152,7 +152,7 @@ def comparison_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def parse_pairs(settings: Sequence[str], flag: str = "--set", example: str = "misses=5") -> dict[str, str]:
+def parse_pairs(settings: Sequence[str], flag: str = "--set", example: str = "max_parse_errors=5") -> dict[str, str]:
     """Return the `K=V` words of a flag as a mapping. Raises `ConfigError` for a word without `=`."""
     found = {}
     for each in settings:

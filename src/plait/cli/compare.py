@@ -74,9 +74,9 @@ table_output = options.combine(
 @click.option("--engine", type=click.Choice(["here", "ray"]), default="here", help="Where the runs are performed.")
 @click.option("--address", metavar="ADDRESS", help="With --engine ray: the cluster (default: one on this machine).")
 @options.tools
-@options.show_tools
+@options.max_tools
 @options.limits
-@options.provenance
+@options.grounding
 @options.code
 @options.prompts
 @table_output

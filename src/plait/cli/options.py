@@ -112,8 +112,8 @@ load_tools = flag(
     "--load-tools",
     help="Load the tools that the journal names, even if it is not your default journal. This runs their code.",
 )
-show_tools = click.option(
-    "--show-tools",
+max_tools = click.option(
+    "--max-tools",
     type=NumberType(0, whole=True),
     metavar="N",
     help="Show the model the N tools that fit the task and a search tool that finds the others.",
@@ -131,8 +131,8 @@ approve = click.option(
     type=click.Choice(["never", "effects", "always", "plan"]),
     help="Which tool calls need a person's approval (default never), or `plan` for the plan as a whole.",
 )
-provenance = click.option(
-    "--provenance",
+grounding = click.option(
+    "--grounding",
     type=click.Choice(["off", "note", "warn", "ask", "refuse"]),
     help="What to do about argument values that the model made up (default off).",
 )
@@ -152,9 +152,9 @@ agent = combine(
     settings,
     models,
     tools,
-    show_tools,
+    max_tools,
     limits,
-    provenance,
+    grounding,
     code,
     prompts,
     click.option("--system", metavar="FILE", help="A system prompt instead of the built-in one, sent byte for byte."),

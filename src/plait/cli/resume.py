@@ -34,7 +34,7 @@ from plait.runtime.run import Run
 @click.option("--question", metavar="ID", help="The question that is answered. A run that waits prints its id.")
 @click.option("--plan", metavar="FILE", help="Answer with this plan, which is then carried out; - is stdin.")
 @click.option(
-    "--in-doubt",
+    "--on-interrupted-call",
     type=click.Choice(["skip", "repeat"]),
     help="A call that may have happened: skip or repeat it (default: as when the run began).",
 )

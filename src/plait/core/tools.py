@@ -6,7 +6,9 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-Trouble: TypeAlias = Literal["", "unknown_tool", "bad_input", "raised", "timeout", "refused", "in_doubt", "cancelled"]
+Trouble: TypeAlias = Literal[
+    "", "unknown_tool", "bad_input", "raised", "timeout", "refused", "on_interrupted_call", "cancelled"
+]
 """The reason why a call has no result; "" if it has one."""
 
 

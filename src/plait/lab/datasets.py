@@ -192,7 +192,7 @@ def load_tool_search(argument: str) -> Suite:
         tasks=tuple(tasks),
         grader="calls",
         tools=(stubs_word(where),),
-        show_tools=int(show),
+        max_tools=int(show),
     )
 
 

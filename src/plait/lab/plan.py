@@ -160,8 +160,8 @@ def make_plan(
     if repeat < 1:
         raise ConfigError(f"Each task can't be run {repeat} times.", hint="Give 1 or more.")
     graders = {word: grader_digest(word) for word in dict.fromkeys(map(suite.grader_of, suite.tasks))}
-    if agent.show_tools is None:
-        agent = agent.using(show_tools=suite.show_tools)
+    if agent.max_tools is None:
+        agent = agent.using(max_tools=suite.max_tools)
     settings = config.load().models
 
     @cache
@@ -218,7 +218,7 @@ def _describe_agent(agent: Agent) -> dict[str, Any]:
         "loop": [loop.name, options_of(loop)],
         "prompts": _prompt_texts(loop, Path(agent.prompts) if agent.prompts is not None else None),
         "models": {phase: _describe_model(agent.models.get(phase, agent.model)) for phase in phases_of(loop)},
-        "settings": {**settings, "show_tools": agent.show_tools},
+        "settings": {**settings, "max_tools": agent.max_tools},
         "plait": __version__,
     }
 

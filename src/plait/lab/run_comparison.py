@@ -63,7 +63,7 @@ async def acompare(
     suite's. Each task runs `repeat` times, only the first `limit` tasks, `jobs` runs at once. No run starts once
     `budget` USD are spent, or when the average run would exceed it. The `journal` stores runs, results and the table;
     finished cells do not run again, unless `again`. `settings` are fields of `Agent`: limits, prompts, sandbox,
-    show_tools ...
+    max_tools ...
 
     Cancelling it cancels the current runs. Raises `ConfigError` for invalid options before anything runs.
     """
@@ -74,7 +74,7 @@ async def acompare(
     for field in ("strategy", "model", "models", "now", "can_ask"):
         if field in settings:
             raise ConfigError(f"{field} is not a setting of a comparison.", hint="See strategies, models and phases.")
-    template = Agent(variants[0].loop, journal=journal, can_ask=False, **{"provenance": "note", **settings})
+    template = Agent(variants[0].loop, journal=journal, can_ask=False, **{"grounding": "note", **settings})
     if template.journal is False:
         raise ConfigError("A comparison needs a journal: it is where results are kept.", hint="Leave journal out.")
     plan = make_plan(whole, variants, repeat=repeat, name=name, agent=template, tools=tuple(tools))

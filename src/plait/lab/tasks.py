@@ -34,7 +34,7 @@ class SuiteTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Suite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tasks with their shared tools and grader. `word` loads the suite again.
 
-    `show_tools` limits how many tools a model is shown, as `Agent.show_tools` does; None shows all.
+    `max_tools` limits how many tools a model is shown, as `Agent.max_tools` does; None shows all.
     """
 
     word: str
@@ -42,7 +42,7 @@ class Suite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tasks: tuple[SuiteTask, ...]
     grader: str = "exact"
     tools: tuple[str, ...] = ()
-    show_tools: int | None = None
+    max_tools: int | None = None
 
     def __post_init__(self) -> None:
         seen: set[str] = set()

@@ -92,7 +92,7 @@ class TurnLoop:
     words: Mapping[str, Any]
     transcript: TranscriptKind = "chat"
     constrain: bool = False
-    misses: int = 3
+    max_parse_errors: int = 3
     max_tokens: int | None = None
     observe: Observe | None = None
     ends_with_object: bool = False
@@ -147,7 +147,7 @@ class TurnLoop:
             return self.format.read(text, log.next, (*self.tools, *kit.others))
 
         answer = plain_answer(kit) if self.takes_plain_answer and not log.entries else None
-        return read_turn(ask, read, self.misses, answer=answer)
+        return read_turn(ask, read, self.max_parse_errors, answer=answer)
 
     def _ask_model(
         self,
@@ -205,19 +205,19 @@ SMALLEST_OBSERVATION = 500
 def read_turn(
     ask: Callable[[Bad | None], Generator[Effect, Any, Reply]],
     read: Callable[[str], R],
-    misses: int,
+    max_parse_errors: int,
     check: Callable[[R], Generator[Effect, Any, str]] | None = None,
     answer: Callable[[str], R | None] | None = None,
 ) -> Generator[Effect, Any, R | Failed]:
     """The model's next turn, or plan: whatever `read` makes of a reply. `ask` makes the model call, given a bad reply
     to repair or None.
 
-    After `misses` unreadable replies in a row: `Failed`. What the reader repaired or cut is noted. `check` says what
-    speaks against a turn that was read; the last try is taken as it is. `answer` makes a turn of plain text, where the
-    first reply of a run may be one: a model that simply answers is not asked for a form.
+    After `max_parse_errors` unreadable replies in a row: `Failed`. What the reader repaired or cut is noted. `check`
+    says what speaks against a turn that was read; the last try is taken as it is. `answer` makes a turn of plain text,
+    where the first reply of a run may be one: a model that simply answers is not asked for a form.
     """
     bad: Bad | None = None
-    for miss in range(1, misses + 1):
+    for miss in range(1, max_parse_errors + 1):
         reply = yield from ask(bad)
         try:
             turn = read(reply.text)
@@ -229,11 +229,11 @@ def read_turn(
                 return plain
             complaint = f"Your reply {reply.how_cut}. {why}" if reply.how_cut else str(why)
             bad = (reply.text, complaint)
-            yield from note("unreadable", f"reply {miss} of {misses} can't be read: {complaint}")
+            yield from note("unreadable", f"reply {miss} of {max_parse_errors} can't be read: {complaint}")
             continue
-        if check is not None and miss < misses and (against := (yield from check(turn))):
+        if check is not None and miss < max_parse_errors and (against := (yield from check(turn))):
             bad = (reply.text, against)
-            yield from note("unreadable", f"reply {miss} of {misses} can't be taken: {against}")
+            yield from note("unreadable", f"reply {miss} of {max_parse_errors} can't be taken: {against}")
             continue
         for remark in turn.remarks:
             yield from note(remark.kind, remark.text)
@@ -241,7 +241,7 @@ def read_turn(
             yield from note("cut", f"the reply {reply.how_cut}: what is complete in it counts")
         return turn
     assert bad is not None
-    return Failed(f"{misses} replies in a row could not be read. The last complaint: {bad[1]}", kind="format")
+    return Failed(f"{max_parse_errors} replies in a row could not be read. The last complaint: {bad[1]}", kind="format")
 
 
 def _plainly(answer: Callable[[str], R | None] | None, text: str) -> R | None:

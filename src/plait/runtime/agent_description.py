@@ -13,7 +13,7 @@ from plait.core import CodeLimits, Strategy
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.models.base import Model
-from plait.runtime.grounding import Provenance
+from plait.runtime.grounding import Grounding
 from plait.runtime.limits import Limits
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run_context import Approve, InDoubt
@@ -44,11 +44,11 @@ class Description(Protocol):
     @property
     def approve(self) -> Approve: ...
     @property
-    def in_doubt(self) -> InDoubt: ...
+    def on_interrupted_call(self) -> InDoubt: ...
     @property
     def can_ask(self) -> bool: ...
     @property
-    def provenance(self) -> Provenance: ...
+    def grounding(self) -> Grounding: ...
     @property
     def sandbox(self) -> str | Sandbox: ...
     @property
@@ -58,7 +58,7 @@ class Description(Protocol):
     @property
     def models(self) -> Mapping[str, str | Model]: ...
     @property
-    def show_tools(self) -> int | None: ...
+    def max_tools(self) -> int | None: ...
     @property
     def advice(self) -> Chosen | None: ...
 
@@ -94,8 +94,8 @@ def check(agent: Description, strategy: Strategy) -> None:
             raise ConfigError(
                 f"The loop '{strategy.name}' has no phase '{phase}'.", hint=f"Its phases: {', '.join(phases)}."
             )
-    _one_of("provenance", agent.provenance, get_args(Provenance))
-    _one_of("in_doubt", agent.in_doubt, get_args(InDoubt))
+    _one_of("grounding", agent.grounding, get_args(Grounding))
+    _one_of("on_interrupted_call", agent.on_interrupted_call, get_args(InDoubt))
     if not callable(agent.approve):
         _one_of("approve", agent.approve, ("never", "effects", "always", "plan"))
     if isinstance(agent.sandbox, str) and agent.sandbox not in (AUTO, *BACKENDS):
@@ -103,8 +103,8 @@ def check(agent: Description, strategy: Strategy) -> None:
     _kind_of("sandbox", agent.sandbox, isinstance(agent.sandbox, str) or hasattr(agent.sandbox, "open"), "its name")
     _kind_of("code_limits", agent.code_limits, isinstance(agent.code_limits, CodeLimits), "plait.CodeLimits(...)")
     _kind_of("now", agent.now, agent.now is None or type(agent.now) in (int, float), "seconds since 1970, or None")
-    many = agent.show_tools
-    _kind_of("show_tools", many, many is None or (type(many) is int and many >= 0), "how many tools are shown, or None")
+    many = agent.max_tools
+    _kind_of("max_tools", many, many is None or (type(many) is int and many >= 0), "how many tools are shown, or None")
     if agent.approve == "plan" and "plan" not in strategy.phases:
         raise ConfigError(
             f"The loop '{strategy.name}' makes no plan that could be approved.",
@@ -119,9 +119,9 @@ def settings_of(agent: Description) -> dict[str, Any]:
         "prompts": str(Path(agent.prompts).resolve()) if agent.prompts is not None else None,
         "system": agent.system,
         "approve": agent.approve if isinstance(agent.approve, str) else "always",  # until a function is given again
-        "in_doubt": agent.in_doubt,
+        "on_interrupted_call": agent.on_interrupted_call,
         "can_ask": agent.can_ask,
-        "provenance": agent.provenance,
+        "grounding": agent.grounding,
         "sandbox": _sandbox_in(agent),
         "code_limits": to_builtins(agent.code_limits),
         "now": agent.now,
@@ -178,15 +178,15 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
         "prompts": settings.get("prompts"),
         "system": settings.get("system"),
         "approve": settings.get("approve", "never"),
-        "in_doubt": settings.get("in_doubt", "skip"),
+        "on_interrupted_call": settings.get("on_interrupted_call", "skip"),
         "can_ask": settings.get("can_ask", True),
         "window": convert(settings.get("window", {}), History),
         "embedder": settings.get("embedder", "local"),
-        "provenance": settings.get("provenance", "off"),
+        "grounding": settings.get("grounding", "off"),
         "sandbox": settings.get("sandbox", AUTO),
         "code_limits": convert(settings.get("code_limits", {}), CodeLimits),
         "now": settings.get("now"),
-        "show_tools": len(head.tools) if showed_all else settings.get("show_tools"),
+        "max_tools": len(head.tools) if showed_all else settings.get("max_tools"),
     }
 
 

@@ -107,7 +107,7 @@ class Actor:
     def at_once(self, effect: Act) -> bool:
         """Its calls are over as soon as they are begun: made on the event loop itself, and nobody is asked before."""
         job = self.desk.job
-        asks_nobody = job.approve in ("never", "plan") and job.provenance == "off"
+        asks_nobody = job.approve in ("never", "plan") and job.grounding == "off"
         return asks_nobody and all(
             self._inline(call) and self._repeatable(call) and not self._is_question(call) for call in effect.calls
         )
@@ -122,7 +122,7 @@ class Actor:
         group = Group(n, step, calls, as_told(calls, past.told), past, self._invented(calls, todo))
         for i in doubtful:
             results[i] = await self._ended(group, i, _in_doubt(calls[i]))
-        policy = self.desk.job.provenance
+        policy = self.desk.job.grounding
         refused = [i for i in group.invented if policy == "refuse"]
         questions = [i for i in todo if i not in refused and self._is_question(calls[i])]
         lost = [i for i in todo if i not in refused and i not in questions and self._is_lost(group.calls[i])]
@@ -171,7 +171,7 @@ class Actor:
         """Make a call once the person has given leave."""
         call = group.calls[i]
         question = f"May '{call.tool}' be called with {input_of(call)}?"
-        if i in group.invented and self.desk.job.provenance == "ask":
+        if i in group.invented and self.desk.job.grounding == "ask":
             question += f" This {told(group.invented[i])}."
         if self._may_be_lost(call):
             question += " The journal may have lost rows of this run, so this call may have been made before."
@@ -204,10 +204,12 @@ class Actor:
                     made = await make_call(job.tools, call, job.limits.tool_seconds, self.desk.things)
                 except BaseException:  # the run is cancelled, or a limit stops it
                     if not self._repeatable(call):
-                        self.desk.remark(group.step, "in_doubt", f"{_in_doubt(call).text} Its input: {input_of(call)}")
+                        self.desk.remark(
+                            group.step, "on_interrupted_call", f"{_in_doubt(call).text} Its input: {input_of(call)}"
+                        )
                     raise
                 span.observed(made)
-            if i in group.invented and job.provenance == "warn":
+            if i in group.invented and job.grounding == "warn":
                 made = structs.replace(made, note=warning(group.invented[i]))
             return await self._ended(group, i, made)
 
@@ -296,7 +298,7 @@ class Actor:
         return tool is None or tool.spec.repeatable
 
     def _may_repeat(self, call: Call) -> bool:
-        return self._repeatable(call) or self.desk.job.in_doubt == "repeat"
+        return self._repeatable(call) or self.desk.job.on_interrupted_call == "repeat"
 
     def _is_lost(self, call: Call) -> bool:
         """The call began before, and the journal has lost the rows that say so."""
@@ -311,7 +313,7 @@ class Actor:
         return [group.calls[i] for i in indexes if not self._repeatable(group.calls[i])]
 
     def _note_doubt(self, call: Call, observation: Observation) -> None:
-        if observation.trouble == "in_doubt":
+        if observation.trouble == "on_interrupted_call":
             self._doubtful.update(self._keys(call))
 
     def _is_in_doubt(self, call: Call) -> bool:
@@ -348,7 +350,7 @@ def _in_doubt(call: Call) -> Observation:
     return Observation(
         f"Error: the run was interrupted while '{call.tool}' was being called. Whether the call took effect is not "
         "known, and it was not repeated.",
-        trouble="in_doubt",
+        trouble="on_interrupted_call",
     )
 
 
@@ -395,11 +397,11 @@ async def _make(tools: Toolset, call: Call, seconds: float, things: Things) -> O
         said = f"Error: '{tool.spec.name}' gave no result within {limit:g} seconds"
         if tool.spec.repeatable:
             return Observation(f"{said} and was given up.", trouble="timeout", seconds=seconds)
-        return Observation(f"{said}. {UNKNOWN}", trouble="in_doubt", seconds=seconds)
+        return Observation(f"{said}. {UNKNOWN}", trouble="on_interrupted_call", seconds=seconds)
     except BaseException as why:
         if _is_ours(why):
             raise
-        trouble: Trouble = "in_doubt" if isinstance(why, CallLost) else "raised"
+        trouble: Trouble = "on_interrupted_call" if isinstance(why, CallLost) else "raised"
         return Observation(_said(why), trouble=trouble, seconds=time.perf_counter() - began)
     return Observation(text, value=plain, exact=exact, unfit=unfit, seconds=time.perf_counter() - began)
 

@@ -221,7 +221,7 @@ class Engine:
 
     def _founded(self, answer: Any) -> bool:
         """There is an answer, it was looked at, and nothing in it is made up."""
-        sources, policy = self.desk.sources, self.job.provenance
+        sources, policy = self.desk.sources, self.job.grounding
         return answer is not None and sources is not None and policy != "note" and not sources.in_answer(answer)
 
     def _ended_by(self, why: Exception) -> Outcome:
@@ -299,7 +299,7 @@ class Engine:
 
     def _proposed(self, answer: Any) -> str:
         """What speaks against an answer; worked out anew wherever the loop is walked, so nothing has to be recorded."""
-        sources, policy = self.desk.sources, self.job.provenance
+        sources, policy = self.desk.sources, self.job.grounding
         found = sources.in_answer(answer) if sources is not None else ()
         if not found:
             return ""
@@ -314,7 +314,7 @@ class Engine:
 
     def _doubted(self, effect: CheckGrounding) -> tuple[str, ...]:
         """The made-up values that the model is to be told of, or for which something is not to be carried out."""
-        sources, policy, kit = self.desk.sources, self.job.provenance, self.job.kit
+        sources, policy, kit = self.desk.sources, self.job.grounding, self.job.kit
         if sources is None or policy in ("off", "note") or (effect.strict and policy != "refuse"):
             return ()
         found = [*sources.in_words(effect.text), *sources.in_code(effect.code)]

@@ -24,7 +24,7 @@ from plait.core.tools import Call, ToolSpec
 from plait.runtime import known_values
 from plait.runtime.known_values import computed, constants, reckoned
 
-Provenance: TypeAlias = Literal["off", "note", "warn", "ask", "refuse"]
+Grounding: TypeAlias = Literal["off", "note", "warn", "ask", "refuse"]
 """What is done about a made-up value: nothing; it is noted on the record; the model is told as well; the person is
 asked before the call is made; the call is refused."""
 

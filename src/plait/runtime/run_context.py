@@ -22,7 +22,7 @@ from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord, Told, Waits
 from plait.runtime.approvals import question_id, waiting_with
 from plait.runtime.artifacts import Things
-from plait.runtime.grounding import Provenance, Sources, sources_of
+from plait.runtime.grounding import Grounding, Sources, sources_of
 from plait.runtime.limits import Limits, Meter
 from plait.runtime.loop_breaker import Breaker
 from plait.runtime.phase_models import Phases
@@ -78,9 +78,9 @@ class RunSpec:
     phases: Phases
     limits: Limits
     approve: Approve = "never"
-    in_doubt: InDoubt = "skip"
+    on_interrupted_call: InDoubt = "skip"
     person: Person | None = None
-    provenance: Provenance = "off"
+    grounding: Grounding = "off"
     sandbox: str | Sandbox = AUTO
     fallback: str = ""
     """Said once when code first runs: that it runs in another sandbox than the preferred one, and why."""
@@ -118,7 +118,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.things = Things(self.job.past.things, self.log.scrub)
-        if self.job.provenance != "off":
+        if self.job.grounding != "off":
             self.sources = sources_of(self.job.task, self.job.kit.system)
 
     def say(self, event: Event) -> None:

@@ -183,10 +183,11 @@ def _told(answer: str, waits: Waits, past: Past, job: RunSpec, run: str) -> Told
 
 
 def lost_text(lost: Lost) -> str:
-    """What a person is told of a run whose journal has lost rows."""
+    """Explain to the user that the journal of a run has lost rows."""
     return (
         f"{lost.why} Plait does not repeat calls that may have been made: those known to have begun stay in doubt, all "
-        "others of tools with effects need approval. If nothing was done since, --in-doubt repeat makes them all."
+        "others of tools with effects need approval. If nothing was done since, "
+        "--on-interrupted-call repeat makes them all."
     )
 
 

@@ -57,7 +57,7 @@ class Finder:
         """
         if len(self._tools) <= most:
             return None
-        if parent is not None and parent.settings.get("show_tools") == most:
+        if parent is not None and parent.settings.get("max_tools") == most:
             before = shown_by(parent)
             if before is not None and all(name in self._tools for name in before):
                 return before
@@ -106,7 +106,7 @@ def narrowed(kit: LoopContext, names: Sequence[str], agents: Iterable[str], sear
 def recorded_in(head: RunHead, most: int | None, kit: LoopContext, embedder: Embedder) -> RunHead:
     """The head of a run with this kit, with all that going on with it needs; its tools are the agent's so far."""
     agents = {tool["name"] for tool in head.tools}
-    told: dict[str, Any] = {"show_tools": most, "shown": [tool.name for tool in kit.tools if tool.name in agents]}
+    told: dict[str, Any] = {"max_tools": most, "shown": [tool.name for tool in kit.tools if tool.name in agents]}
     told["embedder"] = embedder if isinstance(embedder, str) else "local"
     return structs.replace(
         head,

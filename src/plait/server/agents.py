@@ -22,7 +22,7 @@ from plait.runtime.tool_selection import SEARCH
 from plait.server.errors import RequestRejected
 from plait.tools.load import is_mcp_word
 
-FORKABLE = ("strategy", "options", "model", "models", "approve", "provenance")
+FORKABLE = ("strategy", "options", "model", "models", "approve", "grounding")
 """The fields that a fork may change over HTTP: none names a file or loads code."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

@@ -217,7 +217,7 @@ class ReplyPieces:
     """Turns the events of a run into pieces of reasoning and of content. `thoughts` False: no reasoning.
 
     Reasoning is sent as it comes. Content can't be taken back, so an answer is sent while it is written only if it is
-    sure to be the answer: in a phase whose reply is only the answer, if nothing checks answers afterwards (`provenance`
+    sure to be the answer: in a phase whose reply is only the answer, if nothing checks answers afterwards (`grounding`
     off), and at the first attempt. Otherwise it is sent at the end of the run; `rest` returns what is missing.
     """
 
@@ -225,7 +225,7 @@ class ReplyPieces:
         self._thoughts = thoughts
         self._loop = agent._loop
         # A loop of another package may say anything after what looked like its answer.
-        self._is_sure = agent.provenance == "off" and self._loop.name in OURS
+        self._is_sure = agent.grounding == "off" and self._loop.name in OURS
         self._phase = ""
         self._live_step = 0
         """The step whose reply is sent as content; 0: none yet, -1: none any more."""

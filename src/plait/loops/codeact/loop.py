@@ -55,7 +55,7 @@ class CodeAct:
 
     `transcript`: the log as chat messages, inside one user message, or as one raw completion. `max_lines`: an
     action of more is not run; 0 for any. `repeats`: how often the same code may bring the same observation; 0 for
-    ever. `constrain`: hand the endpoint the grammar of a turn (at a second try it is in any case). `misses`:
+    ever. `constrain`: hand the endpoint the grammar of a turn (at a second try it is in any case). `max_parse_errors`:
     unreadable replies in a row before the run fails. `max_tokens`: of one reply.
     """
 
@@ -63,7 +63,7 @@ class CodeAct:
     max_lines: int = 60
     repeats: int = 3
     constrain: bool = False
-    misses: int = 3
+    max_parse_errors: int = 3
     max_tokens: int | None = None
 
     told: ClassVar[int] = 8
@@ -164,7 +164,7 @@ class CodeAct:
         def read(text: str) -> Turn:
             return FORMAT.read(FORMAT.opened(text, opening), log.next, kit.tools, whole=whole)
 
-        return (yield from read_turn(ask, read, self.misses))
+        return (yield from read_turn(ask, read, self.max_parse_errors))
 
     def _think(
         self,

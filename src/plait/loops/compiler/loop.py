@@ -57,14 +57,14 @@ class LLMCompiler:
 
     `replans`: how many further plans the joiner may ask for. `fallback`: the loop to go on with when the first plan
     has no call; "" fails instead. `constrain`: hand the endpoint the grammars (at a second try it is in any case).
-    `misses`: plans without a call, or replies of the joiner that can't be read, in a row. `max_calls`: of one plan;
-    those beyond are not made. `max_tokens`: of one reply.
+    `max_parse_errors`: plans without a call, or replies of the joiner that can't be read, in a row. `max_calls`: of
+    one plan; those beyond are not made. `max_tokens`: of one reply.
     """
 
     replans: int = 2
     fallback: str = "react"
     constrain: bool = False
-    misses: int = 2
+    max_parse_errors: int = 2
     max_calls: int = 20
     max_tokens: int | None = None
 
@@ -144,7 +144,7 @@ class LLMCompiler:
         bad: Bad | None = None
         rounds[-1] = self._round(kit, rounds[:-1], question)
         work = rounds[-1].work
-        for miss in range(1, self.misses + 1):
+        for miss in range(1, self.max_parse_errors + 1):
             if bad:
                 work.restart()
             tail = with_repair(bad[0], kit.prompt("repair", complaint=bad[1])) if bad else ()
@@ -162,17 +162,17 @@ class LLMCompiler:
             if reply.how_cut:
                 yield from note("cut", f"The plan {reply.how_cut}: the calls that are complete are made.")
             there_is_a_plan = bool(work.steps) or work.reader.ended
-            if there_is_a_plan and (not work.faults or miss == self.misses or reply.how_cut):
+            if there_is_a_plan and (not work.faults or miss == self.max_parse_errors or reply.how_cut):
                 yield from work.release()
                 return None
             if there_is_a_plan:
                 said = "; ".join(work.faults)
-                yield from note("unreadable", f"plan {miss} of {self.misses} can't be carried out: {said}")
+                yield from note("unreadable", f"plan {miss} of {self.max_parse_errors} can't be carried out: {said}")
                 bad = (reply.text, (yield from searched(kit, said)))
             else:
                 bad = (reply.text, "; ".join(work.faults) or "there is no call in it and no join()")
-                yield from note("unreadable", f"plan {miss} of {self.misses} has no call")
-        return Failed(f"{self.misses} plans in a row had no call.", kind="format")
+                yield from note("unreadable", f"plan {miss} of {self.max_parse_errors} has no call")
+        return Failed(f"{self.max_parse_errors} plans in a row had no call.", kind="format")
 
     def _round(self, kit: LoopContext, before: list[Round], question: str) -> Round:
         """The next round: its calls may name the results of those before."""
@@ -205,7 +205,7 @@ class LLMCompiler:
             rounds[-1].said = text
             return verdict
 
-        verdict = yield from read_turn(ask, read, self.misses)
+        verdict = yield from read_turn(ask, read, self.max_parse_errors)
         if missing and isinstance(verdict, Failed):
             return Failed(f"No further plan was allowed, and this was still missing: {missing}")
         return verdict

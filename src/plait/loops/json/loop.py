@@ -39,14 +39,14 @@ class JsonReAct:
 
     `lenient`: also read objects with fences, text around them, trailing commas or Python literals. `transcript`: the
     log as chat messages, inside one user message, or as one raw completion. `constrain`: send the JSON schema of a
-    turn to the endpoint (a second try always does). `misses`: unreadable replies in a row before the run fails.
-    `max_tokens`: of one reply.
+    turn to the endpoint (a second try always does). `max_parse_errors`: unreadable replies in a row before the run
+    fails. `max_tokens`: of one reply.
     """
 
     lenient: bool = True
     transcript: TranscriptKind = "chat"
     constrain: bool = False
-    misses: int = 3
+    max_parse_errors: int = 3
     max_tokens: int | None = None
 
     name: ClassVar[str] = "json"
@@ -68,7 +68,7 @@ class JsonReAct:
             words,
             transcript=self.transcript,
             constrain=self.constrain,
-            misses=self.misses,
+            max_parse_errors=self.max_parse_errors,
             max_tokens=self.max_tokens,
             observe=lambda tool, text, n: kit.prompt("result", tool=tool, text=text),
             ends_with_object=True,

@@ -42,13 +42,13 @@ from plait.loops.turn import fitting
 class ToolCalling:
     """Native tool calling.
 
-    `fallback`: the loop to go on as where the endpoint takes no native tools, or where `misses` replies in a row
-    can't be read; "" makes the calls in text, as JSON. `misses`: unreadable or empty replies in a row before that, or
-    before the run fails. `max_tokens`: of one reply.
+    `fallback`: the loop to go on as where the endpoint takes no native tools, or where `max_parse_errors` replies in a
+    row can't be read; "" makes the calls in text, as JSON. `max_parse_errors`: unreadable or empty replies in a row
+    before that, or before the run fails. `max_tokens`: of one reply.
     """
 
     fallback: str = ""
-    misses: int = 3
+    max_parse_errors: int = 3
     max_tokens: int | None = None
 
     name: ClassVar[str] = "native"
@@ -93,7 +93,7 @@ class ToolCalling:
         """The model's next turn, asked for again when it can't be read."""
         tail: tuple[Message, ...] = ()
         complaint = ""
-        for miss in range(1, self.misses + 1):
+        for miss in range(1, self.max_parse_errors + 1):
             messages = (*page.messages(log, chars), *tail)
             reply = yield from think(
                 "act", messages, tools=page.tools(log), max_tokens=self.max_tokens, repair=bool(tail)
@@ -103,7 +103,7 @@ class ToolCalling:
             except Unreadable as why:
                 complaint = str(why)
                 tail = page.again(reply, complaint, log)
-                yield from note("unreadable", f"reply {miss} of {self.misses} can't be read: {complaint}")
+                yield from note("unreadable", f"reply {miss} of {self.max_parse_errors} can't be read: {complaint}")
                 continue
             for remark in turn.remarks:
                 yield from note(remark.kind, remark.text)
@@ -111,7 +111,9 @@ class ToolCalling:
                 tail = page.again(reply, complaint, log)
                 continue
             return turn
-        return Failed(f"{self.misses} replies in a row could not be read. The last complaint: {complaint}", "format")
+        return Failed(
+            f"{self.max_parse_errors} replies in a row could not be read. The last complaint: {complaint}", "format"
+        )
 
     def _act(self, turn: Calls, kit: LoopContext) -> Generator[Effect, Any, tuple[Observation, ...]]:
         """Make the calls side by side; of tools that do the same job, the first one's."""

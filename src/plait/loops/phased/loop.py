@@ -61,16 +61,15 @@ class Phased:
     """Reason, react, act, reply.
 
     `rounds`: how often to reason, react and act at most; with more than one the model says when all is done. After an
-    action that failed there is one round more, once.
-    `most`: actions of one list that count. `constrain`: hand the endpoint the JSON schema of the list (at a second
-    try it is in any case). `misses`: replies without a readable list before the last one is taken as words for the
-    reply phase. `max_tokens`: of one reply.
+    action that failed there is one round more, once. `most`: actions of one list that count. `constrain`: hand the
+    endpoint the JSON schema of the list (at a second try it is in any case). `max_parse_errors`: replies without a
+    readable list before the last one is taken as words for the reply phase. `max_tokens`: of one reply.
     """
 
     rounds: int = 1
     most: int = action_list.MOST
     constrain: bool = False
-    misses: int = 2
+    max_parse_errors: int = 2
     max_tokens: int | None = None
 
     name: ClassVar[str] = "phased"
@@ -154,7 +153,7 @@ class Phased:
         """The actions to take; none where the model wants none, or talks."""
         prompt, kit = log.prompt("react"), log.kit
         bad: Bad | None = None
-        misses, warned = 0, False
+        max_parse_errors, warned = 0, False
         while True:
             tail = with_repair(bad[0], log.repair(bad[1])) if bad else ()
             schema = action_list.schema(offered(kit, log.seen), self.most) if self.constrain or bad else None
@@ -164,8 +163,8 @@ class Phased:
             try:
                 read = action_list.read(text, kit.known, self.most)
             except Unreadable as why:
-                misses += 1
-                if misses >= self.misses:
+                max_parse_errors += 1
+                if max_parse_errors >= self.max_parse_errors:
                     yield from note("unreadable", "no list of actions came: the text is taken for the reply phase")
                     log.add(prompt, text)
                     return ()

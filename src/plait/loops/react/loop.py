@@ -28,14 +28,14 @@ class ReAct:
     `dialect`: how an action is written. "blob": a JSON object in a fence. "lines": two labelled lines. "numbered": as
     in the paper. "original": numbered, and read exactly as the paper's environments did. `transcript`: the log as chat
     messages, inside one user message, or as one raw completion. `constrain`: send the grammar of a turn to the
-    endpoint (a second try always does). `misses`: unreadable replies in a row before the run fails. `max_tokens`: of
-    one reply.
+    endpoint (a second try always does). `max_parse_errors`: unreadable replies in a row before the run fails.
+    `max_tokens`: of one reply.
     """
 
     dialect: Dialect = "blob"
     transcript: TranscriptKind = "chat"
     constrain: bool = False
-    misses: int = 3
+    max_parse_errors: int = 3
     max_tokens: int | None = None
 
     name: ClassVar[str] = "react"
@@ -56,7 +56,7 @@ class ReAct:
             words,
             transcript=self.transcript,
             constrain=self.constrain,
-            misses=self.misses,
+            max_parse_errors=self.max_parse_errors,
             max_tokens=self.max_tokens,
             opening=lambda n: f"Thought {n}:" if numbered else "Thought:",
             labels=LABELS,

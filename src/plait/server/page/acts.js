@@ -118,7 +118,7 @@ export const forkDialog = async (source, run, step) => {
   });
   form.append(
     make("p.quiet", {}, "A new run that takes the steps before this one from the record and makes the rest anew. This run stays as it is."),
-    field("First step made anew", at), field("Model for all phases", model, "Empty: the models it had."), field("Models by phase", models, `One a line, as ${run.phases.find((each) => each.model)?.phase || "reply"}=local. They go before the one for all.`), field("Loop", loop), field("Options of the loop", options, "One a line, as misses=5. Empty: as they were."),
+    field("First step made anew", at), field("Model for all phases", model, "Empty: the models it had."), field("Models by phase", models, `One a line, as ${run.phases.find((each) => each.model)?.phase || "reply"}=local. They go before the one for all.`), field("Loop", loop), field("Options of the loop", options, "One a line, as max_parse_errors=5. Empty: as they were."),
     make("div.buttons", {}, button("Fork", begin, { type: "submit", class: "main-act" }), button("Close", () => dialog.close())));
   form.addEventListener("submit", (event) => event.preventDefault());
   dialog.addEventListener("close", () => dialog.remove());

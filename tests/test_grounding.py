@@ -177,7 +177,7 @@ def run(policy: Any, person: Any = None, **more: Any) -> tuple[plait.Run, list[i
         return "paid"
 
     agent = plait.Agent(
-        "react", model=plait.Scripted(REPLIES, by_turn=False), tools=[lookup, pay], provenance=policy, **more
+        "react", model=plait.Scripted(REPLIES, by_turn=False), tools=[lookup, pay], grounding=policy, **more
     )
     return agent.run("Pay Lyon what it is owed.", person=person), paid
 
@@ -242,7 +242,7 @@ def test_a_run_with_a_policy_replays(tmp_path: Path, policy: Any) -> None:
         "react",
         model=plait.Scripted(REPLIES[1:], by_turn=False),
         tools=[pay],
-        provenance=policy,
+        grounding=policy,
         journal=tmp_path / "j",
     )
     done = agent.run("Pay Lyon.")
@@ -254,7 +254,7 @@ def test_an_error_that_repeats_a_made_up_value_is_no_source_for_it(tmp_path: Pat
     broken = wrong.replace("7 / 144.485", "7 / 144.485 +")
     script = plait.Scripted([wrong, wrong, broken, wrong, "Thought: x\nFinal Answer: no"], by_turn=False)
     agent = plait.Agent(
-        "react", model=script, tools=["calculator"], provenance="refuse", journal=tmp_path / "j.db", can_ask=False
+        "react", model=script, tools=["calculator"], grounding="refuse", journal=tmp_path / "j.db", can_ask=False
     )
     run = agent.run("What is 7?")
     seen = [event.observation for event in run.events if isinstance(event, Observed)]
@@ -264,4 +264,4 @@ def test_an_error_that_repeats_a_made_up_value_is_no_source_for_it(tmp_path: Pat
 
 def test_a_policy_that_there_is_not_is_refused() -> None:
     with pytest.raises(plait.ConfigError, match="off, note, warn, ask, refuse"):
-        plait.Agent("react", provenance="never")  # type: ignore[arg-type]
+        plait.Agent("react", grounding="never")  # type: ignore[arg-type]
