@@ -23,7 +23,7 @@ from plait.runtime.plans import kit_of, recorded_plan
 def main(path: str) -> None:
     """Print a line a run, and the ratios of all."""
     journal = Journal(path)
-    runs = [run for run in journal.runs(1000) if run.head.strategy["name"] == "rewoo" and run.status == "answered"]
+    runs = [run for run in journal.runs(1000) if run.head.loop["name"] == "rewoo" and run.status == "answered"]
     rows = {run.head.run: journal.rows(run.head.run) for run in runs}
     found: dict[str, list[tuple[Expected, int, int, int]]] = {"first": [], "later": []}
     for run in runs:

@@ -23,7 +23,7 @@ import aiohttp
 import loopback
 
 import plait
-from plait.core import Message, Strategy, Think
+from plait.core import Loop, Message, Think
 from plait.models.base import Abilities
 from plait.models.chat import ChatModel
 from plait.models.prices import Rate
@@ -41,7 +41,7 @@ def add(n: str) -> str:
     return f"added {n}"
 
 
-LOOPS: dict[str, Strategy] = {
+LOOPS: dict[str, Loop] = {
     "react": plait.ReAct(),
     "json": plait.JsonReAct(),
     "native": plait.ToolCalling(),
@@ -52,7 +52,7 @@ LOOPS: dict[str, Strategy] = {
 
 
 def agent(address: str, stream: bool, journal: Path, loop: str = "react") -> plait.Agent:
-    strategy = LOOPS[loop]
+    chosen = LOOPS[loop]
 
     def model(name: str) -> ChatModel:
         return ChatModel(
@@ -63,9 +63,9 @@ def agent(address: str, stream: bool, journal: Path, loop: str = "react") -> pla
             rate=Rate("tokens", input=1.0, output=2.0),
         )
 
-    models = {phase: model(f"{loop}-{phase}") for phase in strategy.phases} if len(strategy.phases) > 1 else {}
+    models = {phase: model(f"{loop}-{phase}") for phase in chosen.phases} if len(chosen.phases) > 1 else {}
     return plait.Agent(
-        strategy, model=model(loop), models=models, tools=[add], journal=journal, limits=plait.Limits(repeats=0)
+        chosen, model=model(loop), models=models, tools=[add], journal=journal, limits=plait.Limits(repeats=0)
     )
 
 

@@ -54,7 +54,7 @@ def main() -> None:
                 {"id": str(number), "question": f"What is 6 * 7? ({number})", "answer": "42"}
                 for number in range(said.cells)
             ],
-            strategies="react",
+            loops="react",
             models=[plait.Scripted(REPLIES)],
             tools=["calculator"],
             jobs=said.jobs,

@@ -59,7 +59,7 @@ def draw(run: str, journal: str | None = None) -> str:
     """The SVG of a finished run."""
     kept = Journal.at(journal)
     row = kept.run(run)
-    loop = make(row.head.strategy["name"], row.head.strategy["options"])
+    loop = make(row.head.loop["name"], row.head.loop["options"])
     console = Console(record=True, file=io.StringIO(), width=WIDTH, highlight=False, emoji=False, markup=False)
     # The record names files by their whole path; a picture shows them as they are from here.
     words = [word.replace(f"{Path.cwd()}/", "") for word in dict.fromkeys(row.head.sources)]

@@ -21,7 +21,7 @@ from fork_server import start_forked
 @pytest.fixture
 def plait(tmp_path: Path) -> Shell:
     shell = Shell(tmp_path)
-    shell.env["PLAIT_STRATEGY"] = "react"
+    shell.env["PLAIT_LOOP"] = "react"
     shell.env["PLAIT_CACHE"] = str(tmp_path / "cache")
     return shell
 

@@ -86,7 +86,7 @@ def _own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     monkeypatch.delenv("PLAIT_CONFIG", raising=False)
     monkeypatch.setattr("plait.config._named", None)
     monkeypatch.setattr("plait.config._reads_folder", False)
-    for name in ("PLAIT_MODEL", "PLAIT_STRATEGY", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+    for name in ("PLAIT_MODEL", "PLAIT_LOOP", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     yield
     if "plait.journal.store" in sys.modules:

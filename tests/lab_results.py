@@ -10,8 +10,8 @@ from plait.lab import CellResult, Comparison, Contender, Grade, Suite, SuiteTask
 from plait.runtime.costs import PhaseSpending
 
 
-def contender(strategy: str, who: str = "local") -> Contender:
-    return Contender(f"{strategy} @ {who}", strategy, who, {"reason": who})
+def contender(loop: str, who: str = "local") -> Contender:
+    return Contender(f"{loop} @ {who}", loop, who, {"reason": who})
 
 
 def result(variant: str, task: str, right: bool, repeat: int = 0, **other: Any) -> CellResult:

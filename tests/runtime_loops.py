@@ -14,7 +14,21 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import plait
-from plait.core import Act, Answered, Call, Loop, LoopContext, OneKind, Splitter, Task, Think, start, take, think, user
+from plait.core import (
+    Act,
+    Answered,
+    Call,
+    LoopContext,
+    LoopRun,
+    OneKind,
+    Splitter,
+    Task,
+    Think,
+    start,
+    take,
+    think,
+    user,
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +42,7 @@ class Ahead:
     phases: ClassVar[tuple[str, ...]] = ("act",)
     prompts: ClassVar[dict[str, str]] = {"none": "it renders none"}
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         yield from start(*(Act((Call(tool, given),)) for tool, given in self.calls))
         if self.ask:
             yield from think("act", (user(task.question),))
@@ -50,7 +64,7 @@ class Watching(Ahead):
 
     name: ClassVar[str] = "watching"
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         (ticket,) = yield from start(Think("act", (user(task.question),), watch=True))
         pieces = []
         while True:

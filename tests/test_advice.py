@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import loops as st
 
 import plait
 from conftest import CAMPAIGN
@@ -23,14 +23,14 @@ from plait.journal.results import Results as Comparisons
 from plait.journal.store import Journal
 
 
-def row(strategy: str = "react", model: str = "local", successes: int = 30, n: int = 32, **more: Any) -> dict[str, Any]:
+def row(loop: str = "react", model: str = "local", successes: int = 30, n: int = 32, **more: Any) -> dict[str, Any]:
     """A row as `plait compare --json` prints it; one model for all phases of the loop."""
     try:
-        phases = loops.loop_from(strategy).phases
+        phases = loops.loop_from(loop).phases
     except ConfigError:
         phases = ("act",)
     usual = {
-        "strategy": strategy,
+        "loop": loop,
         "models": dict.fromkeys(phases, model),
         "success": successes / n if n else 0.0,
         "successes": successes,
@@ -53,7 +53,7 @@ def table(*rows: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def chosen(advice: plait.Advice) -> str:
     assert advice.chosen is not None, str(advice)
-    return advice.chosen.row.strategy
+    return advice.chosen.row.loop
 
 
 @pytest.mark.parametrize("changed", ["fell_back", "calls_as_text"])
@@ -141,9 +141,9 @@ def test_the_cheapest_that_meets_the_demand_is_named_and_the_next() -> None:
     ]
     advice = plait.advise(table(*rows), at_least=0.8)
     assert chosen(advice) == "json"
-    assert advice.runner_up is not None and advice.runner_up.row.strategy == "rewoo"
-    assert [each.row.strategy for each in advice.cheaper] == ["native"]
-    assert [each.row.strategy for each in advice.candidates] == ["native", "json", "rewoo", "react"]
+    assert advice.runner_up is not None and advice.runner_up.row.loop == "rewoo"
+    assert [each.row.loop for each in advice.cheaper] == ["native"]
+    assert [each.row.loop for each in advice.candidates] == ["native", "json", "rewoo", "react"]
     assert advice.candidates[0].max_parse_errors == ("success",)
     assert advice.chosen is not None and advice.chosen.sure == probability_of_share(28, 32, 0.8)
     assert advice.cheaper[0].sure == probability_of_share(20, 32, 0.8) > 0
@@ -156,7 +156,7 @@ def test_of_equal_price_the_fewest_tokens_decide_then_the_seconds() -> None:
         row("rewoo", cost_usd=0.0, tokens=800, seconds=2),
     ]
     advice = plait.advise(table(*rows))
-    assert [each.row.strategy for each in advice.candidates] == ["rewoo", "json", "react"]
+    assert [each.row.loop for each in advice.candidates] == ["rewoo", "json", "react"]
     unknown = [{**each, "cost_usd": None} for each in rows]
     assert chosen(plait.advise(table(*unknown))) == "rewoo"
 
@@ -167,7 +167,7 @@ def test_a_price_that_is_not_known_meets_no_budget_and_stands_behind_those_that_
     assert "A price that is not known stands last: react with local." in str(plait.advise(both))
     advice = plait.advise(both, usd=0.1)
     assert advice.chosen is None
-    assert {each.row.strategy: each.max_parse_errors for each in advice.candidates} == {
+    assert {each.row.loop: each.max_parse_errors for each in advice.candidates} == {
         "json": ("usd",),
         "react": ("price",),
     }
@@ -211,7 +211,7 @@ def test_where_none_meets_it_those_that_miss_only_one_part_are_told() -> None:
         row("mine", successes=32, cost_usd=0.002),
     ]
     advice = plait.advise(table(*rows), usd=0.001)
-    assert {part: each.row.strategy for part, each in advice.nearest.items()} == {"success": "native", "usd": "phased"}
+    assert {part: each.row.loop for part, each in advice.nearest.items()} == {"success": "native", "usd": "phased"}
 
 
 def test_where_every_row_misses_several_parts_the_best_in_each_is_told() -> None:
@@ -222,7 +222,7 @@ def test_where_every_row_misses_several_parts_the_best_in_each_is_told() -> None
     ]
     advice = plait.advise(table(*rows), at_least=0.9, usd=0.0001, seconds=0.5)
     assert advice.chosen is None and advice.runner_up is None
-    assert {part: each.row.strategy for part, each in advice.nearest.items()} == {
+    assert {part: each.row.loop for part, each in advice.nearest.items()} == {
         "success": "react",
         "usd": "json",
         "seconds": "rewoo",
@@ -318,7 +318,7 @@ def test_a_row_without_runs_and_an_unfinished_comparison_are_said() -> None:
 def test_a_file_a_mapping_and_an_object_with_rows_are_the_same_results(tmp_path: Path) -> None:
     @dataclass
     class Line:
-        strategy: str
+        loop: str
         models: dict[str, str]
         successes: int
         n: int
@@ -336,7 +336,7 @@ def test_a_file_a_mapping_and_an_object_with_rows_are_the_same_results(tmp_path:
     assert read_rows({**given, "rows": given["rows"][:1]}).digest != read_rows(given).digest
     lines = Table([Line("react", {"act": "local"}, 30, 32, 0.5)])
     (only,) = read_rows(lines).rows
-    assert (only.strategy, only.evidence, only.cost_usd) == ("react", (30, 32), 0.5)
+    assert (only.loop, only.evidence, only.cost_usd) == ("react", (30, 32), 0.5)
 
 
 async def test_a_comparison_in_the_journal_is_found_by_its_name(tmp_path: Path) -> None:
@@ -385,7 +385,7 @@ def test_an_advice_stands_for_what_it_was_made_from() -> None:
         ({"rows": []}, "there is no row"),
         (17, "no list of `rows`"),
         ({"rows": [7]}, "a row is int"),
-        (table({"strategy": "react"}), "row 1: Object missing required field"),
+        (table({"loop": "react"}), "row 1: Object missing required field"),
         (table(row(), row(successes=33, n=32)), "row 2: 33 successes of 32 runs"),
         (table(row(seconds=math.nan)), "row 1: tokens, seconds, USD"),
         (table(row(cost_usd=-1.0)), "row 1: tokens, seconds, USD"),
@@ -441,10 +441,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_auto_takes_loop_options_and_models_from_the_results(folder: Path) -> None:
     agent = plait.Agent("auto", results="table.json", journal="j.db")
-    assert agent.strategy == plait.ReAct(dialect="lines") and agent.model == ONE
+    assert agent.loop == plait.ReAct(dialect="lines") and agent.model == ONE
     assert agent.advice is not None and agent.advice.demand == plait.Demand(0.8)
     stricter = plait.Agent("auto", results="table.json", demand=plait.Demand(0.95), journal="j.db")
-    assert stricter.strategy == plait.ReAct() and stricter.model == TWO
+    assert stricter.loop == plait.ReAct() and stricter.model == TWO
 
 
 def test_a_chosen_agent_runs_and_its_record_says_by_what(folder: Path) -> None:
@@ -453,11 +453,11 @@ def test_a_chosen_agent_runs_and_its_record_says_by_what(folder: Path) -> None:
     assert (run.status, run.answer) == ("answered", "forty-two")
     assert agent._store is not None and agent.advice is not None and agent.advice.chosen is not None
     head = agent._store.run(run.run).head
-    assert head.strategy["options"]["dialect"] == "lines"
+    assert head.loop["options"]["dialect"] == "lines"
     assert head.settings["chosen"] == {
         "results": {"name": "sums", "suite": "basics:report", "digest": read_rows("table.json").digest},
         "demand": {"at_least": 0.8, "usd": None, "seconds": None, "tokens": None, "include_changed": False},
-        "strategy": "react(dialect=lines)",
+        "loop": "react(dialect=lines)",
         "models": {"act": ONE},
         "sure": agent.advice.chosen.sure,
     }
@@ -469,7 +469,7 @@ def test_the_run_is_replayed_and_forked_by_what_the_record_says_without_the_resu
     kept = plait.Agent(journal="j.db")._store
     assert kept is not None
     again = plait.Agent.recorded(kept.run(run.run).head, journal="j.db")
-    assert again.strategy == plait.ReAct(dialect="lines") and again.advice is None
+    assert again.loop == plait.ReAct(dialect="lines") and again.advice is None
     assert again.replay(run.run).requests
     assert again.fork(run.run, 1).answer == "forty-two"
     assert again.resume(run.run).answer == "forty-two"
@@ -479,25 +479,25 @@ def test_using_keeps_the_choice_until_loop_or_model_are_changed(folder: Path) ->
     agent = plait.Agent("auto", results="table.json", journal="j.db")
     Path("table.json").unlink()
     more = agent.using(limits=plait.Limits(steps=3))
-    assert more.advice == agent.advice is not None and more.strategy == agent.strategy
-    other = agent.using(strategy="json")
+    assert more.advice == agent.advice is not None and more.loop == agent.loop
+    other = agent.using(loop="json")
     assert other.advice is None and "chosen" not in other._settings
     assert agent.using(model=TWO).advice is None
-    assert agent.using(strategy="auto").advice == agent.advice
-    stricter = agent.using(strategy="auto", demand=plait.Demand(0.95))
-    assert stricter.strategy == plait.ReAct() and stricter.model == TWO
-    with pytest.raises(ConfigError, match='strategy="auto"'):
+    assert agent.using(loop="auto").advice == agent.advice
+    stricter = agent.using(loop="auto", demand=plait.Demand(0.95))
+    assert stricter.loop == plait.ReAct() and stricter.model == TWO
+    with pytest.raises(ConfigError, match='loop="auto"'):
         agent.using(demand=plait.Demand(0.95))
 
 
 def test_only_rows_with_the_models_that_are_named_are_taken(folder: Path) -> None:
-    assert plait.Agent("auto", results="table.json", model=TWO).strategy == plait.ReAct()
+    assert plait.Agent("auto", results="table.json", model=TWO).loop == plait.ReAct()
     by_phase = plait.Agent("auto", results="table.json", models={"solve": TWO})
-    assert by_phase.strategy == plait.ReWOO()
+    assert by_phase.loop == plait.ReWOO()
     assert by_phase.models == {"plan": ONE, "work": ONE, "solve": TWO}
     assert by_phase.advice is not None
     mixed = plait.Agent("auto", results="table.json", model=ONE, models={"solve": TWO})
-    assert mixed.strategy == plait.ReWOO() and mixed.models["plan"] == ONE
+    assert mixed.loop == plait.ReWOO() and mixed.models["plan"] == ONE
     with pytest.raises(ConfigError, match=r"no row with the model local\..*react with scripted:two.json"):
         plait.Agent("auto", results="table.json", model="local")
 
@@ -506,24 +506,24 @@ def test_a_model_given_as_an_object_is_the_one_that_is_asked(folder: Path) -> No
     model = plait.Scripted(["Thought: I know it.\nFinal Answer: mine"])
     results = table(row("json", "scripted:one.json", cost_usd=0.0), row("react", model.spec))
     agent = plait.Agent("auto", results=results, model=model, journal=False)
-    assert agent.strategy == plait.ReAct() and agent.model is model
+    assert agent.loop == plait.ReAct() and agent.model is model
     assert agent.run("Well?").answer == "mine"
-    assert agent.using(strategy="auto", demand=plait.Demand(0.5)).model is model
+    assert agent.using(loop="auto", demand=plait.Demand(0.5)).model is model
 
 
 def test_an_advice_that_was_looked_at_can_be_used(folder: Path) -> None:
     advice = plait.advise("table.json", at_least=0.95)
     agent = plait.Agent("auto", results=advice)
-    assert agent.strategy == plait.ReAct() and agent.demand == advice.demand
+    assert agent.loop == plait.ReAct() and agent.demand == advice.demand
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"strategy": "auto"}, "there are none"),
-        ({"strategy": "auto", "results": "table.json", "demand": plait.Demand(1.0, usd=0.1)}, "meets the demand"),
-        ({"strategy": "react", "results": "table.json"}, 'strategy="auto"'),
-        ({"strategy": "react", "demand": plait.Demand()}, 'strategy="auto"'),
+        ({"loop": "auto"}, "there are none"),
+        ({"loop": "auto", "results": "table.json", "demand": plait.Demand(1.0, usd=0.1)}, "meets the demand"),
+        ({"loop": "react", "results": "table.json"}, 'loop="auto"'),
+        ({"loop": "react", "demand": plait.Demand()}, 'loop="auto"'),
     ],
 )
 def test_what_contradicts_itself_is_refused(fields: dict[str, Any], said: str, folder: Path) -> None:

@@ -20,7 +20,7 @@ from approval_clients import approve_at_once, duplicates
 from cli_support import PLAIT, Shell, action, final, question
 from mcp_support import until
 from plait.config import ServeTable
-from plait.core import Answered, Loop, LoopContext, OneKind, Splitter, Task, Waiting, ask
+from plait.core import Answered, LoopContext, LoopRun, OneKind, Splitter, Task, Waiting, ask
 from plait.core.errors import JournalError, StaleAnswer
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import Told, Waits
@@ -381,7 +381,7 @@ class Asks:
     phases: ClassVar[tuple[str, ...]] = ("plan",)
     prompts: ClassVar[dict[str, str]] = {"none": "it renders none"}
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         said = yield from ask(self.plan, kind="plan")
         return Answered(f"{said}: {self.plan}")
 

@@ -241,6 +241,6 @@ async def test_a_resumed_run_compares_and_goes_on_with_what_the_limit_asked_for(
 
 def test_plait_run_exits_with_4_and_says_by_how_much(shell: Shell) -> None:
     with endpoint(writing(100_000)) as at:
-        done = plait_run(shell, at, "--max-tokens", "500", "--strategy", "native")
+        done = plait_run(shell, at, "--max-tokens", "500", "--loop", "native")
     assert (done.code, done.out) == (4, "It is so.\n")
     assert re.search(r"stopped: The run used 100,\d{3} tokens, 99,\d{3} more than its limit of 500\.", done.err)

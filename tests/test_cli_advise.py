@@ -1,4 +1,4 @@
-"""`plait advise`, and `plait run --strategy auto`: what they print, on what stream, and how they end."""
+"""`plait advise`, and `plait run --loop auto`: what they print, on what stream, and how they end."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def shell(tmp_path: Path) -> Shell:
     return shell
 
 
-def line(strategy: str, model: str, successes: int, cost: float | None) -> dict[str, Any]:
+def line(loop: str, model: str, successes: int, cost: float | None) -> dict[str, Any]:
     return {
-        "strategy": strategy,
+        "loop": loop,
         "models": {"act": model},
         "successes": successes,
         "n": 32,
@@ -53,7 +53,7 @@ def test_it_prints_the_advice_the_candidates_and_a_command_that_runs(shell: Shel
     assert [each[0] for each in columns] == ["json", "react(dialect=lines)", "react", "mine"]
     assert columns[0][-3:] == ["too", "few", "done"] and columns[1][-1] == "chosen" and columns[2][-1] == "next"
     command = lines[-1].removeprefix("Run it with: ")
-    assert command == 'plait run "..." --strategy react --set dialect=lines --model scripted:one.json'
+    assert command == 'plait run "..." --loop react --set dialect=lines --model scripted:one.json'
     # A turn in lines is read by react(dialect=lines) too when it only answers.
     ran = shell(*shlex.split(command)[1:], "--quiet")
     assert (ran.code, ran.out) == (0, "cheap\n")
@@ -61,10 +61,10 @@ def test_it_prints_the_advice_the_candidates_and_a_command_that_runs(shell: Shel
 
 def test_json_is_one_object_with_every_digit(shell: Shell) -> None:
     found = shell("advise", "table.json", "--at-least", "0.8", "--json").object
-    assert found["chosen"]["strategy"] == "react(dialect=lines)" and found["chosen"]["success"] == 28 / 32
+    assert found["chosen"]["loop"] == "react(dialect=lines)" and found["chosen"]["success"] == 28 / 32
     assert found["demand"] == {"at_least": 0.8, "usd": None, "seconds": None, "tokens": None, "include_changed": False}
     assert found["results"]["name"] == "sums" and len(found["results"]["digest"]) == 64
-    assert [each["strategy"] for each in found["candidates"]] == ["json", "react(dialect=lines)", "react", "mine"]
+    assert [each["loop"] for each in found["candidates"]] == ["json", "react(dialect=lines)", "react", "mine"]
     assert (
         found["candidates"][3]["max_parse_errors"] == ["here"]
         and found["text"]
@@ -83,7 +83,7 @@ def test_json_is_one_object_with_every_digit(shell: Shell) -> None:
     ],
 )
 def test_each_demand_is_taken_from_its_flag(flags: list[str], chosen: str, shell: Shell) -> None:
-    assert shell("advise", "table.json", *flags, "--json").object["chosen"]["strategy"] == chosen
+    assert shell("advise", "table.json", *flags, "--json").object["chosen"]["loop"] == chosen
 
 
 @pytest.mark.parametrize(
@@ -127,28 +127,28 @@ def test_control_characters_in_results_do_not_reach_the_terminal(shell: Shell) -
     assert not any(each.startswith("y") for each in ended.out.splitlines()), "nor do they draw lines of their own"
 
 
-# --- plait run --strategy auto
+# --- plait run --loop auto
 
 
 def test_run_takes_loop_and_model_from_the_results_and_records_it(shell: Shell) -> None:
-    ended = shell("run", "Well?", "--strategy", "auto", "--results", "table.json", "--json")
+    ended = shell("run", "Well?", "--loop", "auto", "--results", "table.json", "--json")
     assert (ended.code, ended.object["answer"]) == (0, "cheap")
     assert ended.object["models"] == {"act": "scripted:one.json"}
-    stricter = shell("run", "Well?", "--strategy", "auto", "--results", "table.json", "--at-least", "95%", "--quiet")
+    stricter = shell("run", "Well?", "--loop", "auto", "--results", "table.json", "--at-least", "95%", "--quiet")
     assert (stricter.code, stricter.out) == (0, "dear\n")
     (shell.folder / "table.json").unlink()
     assert shell("replay", ended.object["run"]).code == 0
 
 
 def test_what_a_run_may_take_is_what_the_chosen_loop_takes(shell: Shell) -> None:
-    auto = ("run", "Well?", "--strategy", "auto", "--results", "table.json")
+    auto = ("run", "Well?", "--loop", "auto", "--results", "table.json")
     ended = shell(*auto, "--max-tokens", "1000")
     assert ended.code == 2 and "at most 1,000 tokens a run" in ended.err
     assert shell(*auto, "--max-tokens", "100000", "--quiet").out == "cheap\n"
 
 
 def test_a_model_that_is_named_is_the_one_the_row_must_have(shell: Shell) -> None:
-    auto = ("run", "Well?", "--strategy", "auto", "--results", "table.json", "--quiet")
+    auto = ("run", "Well?", "--loop", "auto", "--results", "table.json", "--quiet")
     assert shell(*auto, "--model", "scripted:two.json").out == "dear\n"
     assert shell(*auto, env={"PLAIT_MODEL": "scripted:two.json"}).out == "dear\n"
     assert shell(*auto, "--model", "act=scripted:two.json").out == "dear\n"
@@ -158,12 +158,12 @@ def test_a_model_that_is_named_is_the_one_the_row_must_have(shell: Shell) -> Non
 
 def test_plait_toml_says_it_once_and_for_all(shell: Shell) -> None:
     place = shell.folder / "plait.toml"
-    place.write_text('[run]\nstrategy = "auto"\nresults = "table.json"\nat_least = 0.95\n')
+    place.write_text('[run]\nloop = "auto"\nresults = "table.json"\nat_least = 0.95\n')
     assert shell("run", "Well?", "--quiet").out == "dear\n"
     assert shell("run", "Well?", "--quiet", "--at-least", "0.8").out == "cheap\n"
     # A loop that is named is not chosen, whatever the file says.
-    assert shell("run", "Well?", "--quiet", "--strategy", "react", "--model", "scripted:two.json").out == "dear\n"
-    place.write_text('[run]\nstrategy = "auto"\nresults = "table.json"\nat_least = 80\n')
+    assert shell("run", "Well?", "--quiet", "--loop", "react", "--model", "scripted:two.json").out == "dear\n"
+    place.write_text('[run]\nloop = "auto"\nresults = "table.json"\nat_least = 80\n')
     ended = shell("run", "Well?")
     assert ended.code == 2 and "at_least is 80" in ended.err
 
@@ -171,12 +171,12 @@ def test_plait_toml_says_it_once_and_for_all(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--strategy", "auto"], "--results FILE"),
+        (["--loop", "auto"], "--results FILE"),
         (["--results", "table.json"], "--results chooses a loop"),
-        (["--strategy", "json", "--at-least", "0.9"], "--at-least chooses a loop"),
-        (["--strategy", "auto", "--results", "table.json", "--set", "dialect=lines"], "Leave out --set"),
-        (["--strategy", "auto", "--results", "absent.json"], "There is no file absent.json"),
-        (["--strategy", "auto", "--results", "table.json", "--max-seconds", "1"], "No row of sums meets the demand"),
+        (["--loop", "json", "--at-least", "0.9"], "--at-least chooses a loop"),
+        (["--loop", "auto", "--results", "table.json", "--set", "dialect=lines"], "Leave out --set"),
+        (["--loop", "auto", "--results", "absent.json"], "There is no file absent.json"),
+        (["--loop", "auto", "--results", "table.json", "--max-seconds", "1"], "No row of sums meets the demand"),
     ],
 )
 def test_what_contradicts_itself_is_wrong_usage(flags: list[str], said: str, shell: Shell) -> None:

@@ -67,7 +67,7 @@ def test_what_keeps_a_turn_from_its_reply_is_told_and_the_chat_goes_on(plait: Sh
 
 def test_a_question_to_the_person_waits_where_nobody_sits(plait: Shell) -> None:
     model = script(plait, turn("ask_user", "Which city?"), turn("final_answer", "ok"))
-    done = plait("chat", "--session", "s", "--strategy", "json", "--model", model, given="one\ntwo\n")
+    done = plait("chat", "--session", "s", "--loop", "json", "--model", model, given="one\ntwo\n")
     assert (done.code, done.out) == (0, "ok\n")
     assert "waiting: Which city?" in done.err and "Answer with: plait resume " in done.err
 
@@ -77,7 +77,7 @@ def test_a_question_to_the_person_waits_where_nobody_sits(plait: Shell) -> None:
     [
         (["--session", ""], "'' can't be a session's name"),
         (["--model", "opnai:x"], "Did you mean openai"),
-        (["--strategy", "reakt"], "Did you mean react"),
+        (["--loop", "reakt"], "Did you mean react"),
         (["--no-journal"], "No such option '--no-journal'"),
         (["--embedder", "nonesuch"], "'nonesuch' is not an embedder"),
     ],
@@ -95,14 +95,14 @@ def test_no_line_is_no_turn(plait: Shell) -> None:
 
 
 def test_the_loop_is_phased_unless_something_says_otherwise(plait: Shell) -> None:
-    del plait.env["PLAIT_STRATEGY"]
+    del plait.env["PLAIT_LOOP"]
     assert "phased" in plait("chat", "--help").out
     (plait.folder / "plait.toml").write_text('[run]\nset = { dialect = "lines" }\n')  # of react, the loop of `run`
     plait("chat", "--model", script(plait, "Just talk.", "Still talk.", "The reply."), given="Hello\n")
-    assert [run["strategy"] for run in runs(plait)] == ["phased"]
-    (plait.folder / "plait.toml").write_text('[run]\nstrategy = "json"\n')
+    assert [run["loop"] for run in runs(plait)] == ["phased"]
+    (plait.folder / "plait.toml").write_text('[run]\nloop = "json"\n')
     plait("chat", "--model", script(plait, turn("final_answer", "ok")), given="Hello\n")
-    assert [run["strategy"] for run in runs(plait)] == ["phased", "json"]
+    assert [run["loop"] for run in runs(plait)] == ["phased", "json"]
 
 
 # --- signals
@@ -188,7 +188,7 @@ def test_at_a_terminal_ctrl_c_drops_a_line_and_cancels_a_turn(plait: Shell, term
 def test_at_a_terminal_the_person_is_asked_for_leave_and_for_answers(plait: Shell, terminals: Any) -> None:
     replies = [turn("send", "hello"), turn("ask_user", "To whom?"), turn("final_answer", "Sent to Mira.")]
     model = script(plait, *replies)
-    at = terminals("--strategy", "json", "--model", model, "--tools", "tools.py", "--approve", "effects")
+    at = terminals("--loop", "json", "--model", model, "--tools", "tools.py", "--approve", "effects")
     at.until("> ")
     at.type("Say hello.\n")
     at.until("May 'send' be called", "the run waits)")

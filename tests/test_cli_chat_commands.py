@@ -76,7 +76,7 @@ def test_the_end_names_the_session_only_where_the_person_did_not(plait: Shell, t
     assert at.close() == 0
 
 
-def test_the_model_and_the_strategy_change_from_the_next_turn(plait: Shell, terminals: Any) -> None:
+def test_the_model_and_the_loop_change_from_the_next_turn(plait: Shell, terminals: Any) -> None:
     (plait.folder / "other.json").write_text(
         json.dumps({"by_turn": False, "replies": [turn("final_answer", "by json")]})
     )
@@ -84,26 +84,26 @@ def test_the_model_and_the_strategy_change_from_the_next_turn(plait: Shell, term
     at = started(terminals, "--session", "s", "--model", model)
     say(at, "/model", "Model: scripted:talk.json")
     say(at, "one", "first")
-    say(at, "/strategy", "Strategy: react (dialect=blob", "There are: ", "json", "rewoo")
-    say(at, "/strategy jsn", "Error: ", "Did you mean json")
-    say(at, "/strategy react dialct=lines", "Error: ", "dialect")
+    say(at, "/loop", "Loop: react (dialect=blob", "There are: ", "json", "rewoo")
+    say(at, "/loop jsn", "Error: ", "Did you mean json")
+    say(at, "/loop react dialct=lines", "Error: ", "dialect")
     say(at, "/model opnai:x", "Error: ", "Did you mean openai")
     say(at, "/model openai:gpt-5", "Error: ", "OPENAI_API_KEY is not set")
     say(at, "/model reply=scripted:other.json", "Error: The loop 'react' has no phase 'reply'. Its phases: act.")
     say(at, "two", "second")  # nothing of that changed anything
     say(at, "/model act=scripted:other.json", "Model: scripted:other.json")
-    say(at, "/strategy json", "Strategy: json")
+    say(at, "/loop json", "Loop: json")
     say(at, "three", "by json")
-    say(at, "/strategy phased reason=no", "Error: ")
-    say(at, "/strategy phased", "Strategy: phased", "It has other phases; left out: act=scripted:other.json.")
+    say(at, "/loop phased reason=no", "Error: ")
+    say(at, "/loop phased", "Loop: phased", "It has other phases; left out: act=scripted:other.json.")
     say(at, "/model reply=scripted:other.json", "Models: ", "reply=scripted:other.json")
     at.type("/exit\n")
     assert at.close() == 0
-    assert [(run["strategy"], run["models"]["act"]) for run in runs(plait) if "act" in run["models"]] == [
+    assert [(run["loop"], run["models"]["act"]) for run in runs(plait) if "act" in run["models"]] == [
         ("react", "scripted:talk.json"),
         ("react", "scripted:talk.json"),
         ("json", "scripted:other.json"),
-    ] or [run["strategy"] for run in runs(plait)] == ["react", "react", "json"]
+    ] or [run["loop"] for run in runs(plait)] == ["react", "react", "json"]
 
 
 def test_tools_are_added_and_taken_away(plait: Shell, terminals: Any) -> None:
@@ -205,7 +205,7 @@ def test_unknown_commands_are_not_sent_and_two_slashes_send_one(plait: Shell, te
     say(at, "/modle x", "There is no command /modle. Did you mean /model? /help lists the commands; // sends")
     say(at, "/etc/hosts is what?", "There is no command /etc/hosts.")
     shown = say(at, "/help", "/show [TURN], /why", "/sessions", "/quit, /exit")
-    for name in ("show", "cost", "model", "strategy", "tools", "session", "new"):
+    for name in ("show", "cost", "model", "loop", "tools", "session", "new"):
         assert re.search(rf"^/{name} ", shown, re.M)
     say(at, "//etc/hosts is what?", "A path.")
     at.type("\x04")
@@ -234,8 +234,8 @@ def test_tab_completes_commands_sessions_and_loops(plait: Shell, terminals: Any)
     plait("run", "q", "--session", "trip", "--model", script(plait, final("so")), "--quiet")
     at = started(terminals, "--session", "s", "--model", script(plait))
     at.type("/strat\t")
-    at.until("/strategy ")
-    say(at, "rew\t", "Strategy: rewoo")
+    at.until("/loop ")
+    say(at, "rew\t", "Loop: rewoo")
     say(at, "/session tr\t", "Session trip, 1 turn so far.")
     say(at, "/tools lookup:no.json calc\t", "Error: ")
     at.type("\x04")
@@ -308,7 +308,7 @@ PLAN = 'Plan: Tell them.\n#E1 = send["hello"]\nPlan: Say so.\n#E2 = LLM[Is this 
 def test_a_plan_that_needs_leave_is_shown_with_its_steps(plait: Shell, terminals: Any) -> None:
     file = plait.folder / "plan.json"
     file.write_text(json.dumps({"replies": {"plan": [PLAN], "solve": ["Told."], "": ["yes"]}}))
-    words = ("--strategy", "rewoo", "--model", "scripted:plan.json", "--tools", "tools.py", "--approve", "plan")
+    words = ("--loop", "rewoo", "--model", "scripted:plan.json", "--tools", "tools.py", "--approve", "plan")
     at = started(terminals, "--session", "s", *words)
     at.type("Say hello.\n")
     asked = plain(at.until("(yes, no, e to edit it, or what to change; empty: the run waits) "))

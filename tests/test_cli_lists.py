@@ -1,4 +1,4 @@
-"""The commands that tell what there is: prompts, tools, strategies, models; and the page made from their help."""
+"""The commands that tell what there is: prompts, tools, loops, models; and the page made from their help."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def test_tools_list_names_the_toolkits_and_tells_of_each_tool(plait: Shell) -> N
     assert plait("tools", "list", "calculater").code == 2
 
 
-def test_strategies_list_tells_options_defaults_and_phases(plait: Shell) -> None:
-    told = plait("strategies", "list").out
+def test_loops_list_tells_options_defaults_and_phases(plait: Shell) -> None:
+    told = plait("loops", "list").out
     assert "--set transcript=chat  (chat | user | completion)" in told
     assert "phases: act" in told
-    found = {each["name"]: each for each in json.loads(plait("strategies", "list", "--json").out)}
+    found = {each["name"]: each for each in json.loads(plait("loops", "list", "--json").out)}
     assert {"react", "json"} <= set(found)
     assert found["react"]["options"]["max_parse_errors"] == ["int", 3]
 
@@ -97,6 +97,6 @@ def test_the_reference_page_is_what_the_program_says_now(tmp_path: Path) -> None
 
 
 def test_the_module_is_the_command() -> None:
-    words = [sys.executable, "-m", "plait", "strategies", "list", "codeact"]
+    words = [sys.executable, "-m", "plait", "loops", "list", "codeact"]
     done = subprocess.run(words, capture_output=True, text=True)
     assert (done.returncode, done.stdout.split(":")[0]) == (0, "codeact")

@@ -210,7 +210,7 @@ def test_a_plan_can_come_from_stdin(plait: Desk) -> None:
         ('{"steps": 7}', (), "This is no plan"),
         ('{"steps":\n [}', (), "can't be read: Expecting value (line 2, column 3)"),
         ('{"steps": [{"id": "E1", "tool": "lookup", "input": "Lyon"}', (), "(line 1, column 59)"),
-        (PLAN, ("--strategy", "json"), "The loop 'json' takes no plan."),
+        (PLAN, ("--loop", "json"), "The loop 'json' takes no plan."),
         (PLAN, ("--plan", "absent.txt"), "There is no file absent.txt"),
     ],
 )
@@ -234,14 +234,14 @@ def test_a_bad_plan_is_said_in_one_line_before_anything_runs(
         (("plan",), "The question is missing"),
         (("plan", " "), "The question is missing"),
         (("plan", QUESTION, "--of", "last"), "--of stands alone"),
-        (("plan", QUESTION, "--strategy", "react"), "'react' makes no plan"),
+        (("plan", QUESTION, "--loop", "react"), "'react' makes no plan"),
         (("plan", QUESTION, "--format", "png"), "'png' is not one of"),
         (("plan", QUESTION, "-o", "plan.png"), "A plan has no form '.png' (plan.png). There are .txt, .json"),
         (("plan", QUESTION, "-o", "absent/plan.svg"), "absent/plan.svg can't be written: there is no folder absent."),
         (("plan", QUESTION, "-o", "."), ". is a folder. Name a file in it"),
         (("run", QUESTION, "--plan", "."), ". is a folder. Name a file in it"),
         (("run", QUESTION, "--approve", "plan"), "'react' makes no plan that could be approved"),
-        (("run", QUESTION, "--approve", "plan", "--strategy", "json"), "'json' makes no plan"),
+        (("run", QUESTION, "--approve", "plan", "--loop", "json"), "'json' makes no plan"),
     ],
 )
 def test_wrong_usage_exits_with_2(plait: Desk, args: tuple[str, ...], said: str) -> None:
@@ -277,7 +277,7 @@ def test_a_plan_is_checked_drawn_and_priced_without_a_run(plait: Desk) -> None:
 
 
 def test_the_plan_of_a_run_comes_with_the_evidence_it_found(plait: Desk) -> None:
-    assert plait("run", QUESTION, *plait.flags, "--strategy", "rewoo").code == 0
+    assert plait("run", QUESTION, *plait.flags, "--loop", "rewoo").code == 0
     page = plait("plan", "--of", "last")
     assert page.code == 0
     assert page.out.startswith(PLAN)
@@ -289,7 +289,7 @@ def test_the_plan_of_a_run_comes_with_the_evidence_it_found(plait: Desk) -> None
 
 
 def test_json_with_some_evidence_runs_only_the_rest(plait: Desk) -> None:
-    plait("run", QUESTION, *plait.flags, "--strategy", "rewoo")
+    plait("run", QUESTION, *plait.flags, "--loop", "rewoo")
     plan = json.loads(plait("plan", "--of", "last", "--format", "json").out)
     del plan["evidence"]["E3"], plan["evidence"]["E4"]
     plait.file(json.dumps(plan))
@@ -300,7 +300,7 @@ def test_json_with_some_evidence_runs_only_the_rest(plait: Desk) -> None:
 
 
 def test_evidence_of_a_run_is_kept_for_steps_that_are_as_they_were(plait: Desk) -> None:
-    plait("run", QUESTION, *plait.flags, "--strategy", "rewoo")
+    plait("run", QUESTION, *plait.flags, "--loop", "rewoo")
     run = plait.last["run"]
     plait.file(plait("plan", "--of", run).out.replace("lookup[Nice]", "lookup[Lille]"))
     done = plait("run", QUESTION, *plait.flags, "--plan", "plan.txt", "--evidence", run)
@@ -315,14 +315,14 @@ def test_evidence_of_a_run_is_kept_for_steps_that_are_as_they_were(plait: Desk) 
 
 def test_a_run_that_was_cut_short_gives_what_it_had_found(plait: Desk) -> None:
     plait.said(work=[{"error": "BadRequest", "message": "The worker is out."}])
-    assert plait("run", QUESTION, *plait.flags, "--strategy", "rewoo").code == 1
+    assert plait("run", QUESTION, *plait.flags, "--loop", "rewoo").code == 1
     found = json.loads(plait("plan", "--of", "last", "--format", "json").out)
     assert found["evidence"] == {"E1": "522250", "E2": "348085", "E3": "174165"}
 
 
 def test_a_step_that_failed_has_no_evidence_and_is_run_again(plait: Desk) -> None:
     plait.said(plan=[PLAN.replace("lookup[Nice]", "lookup[Atlantis]")])
-    plait("run", QUESTION, *plait.flags, "--strategy", "rewoo")
+    plait("run", QUESTION, *plait.flags, "--loop", "rewoo")
     found = json.loads(plait("plan", "--of", "last", "--format", "json").out)
     assert found["evidence"] == {"E1": "522250"}
 
@@ -330,7 +330,7 @@ def test_a_step_that_failed_has_no_evidence_and_is_run_again(plait: Desk) -> Non
 def test_a_run_of_compiler_has_its_plan_in_its_own_form(plait: Desk) -> None:
     plan = 'Thought: Both.\n1. lookup("Lyon")\n2. lookup("Nice")\n3. calculator("$1 - $2")\n4. join()'
     plait.said(plan=[plan], join=["Thought: Done.\nFinish(174,165 more.)"])
-    done = plait("run", QUESTION, *plait.flags, "--strategy", "compiler")
+    done = plait("run", QUESTION, *plait.flags, "--loop", "compiler")
     assert (done.code, done.out) == (0, "174,165 more.\n")
     page = plait("plan", "--of", "last")
     assert page.out.startswith(plan)
@@ -343,7 +343,7 @@ def test_all_plans_of_a_run_of_compiler_count(plait: Desk) -> None:
     first, second = '1. lookup("Lyon")\n2. join()', '2. lookup("Nice")\n3. calculator("$1 - $2")\n4. join()'
     joined = ["Thought: Nice is missing.\nReplan(the number of people in Nice)", "Thought: Now.\nFinish(174,165)"]
     plait.said(plan=[first, second], join=joined)
-    assert plait("run", QUESTION, *plait.flags, "--strategy", "compiler").code == 0
+    assert plait("run", QUESTION, *plait.flags, "--loop", "compiler").code == 0
     found = json.loads(plait("plan", "--of", "last", "--format", "json").out)
     assert [step["tool"] for step in found["steps"]] == ["lookup", "lookup", "calculator"]
     assert list(found["evidence"].values()) == ["522250", "348085", "174165"]
@@ -360,7 +360,7 @@ def test_a_run_of_another_loop_has_no_plan(plait: Desk) -> None:
 
 
 def waiting(plait: Desk, *flags: str) -> Ended:
-    done = plait("run", QUESTION, *plait.flags, "--strategy", "rewoo", "--approve", "plan", *flags)
+    done = plait("run", QUESTION, *plait.flags, "--loop", "rewoo", "--approve", "plan", *flags)
     assert (done.code, plait.calls()) == (5, [])
     return done
 
@@ -375,7 +375,7 @@ def test_without_a_terminal_the_run_waits_with_its_plan_and_says_what_to_do(plai
     assert f"plait resume {run} {named} --answer yes" in done.err
     assert f"plait resume {run} {named} --plan plan.txt" in done.err
     assert plait.last["status"] == "waiting"
-    found = plait("run", QUESTION, *plait.flags, "--strategy", "rewoo", "--approve", "plan", "--json").object
+    found = plait("run", QUESTION, *plait.flags, "--loop", "rewoo", "--approve", "plan", "--json").object
     assert (found["status"], found["reason"]) == ("waiting", PLAN)
 
 
@@ -432,7 +432,7 @@ def test_a_plan_is_no_answer_where_it_cannot_be_one(plait: Desk) -> None:
 
 def test_a_plan_of_the_other_loop_is_no_answer_to_compiler(plait: Desk) -> None:
     plait.said(plan=['1. lookup("Lyon")\n2. join()'], join=["Finish: 522,250"])
-    plait("run", QUESTION, *plait.flags, "--strategy", "compiler", "--approve", "plan")
+    plait("run", QUESTION, *plait.flags, "--loop", "compiler", "--approve", "plan")
     plait.file(PLAN)
     wrong = plait("resume", "last", "--plan", "plan.txt")
     assert wrong.code == 2
@@ -446,7 +446,7 @@ def test_a_plan_of_the_other_loop_is_no_answer_to_compiler(plait: Desk) -> None:
 def at_terminal(plait: Desk, *answers: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
     """A run at a terminal where a person gives these answers: its code, its stdout, what was drawn."""
     master, slave = pty.openpty()
-    args = ("run", QUESTION, *plait.flags, "--strategy", "rewoo", "--approve", "plan")
+    args = ("run", QUESTION, *plait.flags, "--loop", "rewoo", "--approve", "plan")
     process = plait.start(*args, stdin=slave, stderr=slave, env={**(env or {}), "TERM": "xterm", "COLUMNS": "100"})
     os.close(slave)
     drawn = ""

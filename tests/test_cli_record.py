@@ -12,7 +12,7 @@ from typing import ClassVar
 import pytest
 
 from cli_support import Ended, Shell, action, final, question, turn
-from plait.core import Answered, Loop, LoopContext, OneKind, Task, think, user
+from plait.core import Answered, LoopContext, LoopRun, OneKind, Task, think, user
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_runs_lists_the_newest_first_and_by_status(plait: Shell) -> None:
     assert (empty.code, empty.out) == (0, "")
     assert "No runs" in empty.err
     two_steps(plait)
-    plait("run", "another", "--strategy", "json", "--model", plait.script([turn("fail_task", "no")], "f.json"))
+    plait("run", "another", "--loop", "json", "--model", plait.script([turn("fail_task", "no")], "f.json"))
     listed = json.loads(plait("runs", "--json").out)
     assert [each["status"] for each in listed] == ["failed", "answered"]
     assert [each["question"] for each in listed] == ["another", "What is 6 times 7?"]
@@ -117,7 +117,7 @@ class Shout:
     phases: ClassVar[tuple[str, ...]] = ("say",)
     prompts: ClassVar[dict[str, str]] = {"say": "{{ question }}"}
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         reply = yield from think("say", (user(task.question),))
         return Answered(reply.text.upper() if self.loud else reply.text)
 
@@ -133,12 +133,12 @@ def test_replay_says_when_the_requests_are_the_same_but_the_end_is_not(tmp_path:
     assert run.answer == "HELLO"
     assert agent.replay(run.run).requests == 1
     with pytest.raises(plait.ReplayDiffers, match="ends otherwise"):
-        agent.using(strategy=Shout(loud=False)).replay(run.run)
+        agent.using(loop=Shout(loud=False)).replay(run.run)
 
 
 def test_a_waiting_run_is_answered_from_another_process(plait: Shell) -> None:
     model = plait.script([turn("ask_user", "Which city?"), turn("final_answer", "Lyon it is")])
-    waits = plait("run", "q", "--strategy", "json", "--model", model)
+    waits = plait("run", "q", "--loop", "json", "--model", model)
     assert (waits.code, waits.out) == (5, "")
     command = next(line for line in waits.err.splitlines() if line.startswith("Answer with: "))
     words = command.removeprefix("Answer with: plait ").replace("TEXT", "Lyon").split()
@@ -150,7 +150,7 @@ def test_a_waiting_run_is_answered_from_another_process(plait: Shell) -> None:
 
 def test_the_command_to_go_on_with_names_the_journal(plait: Shell) -> None:
     model = plait.script([turn("ask_user", "Which city?"), turn("final_answer", "ok")])
-    waits = plait("run", "q", "--strategy", "json", "--model", model, "--journal", "my own.db")
+    waits = plait("run", "q", "--loop", "json", "--model", model, "--journal", "my own.db")
     command = next(line for line in waits.err.splitlines() if line.startswith("Answer with: "))
     assert re.search("--journal 'my own.db' --question [a-z2-7]{8} --answer TEXT", command)
 
@@ -231,7 +231,7 @@ def test_fork_with_another_option_of_the_loop(plait: Shell) -> None:
     forked = plait("fork", "last", "--at", "2", "--set", "transcript=user", "--json")
     assert forked.code == 0
     head = json.loads(plait("export", forked.object["run"]).out.splitlines()[0])["head"]
-    assert head["strategy"]["options"]["transcript"] == "user"
+    assert head["loop"]["options"]["transcript"] == "user"
 
 
 def test_export_is_a_line_of_json_for_the_run_and_one_a_row(plait: Shell) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from cli_support import Shell, action, final, turn
 
-KEYS = ["run", "status", "answer", "reason", "waits", "strategy", "steps", "calls", "usage", "cost_usd", "seconds"]
+KEYS = ["run", "status", "answer", "reason", "waits", "loop", "steps", "calls", "usage", "cost_usd", "seconds"]
 KEYS += ["models", "phases"]
 
 
@@ -38,12 +38,12 @@ def test_json_is_one_object_with_the_promised_keys(plait: Shell) -> None:
     found = done.object
     assert list(found) == KEYS
     assert found["usage"] == {"input_tokens": 100, "output_tokens": 7, "cached_tokens": 60, "estimated": False}
-    told = {key: found[key] for key in ("status", "answer", "reason", "strategy", "steps", "calls", "models")}
+    told = {key: found[key] for key in ("status", "answer", "reason", "loop", "steps", "calls", "models")}
     assert told == {
         "status": "answered",
         "answer": "Paris",
         "reason": None,
-        "strategy": "react",
+        "loop": "react",
         "steps": 1,
         "calls": 1,
         "models": {"act": "scripted:script.json"},
@@ -54,7 +54,7 @@ def test_json_is_one_object_with_the_promised_keys(plait: Shell) -> None:
 
 def test_an_answer_that_is_no_text_is_printed_as_json(plait: Shell) -> None:
     model = plait.script([turn("final_answer", {"answer": {"city": "Köln", "list": [1, 2.5, None]}})])
-    done = plait("run", "q", "--strategy", "json", "--model", model)
+    done = plait("run", "q", "--loop", "json", "--model", model)
     assert done.code == 0
     assert json.loads(done.out) == {"city": "Köln", "list": [1, 2.5, None]}
     assert "Köln" in done.out
@@ -76,7 +76,7 @@ def test_each_outcome_has_its_exit_code(
 ) -> None:
     model = plait.script(replies)
     flags = [*flags, "--json"] if as_object else flags
-    done = plait("run", "q", "--strategy", "json", "--model", model, "--tools", "tools.py", *flags)
+    done = plait("run", "q", "--loop", "json", "--model", model, "--tools", "tools.py", *flags)
     assert done.code == code
     if as_object:
         assert (done.object["status"], list(done.object)) == (status, KEYS)
@@ -93,7 +93,7 @@ def test_each_outcome_has_its_exit_code(
         ([""], "The question is empty."),
         (["  \n"], "The question is empty."),
         (["a \udcff b"], "The question is no text: half a character at 2. Send UTF-8."),
-        (["q", "--strategy", "reakt"], "There is no loop 'reakt'. Did you mean react or codeact?"),
+        (["q", "--loop", "reakt"], "There is no loop 'reakt'. Did you mean react or codeact?"),
         (["q", "--set", "dialekt=lines"], "has no option 'dialekt'"),
         (["q", "--set", "dialect=line"], "dialect (blob or lines or numbered or original)"),
         (["q", "--set", "max_parse_errors=many"], "max_parse_errors (int)"),
@@ -124,7 +124,7 @@ def test_each_outcome_has_its_exit_code(
             "'opnai:x' is not an embedder. There are: local, openai:NAME",
         ),
         (["q", "--session", "s", "--embedder", "openai:x"], "OPENAI_API_KEY is not set"),
-        (["q", "--strategy", "rewoo", "--model", "json.act=local"], "has no phase 'json.act'"),
+        (["q", "--loop", "rewoo", "--model", "json.act=local"], "has no phase 'json.act'"),
         (["q", "--modle", "x"], "No such option '--modle'. Did you mean '--model'"),
     ],
 )
@@ -161,11 +161,11 @@ def test_flags_win_over_environment_over_file(plait: Shell) -> None:
     assert plait("run", "q", "--model", names["flag"], env={"PLAIT_MODEL": names["env"]}).out == "flag\n"
     assert plait("run", "q", "--model", f"act={names['flag']}", env={"PLAIT_MODEL": names["env"]}).out == "flag\n"
     head = json.loads(plait("export", "last").out.splitlines()[0])["head"]
-    assert head["strategy"]["options"]["dialect"] == "lines"
+    assert head["loop"]["options"]["dialect"] == "lines"
     assert head["settings"]["limits"]["steps"] == 3
     assert head["sources"] == ["calculator"]
     # What the file sets for its loop is no option of another one.
-    assert plait("run", "q", "--strategy", "json", "--model", plait.script([turn("final_answer", "j")])).out == "j\n"
+    assert plait("run", "q", "--loop", "json", "--model", plait.script([turn("final_answer", "j")])).out == "j\n"
     other = plait.folder / "other.toml"
     other.write_text(f'[run]\nmodel = "{names["env"]}"\n')
     assert plait("run", "q", "--config", "other.toml").out == "env\n"
@@ -184,7 +184,7 @@ def test_the_loop_that_is_fallen_back_to_may_have_a_model_of_its_own(plait: Shel
     (plait.folder / "plans.json").write_text(json.dumps({"replies": {"plan": ["No.", "No."]}}))
     (plait.folder / "acts.json").write_text(json.dumps({"replies": {"react.act": [final("done")]}}))
     words = ("--model", "plan=scripted:plans.json", "--model", "react.act=scripted:acts.json", "--model", "local")
-    done = plait("run", "q", "--strategy", "rewoo", *words, "--json")
+    done = plait("run", "q", "--loop", "rewoo", *words, "--json")
     asked = [(row["phase"], row["model"]) for row in json.loads(done.out)["phases"]]
     assert asked == [("plan", "scripted:plans.json"), ("react.act", "scripted:acts.json")]
 
@@ -217,7 +217,7 @@ def test_quiet_says_nothing_of_an_answered_run(plait: Shell) -> None:
 
 def test_no_journal_keeps_no_record_and_offers_no_resume(plait: Shell) -> None:
     model = plait.script([turn("ask_user", "Which?")])
-    done = plait("run", "q", "--strategy", "json", "--model", model, "--no-journal")
+    done = plait("run", "q", "--loop", "json", "--model", model, "--no-journal")
     assert done.code == 5
     assert "plait resume" not in done.err
     assert not (plait.folder / "journal.db").exists()
@@ -225,7 +225,7 @@ def test_no_journal_keeps_no_record_and_offers_no_resume(plait: Shell) -> None:
 
 def test_no_ask_takes_the_question_to_the_person_away(plait: Shell) -> None:
     model = plait.script([turn("ask_user", "Which?"), turn("final_answer", "alone")])
-    done = plait("run", "q", "--strategy", "json", "--model", model, "--no-ask")
+    done = plait("run", "q", "--loop", "json", "--model", model, "--no-ask")
     assert (done.code, done.out) == (0, "alone\n")
 
 
@@ -289,7 +289,7 @@ def test_in_a_terminal_the_three_strands_are_drawn(plait: Shell) -> None:
 def test_a_person_at_the_terminal_is_asked_at_once(plait: Shell) -> None:
     model = plait.script([turn("ask_user", "Which city?"), turn("final_answer", "done")])
     master, slave = pty.openpty()
-    process = plait.start("run", "q", "--strategy", "json", "--model", model, stdin=slave, stderr=slave)
+    process = plait.start("run", "q", "--loop", "json", "--model", model, stdin=slave, stderr=slave)
     os.close(slave)
     drawn = ""
     while "the run waits)" not in drawn:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import loops as st
 
 import plait
 from plait.core import (
@@ -19,8 +19,8 @@ from plait.core import (
     Call,
     Effect,
     LimitNear,
-    Loop,
     LoopContext,
+    LoopRun,
     Observation,
     OneKind,
     Plan,
@@ -148,7 +148,7 @@ class Graph:
     phases: ClassVar[tuple[str, ...]] = ("work", "end")
     prompts: ClassVar[dict[str, str]] = {"none": ""}
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         try:
             yield from think("end", (user("begin"),))
             work = yield from self._work()

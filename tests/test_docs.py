@@ -212,7 +212,7 @@ def test_every_environment_variable_is_told_of() -> None:
 def test_the_example_configuration_has_everything_and_is_taken() -> None:
     place = ROOT / "examples" / "plait.toml"
     config = load(place)
-    assert config.run.strategy == "react" and "house" in config.models.endpoints
+    assert config.run.loop == "react" and "house" in config.models.endpoints
     text = place.read_text(encoding="utf-8")
     said = tomllib.loads(text.replace("# prompts", "prompts").replace("# journal", "journal"))
     assert set(said["run"]) == set(RunDefaults.__struct_fields__)

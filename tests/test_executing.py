@@ -20,8 +20,8 @@ from plait.core import (
     Call,
     Execute,
     Handle,
-    Loop,
     LoopContext,
+    LoopRun,
     Observation,
     OneKind,
     Ran,
@@ -53,7 +53,7 @@ class Pieces:
     def splitter(self, phase: str) -> Splitter:
         return OneKind("thought")
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         said: list[str] = []
         for code in self.pieces:
             yield from think("act", [user("What next?")])
@@ -270,7 +270,7 @@ async def test_a_run_that_is_cancelled_while_it_ends_closes_its_session(tmp_path
 
     @dataclass(frozen=True)
     class Ahead(Pieces):
-        def run(self, task: Task, kit: LoopContext) -> Loop:
+        def run(self, task: Task, kit: LoopContext) -> LoopRun:
             yield from execute("1")
             yield from start(Act((Call("lingers"),)))
             return Answered("done")
@@ -391,7 +391,7 @@ def test_a_fork_shares_the_pieces_before_it(agent: Made) -> None:
 def test_continuing_code_that_does_not_wait_is_an_error_of_the_loop(tmp_path: Path) -> None:
     @dataclass(frozen=True)
     class Wrong(Pieces):
-        def run(self, task: Task, kit: LoopContext) -> Loop:
+        def run(self, task: Task, kit: LoopContext) -> LoopRun:
             yield Execute("x = 1")
             ran: Ran = yield from go_on(Observation("1"))
             return Answered(ran.output)

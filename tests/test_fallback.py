@@ -13,7 +13,7 @@ import pytest
 import plait
 from cli_support import Shell
 from models_server import Server, completion
-from plait.core import Answered, Exchange, LimitNear, Loop, LoopContext, OneKind, Splitter, Task, note, think, user
+from plait.core import Answered, Exchange, LimitNear, LoopContext, LoopRun, OneKind, Splitter, Task, note, think, user
 from plait.core import events as ev
 from plait.journal.records import NoteRecord, Thinking
 from plait.loops import ToolCalling, fallback_of, phases_of, registry, splitter_of
@@ -52,7 +52,7 @@ class Hesitant:
     phases: ClassVar[tuple[str, ...]] = ("first",)
     prompts: ClassVar[dict[str, str]] = {"ask": "Do you know it? {{ question }}"}
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         reply = yield from think("first", [user(kit.prompt("ask", question=task.question))])
         if not self.fallback or "no" not in reply.text.lower():
             return Answered(reply.text)
@@ -169,7 +169,7 @@ def test_from_the_command_line_with_a_model_for_one_phase_and_shown_later(tmp_pa
     shell = Shell(tmp_path)
     (tmp_path / "people.json").write_text('{"Lyon": 522250}')
     turn = TURN.replace("people", "lookup")
-    run = ("run", "How many?", "--strategy", "native", "--set", "fallback=json", "--model", "act=vllm:m")
+    run = ("run", "How many?", "--loop", "native", "--set", "fallback=json", "--model", "act=vllm:m")
 
     async def main() -> tuple[Any, list[Any]]:
         async with Server(Endpoint(REFUSALS[0], completion(turn), completion(DONE))) as server:
@@ -312,9 +312,9 @@ def test_loops_that_fall_back_to_each_other_without_end_are_refused() -> None:
 
 
 def test_an_unknown_fallback_is_refused_when_the_agent_is_made() -> None:
-    for strategy in (ToolCalling(fallback="jsn"), Hesitant(fallback="jsn")):
+    for loop in (ToolCalling(fallback="jsn"), Hesitant(fallback="jsn")):
         with pytest.raises(plait.ConfigError, match=r"There is no loop 'jsn'\. Did you mean json"):
-            plait.Agent(strategy, model=plait.Scripted([]))
+            plait.Agent(loop, model=plait.Scripted([]))
 
 
 def test_a_phase_that_neither_loop_has_is_refused() -> None:
@@ -344,7 +344,7 @@ def test_where_plans_need_leave_nothing_is_called_by_a_loop_that_shows_none(jour
     assert asking.using(approve="never").run("How many?").answer == "522250"
     # One that shows a plan is gone on with, and waits with it.
     planner = plait.Scripted({"plan": ["No.", "No."], "rewoo.plan": ["#E1 = people[Lyon]"], "rewoo.solve": ["522250"]})
-    other = asking.using(strategy=plait.LLMCompiler(fallback="rewoo"), model=planner)
+    other = asking.using(loop=plait.LLMCompiler(fallback="rewoo"), model=planner)
     waiting = other.run("How many?")
     assert (waiting.status, waiting.reason) == ("waiting", "#E1 = people[Lyon]")
     assert other.resume(waiting, "yes").answer == "522250"
@@ -359,7 +359,7 @@ def test_the_conversation_is_handed_on_and_what_is_thrown_reaches_the_other_loop
         phases: ClassVar[tuple[str, ...]] = ("act",)
         prompts: ClassVar[dict[str, str]] = {"none": "it renders none"}
 
-        def run(self, task: Task, kit: LoopContext) -> Loop:
+        def run(self, task: Task, kit: LoopContext) -> LoopRun:
             seen.extend([task, kit.system])
             yield from note("hello", "from below")
             try:

@@ -319,8 +319,8 @@ def test_an_ability_the_endpoint_lacks_is_left_out_and_found_out_once(shell: She
 def test_a_model_that_talks_nonsense_fails_and_is_no_answer(shell: Shell) -> None:
     nonsense = ["Thought: well, hello there, how are you?"] * 10
     with endpoint(serving(nonsense)) as at:
-        done = plait_run(shell, at, "--strategy", "json")
+        done = plait_run(shell, at, "--loop", "json")
     told_clearly(done, 3, "failed: ", "could not be read")
     with endpoint(serving([turn("fail_task", "there is no such city")])) as at:
-        done = plait_run(shell, at, "--strategy", "json")
+        done = plait_run(shell, at, "--loop", "json")
     told_clearly(done, 3, "failed: ", "there is no such city")

@@ -47,7 +47,7 @@ def test_each_phase_has_each_model_and_rows_add_up_to_what_the_runs_cost(tmp_pat
     phases = models_by_phase("phased", [dear, cheap], {"react": [cheap]})
     done = compare(
         question_suite("What is 2 + 2?", ["calculator"]),
-        strategies="phased",
+        loops="phased",
         models=[dear],
         phases=phases,
         journal=tmp_path / "j.db",
@@ -81,7 +81,7 @@ def test_the_table_of_phases_is_that_of_plait_costs(tmp_path: Path) -> None:
     rate = Rate("tokens", input=1.0, output=2.0)
     done = compare(
         [SuiteTask(id=str(n), question=f"What is 2 + {n}?", answer="It is 4.") for n in range(3)],
-        strategies="phased",
+        loops="phased",
         models=[phased("one", rate), phased("two", rate, 70)],
         tools=["calculator"],
         journal=tmp_path / "j.db",
@@ -148,7 +148,7 @@ def test_tokens_of_two_loops_are_set_side_by_side_and_summed_where_both_are_fini
     tasks = [SuiteTask(id=name, question=f"What is 2 + 2, {name}?", answer="4") for name in ("ann", "bob")]
     done = compare(
         tasks,
-        strategies="react,rewoo",
+        loops="react,rewoo",
         models=[plait.Scripted(script)],
         tools=["calculator"],
         journal=tmp_path / "j.db",
@@ -357,11 +357,11 @@ def test_the_commands_for_rewoo_and_tasks_draw_their_tables(folder: Path, tables
     assert table["loops"] == ["react", "rewoo"] and table["rows"][0]["rewoo"]["calls"] == 2
     assert "| in all |" in tables("rewoo", "--comparison", "last", "--markdown")
     count = runs(folder)
-    drawn = tables("tasks", "--strategy", "react", *ONE, "--why")
+    drawn = tables("tasks", "--loop", "react", *ONE, "--why")
     lines = drawn.splitlines()
     assert [line.split()[0] for line in lines[1:7]] == list("ABCDEF") and runs(folder) == count + 6
     assert all(line.endswith("not done 1") for line in lines[1:7]) and "0 of 6" in lines[7]
-    assert tables("tasks", "--strategy", "react", *ONE, "--why") == drawn and runs(folder) == count + 6
+    assert tables("tasks", "--loop", "react", *ONE, "--why") == drawn and runs(folder) == count + 6
 
 
 def test_the_command_for_the_wire_shows_a_fresh_run_and_a_recorded_one_alike(folder: Path, tables: Tables) -> None:
@@ -381,8 +381,8 @@ def test_wrong_usage_is_told_before_anything_is_run(folder: Path, tables: Tables
         ["phases", "--models", ","],
         ["phases", "--json", "--markdown", *ONE],
         ["phases", "--suite", "basics:report", "--question", "?", *ONE],
-        ["rewoo", "--strategies", "react", *ONE],
-        ["rewoo", "--strategies", "react,nope", *ONE],
+        ["rewoo", "--loops", "react", *ONE],
+        ["rewoo", "--loops", "react,nope", *ONE],
         ["tasks", "--comparison", "nope"],
         ["wire", "What?", "--run", "last"],
         ["wire", " ", *ONE],

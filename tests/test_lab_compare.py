@@ -48,9 +48,7 @@ def runs_of(journal: Path) -> list[tuple[str, str]]:
 def test_every_cell_is_a_recorded_run_and_what_is_finished_is_not_run_again(tmp_path: Path) -> None:
     journal, model = tmp_path / "j.db", scripted(RIGHT, RIGHT, RIGHT)
     told: list[Progress] = []
-    first = compare(
-        TASKS, strategies="react,json", models=[model], repeat=2, journal=journal, tell=told.append, name="mine"
-    )
+    first = compare(TASKS, loops="react,json", models=[model], repeat=2, journal=journal, tell=told.append, name="mine")
     assert (first.cells, len(first.results), first.unfinished, first.whole) == (16, 16, "", True)
     right = {(each.variant.split()[0], each.task): each.grade.success for each in first.results}
     assert [right["react", task["id"]] for task in TASKS] == [True, False, False, False]
@@ -59,31 +57,31 @@ def test_every_cell_is_a_recorded_run_and_what_is_finished_is_not_run_again(tmp_
     assert len(set(labels)) == len(labels) == 16
     assert [each.finished for each in told] == list(range(17)) and told[-1].left == 0
     sent = model.sent
-    again = compare(TASKS, strategies="react,json", models=[model], repeat=2, journal=journal, name="mine")
+    again = compare(TASKS, loops="react,json", models=[model], repeat=2, journal=journal, name="mine")
     assert again == first and model.sent == sent and load_comparison("mine", journal) == first
 
 
 def test_cells_are_shared_between_comparisons_and_a_changed_prompt_makes_new_ones(tmp_path: Path) -> None:
     journal, model = tmp_path / "j.db", scripted()
-    small = compare(TASKS, strategies="react", models=[model], limit=2, journal=journal)
-    large = compare(TASKS, strategies="react", models=[model], journal=journal)
+    small = compare(TASKS, loops="react", models=[model], limit=2, journal=journal)
+    large = compare(TASKS, loops="react", models=[model], journal=journal)
     assert large.results[:2] == small.results and len(runs_of(journal)) == 4 and small.name != large.name
     prompts = tmp_path / "prompts" / "react"
     prompts.mkdir(parents=True)
     (prompts / "system.txt").write_text("Answer.")
-    compare(TASKS, strategies="react", models=[model], prompts=tmp_path / "prompts", journal=journal)
+    compare(TASKS, loops="react", models=[model], prompts=tmp_path / "prompts", journal=journal)
     assert len(runs_of(journal)) == 8
-    compare(TASKS, strategies="react", models=[model], limits=plait.Limits(steps=3), journal=journal)
+    compare(TASKS, loops="react", models=[model], limits=plait.Limits(steps=3), journal=journal)
     assert len(runs_of(journal)) == 12
-    compare(TASKS, strategies="react", models=[model], journal=journal, again=True)
+    compare(TASKS, loops="react", models=[model], journal=journal, again=True)
     assert len(runs_of(journal)) == 16
 
 
 def test_a_run_that_failed_or_crashed_by_itself_is_a_result(tmp_path: Path) -> None:
     gives_up = '{"thought": "no", "tool": "fail_task", "tool_input": "I can not."}'
     broken = scripted(ValueError("a defect of the model's client"))
-    failed = compare(TASKS, strategies="json", models=[scripted(gives_up)], journal=tmp_path / "j.db", limit=1)
-    crashed = compare(TASKS, strategies="json", models=[broken], journal=tmp_path / "k.db", limit=1)
+    failed = compare(TASKS, loops="json", models=[scripted(gives_up)], journal=tmp_path / "j.db", limit=1)
+    crashed = compare(TASKS, loops="json", models=[broken], journal=tmp_path / "k.db", limit=1)
     assert [each.status for each in (*failed.results, *crashed.results)] == ["failed", "crashed"]
     assert crashed.results[0].grade.mark == "crashed" and "ValueError" in crashed.results[0].grade.why
 
@@ -91,12 +89,12 @@ def test_a_run_that_failed_or_crashed_by_itself_is_a_result(tmp_path: Path) -> N
 def test_it_stops_at_the_budget_and_goes_on_with_a_larger_one(tmp_path: Path) -> None:
     rate = Rate("tokens", input=1000.0, output=1000.0)  # USD per million tokens
     model = scripted(Reply(RIGHT, usage=Usage(900, 100)), rate=rate)  # 1 USD a run
-    options: dict[str, Any] = {"strategies": "react", "models": [model], "journal": tmp_path / "j.db"}
+    options: dict[str, Any] = {"loops": "react", "models": [model], "journal": tmp_path / "j.db"}
     first = compare(TASKS, budget=2.5, **options)
     assert len(first.results) == 2 and "the budget of 2.5 USD is reached: 2.00000 USD are spent" in first.unfinished
     assert compare(TASKS, budget=2.5, **options).results == first.results
     assert len(compare(TASKS, budget=4.0, **options).results) == 4
-    unknown = compare(TASKS, strategies="react", models=[scripted(name="x")], budget=1.0, journal=tmp_path / "k.db")
+    unknown = compare(TASKS, loops="react", models=[scripted(name="x")], budget=1.0, journal=tmp_path / "k.db")
     assert len(unknown.results) == 1 and "price of a model is not known" in unknown.unfinished
 
 
@@ -118,7 +116,7 @@ async def test_an_outage_is_no_result_and_the_cell_is_gone_on_with(
 
     async with Server(answer) as server:
         options: dict[str, Any] = {
-            "strategies": "react",
+            "loops": "react",
             "models": [server.model()],
             "journal": tmp_path / "j.db",
             "limits": plait.Limits(retries=0),
@@ -145,7 +143,7 @@ async def test_an_endpoint_that_fails_at_one_task_only_does_not_stop_the_others(
     async with Server(answer) as server:
         done = await acompare(
             TASKS,
-            strategies="react",
+            loops="react",
             models=[server.model()],
             journal=tmp_path / "j.db",
             limits=plait.Limits(retries=0),
@@ -165,7 +163,7 @@ async def test_a_rejected_request_is_not_measured_and_is_sent_again_by_the_next_
 
     async with Server(answer) as server:
         options: dict[str, Any] = {
-            "strategies": "react",
+            "loops": "react",
             "models": [server.model(spec="test:good"), server.model(spec="test:nope", name="nope")],
             "journal": tmp_path / "j.db",
         }
@@ -190,7 +188,7 @@ async def test_a_prompt_that_the_content_filter_refuses_is_a_result_of_the_loop(
         await (asked.answer(400, refusal) if bad else asked.answer(200, completion(RIGHT)))
 
     async with Server(answer) as server:
-        done = await acompare(TASKS, strategies="react", models=[server.model()], journal=tmp_path / "j.db")
+        done = await acompare(TASKS, loops="react", models=[server.model()], journal=tmp_path / "j.db")
     assert {each.task: each.status for each in done.results}["b"] == "crashed" and done.whole
 
 
@@ -201,7 +199,7 @@ async def test_the_table_of_phases_compares_no_price_with_a_row_that_was_not_mea
     async with Server(answer) as server:
         rate = Rate("tokens", input=1.0, output=1.0)
         models = [server.model(spec="test:a", rate=rate), server.model(spec="test:b", rate=rate)]
-        done = await acompare(TASKS, strategies="phased", models=models, journal=tmp_path / "j.db")
+        done = await acompare(TASKS, loops="phased", models=models, journal=tmp_path / "j.db")
     table = make_phase_table(done, hardware=1500)
     assert [row.paid_back_after for row in table.rows] == [None, None]
     assert "never" not in table.draw().text() and "does not exist" in table.draw().text()
@@ -217,7 +215,7 @@ async def test_a_run_whose_tool_calls_became_text_is_counted(tmp_path: Path) -> 
     async with Server(answer) as server:
         done = await acompare(
             TASKS,
-            strategies="native",
+            loops="native",
             models=[server.model()],
             journal=tmp_path / "j.db",
             tools=["calculator"],
@@ -250,7 +248,7 @@ async def test_an_endpoint_that_says_too_many_is_asked_by_fewer_at_once(
     async with Server(answer) as server:
         done = await acompare(
             tasks,
-            strategies="react",
+            loops="react",
             models=[server.model()],
             jobs=8,
             journal=tmp_path / "j.db",
@@ -283,7 +281,7 @@ def test_phases_with_models_of_their_own_give_the_product(tmp_path: Path) -> Non
     models = {name: scripted(name=name) for name in ("one", "two", "three")}
     done = compare(
         TASKS,
-        strategies="phased,react",
+        loops="phased,react",
         models=[models["one"]],
         phases={"reason": [models["one"], models["two"]], "reply": [models["three"], models["one"]]},
         limit=1,
@@ -301,7 +299,7 @@ def test_phases_with_models_of_their_own_give_the_product(tmp_path: Path) -> Non
 def test_wrong_input_is_told_before_anything_is_run(tmp_path: Path) -> None:
     model = scripted()
     wrong: list[dict[str, Any]] = [
-        {"strategies": "reakt"},
+        {"loops": "reakt"},
         {"phases": {"reson": [model]}},
         {"repeat": 0},
         {"jobs": 0},
@@ -309,11 +307,11 @@ def test_wrong_input_is_told_before_anything_is_run(tmp_path: Path) -> None:
         {"journal": False},
         {"model": "local"},
         {"tools": ["no-such-tool"]},
-        {"strategies": "react(dialekt=lines)"},
+        {"loops": "react(dialekt=lines)"},
     ]
     for changes in wrong:
         with pytest.raises(plait.ConfigError):
-            compare(TASKS, **{"strategies": "react", "models": [model], "journal": tmp_path / "j.db", **changes})
+            compare(TASKS, **{"loops": "react", "models": [model], "journal": tmp_path / "j.db", **changes})
     with pytest.raises(plait.ConfigError, match="No grader is named"):
         compare([SuiteTask(id="1", question="?", grader="exakt")], models=[model], journal=tmp_path / "j.db")
     assert model.sent == 0 and not (tmp_path / "j.db").exists()
@@ -336,14 +334,14 @@ def plait_compare(folder: Path, *words: str, **options: Any) -> subprocess.Compl
 
 def test_the_command_prints_the_table_and_what_is_on_record_is_shown_again(tmp_path: Path) -> None:
     files(tmp_path)
-    done = plait_compare(tmp_path, "--strategies", "react,json", "--name", "mine", "--json", "--cells")
+    done = plait_compare(tmp_path, "--loops", "react,json", "--name", "mine", "--json", "--cells")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert [(row["strategy"], row["success"], row["n"]) for row in told["rows"]] == [
+    assert [(row["loop"], row["success"], row["n"]) for row in told["rows"]] == [
         ("react", 1.0, 4),
         ("json", 0.0, 4),
     ]
-    wanted = {"strategy", "models", "success", "n", "interval", "steps", "calls", "tokens", "seconds", "cost_usd"}
+    wanted = {"loop", "models", "success", "n", "interval", "steps", "calls", "tokens", "seconds", "cost_usd"}
     assert all(wanted <= set(row) for row in told["rows"])
     assert told["rows"][0]["models"] == {"act": "scripted:script.json"} and len(told["cells"]) == 8
     assert "8 of 8" in done.stderr
@@ -351,7 +349,7 @@ def test_the_command_prints_the_table_and_what_is_on_record_is_shown_again(tmp_p
         [PLAIT, "results", "show", "mine", "--journal", "j.db", "--csv", "--html", "t.html"], cwd=tmp_path
     )
     assert again.returncode == 0, again.stderr
-    assert [row["strategy"] for row in csv.DictReader(io.StringIO(again.stdout))] == ["react", "json"]
+    assert [row["loop"] for row in csv.DictReader(io.StringIO(again.stdout))] == ["react", "json"]
     assert (tmp_path / "t.html").read_text().startswith("<!doctype html>")
     listed = run_forked([PLAIT, "results", "list", "--journal", "j.db"], cwd=tmp_path)
     assert "mine" in listed.stdout and "8 of 8" in listed.stdout
@@ -360,7 +358,7 @@ def test_the_command_prints_the_table_and_what_is_on_record_is_shown_again(tmp_p
 def test_killed_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> None:
     files(tmp_path, delay=0.05, count=20)
     command = [PLAIT, "compare", "tasks.jsonl", "--models", "scripted:script.json", "--journal", "j.db"]
-    words = ["--strategies", "react,json", "--jobs", "3"]
+    words = ["--loops", "react,json", "--jobs", "3"]
     process = subprocess.Popen([*command, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         until = time.monotonic() + 60
@@ -408,14 +406,14 @@ def without(value: Any, *names: str) -> Any:
 
 def test_a_run_that_ended_before_it_was_graded_is_graded_and_not_run_again(tmp_path: Path) -> None:
     journal, model = tmp_path / "j.db", scripted()
-    first = compare(TASKS, strategies="react", models=[model], journal=journal)
+    first = compare(TASKS, loops="react", models=[model], journal=journal)
     Journal.at(journal).close()
     connection = sqlite3.connect(journal)
     connection.execute("DELETE FROM results")
     connection.commit()
     connection.close()
     sent = model.sent
-    assert compare(TASKS, strategies="react", models=[model], journal=journal).results == first.results
+    assert compare(TASKS, loops="react", models=[model], journal=journal).results == first.results
     assert model.sent == sent
 
 
@@ -423,7 +421,7 @@ def test_ctrl_c_cancels_and_the_same_command_goes_on(tmp_path: Path) -> None:
     files(tmp_path, delay=0.3, count=6)
     command = [PLAIT, "compare", "tasks.jsonl", "--models", "scripted:script.json", "--journal", "j.db"]
     process = subprocess.Popen(
-        [*command, "--strategies", "react"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--loops", "react"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     until = time.monotonic() + 60
     while finished(tmp_path / "j.db") < 2 and time.monotonic() < until:
@@ -432,7 +430,7 @@ def test_ctrl_c_cancels_and_the_same_command_goes_on(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and out == "" and "The same command continues where it stopped" in err
     files(tmp_path, count=6)
-    done = plait_compare(tmp_path, "--strategies", "react", "--json")
+    done = plait_compare(tmp_path, "--loops", "react", "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["rows"][0]["n"] == 6
     assert len(runs_of(tmp_path / "j.db")) == 6
 
@@ -444,7 +442,7 @@ def test_wrong_usage_ends_with_code_2_and_a_line(tmp_path: Path) -> None:
         ["--cells", "--csv"],
         ["--model", "local"],
         ["--html", "no/such/folder/x.html"],
-        ["--strategies", "nope"],
+        ["--loops", "nope"],
         ["--address", "x"],
         ["--budget", "-1"],
     ):
@@ -455,7 +453,7 @@ def test_wrong_usage_ends_with_code_2_and_a_line(tmp_path: Path) -> None:
 
 def test_tasks_in_python_are_read_as_those_of_a_file(tmp_path: Path) -> None:
     def compared(*tasks: dict[str, Any]) -> Any:
-        return plait.compare(tasks, strategies="react", models=[scripted()], journal=tmp_path / "j.db")
+        return plait.compare(tasks, loops="react", models=[scripted()], journal=tmp_path / "j.db")
 
     done = compared({"question": "How many?", "answer": 40}, {"id": "b", "question": "Is it?", "answer": True})
     assert [(task.id, task.grader) for task in done.suite.tasks] == [("1", "number"), ("b", "yesno")]

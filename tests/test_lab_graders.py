@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import loops as st
 
 import plait
 from conftest import data_file
@@ -34,7 +34,7 @@ def ended(outcome: Any) -> Run:
     return Run(
         run="r",
         outcome=outcome,
-        strategy="react",
+        loop="react",
         steps=1,
         calls=0,
         usage=Usage(),
@@ -466,7 +466,7 @@ async def test_a_judges_verdict_is_the_grade_and_its_run_is_on_the_record(journa
     grade = await make_judge(model, journal=journal)(JUDGED, ended(Answered("Lee, I think")))
     assert (grade.success, grade.score, grade.mark, grade.why) == (True, 1.0, "right", "")
     kept = Journal.at(journal).run(grade.run)
-    assert kept.head.question == "Who wrote it?" and kept.head.strategy["name"] == "judge"
+    assert kept.head.question == "Who wrote it?" and kept.head.loop["name"] == "judge"
     assert grade.cost_usd is not None and grade.cost_usd > 0
     (prompt,) = [row.body for row in Journal.at(journal).rows(grade.run) if row.body and b"Who wrote it?" in row.body][
         :1

@@ -69,7 +69,7 @@ def asked(journal: Path, question: str) -> list[tuple[Any, ...]]:
 
 def test_the_table_is_the_same_as_without_ray_and_the_runs_can_be_replayed(cluster: RayCluster, tmp_path: Path) -> None:
     options: dict[str, Any] = {
-        "strategies": "react,json",
+        "loops": "react,json",
         "models": [plait.Scripted([CALLS, RIGHT, RIGHT])],
         "tools": ["calculator"],
         "repeat": 2,
@@ -103,7 +103,7 @@ def test_every_cell_is_in_the_table_once_when_a_worker_is_killed(cluster: RayClu
 
     model = plait.Scripted([CALLS, RIGHT], delay=0.02)
     found = compare(
-        tasks(200), strategies="react", models=[model], tools=["calculator"], journal=journal, jobs=6,
+        tasks(200), loops="react", models=[model], tools=["calculator"], journal=journal, jobs=6,
         engine=RayEngine(), tell=tell,
     )  # fmt: skip
     assert killed and found.whole, found.unfinished
@@ -139,7 +139,7 @@ def test_a_cell_that_kills_its_worker_every_time_is_left_and_the_others_are_fini
     model = plait.Scripted([first, RIGHT])
     found = compare(
         tasks(3),
-        strategies="react",
+        loops="react",
         models=[model],
         tools=[deadly],
         journal=tmp_path / "j.db",
@@ -163,7 +163,7 @@ async def test_cancelled_runs_are_on_the_record_and_gone_on_with(cluster: RayClu
         return "went on"
 
     journal, model = tmp_path / "j.db", plait.Scripted(["Thought: so.\nAction: slow\nAction Input: {}", RIGHT])
-    options: dict[str, Any] = {"strategies": "react", "models": [model], "tools": [slow], "journal": journal}
+    options: dict[str, Any] = {"loops": "react", "models": [model], "tools": [slow], "journal": journal}
     task = asyncio.create_task(acompare(tasks(2), engine=RayEngine(), jobs=2, **options))
     while len(list(begun.iterdir())) < 2:
         await asyncio.sleep(0.1)
@@ -187,7 +187,7 @@ def test_what_cannot_travel_is_said_before_anything_is_run(tmp_path: Path) -> No
             return number
 
     journal = tmp_path / "j.db"
-    options: dict[str, Any] = {"strategies": "react", "journal": journal, "engine": RayEngine()}
+    options: dict[str, Any] = {"loops": "react", "journal": journal, "engine": RayEngine()}
     with pytest.raises(ConfigError, match=r"The tool held can't be sent to a worker: .*lock"):
         compare(tasks(1), models=[plait.Scripted([RIGHT])], tools=[held], **options)
     with pytest.raises(ConfigError, match=r"The model .* can't be sent to a worker"):
@@ -211,7 +211,7 @@ def test_an_address_that_is_no_cluster_is_an_error_at_once(tmp_path: Path) -> No
             began = time.monotonic()
             with pytest.raises(PlaitError, match=said):
                 compare(
-                    tasks(1), strategies="react", models=[plait.Scripted([RIGHT])], journal=tmp_path / "j.db",
+                    tasks(1), loops="react", models=[plait.Scripted([RIGHT])], journal=tmp_path / "j.db",
                     engine=RayEngine(address),
                 )  # fmt: skip
             assert time.monotonic() - began < 30
@@ -222,7 +222,7 @@ def test_without_the_package_the_extra_is_named(tmp_path: Path) -> None:
     (tmp_path / "r.json").write_text(json.dumps([RIGHT]))
     (tmp_path / "t.jsonl").write_text(json.dumps(tasks(1)[0]))
     done = subprocess.run(
-        [PLAIT, "compare", "t.jsonl", "--strategies", "react", "--models", "scripted:r.json", "--engine", "ray"],
+        [PLAIT, "compare", "t.jsonl", "--loops", "react", "--models", "scripted:r.json", "--engine", "ray"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
@@ -252,7 +252,7 @@ def test_the_command_starts_a_cluster_of_its_own_and_leaves_nothing(tmp_path: Pa
     (tmp_path / "r.json").write_text(json.dumps({"replies": [CALLS, RIGHT]}))
     (tmp_path / "t.jsonl").write_text("\n".join(json.dumps(task) for task in tasks(6)))
     with tempfile.TemporaryDirectory(prefix="t", dir="/tmp") as temp:  # the paths of Ray's sockets must be short
-        command = [PLAIT, "compare", "t.jsonl", "--strategies", "react", "--models", "scripted:r.json"]
+        command = [PLAIT, "compare", "t.jsonl", "--loops", "react", "--models", "scripted:r.json"]
         done = subprocess.run(
             [*command, "--tools", "calculator", "--engine", "ray", "--jobs", "2", "--json", "--quiet"],
             cwd=tmp_path,

@@ -42,7 +42,7 @@ def test_a_row_has_the_means_of_its_finished_runs() -> None:
 
 def test_rows_come_in_the_order_of_the_comparison() -> None:
     made = comparison({"rewoo": "+", "json": "-", "react": "+"})
-    assert [row.strategy for row in made.rows] == ["rewoo", "json", "react"]
+    assert [row.loop for row in made.rows] == ["rewoo", "json", "react"]
 
 
 def test_one_unknown_price_makes_the_cost_unknown_not_less() -> None:
@@ -370,7 +370,7 @@ def test_a_reason_that_only_counts_is_not_said_twice() -> None:
 
 def test_nothing_to_compare_is_a_title() -> None:
     assert report.render_text(comparison({})) == report.render_markdown(comparison({})) == "towns: 0 tasks"
-    assert report.render_csv(comparison({})) == "strategy,models,success,n\n"
+    assert report.render_csv(comparison({})) == "loop,models,success,n\n"
 
 
 def test_names_can_t_draw_on_the_terminal_or_break_a_line() -> None:
@@ -402,7 +402,7 @@ def test_json_names_what_was_compared() -> None:
         "repeat": 1,
         "unfinished": "stopped",
     }
-    wanted = {"strategy", "models", "success", "n", "interval", "steps", "calls", "tokens", "seconds", "cost_usd"}
+    wanted = {"loop", "models", "success", "n", "interval", "steps", "calls", "tokens", "seconds", "cost_usd"}
     assert all(wanted <= set(row) for row in told["rows"])
     assert [(cell["variant"], cell["task"]) for cell in told["cells"]] == [
         ("react @ local", "t1"),

@@ -61,7 +61,7 @@ async def good(journal: Path, *runs: plait.Run, well: bool = True) -> None:
 
 def test_what_is_graded_right_is_written_as_it_was_sent_and_nothing_else(tmp_path: Path) -> None:
     journal = tmp_path / "j.db"
-    done = compare(TASKS, strategies="react", models=[plait.Scripted([parrot], name="p")], journal=journal, name="mine")
+    done = compare(TASKS, loops="react", models=[plait.Scripted([parrot], name="p")], journal=journal, name="mine")
     ungraded = one(journal, "react", [says("4")])
     found = find_trajectories(comparison="mine", every=True, journal=journal)
     assert found.runs_left_out == {"not done right": 1, "neither graded nor marked": 1}
@@ -77,7 +77,7 @@ def test_what_is_graded_right_is_written_as_it_was_sent_and_nothing_else(tmp_pat
             "run": result.run,
             "step": 1,
             "phase": "act",
-            "strategy": "react",
+            "loop": "react",
             "model": "scripted:p",
             "score": 1.0,
             "approved": False,
@@ -89,7 +89,7 @@ def test_what_is_graded_right_is_written_as_it_was_sent_and_nothing_else(tmp_pat
 async def test_a_person_has_the_last_word(tmp_path: Path) -> None:
     journal = tmp_path / "j.db"
     model = plait.Scripted([parrot])
-    done = await plait.lab.acompare(TASKS, strategies="react", models=[model], journal=journal)
+    done = await plait.lab.acompare(TASKS, loops="react", models=[model], journal=journal)
     right, other, wrong = (result.run for result in done.results)
     results = Results(Journal.at(journal))
     await results.mark(right, False)
@@ -107,7 +107,7 @@ async def test_a_score_below_what_is_asked_for_is_not_good_enough(tmp_path: Path
         {"id": "whole", "question": "What is b?", "answer": "b", "grader": "f1:0.5"},
         {"id": "half", "question": "What is b? Say more.", "answer": "b and more", "grader": "f1:0.4"},
     ]
-    await plait.lab.acompare(tasks, strategies="react", models=[plait.Scripted([parrot])], journal=journal)
+    await plait.lab.acompare(tasks, loops="react", models=[plait.Scripted([parrot])], journal=journal)
     assert [each.task for each in find_trajectories(every=True, journal=journal)] == ["whole", "half"]
     strict = find_trajectories(every=True, journal=journal, min_score=0.9)
     assert [each.task for each in strict] == ["whole"] and strict.runs_left_out == {"of too low a score": 1}
@@ -230,7 +230,7 @@ async def test_loops_and_models_are_told_apart(tmp_path: Path) -> None:
     assert runs(loop="react(dialect=lines)") == runs(loop="react( dialect = lines )") == [lines.run]
     assert runs(model="scripted:one") == [plain.run] and runs(loop="rewoo") == []
     found = find_trajectories(every=True, journal=journal, loop="react(dialect=lines)")
-    assert found.runs_left_out == {"of another loop": 1} and next(iter(found)).strategy == "react(dialect=lines)"
+    assert found.runs_left_out == {"of another loop": 1} and next(iter(found)).loop == "react(dialect=lines)"
 
 
 async def test_files_that_are_there_stay_and_nothing_half_written_is_left(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ async def test_files_that_are_there_stay_and_nothing_half_written_is_left(tmp_pa
 
 def test_a_run_that_lost_its_cell_to_a_later_one_is_not_graded_any_more(tmp_path: Path) -> None:
     journal = tmp_path / "j.db"
-    options: dict[str, Any] = {"strategies": "react", "journal": journal, "models": [plait.Scripted([parrot])]}
+    options: dict[str, Any] = {"loops": "react", "journal": journal, "models": [plait.Scripted([parrot])]}
     (old,) = compare(TASKS[:1], **options).results
     (new,) = compare(TASKS[:1], again=True, **options).results
     found = find_trajectories(old.run, new.run, journal=journal)
@@ -266,7 +266,7 @@ def test_deleted_and_damaged_runs_do_not_stop_the_others(tmp_path: Path) -> None
         [lambda think: says(next(w for w in "abcd" if f"What is {w}?" in think.messages[-1].content))]
     )
     tasks = [*TASKS, {"id": "d", "question": "What is d?", "answer": "d"}]
-    done = compare(tasks, strategies="react", models=[model], journal=journal, name="mine")
+    done = compare(tasks, loops="react", models=[model], journal=journal, name="mine")
     Journal.at(journal).close()
     connection = sqlite3.connect(journal)
     connection.execute("DELETE FROM runs WHERE id = ?", (done.results[0].run,))

@@ -98,15 +98,13 @@ class Endpoint:
             await asked.answer(200, reply)
 
 
-def go(
-    replies: list[Any], journal: Path, strategy: Any = None, abilities: Abilities | None = None, **options: Any
-) -> Any:
+def go(replies: list[Any], journal: Path, loop: Any = None, abilities: Abilities | None = None, **options: Any) -> Any:
     """Run against a real endpoint: the run, what was asked, the events that were seen, and what a replay says."""
 
     async def main() -> Any:
         async with Server(Endpoint(*replies)) as server:
             agent = plait.Agent(
-                strategy or ToolCalling(),
+                loop or ToolCalling(),
                 model=server.model(abilities=abilities or Abilities()),
                 tools=options.pop("tools", [people, meet, send]),
                 journal=journal,
@@ -375,10 +373,10 @@ GO_ON = "\n\n" + PromptBook("native").render("go_on", {"question": "How many?"})
 LOOK_NICE = '{"name": "people", "arguments": {"city": "Nice"}}'
 
 
-def in_text(journal: Path, replies: list[Any], strategy: Any = None, **options: Any) -> tuple[Any, list[Any]]:
+def in_text(journal: Path, replies: list[Any], loop: Any = None, **options: Any) -> tuple[Any, list[Any]]:
     """A run on an endpoint known to take no tools, the requests it made; its replay is the same to the byte."""
     agent = plait.Agent(
-        strategy or ToolCalling(),
+        loop or ToolCalling(),
         model=plait.Scripted(replies, abilities=NO_TOOLS),
         tools=options.pop("tools", [people, meet, send]),
         journal=journal,

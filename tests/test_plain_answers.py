@@ -19,7 +19,7 @@ LOOPS = [plait.ReAct(), plait.ReAct(dialect="lines"), plait.ReAct(dialect="numbe
 each_loop = pytest.mark.parametrize("loop", LOOPS, ids=["blob", "lines", "numbered", "json"])
 
 
-def run(loop: plait.Strategy, *replies: str) -> plait.Run:
+def run(loop: plait.Loop, *replies: str) -> plait.Run:
     model = plait.Scripted([*replies], by_turn=False)
     return plait.Agent(loop, model=model, tools=[capital], journal=False).run("Hello")
 
@@ -28,7 +28,7 @@ def run(loop: plait.Strategy, *replies: str) -> plait.Run:
 @pytest.mark.parametrize(
     "text", ["hi there", "Hello! How may I help you?", "The capital of France is Paris.", "The first one costs $5."]
 )
-def test_a_plain_first_reply_is_the_answer_after_one_model_call(loop: plait.Strategy, text: str) -> None:
+def test_a_plain_first_reply_is_the_answer_after_one_model_call(loop: plait.Loop, text: str) -> None:
     model_run = run(loop, text) if "capital" not in text else run(loop, text.replace("capital", "largest city"))
     assert model_run.status == "answered"
     assert model_run.answer == text.replace("capital", "largest city")
@@ -42,7 +42,7 @@ def test_a_plain_first_reply_is_the_answer_after_one_model_call(loop: plait.Stra
         "I need more information.", "Thought: it is late", '{"country": "France"}', "Tool: none",
     ],
 )  # fmt: skip
-def test_a_reply_that_announces_or_may_be_a_call_is_asked_for_again(loop: plait.Strategy, text: str) -> None:
+def test_a_reply_that_announces_or_may_be_a_call_is_asked_for_again(loop: plait.Loop, text: str) -> None:
     assert run(loop, text, text, text).status == "failed"
 
 

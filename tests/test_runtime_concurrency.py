@@ -342,7 +342,7 @@ async def test_pieces_of_a_watched_reply_come_in_order_and_begin_anew_after_a_br
 
 def test_a_tool_thread_does_not_hold_up_the_end_of_the_program(tmp_path: Path) -> None:
     code = HANGING.format(kind="def", wait="time.sleep(600)", begin="print(agent.run('q').status)").replace(
-        "agent = plait.Agent(", "agent = plait.Agent(limits=plait.Limits(tool_seconds=0.3), strategy="
+        "agent = plait.Agent(", "agent = plait.Agent(limits=plait.Limits(tool_seconds=0.3), loop="
     )
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)], cwd=tmp_path, capture_output=True, text=True, timeout=10

@@ -39,8 +39,8 @@ REPLIES = [
 ]
 
 
-def agent(journal: Path, replies: list[str] = REPLIES, strategy: Any = "react", **options: Any) -> plait.Agent:
-    return plait.Agent(strategy, model=plait.Scripted(replies), tools=[look], journal=journal, **options)
+def agent(journal: Path, replies: list[str] = REPLIES, loop: Any = "react", **options: Any) -> plait.Agent:
+    return plait.Agent(loop, model=plait.Scripted(replies), tools=[look], journal=journal, **options)
 
 
 LOOPS = [
@@ -54,7 +54,7 @@ LOOPS = [
 
 @pytest.mark.parametrize("transcript", ["chat", "user", "completion"])
 def test_replay_makes_the_same_requests_and_does_nothing(journal: Path, transcript: Any) -> None:
-    one = agent(journal, strategy=plait.ReAct(transcript=transcript))
+    one = agent(journal, loop=plait.ReAct(transcript=transcript))
     run = one.run("What is abc?")
     assert run.status == "answered", run.reason
     CALLS.clear()

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 import plait
-from plait.core import Answered, Call, Loop, LoopContext, OneKind, Ran, Splitter, Task, act, execute, go_on
+from plait.core import Answered, Call, LoopContext, LoopRun, OneKind, Ran, Splitter, Task, act, execute, go_on
 from plait.runtime.run_code import _without_addresses
 from plait.sandbox import Session, Settings, sandbox
 from sandbox_support import whole
@@ -39,7 +39,7 @@ class Pieces:
     def splitter(self, phase: str) -> Splitter:
         return OneKind("thought")
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         said: list[str] = []
         for code in self.pieces:
             ran = yield from execute(code)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import loops as st
 
 import plait
 from cli_support import action, final, turn
@@ -34,8 +34,8 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLAIT_CACHE", str(tmp_path / "cache"))
 
 
-def agent(replies: Sequence[Any], journal: Path, strategy: Any = "react", **more: Any) -> plait.Agent:
-    return plait.Agent(strategy, model=plait.Scripted(replies, by_turn=False), journal=journal, **more)
+def agent(replies: Sequence[Any], journal: Path, loop: Any = "react", **more: Any) -> plait.Agent:
+    return plait.Agent(loop, model=plait.Scripted(replies, by_turn=False), journal=journal, **more)
 
 
 def say(journal: Path, question: str, answer: str, session: str = "trip", **more: Any) -> Run:

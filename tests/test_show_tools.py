@@ -55,11 +55,11 @@ TASK = "What is the weather in Oslo now?"
 NATIVE = Abilities(tools=True)
 
 
-def agent(replies: Any, strategy: Any = "react", max_tools: int | None = 2, **more: Any) -> plait.Agent:
+def agent(replies: Any, loop: Any = "react", max_tools: int | None = 2, **more: Any) -> plait.Agent:
     abilities = {"abilities": more.pop("abilities")} if "abilities" in more else {}
     model = plait.Scripted(replies, by_turn=isinstance(replies, dict), **abilities)
     more = {"tools": TOOLS, "journal": False, **more}
-    return plait.Agent(strategy, model=model, max_tools=max_tools, **more)
+    return plait.Agent(loop, model=model, max_tools=max_tools, **more)
 
 
 def prompts(run: Run) -> list[str]:
@@ -182,9 +182,9 @@ LOOPS: list[tuple[Any, list[Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("strategy", "replies", "more"), LOOPS, ids=lambda each: getattr(each, "name", None))
-def test_a_tool_that_was_found_can_be_called(strategy: Any, replies: list[Any], more: dict[str, Any]) -> None:
-    run = agent(replies, strategy, **more).run(TASK)
+@pytest.mark.parametrize(("loop", "replies", "more"), LOOPS, ids=lambda each: getattr(each, "name", None))
+def test_a_tool_that_was_found_can_be_called(loop: Any, replies: list[Any], more: dict[str, Any]) -> None:
+    run = agent(replies, loop, **more).run(TASK)
     assert run.status == "answered", run.outcome
     assert run.answer == "sung"
     assert observed(run)[0].startswith("`sing_song(text: str) -> str`: Sings a song.")

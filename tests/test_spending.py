@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import loops as st
 
 import plait
 from models_server import Asked, Server, completion
@@ -23,8 +23,8 @@ from plait.core import (
     Act,
     Answered,
     Call,
-    Loop,
     LoopContext,
+    LoopRun,
     OneKind,
     Reply,
     Splitter,
@@ -58,7 +58,7 @@ class Three:
     phases: ClassVar[tuple[str, ...]] = ("reason", "react", "reply")
     prompts: ClassVar[dict[str, str]] = {"none": "it renders none"}
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         said = yield from think("reason", (user(task.question),))
         yield from think("react", (user(f"{task.question} {said.text}"),))
         seen = yield from act(Call("look", "a"), Call("look", "b"))
@@ -273,7 +273,7 @@ class Beside:
     phases: ClassVar[tuple[str, ...]] = ("one", "two")
     prompts: ClassVar[dict[str, str]] = {"none": "it renders none"}
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         yield from start(Think("one", (user("1"),)), Think("two", (user("2"),)), Act((Call("look", "a"),)))
         for _ in range(3):
             yield from take()

@@ -153,7 +153,7 @@ def test_resumed_forked_and_chatted_runs_are_sent_a_replay_is_not(plait: Shell, 
     before = len(collector.spans)
     (plait.folder / "talk.json").write_text('{"by_turn": false, "replies": ["Final Answer: a", "Final Answer: b"]}')
     talked = plait(
-        "chat", "--session", "trip", "--strategy", "react", "--model", "scripted:talk.json", given="x\ny\n", env=env
+        "chat", "--session", "trip", "--loop", "react", "--model", "scripted:talk.json", given="x\ny\n", env=env
     )
     assert talked.out == "a\nb\n"
     tops = [span for span in collector.spans[before:] if span.name.startswith("invoke")]

@@ -167,7 +167,7 @@ def test_what_cannot_be_done_is_refused_in_words(journal: Path) -> None:
             (f"/api/runs/{run}/resume", {"answer": "yes"}, 409),
             (f"/api/runs/{run}/fork", {"at": 99}, 400),
             (f"/api/runs/{run}/fork", {"at": 1, "prompts": "/etc"}, 400),
-            (f"/api/runs/{run}/fork", {"at": 1, "strategy": "odd"}, 400),
+            (f"/api/runs/{run}/fork", {"at": 1, "loop": "odd"}, 400),
             (f"/api/runs/{run}/cancel", {}, 409),
             ("/api/runs/none/resume", {}, 404),
         ):

@@ -121,7 +121,7 @@ async def test_the_clients_helper_for_streams_takes_it(here: Here) -> None:
 
 
 def test_agents_are_listed_as_models(agent: plait.Agent, journal: Path) -> None:
-    other = agent.using(strategy="json")
+    other = agent.using(loop="json")
     table = ServeTable()
     adder = serve_agent("adder", agent, table, description="Adds.")
     with serving(adder, serve_agent("other", other, table)) as here, client(here) as api:

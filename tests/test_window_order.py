@@ -29,7 +29,7 @@ def test_filters_offer_what_only_runs_before_the_newest_thousand_have(tmp_path: 
     begin(agent, "Once.")
     with sqlite3.connect(place) as connection:
         names = [row[1] for row in connection.execute("PRAGMA table_info(runs)") if row[1] != "n"]
-        values = {"id": "id || x", "strategy": "'rewoo'", "session": "''"}
+        values = {"id": "id || x", "loop": "'rewoo'", "session": "''"}
         count = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 1100)"
         chosen = ", ".join(values.get(name, name) for name in names)
         connection.execute("UPDATE runs SET session = 'early'")

@@ -279,7 +279,7 @@ async def test_a_waiting_call_is_edited_and_what_is_no_json_is_told_at_once(brow
 
 async def test_a_question_is_replied_to_by_the_keyboard(browser: Browser, journal: Path) -> None:
     script = [turn("ask_user", "Which town?"), turn("final_answer", {"answer": "Lyon it is"})]
-    with serving(react(journal, script, strategy="json")) as server:
+    with serving(react(journal, script, loop="json")) as server:
         run = await begun(server)
         assert await ended(journal, run) == "waiting"
         page = await opened(browser, server, f"runs/{run}")
@@ -591,7 +591,7 @@ async def test_a_comparison_is_the_page_of_its_report_with_a_way_to_each_run(bro
     pytest.importorskip("altair", reason="NOT CHECKED: plait[report] is not installed")
     tasks = [{"question": f"How many live in {town}?", "answer": 522250} for town in ("Lyon", "Nice", HOSTILE)]
     model = Scripted([answer("522250")] * 3)
-    await acompare(tasks, strategies="react,json", models=[model], journal=journal, name="mine/50% of it")
+    await acompare(tasks, loops="react,json", models=[model], journal=journal, name="mine/50% of it")
     with serving(react(journal)) as server:
         for width, dark in ((1440, False), (390, True)):
             page = await opened(browser, server, "comparisons", width=width, dark=dark)

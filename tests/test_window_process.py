@@ -55,7 +55,7 @@ def in_background(port: int, text: str, got: list[Any], **more: Any) -> threadin
 
 def test_one_agent_from_the_flags_of_run(tmp_path: Path) -> None:
     model = script(tmp_path, ANSWER)
-    with Process("--model", model, "--strategy", "react", "--name", "oracle", "--thoughts", cwd=tmp_path) as server:
+    with Process("--model", model, "--loop", "react", "--name", "oracle", "--thoughts", cwd=tmp_path) as server:
         status, _, body = ask(server.port, "POST", CHAT, {**asked("?"), "model": "oracle"})
         assert status == 200
         message = body["choices"][0]["message"]
@@ -76,7 +76,7 @@ model = "{script(tmp_path, ANSWER)}"
 concurrent = 3
 
 [agents.oracle]
-strategy = "react"
+loop = "react"
 description = "Knows."
 
 [agents.plain]
@@ -85,7 +85,7 @@ thoughts = true
 tools = ["calculator"]
 """
     )
-    with Process(cwd=tmp_path, env={"PLAIT_STRATEGY": "json"}) as server:
+    with Process(cwd=tmp_path, env={"PLAIT_LOOP": "json"}) as server:
         models = ask(server.port, "GET", "/v1/models")[2]["data"]
         assert [model["id"] for model in models] == ["oracle", "plain"]
         assert models[0]["description"] == "Knows." and "calculator" in models[1]["description"]
@@ -104,10 +104,10 @@ tools = ["calculator"]
         ("[serve]\nconcurent = 5", "Did you mean concurrent?"),
         ("[serve]\nconcurrent = 0", "plait.toml, table [serve]: concurrent is 0, which is not above zero"),
         ('[serve]\nhost = "0.0.0.0"', "PLAIT_SERVE_TOKEN"),
-        ("[agents.a]\nstrateggy = 'json'", "Did you mean strategy?"),
+        ("[agents.a]\nlooop = 'json'", "Did you mean loop?"),
         ("[agents.a]\njournal = 'x.db'", "share the server's journal"),
-        ("[agents.a]\nstrategy = 'jsn'", "Did you mean json"),
-        ("[agents.a]\nstrategy = 'jsn'", "plait.toml, table [agents.a]: strategy: "),
+        ("[agents.a]\nloop = 'jsn'", "Did you mean json"),
+        ("[agents.a]\nloop = 'jsn'", "plait.toml, table [agents.a]: loop: "),
         ("[agents.a]\nset = {max_parse_errors = 2, max_parse_eror = 5}", "plait.toml, table [agents.a]: set: "),
         ("[agents.a]\napprove = 'maybe'", "plait.toml, table [agents.a]: approve: approve is 'maybe'"),
         ("[agents.a]\nmodel = 'opnai:x'", "plait.toml, table [agents.a]: model: 'opnai:x'"),

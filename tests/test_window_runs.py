@@ -97,11 +97,9 @@ async def test_another_owners_run_is_not_cancelled(journal: Path) -> None:
 async def test_a_fork_may_change_what_names_no_file(journal: Path) -> None:
     manager = manager_of(journal, ASK, DONE)
     run = (await (await manager.start("plait", "?", caller=ONE)).done()).run
-    fork = await (
-        await manager.fork(run, 1, {"strategy": "json", "options": {"max_parse_errors": 5}}, caller=ONE)
-    ).done()
+    fork = await (await manager.fork(run, 1, {"loop": "json", "options": {"max_parse_errors": 5}}, caller=ONE)).done()
     head = manager.journal.head(fork.run)
-    assert (head.parent, head.strategy["options"]["max_parse_errors"]) == (run, 5)
+    assert (head.parent, head.loop["options"]["max_parse_errors"]) == (run, 5)
     assert RunLabel.parse(head.label) == RunLabel(ONE.owner, "plait")
     for change in ({"tools": ["evil.py"]}, {"prompts": "/etc"}, {"system": "x"}, {"journal": "x.db"}, {"sandbox": "x"}):
         with pytest.raises(RequestRejected, match="can't change"):
@@ -118,7 +116,7 @@ def test_a_fork_keeps_models_of_single_phases_unless_all_get_another() -> None:
     assert change_agent(agent, {"options": {"max_parse_errors": 3}}).models == phases
     assert change_agent(agent, {"model": other}).models == {}
     assert change_agent(agent, {"model": other, "models": {"reply": other}}).models == {"reply": other}
-    assert change_agent(agent, {"strategy": "react"}).models == {}
+    assert change_agent(agent, {"loop": "react"}).models == {}
 
 
 async def test_stopping_lets_runs_end_and_cancels_the_rest(journal: Path) -> None:

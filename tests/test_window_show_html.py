@@ -99,7 +99,7 @@ async def test_plans_and_code_are_drawn_in_the_file(browser: Browser, tmp_path: 
     journal = tmp_path / "j.db"
     for make, selector in ((rewoo, ".plan svg rect"), (codeact, ".part.action .code")):
         run = await make(journal).arun("How many?")
-        file = tmp_path / f"{run.strategy}.html"
+        file = tmp_path / f"{run.loop}.html"
         file.write_text(render_html(Journal.at(journal).run(run.run), run.record), encoding="utf-8")
         shown = await opened(browser, file)
         assert await shown.count(selector) >= 2

@@ -37,7 +37,7 @@ def weather_run(shell: Shell, text: str = "It is {temperature} °C here, {descri
 
 
 def run_b(shell: Shell, model: str, *flags: str) -> Any:
-    return shell("world", "run", "B", "--strategy", "json", "--model", model, *WORLD, *flags)
+    return shell("world", "run", "B", "--loop", "json", "--model", model, *WORLD, *flags)
 
 
 def test_the_tasks_are_listed(shell: Shell) -> None:
@@ -121,7 +121,7 @@ def test_a_picture_by_its_handle_is_in_what_was_sent(shell: Shell) -> None:
             turn("final_answer", "Sent."),
         ]
     )
-    told = shell("world", "run", "E", "--strategy", "json", "--model", model, *WORLD)
+    told = shell("world", "run", "E", "--loop", "json", "--model", model, *WORLD)
     assert told.out.splitlines()[-1] == "E: done", told.out + told.err
     assert "with <Image " in told.out.splitlines()[0]
 
@@ -132,14 +132,14 @@ def test_code_reads_the_clock_that_the_world_has(shell: Shell) -> None:
     script = {"replies": {"decompose": ["1. Print the current date."], "act": ["(made by the loop)", act]}}
     (shell.folder / "code.json").write_text(json.dumps(script))
     model = "scripted:code.json"
-    told = shell("world", "run", "A", "--strategy", "codeact", "--model", model)
+    told = shell("world", "run", "A", "--loop", "codeact", "--model", model)
     assert told.out.splitlines()[-1] == "A: done", told.out + told.err
     assert shell("world", "show", "last").out.splitlines()[-1] == "A: done"
 
 
 def test_the_usual_command_runs_in_a_world_as_well(shell: Shell) -> None:
     model = weather_run(shell)
-    told = shell("run", "Tell Discord about the weather here.", "--strategy", "json", "--model", model, "--tools", WORD)
+    told = shell("run", "Tell Discord about the weather here.", "--loop", "json", "--model", model, "--tools", WORD)
     assert (told.code, told.out) == (0, "Sent.\n")
     shown = shell("world", "show", "last")
     assert shown.out.startswith("1. Discord\n")
@@ -165,7 +165,7 @@ def test_wrong_usage_is_one_line(shell: Shell, args: tuple[str, ...], said: str)
 
 
 def test_a_run_outside_a_world_is_told_apart(shell: Shell) -> None:
-    shell("run", "Hello", "--strategy", "json", "--model", shell.script([turn("final_answer", "Hello.")]))
+    shell("run", "Hello", "--loop", "json", "--model", shell.script([turn("final_answer", "Hello.")]))
     told = shell("world", "show", "last")
     assert told.code == 2
     assert "was not in a world" in told.err

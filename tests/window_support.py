@@ -77,7 +77,7 @@ def react(journal: Path, replies: list[Any] | None = None, **fields: Any) -> Age
         answer("870335"),
     ]
     return Agent(
-        **{"strategy": "react", "model": Scripted(script), "tools": (population, send), "journal": journal, **fields}
+        **{"loop": "react", "model": Scripted(script), "tools": (population, send), "journal": journal, **fields}
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from plait import __version__, config, loops, telemetry
-from plait.core import CodeLimits, Event, Exchange, LoopContext, Plan, Strategy, Task, ToolSpec, Waiting
+from plait.core import CodeLimits, Event, Exchange, Loop, LoopContext, Plan, Task, ToolSpec, Waiting
 from plait.core.errors import ConfigError, StaleAnswer
 from plait.journal.records import RanRecord, Row, RunHead
 from plait.journal.store import Journal, default_path
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 class Agent:
     """A loop with its models, tools and limits.
 
-    `strategy`: a loop by name ("react", "json") or as an object with options (`plait.ReAct(dialect="lines")`); "auto"
+    `loop`: a loop by name ("react", "json") or as an object with options (`plait.ReAct(dialect="lines")`); "auto"
     takes loop and models from `results`, a comparison's: the cheapest that met `demand`, among those with the models
     that are named here (see `advice/auto.py`). `model`: for all phases, `provider:name` or a model object; `models`:
     for single phases. `tools`: tools, plain typed functions, objects or classes (their public methods; a class has an
@@ -73,7 +73,7 @@ class Agent:
     of more than eight: it finds them by searching.
     """
 
-    strategy: str | Strategy = "react"
+    loop: str | Loop = "react"
     model: str | Model = field(default=USUAL, kw_only=True)
     models: Mapping[str, str | Model] = field(default_factory=dict, kw_only=True)
     tools: Iterable[Tool | Callable[..., Any] | str | object] = field(default=(), kw_only=True)
@@ -95,16 +95,16 @@ class Agent:
     demand: Demand | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.strategy == "auto" or self.results is not None or self.demand is not None:
+        if self.loop == "auto" or self.results is not None or self.demand is not None:
             from plait.advice.auto import choose_fields
 
             for name, value in choose_fields(self).items():
                 object.__setattr__(self, name, value)
-        strategy = loop_of(self.strategy)
-        object.__setattr__(self, "strategy", strategy)
+        loop = loop_of(self.loop)
+        object.__setattr__(self, "loop", loop)
         object.__setattr__(self, "models", dict(self.models))
         object.__setattr__(self, "tools", tuple(self.tools))
-        check(self, strategy)
+        check(self, loop)
 
     # -- running
 
@@ -169,7 +169,7 @@ class Agent:
         from plait.runtime.plans import Planned, planning
 
         loop = replace(planning(self._loop), plan=None, only_plan=True)
-        planner = self.using(strategy=loop, tools=tuple(self._toolset))
+        planner = self.using(loop=loop, tools=tuple(self._toolset))
         run = await planner.arun(question, session=session, emit=emit)
         if run.status != "answered":
             return Planned(None, None, run)
@@ -199,7 +199,7 @@ class Agent:
         from plait.runtime.plans import plan_of, planning
 
         loop = replace(planning(self._loop), plan=plan_of(plan, self.known_to(plan)))
-        return self.using(strategy=loop, tools=tuple(self._toolset))
+        return self.using(loop=loop, tools=tuple(self._toolset))
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -322,9 +322,9 @@ class Agent:
     # -- parts, made once
 
     @property
-    def _loop(self) -> Strategy:
-        assert not isinstance(self.strategy, str)
-        return self.strategy
+    def _loop(self) -> Loop:
+        assert not isinstance(self.loop, str)
+        return self.loop
 
     @cached_property
     def _toolset(self) -> Toolset:
@@ -415,7 +415,7 @@ class Agent:
             sandbox, why = default_sandbox()
         kit = with_clean_tools(kit)
         return RunSpec(
-            strategy=self._loop,
+            loop=self._loop,
             task=Task(question, seat.history if seat is not None else ()),
             kit=kit,
             tools=tools.for_run(),
@@ -439,7 +439,7 @@ class Agent:
         head = RunHead(
             run=runs.fresh_id(),
             question=question,
-            strategy=self._loop_recorded,
+            loop=self._loop_recorded,
             models=job.phases.describe(),
             tools=self._tools_recorded,
             sources=self._sources,

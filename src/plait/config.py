@@ -39,7 +39,7 @@ TABLES = {
 class RunDefaults(Struct, frozen=True, forbid_unknown_fields=True):
     """The table `[run]`: what `plait run` takes where no flag says otherwise. The names are the flags'."""
 
-    strategy: str | None = None
+    loop: str | None = None
     model: str | None = None
     models: dict[str, str] = {}
     set: dict[str, Any] = {}
@@ -284,7 +284,7 @@ def _agents(tables: Any, run: RunDefaults, place: Path) -> dict[str, AgentTable]
     for name, table in tables.items():
         _table(table, AgentTable, f"agents.{name}", place)
         usual = {key: value for key, value in msgspec.structs.asdict(run).items() if value not in (None, {}, [])}
-        if table.get("strategy", run.strategy) != run.strategy:
+        if table.get("loop", run.loop) != run.loop:
             usual.pop("set", None)  # options of another loop
         if "journal" in table:
             raise ConfigError(f"{place}, table [agents.{name}]: all agents share the server's journal.")

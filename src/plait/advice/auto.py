@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from plait.advice.choose import Advice, Demand, advise
-from plait.core import Strategy
+from plait.core import Loop
 from plait.core.errors import ConfigError
 from plait.loops import loop_from
 from plait.models.base import Model
@@ -17,7 +17,7 @@ class UndecidedAgent(Protocol):
     """The fields of an agent that advice reads or chooses."""
 
     @property
-    def strategy(self) -> str | Strategy: ...
+    def loop(self) -> str | Loop: ...
     @property
     def model(self) -> str | Model: ...
     @property
@@ -37,12 +37,12 @@ def choose_fields(agent: UndecidedAgent) -> dict[str, Any]:
     results, and if results or a demand are given with a loop.
     """
     given = agent.results
-    if agent.strategy != "auto":
+    if agent.loop != "auto":
         if isinstance(given, Advice) and agent.demand == given.demand:
             return {}  # chosen before, and changed afterwards
         raise ConfigError(
             "Results and a demand are what a loop is chosen by, and this agent has one.",
-            hint='Leave them out, or choose with strategy="auto".',
+            hint='Leave them out, or choose with loop="auto".',
         )
     if given is None:
         raise ConfigError(
@@ -66,7 +66,7 @@ def choose_fields(agent: UndecidedAgent) -> dict[str, Any]:
     taken = {phase: objects.get(spec, spec) for phase, spec in row.models.items()}
     one = next(iter(taken.values())) if len(set(row.models.values())) == 1 else None
     return {
-        "strategy": loop_from(row.strategy),
+        "loop": loop_from(row.loop),
         "model": one if one is not None else agent.model,
         "models": {**(taken if one is None else {}), **models},
         "results": advice,
@@ -74,16 +74,16 @@ def choose_fields(agent: UndecidedAgent) -> dict[str, Any]:
     }
 
 
-def find_followed(advice: Any, loop: Strategy, model: str | Model, models: Mapping[str, str | Model]) -> Advice | None:
+def find_followed(advice: Any, loop: Loop, model: str | Model, models: Mapping[str, str | Model]) -> Advice | None:
     """Return the advice if the agent still has the loop and models that it names."""
     return advice if isinstance(advice, Advice) and _is_followed(advice, loop, model, models) else None
 
 
-def _is_followed(advice: Advice, loop: Strategy | None, model: str | Model, models: Mapping[str, str | Model]) -> bool:
+def _is_followed(advice: Advice, loop: Loop | None, model: str | Model, models: Mapping[str, str | Model]) -> bool:
     if advice.chosen is None:
         return False
     row = advice.chosen.row
-    chosen, general = loop_from(row.strategy), models.get("", model)
+    chosen, general = loop_from(row.loop), models.get("", model)
     same = all(_spec(models.get(phase, general)) == row.model_of(phase) for phase in chosen.phases)
     return same and loop in (None, chosen)
 

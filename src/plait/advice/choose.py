@@ -148,7 +148,7 @@ class Advice(Struct, frozen=True, kw_only=True):
         """Return what a run's settings store of the advice that chose its loop."""
         assert self.chosen is not None
         row = self.chosen.row
-        return {**self._source(), "strategy": row.strategy, "models": row.models, "sure": self.chosen.sure}
+        return {**self._source(), "loop": row.loop, "models": row.models, "sure": self.chosen.sure}
 
     def _source(self) -> dict[str, Any]:
         return {
@@ -194,7 +194,7 @@ def advise(
     chosen_rows = [row for row in rows if only is None or _has_models(row, only)]
     if not chosen_rows:
         asked = ", ".join(f"{phase}={model}" if phase else model for phase, model in (only or {}).items())
-        there = ", ".join(dict.fromkeys(f"{row.strategy} with {row.who}" for row in rows))
+        there = ", ".join(dict.fromkeys(f"{row.loop} with {row.who}" for row in rows))
         raise ConfigError(f"{source.name} has no row with the model {asked}.", hint=f"There are: {there}.")
     candidates = sorted((_compare_row(row, wanted) for row in chosen_rows), key=_price)
     meeting = [each for each in candidates if not each.max_parse_errors]
@@ -230,7 +230,7 @@ def _compare_row(row: MeasuredLoop, demand: Demand) -> Candidate:
     if demand.tokens is not None and row.tokens > demand.tokens:
         max_parse_errors.append("tokens")
     try:
-        phases = loop_from(row.strategy).phases
+        phases = loop_from(row.loop).phases
         lacking = [phase for phase in phases if not row.model_of(phase)]
         unusable = f"It names no model for the phase '{lacking[0]}'." if lacking else ""
     except ConfigError as why:
@@ -348,7 +348,7 @@ def describe_result(candidate: Candidate, demand: Demand) -> str:
 
 def name_row(row: MeasuredLoop) -> str:
     """Return `rewoo with local`."""
-    return f"{row.strategy} with {row.who}"
+    return f"{row.loop} with {row.who}"
 
 
 def describe_cost(row: MeasuredLoop) -> str:
@@ -383,10 +383,10 @@ def describe_demand(demand: Demand) -> str:
 
 def run_command(row: MeasuredLoop) -> str:
     """Return the command that runs a question with a row's loop and models."""
-    name, options = parts_of(row.strategy)
+    name, options = parts_of(row.loop)
     names = set(row.models.values())
     models: Sequence[str] = sorted(names) if len(names) == 1 else [f"{p}={name}" for p, name in row.models.items()]
-    words = ["--strategy", name, *(word for key, value in options.items() for word in ("--set", f"{key}={value}"))]
+    words = ["--loop", name, *(word for key, value in options.items() for word in ("--set", f"{key}={value}"))]
     words += [word for model in models for word in ("--model", model)]
     return f'plait run "..." {shlex.join(words)}'
 

@@ -22,14 +22,14 @@ _MADE_BY = "`plait compare ... --json > FILE` writes one."
 class MeasuredLoop(Struct, frozen=True, kw_only=True):
     """A loop with its models, and what it achieved.
 
-    `strategy` is the loop's word with its options, `react(dialect=lines)`; `models` the model of each phase by name.
+    `loop` is the loop's word with its options, `react(dialect=lines)`; `models` the model of each phase by name.
     `successes` of `n` runs did their task, of `tasks` different ones (fewer than `n` if tasks were repeated).
     `interval` is the 95 % interval of that share, None if it is not given. `tokens` (in and out) and `cost_usd` are
     means of a run, None for an unknown price; `seconds` is the median. `fell_back` runs continued as another loop, and
     `calls_as_text` runs wrote tool calls as text because the endpoint took no tools.
     """
 
-    strategy: str
+    loop: str
     models: dict[str, str]
     successes: int
     n: int

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EPILOG = """\
 \b
 Examples:
-  plait compare basics:report --strategies react,rewoo --models local --json > table.json
+  plait compare basics:report --loops react,rewoo --models local --json > table.json
   plait advise table.json --at-least 80%
   plait advise table.json --at-least 0.9 --budget 0.002 --max-seconds 10
 
@@ -85,4 +85,4 @@ def _cells(advice: Advice, each: Candidate) -> list[str]:
     ]
     done, sure, *used = ran if row.n else ["-"] * len(ran)
     verdict = ", ".join(_MISSES[miss] for miss in each.max_parse_errors) or stands
-    return [row.strategy, row.who, done, f"{row.evidence[1]:,}", sure, *used, verdict]
+    return [row.loop, row.who, done, f"{row.evidence[1]:,}", sure, *used, verdict]

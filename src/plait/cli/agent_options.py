@@ -36,7 +36,7 @@ LIMITS = {
 
 def make_agent(
     *,
-    strategy: str | None = None,
+    loop: str | None = None,
     settings: Sequence[str] = (),
     models: Sequence[str] = (),
     tools: Sequence[str] = (),
@@ -64,7 +64,7 @@ def make_agent(
     defaults = defaults if defaults is not None else load().run
     if journal is not None and no_journal:
         raise ConfigError("--journal and --no-journal contradict each other.", hint="Give one of them.")
-    loop = strategy or os.environ.get("PLAIT_STRATEGY") or defaults.strategy or default_loop
+    loop = loop or os.environ.get("PLAIT_LOOP") or defaults.loop or default_loop
     most = _merge_limits(defaults, limits)
     auto: dict[str, Any] = {}
     if loop == "auto":
@@ -76,11 +76,11 @@ def make_agent(
         auto = {"results": results or defaults.results, "demand": demand}
     elif results is not None or at_least is not None:
         flag = "--results" if results is not None else "--at-least"
-        raise ConfigError(f"{flag} chooses a loop, but '{loop}' is already one.", hint="Give --strategy auto.")
+        raise ConfigError(f"{flag} chooses a loop, but '{loop}' is already one.", hint="Give --loop auto.")
     # The options in the file belong to the loop in the file: another loop does not know them.
-    options = {**(defaults.set if loop == (defaults.strategy or "react") else {}), **parse_pairs(settings)}
+    options = {**(defaults.set if loop == (defaults.loop or "react") else {}), **parse_pairs(settings)}
     if auto and options:
-        raise ConfigError("--set needs a named loop, but --strategy auto chooses one.", hint="Leave out --set.")
+        raise ConfigError("--set needs a named loop, but --loop auto chooses one.", hint="Leave out --set.")
     for_all, by_phase = split_models(models)
     general = for_all or os.environ.get("PLAIT_MODEL")
     return Agent(
@@ -108,7 +108,7 @@ def make_recorded_agent(
     head: RunHead,
     *,
     journal: str | None,
-    strategy: str | None = None,
+    loop: str | None = None,
     settings: Sequence[str] = (),
     models: Sequence[str] = (),
     tools: Sequence[str] = (),
@@ -119,16 +119,16 @@ def make_recorded_agent(
 ) -> Agent:
     """Return the agent of a recorded run, changed by what the flags say. Raises `ConfigError`."""
     changes: dict[str, Any] = {}
-    recorded = head.strategy["name"]
-    loop = strategy or recorded
-    if strategy or settings:
-        options = head.strategy["options"] if loop == recorded else {}
-        changes["strategy"] = loops.make(loop, {**options, **parse_pairs(settings)})
+    recorded = head.loop["name"]
+    name = loop or recorded
+    if loop or settings:
+        options = head.loop["options"] if name == recorded else {}
+        changes["loop"] = loops.make(name, {**options, **parse_pairs(settings)})
     for_all, by_phase = split_models(models)
     if for_all:
         changes.update(model=for_all, models=by_phase)
-    elif by_phase or loop != recorded:
-        phases = loops.make(loop).phases
+    elif by_phase or name != recorded:
+        phases = loops.make(name).phases
         before = {phase: str(model["spec"]) for phase, model in head.models.items() if phase in phases}
         changes["models"] = {**before, **by_phase}
     if limits:

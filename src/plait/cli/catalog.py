@@ -1,4 +1,4 @@
-"""`plait strategies`, `models`, `tools` and `prompts` list what there is; `plait trust` trusts a configuration."""
+"""`plait loops`, `models`, `tools` and `prompts` list what there is; `plait trust` trusts a configuration."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import click
 import msgspec
 
-from plait import loops
 from plait.cli import options
 from plait.cli.output import as_json, print_json, print_table
 from plait.config import load
 from plait.core.errors import ConfigError, PlaitError
 from plait.core.text import clean
-from plait.loops import prompts_of
-from plait.loops.registry import ELSEWHERE, names
+from plait.loops import make, options_of, prompts_of
+from plait.loops.registry import ELSEWHERE
+from plait.loops.registry import names as loop_names
 from plait.runtime.prompts import shipped
 
 # -- loops
 
 
 @click.group()
-def strategies() -> None:
+def loops() -> None:
     """The loops."""
 
 
-@strategies.command("list")
+@loops.command("list")
 @click.argument("names", nargs=-1)
 @options.as_list
 def list_loops(names: tuple[str, ...], as_object: bool) -> None:
     """List the loops (all, or those named): a description, phases (--model PHASE=SPEC) and options (--set K=V)."""
-    found = [_describe_loop(name) for name in names or loops.names()]
+    found = [_describe_loop(name) for name in names or loop_names()]
     if as_object:
         print_json(found)
         return
@@ -45,13 +45,13 @@ def list_loops(names: tuple[str, ...], as_object: bool) -> None:
 
 
 def _describe_loop(name: str) -> dict[str, Any]:
-    loop = loops.make(name)
+    loop = make(name)
     return {
         "name": name,
         "what": _first_line(type(loop)),
         "phases": list(loop.phases),
         "options": {
-            option: [_option_type(option, type(loop)), default] for option, default in loops.options_of(loop).items()
+            option: [_option_type(option, type(loop)), default] for option, default in options_of(loop).items()
         },
     }
 
@@ -222,37 +222,37 @@ def prompts() -> None:
 
 @prompts.command("list")
 def list_prompts() -> None:
-    """List the prompts, one per line: STRATEGY/NAME."""
-    for strategy in sorted([*names(), *ELSEWHERE]):
-        for name in _prompt_texts(strategy):
-            click.echo(f"{strategy}/{name}")
+    """List the prompts, one per line: LOOP/NAME."""
+    for loop in sorted([*loop_names(), *ELSEWHERE]):
+        for name in _prompt_texts(loop):
+            click.echo(f"{loop}/{name}")
 
 
 @prompts.command("show")
-@click.argument("which", metavar="STRATEGY[/NAME]")
+@click.argument("which", metavar="LOOP[/NAME]")
 def show_prompts(which: str) -> None:
     """Print one prompt as it is, or all prompts of a loop, each under its name."""
-    strategy, _, name = which.partition("/")
+    loop, _, name = which.partition("/")
     name = name.removesuffix(".j2")
-    texts = _prompt_texts(strategy)
+    texts = _prompt_texts(loop)
     if name:
         if name not in texts:
-            raise ConfigError(f"The loop {strategy} has no prompt {name!r}.", hint=f"It has: {', '.join(texts)}.")
+            raise ConfigError(f"The loop {loop} has no prompt {name!r}.", hint=f"It has: {', '.join(texts)}.")
         click.echo(texts[name], nl=False)
         return
     for number, (each, text) in enumerate(texts.items()):
-        click.echo(("\n" if number else "") + f"--- {strategy}/{each}")
+        click.echo(("\n" if number else "") + f"--- {loop}/{each}")
         click.echo(text, nl=not text.endswith("\n"))
 
 
 @prompts.command("copy")
-@click.argument("strategy")
+@click.argument("loop")
 @click.argument("folder", metavar="DIR")
 @options.flag("--force", help="Overwrite existing files.")
-def copy_prompts(strategy: str, folder: str, force: bool) -> None:
-    """Copy the prompts of a loop to DIR/STRATEGY. Change them there and use them with `--prompts DIR`."""
-    place = Path(folder) / strategy
-    files = {place / f"{name}.j2": text for name, text in _prompt_texts(strategy).items()}
+def copy_prompts(loop: str, folder: str, force: bool) -> None:
+    """Copy the prompts of a loop to DIR/LOOP. Change them there and use them with `--prompts DIR`."""
+    place = Path(folder) / loop
+    files = {place / f"{name}.j2": text for name, text in _prompt_texts(loop).items()}
     existing = [path.name for path in files if path.exists()]
     if existing and not force:
         names = ", ".join(existing[:3]) + (", ..." if len(existing) > 3 else "")
@@ -266,9 +266,9 @@ def copy_prompts(strategy: str, folder: str, force: bool) -> None:
     click.echo(f"{len(files)} prompts in {place}; use them with --prompts {folder}", err=True)
 
 
-def _prompt_texts(strategy: str) -> dict[str, str]:
+def _prompt_texts(loop: str) -> dict[str, str]:
     """Return a loop's templates by name, the built-in ones or those of another package. Raises `ConfigError`."""
-    return dict(sorted({**prompts_of(strategy), **shipped(strategy)}.items()))
+    return dict(sorted({**prompts_of(loop), **shipped(loop)}.items()))
 
 
 # -- trust

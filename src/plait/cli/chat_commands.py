@@ -29,14 +29,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("[TURN]", "Show the last turn, or the one with that number, step by step."),
     "cost": ("", "Show the time and cost of the session, by phase."),
     "model": ("[[PHASE=]SPEC ...]", "Show the model of each phase, or change it."),
-    "strategy": ("[NAME [K=V ...]]", "Show the loops, or change the loop."),
+    "loop": ("[NAME [K=V ...]]", "Show the loops, or change the loop."),
     "tools": ("[WORD | -WORD ...]", "Show the tools, add or remove some."),
     "sessions": ("", "List the conversations, newest first."),
     "session": ("NAME", "Switch to another conversation."),
     "new": ("[NAME]", "Start a new conversation."),
     "quit": ("", "End the chat, like Ctrl-D."),
 }
-ALIASES = {"why": "show", "exit": "quit", "costs": "cost", "models": "model", "strategies": "strategy", "tool": "tools"}
+ALIASES = {"why": "show", "exit": "quit", "costs": "cost", "models": "model", "loops": "loop", "tool": "tools"}
 LISTED_ALIASES = {"show": ", /why", "quit": ", /exit"}
 MAX_SESSIONS = 20
 """The number of sessions that /sessions lists."""
@@ -76,7 +76,7 @@ class ChatCommands:
             match words[0]:
                 case "/session":
                     return [each.name for each in self.chat.journal.sessions(MAX_SESSIONS)]
-                case "/strategy":
+                case "/loop":
                     return loops.names()
                 case "/tools" | "/tool":
                     return [*toolkit_names(), *(f"-{each}" for each in self.chat.agent.tools)]
@@ -177,28 +177,28 @@ class ChatCommands:
             before = {} if for_all else dict(chat.agent.models)
             chat.agent = chat.changed_agent(model=for_all or chat.agent.model, models={**before, **by_phase})
         agent = chat.agent
-        phases = loops.phases_of(loop_of(agent.strategy))
+        phases = loops.phases_of(loop_of(agent.loop))
         asked = {phase: str(agent.models.get(phase, agent.models.get("", agent.model))) for phase in phases}
         if len(set(asked.values())) == 1:
             chat.say(f"Model: {next(iter(asked.values()))}")
         else:
             chat.say("Models: " + ", ".join(f"{phase}={spec}" for phase, spec in asked.items()))
 
-    def _strategy(self, rest: str) -> None:
+    def _loop(self, rest: str) -> None:
         chat = self.chat
         if not rest:
-            loop = loop_of(chat.agent.strategy)
+            loop = loop_of(chat.agent.loop)
             options = " ".join(f"{key}={value}" for key, value in loops.options_of(loop).items())
-            chat.say(f"Strategy: {loop.name}{f' ({options})' if options else ''}")
-            chat.say(f"There are: {', '.join(loops.names())}. `plait strategies list` describes each.")
+            chat.say(f"Loop: {loop.name}{f' ({options})' if options else ''}")
+            chat.say(f"There are: {', '.join(loops.names())}. `plait loops list` describes each.")
             return
         name, *settings = _split_words(rest)
-        loop = loops.make(name, parse_pairs(settings, "/strategy", "react dialect=lines"))
+        loop = loops.make(name, parse_pairs(settings, "/loop", "react dialect=lines"))
         phases = {*loops.phases_of(loop), ""}
         models = chat.agent.models
         same = {phase: spec for phase, spec in models.items() if phase in phases}
-        chat.agent = chat.changed_agent(strategy=loop, models=same)
-        chat.say(f"Strategy: {loop.name}")
+        chat.agent = chat.changed_agent(loop=loop, models=same)
+        chat.say(f"Loop: {loop.name}")
         if dropped := [f"{phase}={spec}" for phase, spec in models.items() if phase not in phases]:
             chat.say(f"It has other phases; left out: {', '.join(dropped)}. /model shows the model of each phase.")
 

@@ -37,7 +37,7 @@ BASICS = "basics:report"
 _models = click.option("--models", default="local", metavar="X,Y", help="The models (default local).")
 _suite = click.option("--suite", metavar="SUITE", help=f"The tasks (default {BASICS}).")
 _question = click.option("--question", metavar="TEXT", help="One question of your own, instead of a suite.")
-_loop = click.option("--strategy", "loop", metavar="LOOP", help="The loop, as react or react(dialect=lines).")
+_loop = click.option("--loop", "loop", metavar="LOOP", help="The loop, as react or react(dialect=lines).")
 _shared = options.combine(
     options.tools,
     options.jobs,
@@ -83,26 +83,26 @@ def phases(models: str, single: Sequence[str], limit: int, hardware: float | Non
             hint="Name a model without the hardware first, then one with it: --models openai:NAME,local.",
         )
     suite = _choose_suite(flags)
-    done = _compare(suite, flags, strategies="phased", models=everywhere[:1], phases=chosen, limit=limit)
+    done = _compare(suite, flags, loops="phased", models=everywhere[:1], phases=chosen, limit=limit)
     table = make_phase_table(done, hardware=hardware)
     _print_and_exit("phases", done, flags, [table.draw()], table.json())
 
 
 @tables.command("rewoo", short_help="Tokens of two loops on the same tasks: react and rewoo.")
 @_models
-@click.option("--strategies", default="react,rewoo", metavar="A,B", help="The two loops (default react,rewoo).")
+@click.option("--loops", default="react,rewoo", metavar="A,B", help="The two loops (default react,rewoo).")
 @_suite
 @_question
 @click.option("--limit", type=options.WHOLE, default=12, metavar="N", help="The first N tasks (default 12).")
 @_comparison("the two loops")
 @_shared
-def rewoo(models: str, strategies: str, limit: int, **flags: Any) -> None:
+def rewoo(models: str, loops: str, limit: int, **flags: Any) -> None:
     """Calls and tokens of two loops on the same tasks: a row for each task, and the sum. One table for each model."""
-    loops = [word_of(loop_from(word)) for word in parse_loops(strategies)]
-    if len(set(loops)) != 2:
-        raise ConfigError(f"--strategies {strategies} does not name two loops.", hint="For example: react,rewoo.")
-    done = _compare(_choose_suite(flags), flags, strategies=strategies, models=models, limit=limit)
-    found = make_loop_tables(done, loops)
+    pair = [word_of(loop_from(word)) for word in parse_loops(loops)]
+    if len(set(pair)) != 2:
+        raise ConfigError(f"--loops {loops} does not name two loops.", hint="For example: react,rewoo.")
+    done = _compare(_choose_suite(flags), flags, loops=loops, models=models, limit=limit)
+    found = make_loop_tables(done, pair)
     _print_and_exit("rewoo", done, flags, [each.draw() for each in found], {"models": [each.json() for each in found]})
 
 
@@ -117,9 +117,9 @@ def rewoo(models: str, strategies: str, limit: int, **flags: Any) -> None:
 def tasks(models: str, loop: str | None, suite: str, limit: int | None, why: bool, **flags: Any) -> None:
     """The six tasks of the offline world (A to F) by model: each cell has done, flaw or not done, and the steps.
 
-    The loop is codeact unless --strategy names another. Several, such as codeact,json, get a column each.
+    The loop is codeact unless --loop names another. Several, such as codeact,json, get a column each.
     """
-    done = _compare(suite, flags, strategies=loop or "codeact", models=models, limit=limit)
+    done = _compare(suite, flags, loops=loop or "codeact", models=models, limit=limit)
     table = make_task_table(done)
     _print_and_exit("tasks", done, flags, [table.draw(why=why)], table.json())
 
@@ -134,7 +134,7 @@ def tasks(models: str, loop: str | None, suite: str, limit: int | None, why: boo
 def wire(question: str | None, models: str, loop: str | None, run: str | None, full: bool, **flags: Any) -> None:
     """Each request of a run with its stop strings, and each response, in order; `=` was sent before, `+` is new.
 
-    QUESTION runs with --strategy (default react) and the --tools; without it, the first task of basics runs.
+    QUESTION runs with --loop (default react) and the --tools; without it, the first task of basics runs.
     `plait show RUN --wire` prints the same byte for byte.
     """
     options.check_one_format(markdown=flags["as_markdown"], json=flags["as_object"])
@@ -148,14 +148,14 @@ def wire(question: str | None, models: str, loop: str | None, run: str | None, f
     whole, wanted = True, [run] if run is not None else []
     if run is None:
         suite = _choose_suite({**flags, "suite": None, "question": question})
-        done = _compare(suite, flags, strategies=loop or "react", models=models, limit=1)
+        done = _compare(suite, flags, loops=loop or "react", models=models, limit=1)
         whole, wanted = done.whole, [result.run for result in done.results]
     objects = []
     for number, each in enumerate(wanted):
         row, store = find_run(each, flags["journal"])
         exchanged = read_exchanges(store.rows(row.head.run))
         if flags["as_object"]:
-            head = {"run": row.head.run, "question": row.head.question, "strategy": row.head.strategy["name"]}
+            head = {"run": row.head.run, "question": row.head.question, "loop": row.head.loop["name"]}
             objects.append({**head, "exchanges": [one.json() for one in exchanged]})
         else:
             render = render_exchanges_markdown if flags["as_markdown"] else render_exchanges

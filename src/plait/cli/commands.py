@@ -42,7 +42,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tools": ("catalog", "List and search tools."),
     "world": ("world", "Run tasks in an offline world, graded by what was sent."),
     "trust": ("catalog", "Trust the configuration of this folder."),
-    "strategies": ("catalog", "List the loops with their options and phases."),
+    "loops": ("catalog", "List the loops with their options and phases."),
 }
 
 

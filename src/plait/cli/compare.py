@@ -29,10 +29,10 @@ from plait.lab.schedule import CellEngine, Progress
 EPILOG = """\
 \b
 Examples:
-  plait compare basics:report --strategies react,json,rewoo --models local --limit 12
-  plait compare tasks.jsonl --strategies all --models openai:gpt-5-mini,local --tools lookup:cities.json --budget 2
-  plait compare basics:tuning --strategies "react,react(dialect=lines)" --html table.html
-  plait compare world --strategies phased --model reason=openai:gpt-5,local --model reply=local
+  plait compare basics:report --loops react,json,rewoo --models local --limit 12
+  plait compare tasks.jsonl --loops all --models openai:gpt-5-mini,local --tools lookup:cities.json --budget 2
+  plait compare basics:tuning --loops "react,react(dialect=lines)" --html table.html
+  plait compare world --loops phased --model reason=openai:gpt-5,local --model reply=local
 
 Every run is recorded. The same command continues where it stopped and does not repeat finished runs. Exit codes: 0
 everything is finished, 4 the budget or an endpoint ended it early, 130 cancelled, 1 an error, 2 wrong usage.
@@ -54,9 +54,7 @@ table_output = options.combine(
 
 @click.command(epilog=EPILOG)
 @click.argument("suite", metavar="SUITE|FILE")
-@click.option(
-    "--strategies", default="all", metavar="A,B", help="Loops, as react or react(dialect=lines); all (default)."
-)
+@click.option("--loops", default="all", metavar="A,B", help="Loops, as react or react(dialect=lines); all (default).")
 @click.option("--models", default="local", metavar="X,Y", help="Models for all phases (default local).")
 @click.option(
     "--model",
@@ -88,7 +86,7 @@ def compare(suite: str, phases: Sequence[str], engine: str, address: str | None,
     SUITE is basics[:report|tuning], world, gsm8k:FILE, hotpotqa:FILE and so on, or a FILE of tasks (docs/suites.md).
     """
     check_table_output(flags)
-    same = ("strategies", "models", "repeat", "limit", "name", "tools")
+    same = ("loops", "models", "repeat", "limit", "name", "tools")
     done = run_comparison(
         suite,
         flags,
@@ -273,7 +271,7 @@ def list_results(as_object: bool, journal: str | None) -> None:
                 clean(each.head["suite"]["word"]),
                 f"{finished:,} of {cells:,}",
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(each.started)),
-                clean(", ".join(dict.fromkeys(row["strategy"] for row in each.head["contenders"]))),
+                clean(", ".join(dict.fromkeys(row["loop"] for row in each.head["contenders"]))),
             ]
             for each, finished, cells in found
         ]

@@ -120,7 +120,7 @@ class CostRow:
     """A row of the table: one run, or several of the same loop and models. `spent` are sums over the runs."""
 
     runs: tuple[str, ...]
-    strategy: str
+    loop: str
     combination: tuple[Any, ...]
     spent: tuple[PhaseSpending, ...]
     rates: Mapping[tuple[str, str], Rate]
@@ -160,7 +160,7 @@ class CostRow:
             del whole[name]
         return {
             "runs": list(self.runs),
-            "strategy": self.strategy,
+            "loop": self.loop,
             "models": self.models,
             "phases": phases,
             "in_all": whole,
@@ -178,8 +178,8 @@ def cost_row(row: RunRow, rows: Sequence[Row]) -> CostRow:
     for each in rows:
         if isinstance(each.record, Thinking) and each.record.model not in used.get(each.record.phase, ()):
             used[each.record.phase] = (*used.get(each.record.phase, ()), each.record.model)
-    combination = (row.head.strategy["name"], *sorted({**asked, **used}.items()))
-    return CostRow((row.head.run,), row.head.strategy["name"], combination, spent, rates, row.totals.get("seconds"))
+    combination = (row.head.loop["name"], *sorted({**asked, **used}.items()))
+    return CostRow((row.head.run,), row.head.loop["name"], combination, spent, rates, row.totals.get("seconds"))
 
 
 def average_rows(rows: Iterable[CostRow]) -> list[CostRow]:
@@ -221,7 +221,7 @@ def _cells(row: CostRow, columns: Sequence[PhaseColumn], *, mean: bool, tokens: 
     usd, all_usd = by_column([each.nanos for each in sums], CENT_MILLI, 5)
     models = set(row.models.values())
     who = models.pop() if len(models) == 1 else " ".join(f"{phase}={spec}" for phase, spec in row.models.items())
-    cells = [str(count) if mean else row.runs[0], row.strategy, clean(who)]
+    cells = [str(count) if mean else row.runs[0], row.loop, clean(who)]
     for column in columns:
         cells += [seconds.get(column, ABSENT), *([] if column[1] else [usd.get(column, ABSENT)])]
     cells += [all_seconds, all_usd]
@@ -334,7 +334,7 @@ def _merge_rows(group: Sequence[CostRow]) -> CostRow:
     known = [row.wall for row in group if row.wall is not None]
     return CostRow(
         runs=tuple(run for row in group for run in row.runs),
-        strategy=group[0].strategy,
+        loop=group[0].loop,
         combination=group[0].combination,
         spent=merged(part for row in group for part in row.spent),
         rates={key: rate for row in reversed(group) for key, rate in row.rates.items()},

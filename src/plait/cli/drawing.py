@@ -78,8 +78,8 @@ class TerminalView(SpinnerView):
     def __call__(self, event: Event) -> None:
         self._stop_spinner()
         match event:
-            case ev.Began(run=run, strategy=strategy, resumed=resumed):
-                self._dim(f"run {run} · {strategy}{' · resumed' if resumed else ''}")
+            case ev.Began(run=run, loop=loop, resumed=resumed):
+                self._dim(f"run {run} · {loop}{' · resumed' if resumed else ''}")
             case ev.Asked(phase=phase, model=model):
                 self._end_block()
                 self._spin(ModelStatus(f"{phase} · {clean(model)}", model))

@@ -90,7 +90,7 @@ as_object = flag("--json", "as_object", help="Print one JSON object on stdout.")
 as_list = flag("--json", "as_object", help="Print one JSON list on stdout.")
 quiet = flag("--quiet", help="Do not show the steps, only how the run ended.")
 no_progress = flag("--quiet", help="Do not show the progress.")
-strategy = click.option("--strategy", metavar="NAME", help="The loop (see `plait strategies list`).")
+loop = click.option("--loop", metavar="NAME", help="The loop (see `plait loops list`).")
 at_least = click.option(
     "--at-least", type=ShareType(), metavar="SHARE", help="Minimum share of tasks done right (default 80%)."
 )
@@ -146,8 +146,8 @@ code = combine(
     ),
 )
 agent = combine(
-    strategy,
-    click.option("--results", metavar="FILE", help="With --strategy auto: results to choose the loop and models from."),
+    loop,
+    click.option("--results", metavar="FILE", help="With --loop auto: results to choose the loop and models from."),
     at_least,
     settings,
     models,

@@ -94,7 +94,7 @@ def plan(
     if file is None and evidence is None:
         _make_and_print_plan(text, printer, flags)
     agent = make_agent_with_plan(file, evidence, **flags)
-    given = agent.strategy.plan  # type: ignore[union-attr]
+    given = agent.loop.plan  # type: ignore[union-attr]
     printer.print_and_exit(given, agent.expected(text, given))
 
 
@@ -137,7 +137,7 @@ class _PlanPrinter:
 
 def _make_and_print_plan(question: str, printer: _PlanPrinter, flags: dict[str, Any]) -> NoReturn:
     """Ask the planner and print its plan."""
-    agent = make_agent(**{**flags, "strategy": flags["strategy"] or "rewoo"})
+    agent = make_agent(**{**flags, "loop": flags["loop"] or "rewoo"})
     view = view_for(sys.stderr, quiet=printer.quiet)
     done = perform_run(lambda emit, _: agent.aplan(question, emit=emit), view, may_ask=False)
     if not isinstance(done, Planned):
@@ -150,7 +150,7 @@ def _print_recorded_plan(run: str, printer: _PlanPrinter, flags: dict[str, Any])
     """Print the plan of a recorded run and the expected cost of the rest of it."""
     plan, row, rows = read_recorded_plan(run, flags["journal"])
     expected = None
-    if row.head.strategy["name"] == "rewoo":
+    if row.head.loop["name"] == "rewoo":
         try:
             agent = make_recorded_agent(
                 row.head, journal=flags["journal"], models=flags["models"], tools=flags["tools"]

@@ -40,13 +40,13 @@ def read_recorded_plan(run: str, journal: str | None) -> tuple[Plan, RunRow, lis
     return recorded_plan(row.head, rows), row, rows
 
 
-def make_agent_with_plan(file: str | None, evidence: str | None, *, strategy: str | None, **flags: Any) -> Agent:
+def make_agent_with_plan(file: str | None, evidence: str | None, *, loop: str | None, **flags: Any) -> Agent:
     """Return the agent that the flags describe, with the plan of a file. Raises `ConfigError`."""
     if file is None:
         raise ConfigError("--evidence goes with a plan.", hint="Give --plan FILE.")
-    if strategy not in (None, "rewoo"):
-        raise ConfigError(f"The loop '{strategy}' takes no plan.", hint="--plan is for rewoo; leave --strategy out.")
-    agent = make_agent(strategy="rewoo", **flags)
+    if loop not in (None, "rewoo"):
+        raise ConfigError(f"The loop '{loop}' takes no plan.", hint="--plan is for rewoo; leave --loop out.")
+    agent = make_agent(loop="rewoo", **flags)
     text = read_plan_file(file)
     plan = plan_of(text, agent.known_to(text))
     if evidence is not None:

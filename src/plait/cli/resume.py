@@ -94,9 +94,9 @@ def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
     text = read_plan_file(file)
     tools = msgspec.convert(row.head.tools, tuple[ToolSpec, ...])
     waits_with = row.outcome["reason"] if row.outcome is not None else ""
-    if row.head.strategy["name"] == "rewoo" or reads_as_plan(waits_with):
+    if row.head.loop["name"] == "rewoo" or reads_as_plan(waits_with):
         plan_of(text, tools)
-    elif row.head.strategy["name"] == "compiler":
+    elif row.head.loop["name"] == "compiler":
         # Text that is not a plan would be sent to the planner as words.
         try:
             FORM.read(text, tools)
@@ -109,7 +109,7 @@ def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
 @click.command()
 @click.argument("run")
 @click.option("--at", type=options.WHOLE, metavar="N", required=True, help="The first step to make anew.")
-@options.strategy
+@options.loop
 @options.settings
 @options.models
 @options.tools

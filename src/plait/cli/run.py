@@ -28,12 +28,12 @@ Examples:
   plait run "What is 17% of 2,340?" --tools calculator
   plait run "How many more people live in Lyon than in Nice?" \\
       --tools lookup:cities.json --tools calculator --model local
-  plait run "..." --strategy json --model openai:gpt-5 --max-cost 0.05 --json
+  plait run "..." --loop json --model openai:gpt-5 --max-cost 0.05 --json
   plait run - --set transcript=user --set dialect=lines < question.txt
 
 The answer goes to stdout, everything else to stderr. Exit codes: 0 answered, 3 failed, 4 stopped by a limit,
 5 waiting for a person, 130 cancelled, 1 crashed, 2 wrong usage. Flags override the environment (PLAIT_MODEL,
-PLAIT_STRATEGY, PLAIT_JOURNAL), and the environment overrides plait.toml.
+PLAIT_LOOP, PLAIT_JOURNAL), and the environment overrides plait.toml.
 """
 
 

@@ -67,8 +67,8 @@ class LineView:
         if not isinstance(event, ev.Thought):
             self.close()
         match event:
-            case ev.Began(run=run, strategy=strategy, resumed=resumed):
-                self._write("Run", f"{run} ({strategy}{', resumed' if resumed else ''})")
+            case ev.Began(run=run, loop=loop, resumed=resumed):
+                self._write("Run", f"{run} ({loop}{', resumed' if resumed else ''})")
             case ev.Thought(text=text):
                 self._thought += text
             case ev.Called(call=call):

@@ -45,7 +45,7 @@ def run_as_json(row: RunRow) -> dict[str, Any]:
         "question": row.head.question,
         "answer": outcome.get("answer"),
         "reason": outcome.get("reason"),
-        "strategy": row.head.strategy["name"],
+        "loop": row.head.loop["name"],
         "models": {phase: str(model["spec"]) for phase, model in row.head.models.items()},
         "steps": totals.get("steps"),
         "calls": totals.get("calls"),
@@ -96,7 +96,7 @@ def runs(
         started = each["started"][:19].replace("T", " ")
         steps = "" if each["steps"] is None else str(each["steps"])
         question = one_line(each["question"])
-        lines.append([each["run"], started, each["status"], each["strategy"], steps, f"{tokens:,}", cost, question])
+        lines.append([each["run"], started, each["status"], each["loop"], steps, f"{tokens:,}", cost, question])
     print_table(["run", "began", "status", "loop", ">steps", ">tokens", ">USD", "question"], lines)
 
 
@@ -215,7 +215,7 @@ def _list_marks(results: Any, *, as_object: bool) -> None:
     for mark in marks:
         try:
             head = results.journal.head(mark.run)
-            loop, question = str(head.strategy["name"]), one_line(head.question)
+            loop, question = str(head.loop["name"]), one_line(head.question)
         except UnknownRun:
             loop, question = "-", "(deleted)"
         judgement = "good" if mark.good else "bad"

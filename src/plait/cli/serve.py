@@ -151,7 +151,7 @@ def served_agents(config: Config, name: str | None, thoughts: bool, flags: dict[
 
 def _describe_agent(agent: Any) -> str:
     tools = ", ".join(tool.name for tool in agent.specs)
-    return f"The loop {agent.strategy.name}" + (f" with {tools}." if tools else ".")
+    return f"The loop {agent.loop.name}" + (f" with {tools}." if tools else ".")
 
 
 def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedAgent:
@@ -187,7 +187,7 @@ def _make_table_agent(table: AgentTable, flags: dict[str, Any]) -> Agent:
     # What a table says counts as a flag: the environment is for the one agent of a command line.
     general = (table.model,) if table.model else ()
     models = (*general, *(f"{phase}={model}" for phase, model in table.models.items()))
-    given = {**flags, "strategy": table.strategy, "models": models, "approve": table.approve}
+    given = {**flags, "loop": table.loop, "models": models, "approve": table.approve}
     return make_agent(defaults=table, **given)
 
 
@@ -196,7 +196,7 @@ def _wrong_key(table: AgentTable, flags: dict[str, Any], error: ConfigError) -> 
     from msgspec import structs
 
     # These keys are tried last: without a loop, its options belong to another one.
-    last = ("set", "models", "strategy")
+    last = ("set", "models", "loop")
     defaults = type(table)()
     keys = [key for key in structs.asdict(table) if getattr(table, key) != getattr(defaults, key)]
     for key in sorted(keys, key=lambda key: last.index(key) if key in last else -1):

@@ -85,7 +85,7 @@ def _show_steps(row: Any, rows: Any, *, full: bool) -> None:
     )
     origin = f" · step {head.fork_at} of {head.parent}" if head.parent else ""
     origin += f" · session {clean(head.session)}" if head.session else ""
-    click.echo(f"run {head.run} · {head.strategy['name']} · {clean(models)} · {format_time(row.started)}{origin}")
+    click.echo(f"run {head.run} · {head.loop['name']} · {clean(models)} · {format_time(row.started)}{origin}")
     click.echo(f"Question: {clean_text(head.question)}")
     view = view_for(sys.stdout, limit=None if full else SHOWN)
     for event in retell(rows, recorded_loop(head)):

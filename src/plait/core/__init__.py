@@ -29,6 +29,7 @@ from plait.core.effects import (
 )
 from plait.core.errors import Lacking, LimitNear, PlaitError, PromptTooLong
 from plait.core.events import Event
+from plait.core.loop import Loop, LoopContext, LoopRun, OneKind, Piece, PieceKind, Prompts, Splitter, Task
 from plait.core.messages import JSON, Exchange, Message, assistant, system, user
 from plait.core.outcomes import (
     Answered,
@@ -42,7 +43,6 @@ from plait.core.outcomes import (
 )
 from plait.core.plans import Plan, Step
 from plait.core.replies import CUT, Reply, Usage
-from plait.core.strategy import Loop, LoopContext, OneKind, Piece, PieceKind, Prompts, Splitter, Strategy, Task
 from plait.core.things import Handle, Thing
 from plait.core.tools import Call, Observation, ToolSpec
 
@@ -69,7 +69,7 @@ __all__ = [
     "Handle",
     "Lacking",
     "LimitNear",
-    "Loop",
+    "LoopRun",
     "LoopContext",
     "Message",
     "Note",
@@ -89,7 +89,7 @@ __all__ = [
     "Status",
     "Step",
     "Stopped",
-    "Strategy",
+    "Loop",
     "Taken",
     "Task",
     "Thing",

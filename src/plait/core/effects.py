@@ -1,6 +1,6 @@
 """What a loop may want done, and the helpers a loop asks with.
 
-Theory of operation. A strategy is a generator. It yields an effect and is sent back the effect's
+Theory of operation. A loop is a generator. It yields an effect and is sent back the effect's
 result; it does nothing else. So whoever holds the generator decides what an effect means: perform it,
 feed back a recorded result, or stop. Effects are compared by value when a run is replayed, so
 everything that shapes a request stands in the effect and nothing else does.
@@ -8,7 +8,7 @@ everything that shapes a request stands in the effect and nothing else does.
 Three things can come back instead of a result, each thrown into the generator at the yield:
 `LimitNear` (one model call is left: answer with what you have), `PromptTooLong` (the endpoint
 refused the prompt for its length: show less) and `Lacking` (the endpoint has no native tools: say it in
-text). A strategy that lets the first two pass ends the run as stopped, the third as crashed.
+text). A loop that lets the first two pass ends the run as stopped, the third as crashed.
 
 `Execute` and `Continue` are for loops whose action is code: a piece of code runs in the run's Python session until
 it ends or comes to calls out of it. These the loop makes as any other (`Act`) and continues the code with what came.

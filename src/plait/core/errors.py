@@ -46,7 +46,7 @@ class StaleAnswer(ConfigError):
 
 
 class LimitNear(Exception):
-    """Thrown into a strategy when one model call is left: answer with what there is.
+    """Thrown into a loop when one model call is left: answer with what there is.
 
     `limit` is the limit's name, `detail` the numbers in words.
     """
@@ -58,7 +58,7 @@ class LimitNear(Exception):
 
 
 class PromptTooLong(Exception):
-    """Thrown into a strategy when the endpoint refused its prompt for length.
+    """Thrown into a loop when the endpoint refused its prompt for length.
 
     `tokens` is the prompt's length and `room` what the endpoint takes; 0 where it did not say. `ticket` is that of
     a started effect, when it is thrown at a take.
@@ -73,7 +73,7 @@ class PromptTooLong(Exception):
 
 
 class Lacking(Exception):
-    """Thrown into a strategy when the endpoint lacks an ability that its request can't do without.
+    """Thrown into a loop when the endpoint lacks an ability that its request can't do without.
 
     `ability` is its name; today that is "tools": all else is emulated or left out.
     """

@@ -17,7 +17,7 @@ class Began(Struct, frozen=True, tag="began"):
 
     run: str
     question: str
-    strategy: str
+    loop: str
     resumed: bool = False
 
 

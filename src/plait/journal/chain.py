@@ -14,9 +14,9 @@ SIZE = 16
 """Bytes of a digest."""
 
 
-def digest_of_run(id: str, question: str, strategy: str, parent: str, fork_at: int, head: str, session: str) -> bytes:
+def digest_of_run(id: str, question: str, loop: str, parent: str, fork_at: int, head: str, session: str) -> bytes:
     """The digest of what never changes in a run's own row."""
-    return _digest(b"", (id, question, strategy, parent, fork_at, head, session))
+    return _digest(b"", (id, question, loop, parent, fork_at, head, session))
 
 
 def digest_of_state(run: bytes, status: str, owner: str, rows: int | None, outcome: str | None, totals: str) -> bytes:

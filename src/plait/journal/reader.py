@@ -197,7 +197,7 @@ def check_run(connection: sqlite3.Connection, n: int, path: Path) -> None:
 
 
 _OWN = (
-    "SELECT id, question, strategy, parent, fork_at, head, session, digest, "
+    "SELECT id, question, loop, parent, fork_at, head, session, digest, "
     "status, owner, rows, outcome, totals, state FROM runs WHERE n = ?"
 )
 

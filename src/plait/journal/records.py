@@ -208,7 +208,7 @@ class Row(Struct, frozen=True):
 class RunHead(Struct, frozen=True, omit_defaults=True):
     """What a run was started with: enough to start it again.
 
-    `strategy` is {"name": ..., "options": {...}}; `models` maps a phase ("" for all) to what
+    `loop` is {"name": ..., "options": {...}}; `models` maps a phase ("" for all) to what
     `Model.describe` gave; `tools` are the specs as the model saw them and `sources` the words they were
     loaded by ("" for one given in Python); `settings` has limits, approval and the like. `session` is the
     conversation the run is a turn of, `history` the recent turns that the loop was shown. `given` are all turns before
@@ -218,7 +218,7 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
 
     run: str
     question: str
-    strategy: dict[str, Any]
+    loop: dict[str, Any]
     models: dict[str, Any]
     tools: tuple[dict[str, Any], ...] = ()
     sources: tuple[str, ...] = ()

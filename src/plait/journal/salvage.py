@@ -108,7 +108,7 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> Salvaged:
 
 def _is_whole(run: dict[str, Any]) -> bool:
     """What a run was begun with is as it was written; how it ended is checked where it is read."""
-    begun = [run[name] for name in ("id", "question", "strategy", "parent", "fork_at", "head", "session")]
+    begun = [run[name] for name in ("id", "question", "loop", "parent", "fork_at", "head", "session")]
     state = [run[name] for name in ("digest", "status", "owner", "rows", "outcome", "totals")]
     return _same(run["digest"], chain.digest_of_run, begun) and _same(run["state"], chain.digest_of_state, state)
 

@@ -36,7 +36,7 @@ RUNS = Table(
         Column("n", "INTEGER PRIMARY KEY", "the run's number in this file; what `events.run` refers to"),
         Column("id", "TEXT NOT NULL UNIQUE", "the run's name elsewhere, such as 20261121-035501-k3f9qd"),
         Column("question", "TEXT NOT NULL", "the task, as asked"),
-        Column("strategy", "TEXT NOT NULL", "the strategy's name"),
+        Column("loop", "TEXT NOT NULL", "the loop's name"),
         Column("status", "TEXT NOT NULL", "`running`, or the outcome's status"),
         Column("owner", "TEXT NOT NULL", "host:pid:start:boot:namespace of the process that performs it, '': none"),
         Column("parent", "TEXT NOT NULL", "the run this one was forked from, '' when from none"),
@@ -55,7 +55,7 @@ RUNS = Table(
         Column(
             "label", "TEXT NOT NULL DEFAULT ''", "what the run is found again by: a cell of a comparison; '': nothing"
         ),
-        Column("digest", "BLOB NOT NULL", "digest of id, question, strategy, parent, fork_at, head and session"),
+        Column("digest", "BLOB NOT NULL", "digest of id, question, loop, parent, fork_at, head and session"),
         Column("state", "BLOB NOT NULL", "digest of `digest`, status, owner, rows, outcome and totals"),
     ),
 )

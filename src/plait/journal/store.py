@@ -31,7 +31,7 @@ from plait.journal.records import Resumed, Row, RunHead, RunRow, SessionRow, Ses
 from plait.journal.writer import INSERTS, Writer
 
 _BEGIN = (
-    "INSERT INTO runs (id, question, strategy, status, owner, parent, fork_at, started, updated, head, "
+    "INSERT INTO runs (id, question, loop, status, owner, parent, fork_at, started, updated, head, "
     "totals, session, label, digest, state) VALUES (?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, '{}', ?, ?, ?, ?)"
 )
 
@@ -119,7 +119,7 @@ class Journal:
         now = self._clock()
         text = scrubber(codec.encode(head)).decode()
         question = scrubber(head.question.encode("utf-8", "replace")).decode()
-        name = scrubber(str(head.strategy.get("name", "")).encode("utf-8", "replace")).decode()
+        name = scrubber(str(head.loop.get("name", "")).encode("utf-8", "replace")).decode()
         session = scrubber(head.session.encode("utf-8", "replace")).decode()
         origin = chain.digest_of_run(head.run, question, name, head.parent, head.fork_at, text, session)
         state = chain.digest_of_state(origin, "running", owner, None, None, "{}")

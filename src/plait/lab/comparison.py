@@ -30,12 +30,12 @@ Verdict: TypeAlias = Literal["better", "worse", "no difference seen", "too few t
 class Contender(Struct, frozen=True):
     """A loop with its models, as the table names it: one row. `models` maps each phase to its model's name.
 
-    `strategy` is the loop with the options that are not defaults, `react(dialect=lines)`; `who` names the models; `key`
+    `loop` is the loop with the options that are not defaults, `react(dialect=lines)`; `who` names the models; `key`
     is both, `react @ local`.
     """
 
     key: str
-    strategy: str
+    loop: str
     who: str
     models: dict[str, str]
 
@@ -154,7 +154,7 @@ class TableRow(Struct, frozen=True, kw_only=True):
     cost of judges. `measures` has means of a grader's other numbers, `statuses` the number of runs by status.
     """
 
-    strategy: str
+    loop: str
     models: dict[str, str]
     who: str = ""
     key: str = ""
@@ -257,7 +257,7 @@ def _make_row(contender: Contender, results: Sequence[CellResult], not_measured:
             measures.setdefault(name, []).append(value)
     means = {name: _mean(values) for name, values in measures.items()}
     return TableRow(
-        strategy=contender.strategy,
+        loop=contender.loop,
         models=contender.models,
         who=contender.who,
         key=contender.key,

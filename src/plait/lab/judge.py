@@ -18,8 +18,8 @@ from plait.core import (
     Answered,
     Crashed,
     Failed,
-    Loop,
     LoopContext,
+    LoopRun,
     Message,
     OneKind,
     Splitter,
@@ -60,7 +60,7 @@ class Judge:
     name: ClassVar[str] = "judge"
     phases: ClassVar[tuple[str, ...]] = ("judge",)
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """Ask for a verdict, and ask once more if the verdict cannot be read."""
         escape = escape_of(kit)
         gold = [escape(each) for each in self.gold]

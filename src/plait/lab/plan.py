@@ -20,7 +20,7 @@ import msgspec
 
 from plait import __version__, config
 from plait.agent import Agent
-from plait.core import Strategy
+from plait.core import Loop
 from plait.core.errors import ConfigError
 from plait.lab.comparison import Contender
 from plait.lab.graders import grader_digest
@@ -46,7 +46,7 @@ _NOT_IN_DIGEST_OF_LOCAL = {"threads", "slots", "cache_mib"}
 class Variant:
     """A loop with options, and a model for each phase ("" for all other phases)."""
 
-    loop: Strategy
+    loop: Loop
     models: Mapping[str, AnyModel]
 
     def contender(self) -> Contender:
@@ -60,7 +60,7 @@ class Variant:
 
 
 def make_variants(
-    loops: Iterable[str | Strategy] | str = "react",
+    loops: Iterable[str | Loop] | str = "react",
     models: Iterable[AnyModel] | AnyModel = "local",
     phases: Mapping[str, Iterable[AnyModel] | AnyModel] | None = None,
 ) -> tuple[Variant, ...]:
@@ -177,7 +177,7 @@ def make_plan(
         given = variant.models.items()
         models = {phase: resolve_word(each) if isinstance(each, str) else each for phase, each in given}
         general = models.pop("")
-        loop_agent = agent.using(strategy=variant.loop, model=general, models=models)
+        loop_agent = agent.using(loop=variant.loop, model=general, models=models)
         contender = variant.contender()
         contenders.append(contender)
         same = digest(_describe_agent(loop_agent))
@@ -223,7 +223,7 @@ def _describe_agent(agent: Agent) -> dict[str, Any]:
     }
 
 
-def _prompt_texts(loop: Strategy, folder: Path | None) -> dict[str, str]:
+def _prompt_texts(loop: Loop, folder: Path | None) -> dict[str, str]:
     """Return the prompts of a loop, and of the loop that it may fall back to."""
     book = PromptBook(loop.name, folder, getattr(loop, "prompts", None))
     other = fallback_of(loop)
@@ -240,16 +240,16 @@ def _describe_model(model: AnyModel) -> Mapping[str, Any]:
     return described
 
 
-def _loop_of(agent: Agent) -> Strategy:
-    assert not isinstance(agent.strategy, str)
-    return agent.strategy
+def _loop_of(agent: Agent) -> Loop:
+    assert not isinstance(agent.loop, str)
+    return agent.loop
 
 
 def _spec(model: AnyModel | None) -> str:
     return model if isinstance(model, str) else "" if model is None else model.spec
 
 
-def _make_loops(loops: Iterable[str | Strategy] | str) -> Iterable[Strategy]:
+def _make_loops(loops: Iterable[str | Loop] | str) -> Iterable[Loop]:
     for each in parse_loops(loops) if isinstance(loops, str) else loops:
         if each == "all":
             yield from (make(name) for name in OURS)

@@ -87,7 +87,7 @@ def render_csv(comparison: ComparisonData) -> str:
         flat.append(cells)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    heads = list(flat[0]) if flat else ["strategy", "models", "success", "n"]
+    heads = list(flat[0]) if flat else ["loop", "models", "success", "n"]
     writer.writerow([clean_line(head) for head in heads])
     for cells in flat:
         writer.writerow([clean_line(cell) if isinstance(cell, str) else cell for cell in cells.values()])
@@ -174,7 +174,7 @@ def table_columns(rows: Sequence[TableRow]) -> list[TableColumn]:
     def show_success(row: TableRow) -> str:
         return "not measured" if not row.n and row.not_measured else show_percent(row.success, row.interval)
 
-    found = [column("loop", lambda row: clean_line(row.strategy), left=True)]
+    found = [column("loop", lambda row: clean_line(row.loop), left=True)]
     if len({row.who for row in rows}) > 1:
         found.append(column("models", lambda row: clean_line(row.who), left=True))
     found += [column("success", show_success), column("runs", lambda row: show_number(row.n), 5)]
@@ -358,7 +358,7 @@ def _show_changed(row: TableRow) -> str:
 
 def _short_names(rows: Sequence[TableRow]) -> Callable[[str], str]:
     """Return a function that names a row by its key: by its loop, or by its models, if that is unique."""
-    for names in ({row.key: row.strategy for row in rows}, {row.key: row.who for row in rows}):
+    for names in ({row.key: row.loop for row in rows}, {row.key: row.who for row in rows}):
         if len(set(names.values())) == len(rows):
             return {key: clean_line(name) for key, name in names.items()}.__getitem__
     return clean_line

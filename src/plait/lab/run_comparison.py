@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from plait.agent import Agent
-from plait.core import Event, Strategy
+from plait.core import Event, Loop
 from plait.core.errors import ConfigError, JournalError
 from plait.journal.results import Results
 from plait.journal.store import Journal
@@ -40,7 +40,7 @@ def compare(suite: str | Suite | Iterable[SuiteTask | Mapping[str, Any]], **opti
 async def acompare(
     suite: str | Suite | Iterable[SuiteTask | Mapping[str, Any]],
     *,
-    strategies: Iterable[str | Strategy] | str = "all",
+    loops: Iterable[str | Loop] | str = "all",
     models: Iterable[AnyModel] | AnyModel = "local",
     phases: Mapping[str, Iterable[AnyModel] | AnyModel] | None = None,
     tools: Iterable[Any] = (),
@@ -58,7 +58,7 @@ async def acompare(
     """Run tasks through loops and models, and return the comparison with everything that could be finished.
 
     `suite`: its word (`basics:report`, `tasks.jsonl`), a `Suite`, or tasks: values, or mappings as a line of a file has
-    them. `strategies`: "all", words such as `react(dialect=lines)`, loops. `models` are for all phases; `phases` maps a
+    them. `loops`: "all", words such as `react(dialect=lines)`, loops. `models` are for all phases; `phases` maps a
     phase to models of its own, and every combination is compared. `tools` are for every task, in addition to the
     suite's. Each task runs `repeat` times, only the first `limit` tasks, `jobs` runs at once. No run starts once
     `budget` USD are spent, or when the average run would exceed it. The `journal` stores runs, results and the table;
@@ -70,10 +70,10 @@ async def acompare(
     if jobs < 1:
         raise ConfigError(f"{jobs} runs at once are not possible.", hint="Give jobs=1 or more.")
     whole = make_suite(suite).first(limit)
-    variants = make_variants(strategies, models, phases)
-    for field in ("strategy", "model", "models", "now", "can_ask"):
+    variants = make_variants(loops, models, phases)
+    for field in ("loop", "model", "models", "now", "can_ask"):
         if field in settings:
-            raise ConfigError(f"{field} is not a setting of a comparison.", hint="See strategies, models and phases.")
+            raise ConfigError(f"{field} is not a setting of a comparison.", hint="See loops, models and phases.")
     template = Agent(variants[0].loop, journal=journal, can_ask=False, **{"grounding": "note", **settings})
     if template.journal is False:
         raise ConfigError("A comparison needs a journal: it is where results are kept.", hint="Leave journal out.")

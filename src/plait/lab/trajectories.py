@@ -48,7 +48,7 @@ class GoodRun(Struct, frozen=True):
     """A run graded as successful (`result`), or marked good by a person. `name` is the loop without options."""
 
     run: str
-    strategy: str
+    loop: str
     name: str
     result: CellResult | None
     approved: bool
@@ -124,7 +124,7 @@ class Trajectories:
         for good in self.runs:
             about = {
                 "run": good.run,
-                "strategy": good.strategy,
+                "loop": good.loop,
                 "task": good.result.task if good.result else None,
                 "score": good.result.grade.score if good.result else None,
                 "approved": good.approved,
@@ -235,9 +235,9 @@ def _reject(row: RunRow, result: CellResult | None, mark: Mark | None, min_score
 
 def _loop_names(row: RunRow) -> tuple[str, str]:
     """Return a run's loop with its options, and its name."""
-    name = str(row.head.strategy["name"])
+    name = str(row.head.loop["name"])
     try:
-        return loops.word_of(loops.make(name, row.head.strategy["options"])), name
+        return loops.word_of(loops.make(name, row.head.loop["options"])), name
     except ConfigError:  # a loop given in Python
         return name, name
 
@@ -249,7 +249,7 @@ class TrainingExample(Struct, frozen=True, kw_only=True):
     """One model call of a good run.
 
     `messages` are those that were sent, with the reply as the last; `tools` the native tools that were offered.
-    `strategy` is the loop with its options, `model` the model's spec, `task` the task's id if the run was a cell of a
+    `loop` is the loop with its options, `model` the model's spec, `task` the task's id if the run was a cell of a
     comparison. `score` is the grade's, None if only a person judged the run; `approved`: a person did. `remarks` say
     what the reader fixed. `raw`: the request was a raw prompt, here one user message.
     """
@@ -258,7 +258,7 @@ class TrainingExample(Struct, frozen=True, kw_only=True):
     run: str
     step: int
     phase: str
-    strategy: str
+    loop: str
     model: str
     task: str | None = None
     score: float | None = None
@@ -269,7 +269,7 @@ class TrainingExample(Struct, frozen=True, kw_only=True):
 
     def json(self) -> dict[str, Any]:
         """Return the line; `tools`, `remarks` and `raw` only if there are any."""
-        names = ("messages", "tools", "run", "step", "phase", "strategy", "model", "task", "score", "approved")
+        names = ("messages", "tools", "run", "step", "phase", "loop", "model", "task", "score", "approved")
         made = {name: getattr(self, name) for name in (*names, "remarks", "raw")}
         return {name: value for name, value in made.items() if value or name not in ("tools", "remarks", "raw")}
 

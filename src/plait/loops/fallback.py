@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from msgspec import structs
 
-from plait.core import Effect, Failed, Loop, LoopContext, Outcome, Start, Task, Think, note
+from plait.core import Effect, Failed, LoopContext, LoopRun, Outcome, Start, Task, Think, note
 from plait.loops.registry import make
 
 
-def fall_back(name: str, task: Task, kit: LoopContext, why: str) -> Loop:
+def fall_back(name: str, task: Task, kit: LoopContext, why: str) -> LoopRun:
     """Go on with the loop `name` from the beginning of the task. `why` is a sentence for the record.
 
     Where a plan needs a person's leave, a loop that has none to show is not gone on with: it would call tools unseen.
@@ -25,7 +25,7 @@ def fall_back(name: str, task: Task, kit: LoopContext, why: str) -> Loop:
     return (yield from _renamed(loop.run(task, kit.of(name)), name))
 
 
-def _renamed(loop: Loop, name: str) -> Loop:
+def _renamed(loop: LoopRun, name: str) -> LoopRun:
     """The loop, its phases told apart from those of the loop that fell back to it."""
     feed: Callable[[], Effect] = partial(next, loop)
     while True:

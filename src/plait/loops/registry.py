@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from plait.core import Splitter, Strategy
+from plait.core import Loop, Splitter
 from plait.core.errors import ConfigError
 from plait.plugins import plugins
 
@@ -38,7 +38,7 @@ def names() -> list[str]:
     return sorted({*OURS, *(point.name for point in _plugins())})
 
 
-def make(name: str, options: Mapping[str, Any] | None = None) -> Strategy:
+def make(name: str, options: Mapping[str, Any] | None = None) -> Loop:
     """The loop of that name with these options; text values (from a command line) become what the option is.
 
     Raises `ConfigError` for an unknown name, option or value, and says which there are.
@@ -55,15 +55,15 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Strategy:
         made = msgspec.convert(dict(options or {}), kind, strict=False) if fields else kind()
     except msgspec.ValidationError as why:
         raise ConfigError(f"A bad option for the loop '{name}': {why}.", hint=_choices(kind)) from why
-    assert isinstance(made, Strategy)
+    assert isinstance(made, Loop)
     return made
 
 
-def options_of(strategy: Strategy) -> dict[str, Any]:
+def options_of(loop: Loop) -> dict[str, Any]:
     """A loop's options, all of them, as JSON values."""
-    if not dataclasses.is_dataclass(strategy) or isinstance(strategy, type):
+    if not dataclasses.is_dataclass(loop) or isinstance(loop, type):
         return {}
-    return {field.name: msgspec.to_builtins(getattr(strategy, field.name)) for field in dataclasses.fields(strategy)}
+    return {field.name: msgspec.to_builtins(getattr(loop, field.name)) for field in dataclasses.fields(loop)}
 
 
 def prompts_of(name: str) -> dict[str, str]:
@@ -71,30 +71,30 @@ def prompts_of(name: str) -> dict[str, str]:
     return dict(getattr(_kind(name), "prompts", {}))
 
 
-def fallback_of(strategy: Strategy) -> Strategy | None:
+def fallback_of(loop: Loop) -> Loop | None:
     """The loop that this one may fall back to. Raises `ConfigError` where the name is none, or where loops fall
     back to each other without end."""
-    chain, at = [strategy.name], strategy
+    chain, at = [loop.name], loop
     while name := getattr(at, "fallback", ""):
         at = make(name)
         if at.name in chain[1:]:
             raise ConfigError(f"These loops fall back to each other: {' -> '.join((*chain, at.name))}.")
         chain.append(at.name)
-    name = getattr(strategy, "fallback", "")
+    name = getattr(loop, "fallback", "")
     return make(name) if name else None
 
 
-def phases_of(strategy: Strategy) -> tuple[str, ...]:
+def phases_of(loop: Loop) -> tuple[str, ...]:
     """A loop's phases and, as `name.phase`, those of the loop that it may fall back to, and so on down."""
-    other = fallback_of(strategy)
+    other = fallback_of(loop)
     below = tuple(f"{other.name}.{phase}" for phase in phases_of(other)) if other is not None else ()
-    return (*strategy.phases, *below)
+    return (*loop.phases, *below)
 
 
-def splitter_of(strategy: Strategy, phase: str) -> Splitter:
+def splitter_of(loop: Loop, phase: str) -> Splitter:
     """What tells the parts of that phase's replies apart, the fallback's phases included."""
     name, dot, rest = phase.partition(".")
-    return splitter_of(make(name), rest) if dot and phase not in strategy.phases else strategy.splitter(phase)
+    return splitter_of(make(name), rest) if dot and phase not in loop.phases else loop.splitter(phase)
 
 
 def _kind(name: str) -> type[Any]:
@@ -134,7 +134,7 @@ def _choices(kind: type[Any]) -> str:
 _CALL = re.compile(r"([A-Za-z_][\w.-]*)(?:\((.*)\))?", re.DOTALL)
 
 
-def loop_from(word: str) -> Strategy:
+def loop_from(word: str) -> Loop:
     """The loop of a word such as `react` or `react(dialect=lines,constrain=true)`.
 
     Raises `ConfigError` for a word that is none, and for a loop, an option or a value that there is not.
@@ -157,7 +157,7 @@ def parts_of(word: str) -> tuple[str, dict[str, str]]:
     return found[1], options
 
 
-def word_of(loop: Strategy) -> str:
+def word_of(loop: Loop) -> str:
     """A loop as a word, with the options that are not its usual ones."""
     try:
         usual = options_of(make(loop.name))

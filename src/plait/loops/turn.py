@@ -19,8 +19,8 @@ from plait.core import (
     Effect,
     Failed,
     LimitNear,
-    Loop,
     LoopContext,
+    LoopRun,
     Message,
     Observation,
     Outcome,
@@ -103,7 +103,7 @@ class TurnLoop:
     answer_of: Callable[[Any], Any] = lambda answer: answer
     call_tool: Callable[[Call], Generator[Effect, Any, Observation | Outcome]] = call_one
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """Run turns until the model answers, fails, or a limit is near."""
         page = Transcript(self.transcript, self.format, task, kit, self.words, self.observe)
         log, chars = Scratchpad(), kit.observation_chars

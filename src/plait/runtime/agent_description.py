@@ -9,7 +9,7 @@ from typing import Any, Protocol, get_args
 from msgspec import convert, to_builtins
 
 from plait import loops
-from plait.core import CodeLimits, Strategy
+from plait.core import CodeLimits, Loop
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.models.base import Model
@@ -34,7 +34,7 @@ class Description(Protocol):
     """What of an agent goes into the settings of its runs."""
 
     @property
-    def strategy(self) -> str | Strategy: ...
+    def loop(self) -> str | Loop: ...
     @property
     def limits(self) -> Limits: ...
     @property
@@ -71,28 +71,28 @@ class Chosen(Protocol):
         ...
 
 
-def loop_of(strategy: str | Strategy) -> Strategy:
-    """The loop that an agent is given by name or as an object. Raises `ConfigError`."""
-    loop = loops.make(strategy) if isinstance(strategy, str) else strategy
-    if isinstance(loop, type):
-        raise ConfigError(f"The strategy is the class {loop.__name__}, not a loop.", hint=f"Give {loop.__name__}().")
-    return loop
+def loop_of(given: str | Loop) -> Loop:
+    """Return the loop that an agent was given by name or as an object. Raises `ConfigError`."""
+    made = loops.make(given) if isinstance(given, str) else given
+    if isinstance(made, type):
+        raise ConfigError(f"The loop is the class {made.__name__}, not an object.", hint=f"Give {made.__name__}().")
+    return made
 
 
-def book_of(loop: Strategy, folder: Path | None) -> PromptBook:
+def book_of(loop: Loop, folder: Path | None) -> PromptBook:
     """A loop's prompts, and those of the loops it may fall back to; `folder` has files that replace ours."""
     other = loops.fallback_of(loop)
     others = (book_of(other, folder),) if other is not None else ()
     return PromptBook(loop.name, folder, getattr(loop, "prompts", None), others)
 
 
-def check(agent: Description, strategy: Strategy) -> None:
+def check(agent: Description, loop: Loop) -> None:
     """Raises `ConfigError` for a field that can't be, or that does not go with the agent's loop."""
-    phases = loops.phases_of(strategy)
+    phases = loops.phases_of(loop)
     for phase in agent.models:
         if phase not in {*phases, ""}:
             raise ConfigError(
-                f"The loop '{strategy.name}' has no phase '{phase}'.", hint=f"Its phases: {', '.join(phases)}."
+                f"The loop '{loop.name}' has no phase '{phase}'.", hint=f"Its phases: {', '.join(phases)}."
             )
     _one_of("grounding", agent.grounding, get_args(Grounding))
     _one_of("on_interrupted_call", agent.on_interrupted_call, get_args(InDoubt))
@@ -105,9 +105,9 @@ def check(agent: Description, strategy: Strategy) -> None:
     _kind_of("now", agent.now, agent.now is None or type(agent.now) in (int, float), "seconds since 1970, or None")
     many = agent.max_tools
     _kind_of("max_tools", many, many is None or (type(many) is int and many >= 0), "how many tools are shown, or None")
-    if agent.approve == "plan" and "plan" not in strategy.phases:
+    if agent.approve == "plan" and "plan" not in loop.phases:
         raise ConfigError(
-            f"The loop '{strategy.name}' makes no plan that could be approved.",
+            f"The loop '{loop.name}' makes no plan that could be approved.",
             hint="Choose 'rewoo' or 'compiler', or approve effects.",
         )
 
@@ -131,7 +131,7 @@ def settings_of(agent: Description) -> dict[str, Any]:
 
 def _sandbox_in(agent: Description) -> str:
     """The sandbox's name. What `auto` is here counts only for a loop that runs code."""
-    runs_code = getattr(agent.strategy, "runs_code", False)
+    runs_code = getattr(agent.loop, "runs_code", False)
     return AUTO if agent.sandbox == AUTO and not runs_code else name_of(agent.sandbox)
 
 
@@ -166,11 +166,11 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
                 hint="Name it with --tools file.py, or go on in Python: agent.resume(run).",
             )
     settings = head.settings
-    loop = loops.make(head.strategy["name"], head.strategy["options"])
+    loop = loops.make(head.loop["name"], head.loop["options"])
     # Where nothing is said such a loop shows none of many tools; this run showed all there were.
     showed_all = hasattr(loop, "told") and shown_by(head) is None
     return {
-        "strategy": loop,
+        "loop": loop,
         "model": str(head.models.get("", {}).get("spec", "local")),
         "models": {phase: str(model["spec"]) for phase, model in head.models.items() if phase},
         "tools": tools_of(head, (SESSION, SEARCH), load_code),

@@ -30,7 +30,7 @@ from plait.core import (
     Failed,
     Lacking,
     LimitNear,
-    Loop,
+    LoopRun,
     Note,
     Outcome,
     PlaitError,
@@ -80,7 +80,7 @@ class Engine:
         self._last: Reply | None = None
         """The reply that the loop was given last."""
         self._refused = 0
-        self._loop: Loop | None = None
+        self._loop: LoopRun | None = None
         self._effect: Any = None
         """The effect that the loop waits for; then its result, or what is thrown into the loop in its place."""
         self._result: Any = None
@@ -154,7 +154,7 @@ class Engine:
     def _advance(self) -> bool:
         """Run the loop up to its next effect that takes time. Returns False when the loop has returned its outcome."""
         if self._loop is None:
-            self._loop = self.job.strategy.run(self.job.task, self.job.kit)
+            self._loop = self.job.loop.run(self.job.task, self.job.kit)
             if self.job.past.effects and not self.job.replay:
                 self.desk.meter.went_on(self.job.past.seconds)
         while True:
@@ -246,7 +246,7 @@ class Engine:
                 return Crashed(why.message, error=type(why).__name__, hint=why.hint)
             case _:
                 logger.debug("the loop broke", exc_info=why)
-                name = getattr(self.job.strategy, "name", type(self.job.strategy).__name__)
+                name = getattr(self.job.loop, "name", type(self.job.loop).__name__)
                 return Crashed(
                     f"The loop '{name}' broke: {type(why).__name__}: {why}",
                     error=type(why).__name__,

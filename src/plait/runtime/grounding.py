@@ -18,7 +18,7 @@ from math import isfinite
 from typing import Any, Literal, TypeAlias
 
 from plait.core.effects import UNKNOWN
-from plait.core.strategy import Task
+from plait.core.loop import Task
 from plait.core.things import Handle
 from plait.core.tools import Call, ToolSpec
 from plait.runtime import known_values

@@ -259,7 +259,7 @@ def seen_of(runs: Iterable[tuple[RunHead, Iterable[Row]]]) -> Seen:
                 case ObservedRecord(n=n, i=i, observation=observation) if n in calls:
                     size = len(observation.text) + (0 if observation.ok else len(f"{NO_EVIDENCE} ()"))
                     results.setdefault(calls[n].calls[i].tool, []).append(size)
-                case Thinking(n=n) if head.strategy["name"] == ReWOO.name:
+                case Thinking(n=n) if head.loop["name"] == ReWOO.name:
                     asked[n] = row
                 case Thought(n=n, reply=reply) if n in asked and isinstance(intent := asked[n].record, Thinking):
                     key = (intent.phase, intent.model)

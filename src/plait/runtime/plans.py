@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from plait.core import Call, LoopContext, Observation, Plan, Step, Strategy, Task, ToolSpec
+from plait.core import Call, Loop, LoopContext, Observation, Plan, Step, Task, ToolSpec
 from plait.core.errors import ConfigError
 from plait.journal.records import Acting, ObservedRecord, Row, RunHead, Thinking, Thought, Told, Waits
 from plait.loops import make
@@ -39,7 +39,7 @@ class Planned(Struct, frozen=True):
     run: Run
 
 
-def planning(loop: Strategy) -> ReWOO:
+def planning(loop: Loop) -> ReWOO:
     """The loop, where its plans can be held: printed, priced, edited and run. Raises `ConfigError` for any other."""
     if not isinstance(loop, ReWOO):
         raise ConfigError(
@@ -79,7 +79,7 @@ def recorded_plan(head: RunHead, rows: Iterable[Row]) -> Plan:
     Steps that failed, or were not run, have none. Raises `ConfigError` where the run has no plan.
     """
     rows = list(rows)
-    kit, loop = kit_of(head), make(head.strategy["name"], head.strategy["options"])
+    kit, loop = kit_of(head), make(head.loop["name"], head.loop["options"])
     if isinstance(loop, LLMCompiler):
         plan: Plan | None = _numbered_plan(rows, kit)
     else:
@@ -116,7 +116,7 @@ def with_kept(plan: Plan, before: Plan) -> Plan:
 def kit_of(head: RunHead) -> LoopContext:
     """What the run's loop worked with, from its record alone."""
     folder = head.settings.get("prompts")
-    book = PromptBook(head.strategy["name"], Path(folder) if folder and Path(folder).is_dir() else None)
+    book = PromptBook(head.loop["name"], Path(folder) if folder and Path(folder).is_dir() else None)
     limits = msgspec.convert(head.settings.get("limits", {}), Limits)
     tools = msgspec.convert(head.tools, tuple[ToolSpec, ...])
     return as_recorded(LoopContext(tools, book, head.settings.get("system"), limits.observation_chars), head)

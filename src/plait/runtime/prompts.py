@@ -30,22 +30,22 @@ class PromptBook:
 
     def __init__(
         self,
-        strategy: str,
+        loop: str,
         folder: Path | None = None,
         extra: Mapping[str, str] | None = None,
         others: Iterable[PromptBook] = (),
     ) -> None:
-        self.strategy = strategy
+        self.loop = loop
         self.folder = folder
-        self._others = {book.strategy: book for book in others}
-        self._texts = {**shipped(strategy), **(extra or {})}
+        self._others = {book.loop: book for book in others}
+        self._texts = {**shipped(loop), **(extra or {})}
         self._verbatim: dict[str, str] = {}
         if folder is not None:
             self._read(folder)
 
-    def of(self, strategy: str) -> PromptBook:
+    def of(self, loop: str) -> PromptBook:
         """The book of a loop that this one may fall back to."""
-        return self._others[strategy]
+        return self._others[loop]
 
     def names(self) -> list[str]:
         """The templates there are."""
@@ -57,7 +57,7 @@ class PromptBook:
             return self._verbatim[name]
         if name not in self._texts:
             raise ConfigError(
-                f"The loop '{self.strategy}' has no prompt '{name}'.",
+                f"The loop '{self.loop}' has no prompt '{name}'.",
                 hint=f"It has: {', '.join(self.names())}.",
             )
         return self._texts[name]
@@ -89,9 +89,7 @@ class PromptBook:
         try:
             text = str(compiled.render(values))
         except Exception as why:
-            raise ConfigError(
-                f"The prompt '{self.strategy}/{name}' can't be filled: {why}.", hint=self._place()
-            ) from why
+            raise ConfigError(f"The prompt '{self.loop}/{name}' can't be filled: {why}.", hint=self._place()) from why
         if all(type(value) in _FIXED for value in values.values()):
             self._last[name] = (dict(values), text)
         return text
@@ -116,7 +114,7 @@ class PromptBook:
             number = getattr(why, "lineno", None)
             line = f" (line {number})" if number else ""
             raise ConfigError(
-                f"The prompt '{self.strategy}/{name}' is no valid template{line}: {why}.", hint=self._place()
+                f"The prompt '{self.loop}/{name}' is no valid template{line}: {why}.", hint=self._place()
             ) from why
 
     def _place(self) -> str:
@@ -126,9 +124,9 @@ class PromptBook:
         if not folder.is_dir():
             raise ConfigError(
                 f"There is no prompts folder {folder}.",
-                hint=f"`plait prompts copy {self.strategy} {folder}` makes one.",
+                hint=f"`plait prompts copy {self.loop} {folder}` makes one.",
             )
-        for path in sorted((folder / self.strategy).glob("*")):
+        for path in sorted((folder / self.loop).glob("*")):
             try:
                 # newline="": a prompt is sent byte for byte, line ends included.
                 with path.open(encoding="utf-8", newline="") as file:
@@ -164,9 +162,9 @@ def _same(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
 
 
 @cache
-def shipped(strategy: str) -> Mapping[str, str]:
+def shipped(loop: str) -> Mapping[str, str]:
     """The templates of a loop as they ship, by name; none for a loop that is not ours."""
-    folder = resources.files("plait.loops") / strategy / "prompts"
+    folder = resources.files("plait.loops") / loop / "prompts"
     if not folder.is_dir():
         return {}
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from plait import loops
-from plait.core import Call, Event, Reply, Strategy
+from plait.core import Call, Event, Loop, Reply
 from plait.core import events as ev
 from plait.core.errors import ConfigError
 from plait.journal.records import (
@@ -28,16 +28,16 @@ from plait.loops import splitter_of
 from plait.runtime.run_context import as_told, input_of
 
 
-def recorded_loop(head: RunHead) -> Strategy | None:
+def recorded_loop(head: RunHead) -> Loop | None:
     """The loop of a run, which tells its thoughts and actions apart; None where it is not installed here."""
     try:
-        return loops.make(head.strategy["name"], head.strategy["options"])
+        return loops.make(head.loop["name"], head.loop["options"])
     except ConfigError:
         return None
 
 
-def retell(rows: Iterable[Row], strategy: Strategy | None) -> list[Event]:
-    """The events of a record. `strategy` tells thought, action and answer apart; without it all is thought."""
+def retell(rows: Iterable[Row], loop: Loop | None) -> list[Event]:
+    """The events of a record. `loop` tells thought, action and answer apart; without it all is thought."""
     events: list[Event] = []
     asked: dict[int, Thinking] = {}
     calls: dict[int, tuple[int, tuple[Call, ...]]] = {}
@@ -55,7 +55,7 @@ def retell(rows: Iterable[Row], strategy: Strategy | None) -> list[Event]:
                 events.append(ev.Noted(step, "error", error))
             case Thought(n=n, reply=reply):
                 intent = asked[n]
-                events.extend(_pieces(intent, reply, strategy))
+                events.extend(_pieces(intent, reply, loop))
                 events.append(
                     ev.Replied(
                         intent.step,
@@ -100,10 +100,10 @@ def retell(rows: Iterable[Row], strategy: Strategy | None) -> list[Event]:
     return events
 
 
-def _pieces(intent: Thinking, reply: Reply, strategy: Strategy | None) -> list[Event]:
-    if strategy is None:
+def _pieces(intent: Thinking, reply: Reply, loop: Loop | None) -> list[Event]:
+    if loop is None:
         return [ev.Thought(intent.step, reply.text)]
-    splitter = splitter_of(strategy, intent.phase)
+    splitter = splitter_of(loop, intent.phase)
     joined: list[tuple[str, str]] = []
     for piece in (*splitter.feed(reply.text), *splitter.close(bool(reply.calls))):
         if joined and joined[-1][0] == piece.kind:

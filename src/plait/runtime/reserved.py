@@ -7,13 +7,13 @@ import warnings
 from msgspec import structs
 
 from plait import loops
-from plait.core import Strategy
+from plait.core import Loop
 from plait.core.errors import ConfigError
 from plait.tools import Tool, Toolset
 from plait.tools.names import fitted
 
 
-def with_free_names(tools: Toolset, loop: Strategy) -> Toolset:
+def with_free_names(tools: Toolset, loop: Loop) -> Toolset:
     """The tools with names that the loop, and one that it may fall back to, do not use.
 
     A tool of an MCP server gets the server's word before its name, with a warning. Raises `ConfigError` for another.
@@ -39,7 +39,7 @@ def with_free_names(tools: Toolset, loop: Strategy) -> Toolset:
     return tools if found == before else structs.replace(tools, tools=found)
 
 
-def with_fitting_names(tools: Toolset, loop: Strategy) -> Toolset:
+def with_fitting_names(tools: Toolset, loop: Loop) -> Toolset:
     """The tools by names that the loop, and one that it may fall back to, can call; all else about them stays."""
     other = loops.fallback_of(loop)
     needs = {getattr(each, "tool_names", "") for each in (loop, other)}
@@ -57,7 +57,7 @@ def with_fitting_names(tools: Toolset, loop: Strategy) -> Toolset:
     return structs.replace(tools, tools=tuple(found), own=own)
 
 
-def _reserved(loop: Strategy) -> dict[str, str]:
+def _reserved(loop: Loop) -> dict[str, str]:
     other = loops.fallback_of(loop)
     names = (*getattr(loop, "reserved", ()), *(getattr(other, "reserved", ()) if other is not None else ()))
     return {_folded(name): name for name in names}

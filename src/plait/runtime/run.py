@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from plait.core import Event, Outcome, Status, Strategy, Usage, Waiting
+from plait.core import Event, Loop, Outcome, Status, Usage, Waiting
 from plait.core.errors import JournalError
 from plait.journal.records import Row
 from plait.runtime.costs import PhaseSpending, spending
@@ -24,7 +24,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
     run: str
     outcome: Outcome
-    strategy: str
+    loop: str
     steps: int
     calls: int
     usage: Usage
@@ -34,7 +34,8 @@ class Run(Struct, frozen=True, kw_only=True):
     question: str
     rows: Callable[[], Sequence[Row]]
     """Reads the record; `record` is the same, read."""
-    loop: Strategy | None = None
+    loop_object: Loop | None = None
+    """The loop itself, None if it is not known."""
 
     @property
     def status(self) -> Status:
@@ -64,7 +65,7 @@ class Run(Struct, frozen=True, kw_only=True):
     @property
     def events(self) -> list[Event]:
         """What happened, as the events one would have seen, each text in one piece."""
-        return retell(self.record, self.loop)
+        return retell(self.record, self.loop_object)
 
     @property
     def phases(self) -> tuple[PhaseSpending, ...]:
@@ -88,7 +89,7 @@ class Run(Struct, frozen=True, kw_only=True):
             "answer": self.answer,
             "reason": self.reason,
             "waits": waits_of(self.outcome),
-            "strategy": self.strategy,
+            "loop": self.loop,
             "steps": self.steps,
             "calls": self.calls,
             "usage": {
@@ -115,16 +116,16 @@ def run_of(
     totals: dict[str, Any],
     *,
     question: str,
-    strategy: str,
+    loop: str,
     models: dict[str, str],
     rows: Callable[[], Sequence[Row]],
-    loop: Strategy | None = None,
+    loop_object: Loop | None = None,
 ) -> Run:
     """A run from its parts, as the engine or the journal has them."""
     return Run(
         run=run,
         outcome=outcome,
-        strategy=strategy,
+        loop=loop,
         steps=totals.get("steps", 0),
         calls=totals.get("calls", 0),
         usage=Usage(
@@ -138,5 +139,5 @@ def run_of(
         models=models,
         question=question,
         rows=rows,
-        loop=loop,
+        loop_object=loop_object,
     )

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import structs
 
-from plait.core import Call, CodeLimits, Event, LoopContext, Strategy, Task, Waiting
+from plait.core import Call, CodeLimits, Event, Loop, LoopContext, Task, Waiting
 from plait.core import events as ev
 from plait.core.errors import BadInput, ConfigError, ReplayDiffers
 from plait.core.text import escape_hidden
@@ -71,7 +71,7 @@ class RecordEnds(Exception):
 class RunSpec:
     """All that one run needs, the same whether it is fresh, resumed, forked or replayed."""
 
-    strategy: Strategy
+    loop: Loop
     task: Task
     kit: LoopContext
     tools: Toolset

@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from plait.core import Event, Outcome, Strategy
+from plait.core import Event, Loop, Outcome
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError, JournalError, RecordChanged, ReplayDiffers
 from plait.journal.effects import Lost
@@ -140,7 +140,7 @@ async def fork(job: RunSpec, head: RunHead, rows: Sequence[Row], at: int, journa
     return _changed(job, past=Past(kept), trust_until=at), log
 
 
-def finished(row: RunRow, journal: Journal, loop: Strategy | None = None) -> Run:
+def finished(row: RunRow, journal: Journal, loop: Loop | None = None) -> Run:
     """A run as the journal has it, without performing anything."""
     if row.outcome is None:
         raise JournalError(
@@ -152,10 +152,10 @@ def finished(row: RunRow, journal: Journal, loop: Strategy | None = None) -> Run
         outcome_of(row.outcome),
         row.totals,
         question=row.head.question,
-        strategy=row.head.strategy["name"],
+        loop=row.head.loop["name"],
         models={phase: str(model["spec"]) for phase, model in row.head.models.items()},
         rows=lambda: journal.rows(row.head.run),
-        loop=loop,
+        loop_object=loop,
     )
 
 
@@ -248,7 +248,7 @@ async def perform(
 ) -> Run:
     """Perform an opened run to its end. If the run was cancelled, and has recorded that, the cancellation goes on."""
     if emit is not None:
-        emit(ev.Began(head.run, head.question, head.strategy["name"], resumed))
+        emit(ev.Began(head.run, head.question, head.loop["name"], resumed))
         if job.past.lost is not None and not job.trust_until:
             emit(ev.Noted(0, "journal", lost_text(job.past.lost)))
     with job.tracer.run(head, job.phases, log.scrub, resumed=resumed and not job.trust_until) as span:
@@ -260,10 +260,10 @@ async def perform(
         outcome,
         engine.totals(),
         question=head.question,
-        strategy=head.strategy["name"],
-        models={phase: job.phases.of(phase).spec for phase in job.strategy.phases},
+        loop=head.loop["name"],
+        models={phase: job.phases.of(phase).spec for phase in job.loop.phases},
         rows=_reader(head.run, log, journal),
-        loop=job.strategy,
+        loop_object=job.loop,
     )
     if emit is not None:
         emit(ev.Ended(outcome, run))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs, to_builtins
 
-from plait.core import LoopContext, Strategy
+from plait.core import Loop, LoopContext
 from plait.journal.records import RunHead
 from plait.runtime.sessions import SESSION, Embedder
 from plait.toolkits.method_search import lines_of, method_search
@@ -84,7 +84,7 @@ def searchable(embedder: Embedder) -> bool:
     return find_spec("numpy") is not None and (embedder != "local" or find_spec("onnxruntime") is not None)
 
 
-def most_shown(said: int | None, loop: Strategy, tools: int, embedder: Embedder) -> int | None:
+def most_shown(said: int | None, loop: Loop, tools: int, embedder: Embedder) -> int | None:
     """So many of an agent's tools are shown, None for all. Where nothing is said, a loop may know better."""
     told: int | None = getattr(loop, "told", None)
     return 0 if said is None and told is not None and tools > told and searchable(embedder) else said

@@ -134,12 +134,12 @@ def main(fd: int, memory: int) -> None:
 
 def _asyncio_without_sockets(asyncio: Any, session: Any) -> None:
     """Have asyncio make the session's loop, and its `gather` take values that are there already."""
-    from plait.sandbox.worker_calls import Loop
+    from plait.sandbox.worker_calls import LoopRun
     from plait.sandbox.worker_soft import soft
 
     class Policy(asyncio.DefaultEventLoopPolicy):  # type: ignore[misc]
         def new_event_loop(self) -> Any:
-            return Loop(session.ask, session.clock)
+            return LoopRun(session.ask, session.clock)
 
     asyncio.set_event_loop_policy(Policy())
     gather = asyncio.gather

@@ -100,7 +100,7 @@ class Calls:
         self.ask = ask
         self.pack = pack
         self.pieces: dict[str, Piece] = {}
-        self.loop: Loop | None = None
+        self.loop: LoopRun | None = None
         self.raisable: dict[str, type[Exception]] = {}
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], frame: types.FrameType) -> Any:
@@ -114,7 +114,7 @@ class Calls:
 
     async def later(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], line: int) -> Any:
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, Loop)
+        assert isinstance(loop, LoopRun)
         return await loop.out(Call(self.pack(name, args, kwargs), line))
 
     def place(self, frame: types.FrameType) -> tuple[Piece | None, Place]:
@@ -181,7 +181,7 @@ class Names(dict[str, Any]):
         return Tool(name, self.calls.call)
 
 
-class Loop(BaseEventLoop):
+class LoopRun(BaseEventLoop):
     """An event loop with no sockets: when nothing is ready, it makes all calls that are waited for; else it passes
     over the time to the next timer."""
 

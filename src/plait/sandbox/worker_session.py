@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from plait.sandbox.awaited import awaited_in
-from plait.sandbox.worker_calls import Call, Calls, Loop, Names, Piece, Raised, Things, Tool
+from plait.sandbox.worker_calls import Call, Calls, LoopRun, Names, Piece, Raised, Things, Tool
 from plait.sandbox.worker_clock import Clock
 from plait.sandbox.worker_output import FLOOD, Output
 from plait.sandbox.worker_soft import SOFT, SOFT_RETURN, Soft, soft, soft_return
@@ -139,10 +139,10 @@ class Session:
             return self._error(problem)
         return None
 
-    def event_loop(self) -> Loop:
+    def event_loop(self) -> LoopRun:
         """The loop of the session; a new one after an error, and when a piece was given up."""
         if self.calls.loop is None or self.calls.loop.is_closed():
-            self.calls.loop = Loop(self.ask, self.clock)
+            self.calls.loop = LoopRun(self.ask, self.clock)
             asyncio.set_event_loop(self.calls.loop)
         return self.calls.loop
 

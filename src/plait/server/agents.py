@@ -22,7 +22,7 @@ from plait.runtime.tool_selection import SEARCH
 from plait.server.errors import RequestRejected
 from plait.tools.load import is_mcp_word
 
-FORKABLE = ("strategy", "options", "model", "models", "approve", "grounding")
+FORKABLE = ("loop", "options", "model", "models", "approve", "grounding")
 """The fields that a fork may change over HTTP: none names a file or loads code."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -75,7 +75,7 @@ def makes_same_requests(agent: Agent, head: RunHead) -> bool:
     loop = {"name": agent._loop.name, "options": loops.options_of(agent._loop)}
     if settings.get("sandbox") == "auto":
         del settings["sandbox"]  # a resumed run uses the sandbox of its journal
-    if loop != head.strategy or any(head.settings.get(name) != value for name, value in settings.items()):
+    if loop != head.loop or any(head.settings.get(name) != value for name, value in settings.items()):
         return False
     # Tools that Plait adds, and those of an MCP server, which may change, are left out.
     recorded = {
@@ -92,12 +92,12 @@ def change_agent(agent: Agent, changes: dict[str, Any]) -> Agent:
         if name not in FORKABLE:
             hint = f"It may change: {', '.join(FORKABLE)}."
             raise RequestRejected(400, f"A fork can't change '{name}'.", hint=hint, param=name)
-    loop, options = changes.pop("strategy", None), changes.pop("options", None)
+    loop, options = changes.pop("loop", None), changes.pop("options", None)
     if loop is not None or options:
         kept = loops.options_of(agent._loop) if loop in (None, agent._loop.name) else {}
-        changes["strategy"] = loops.make(loop or agent._loop.name, {**kept, **(options or {})})
+        changes["loop"] = loops.make(loop or agent._loop.name, {**kept, **(options or {})})
     # A new model for all phases replaces those of single phases. Another loop may have other phases.
-    phases = changes["strategy"].phases if "strategy" in changes else agent._loop.phases
+    phases = changes["loop"].phases if "loop" in changes else agent._loop.phases
     before = {} if "model" in changes else {phase: each for phase, each in agent.models.items() if phase in phases}
     changes["models"] = {**before, **changes.get("models", {})}
     return agent.using(**changes)

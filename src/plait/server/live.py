@@ -109,7 +109,7 @@ class RunFollower:
         if changed or waits:
             news["run"]["children"] = run_search.find_forks(self.journal, run)
             news["waiting"] = open_questions(self.row, self.journal.rows(run)) if waits else []
-        if self.row.head.strategy["name"] in PLANNERS and (changed or _has_finished_work(news["steps"])):
+        if self.row.head.loop["name"] in PLANNERS and (changed or _has_finished_work(news["steps"])):
             news["plan"] = plan_view(self.row, self.journal.rows(run))
         return news
 

@@ -99,7 +99,7 @@ def _settings(run: ComparedRun) -> list[tuple[str, str]]:
     head = run.row.head
     return [
         ("the question", head.question),
-        ("the loop", format_input(head.strategy)),
+        ("the loop", format_input(head.loop)),
         ("the models", format_input({phase: model["spec"] for phase, model in head.models.items()})),
         ("the tools", ", ".join(tool["name"] for tool in head.tools)),
         ("the conversation before", format_input(msgspec.to_builtins(head.history))),

@@ -96,7 +96,7 @@ def list_choices(journal: Journal) -> dict[str, list[str]]:
     """Return the loops, sessions and models that a filter offers. It omits sessions that no client named: there are too
     many, and their runs have links to them."""
     queries = {
-        "loops": "SELECT DISTINCT strategy FROM runs",
+        "loops": "SELECT DISTINCT loop FROM runs",
         "sessions": "SELECT DISTINCT session FROM runs",
         "models": "SELECT DISTINCT json_extract(value, '$.spec') FROM runs, json_each(head, '$.models')",
     }
@@ -166,7 +166,7 @@ def _condition(connection: sqlite3.Connection, wanted: RunFilter) -> tuple[str, 
     conditions = [
         ("n < ?", wanted.before),
         ("status = ?", "running" if wanted.status == "interrupted" else wanted.status),
-        ("strategy = ?", wanted.loop),
+        ("loop = ?", wanted.loop),
         ("session <> '' AND session = ?", wanted.session),
         # The labels of served runs are serve:OWNER:AGENT:KEY, and no agent's name has a sign of GLOB's in it.
         ("label GLOB ?", wanted.agent and f"serve:*:{_NAME.sub('/', wanted.agent)}:*"),

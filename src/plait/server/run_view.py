@@ -32,7 +32,7 @@ def list_entry(row: RunRow, *, n: int = 0) -> dict[str, Any]:
         "question": _shorten(head.question),
         "answer": _shorten(format_answer(outcome.get("answer"))),
         "reason": _shorten(outcome.get("reason") or ""),
-        "loop": head.strategy["name"],
+        "loop": head.loop["name"],
         "agent": label.agent if label is not None else "",
         "models": list(dict.fromkeys(str(model["spec"]) for model in head.models.values())),
         "session": head.session,
@@ -64,7 +64,7 @@ def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
         "error": outcome.get("error", ""),
         "limit": outcome.get("limit", ""),
         "waits": outcome.get("kind", "") if row.status == "waiting" else "",
-        "options": head.strategy["options"],
+        "options": head.loop["options"],
         "phase_models": {phase: str(model["spec"]) for phase, model in head.models.items()},
         "tools": [{"name": each["name"], "what": _shorten(each.get("description", ""))} for each in head.tools],
         "settings": {name: value for name, value in head.settings.items() if value not in (None, {}, [])},
@@ -88,7 +88,7 @@ def open_questions(row: RunRow, rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def plan_view(row: RunRow, rows: Sequence[Row]) -> dict[str, Any] | None:
     """Return the plan of a run as a picture (SVG) and as text that can be edited; None without a plan."""
-    if row.head.strategy["name"] not in PLANNERS:
+    if row.head.loop["name"] not in PLANNERS:
         return None
     from plait.loops.plan_svg import STYLE, as_svg
     from plait.runtime.plans import recorded_plan, written

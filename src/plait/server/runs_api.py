@@ -59,7 +59,7 @@ class ForkBody(msgspec.Struct, forbid_unknown_fields=True):
     at: int
     model: str | None = None
     models: dict[str, str] | None = None
-    strategy: str | None = None
+    loop: str | None = None
     options: dict[str, Any] | None = None
 
 
@@ -248,7 +248,7 @@ class ViewerApi:
                     "started": each.started,
                     "finished": len(results.results(each.head["cells"])),
                     "cells": len(each.head["cells"]),
-                    "loops": list(dict.fromkeys(row["strategy"] for row in each.head["contenders"])),
+                    "loops": list(dict.fromkeys(row["loop"] for row in each.head["contenders"])),
                 }
                 for each in results.comparisons()
             ]

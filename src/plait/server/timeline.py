@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from plait.core import Observation, Ran, Strategy
+from plait.core import Loop, Observation, Ran
 from plait.core import events as ev
 from plait.journal.records import (
     Acting,
@@ -65,7 +65,7 @@ class ViewerTimeline:
     `loop` separates thought, action and answer; without it all text is thought. `max_text` None: no text is cut.
     """
 
-    def __init__(self, loop: Strategy | None = None, *, max_text: int | None = LONG) -> None:
+    def __init__(self, loop: Loop | None = None, *, max_text: int | None = LONG) -> None:
         self.items: dict[str, JSON] = {}
         self.steps: dict[int, JSON] = {}
         self.seq = -1
@@ -268,7 +268,7 @@ class ViewerTimeline:
         return [text[: self._max_text], len(text) - self._max_text]
 
 
-def build_timeline(rows: Iterable[Row], loop: Strategy | None, *, max_text: int | None = LONG) -> ViewerTimeline:
+def build_timeline(rows: Iterable[Row], loop: Loop | None, *, max_text: int | None = LONG) -> ViewerTimeline:
     """Build a timeline from rows."""
     timeline = ViewerTimeline(loop, max_text=max_text)
     for row in rows:

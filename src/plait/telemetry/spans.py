@@ -196,7 +196,7 @@ class OtelRunSpan(OtelSpan):
         self.session = head.session
         self._head = head
         self._usage, self._costs = Usage(), list[float | None]()
-        loop = str(head.strategy.get("name", ""))
+        loop = str(head.loop.get("name", ""))
         described = list(phases.describe().values())
         providers = {_provider_name(each) for each in described}
         models = {str(each.get("name", "")) for each in described}

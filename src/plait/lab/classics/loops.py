@@ -97,8 +97,8 @@ def make_loop_tables(comparison: ComparisonData, loops: Sequence[str] = ("react"
     Raises `ConfigError` if the comparison does not have both with the same models.
     """
     if len(loops) != 2:
-        raise ConfigError(f"{len(loops)} loops are named.", hint="Name two: --strategies react,rewoo.")
-    first, second = ([each for each in comparison.contenders if each.strategy == loop] for loop in loops)
+        raise ConfigError(f"{len(loops)} loops are named.", hint="Name two: --loops react,rewoo.")
+    first, second = ([each for each in comparison.contenders if each.loop == loop] for loop in loops)
     made = [
         _make_table(comparison, one, other)
         for one in first
@@ -108,7 +108,7 @@ def make_loop_tables(comparison: ComparisonData, loops: Sequence[str] = ("react"
     if not made:
         raise ConfigError(
             f"{loops[0]} and {loops[1]} are not both in {comparison.name} with the same models.",
-            hint="plait compare SUITE --strategies react,rewoo compares them.",
+            hint="plait compare SUITE --loops react,rewoo compares them.",
         )
     return tuple(made)
 
@@ -124,7 +124,7 @@ def _make_table(comparison: ComparisonData, one: Contender, other: Contender) ->
         rows.append(TaskTotals(task.id, *totals))
         both += [results] if all(finished) else []
     in_all = TaskTotals("in all", *(_totals(comparison, [each for task in both for each in task[at]]) for at in (0, 1)))
-    return LoopTable((one.strategy, other.strategy), one.who, tuple(rows), in_all, missing_notes(comparison))
+    return LoopTable((one.loop, other.loop), one.who, tuple(rows), in_all, missing_notes(comparison))
 
 
 def _totals(comparison: ComparisonData, results: Sequence[CellResult]) -> LoopTotals:

@@ -108,7 +108,7 @@ def make_phase_table(comparison: ComparisonData, *, loop: str = "phased", hardwa
     `hardware`: also compute the break-even: after how many runs hardware at this price in USD is cheaper than the first
     row. Raises `ConfigError` if the loop is not in the comparison, or if there is no second row to compare.
     """
-    contenders = [each for each in comparison.contenders if each.strategy.partition("(")[0] == loop]
+    contenders = [each for each in comparison.contenders if each.loop.partition("(")[0] == loop]
     if not contenders:
         raise ConfigError(f"The loop {loop} is not in {comparison.name}.", hint="Compare it first.")
     if hardware is not None and len(contenders) < 2:
@@ -123,7 +123,7 @@ def make_phase_table(comparison: ComparisonData, *, loop: str = "phased", hardwa
         every += results
         graded = judged_results(comparison, results)
         row = PhaseRow(
-            who=each.who if each.strategy == loop else f"{each.strategy} {each.who}",
+            who=each.who if each.loop == loop else f"{each.loop} {each.who}",
             models=each.models,
             runs=len(results),
             right=sum(result.grade.success for result in graded),

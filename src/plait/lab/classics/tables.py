@@ -8,7 +8,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from plait import loops
-from plait.core import Strategy
+from plait.core import Loop
 from plait.core.errors import ConfigError
 from plait.lab.comparison import ComparisonData
 from plait.lab.graders import UNJUDGED
@@ -64,9 +64,7 @@ def judged_results(comparison: ComparisonData, results: Iterable[CellResult]) ->
     return [result for result in results if result.task not in unjudged]
 
 
-def models_by_phase(
-    loop: Strategy | str, models: Sequence[M], phases: Mapping[str, Sequence[M]]
-) -> dict[str, Sequence[M]]:
+def models_by_phase(loop: Loop | str, models: Sequence[M], phases: Mapping[str, Sequence[M]]) -> dict[str, Sequence[M]]:
     """Return the models of each phase of a loop: those in `phases`, else `models`.
 
     Raises `ConfigError` for a phase that the loop does not have.

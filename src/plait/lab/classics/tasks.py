@@ -48,7 +48,7 @@ class TaskTable(Struct, frozen=True):
     def json(self) -> dict[str, Any]:
         """Return a row for each task, its cells by column."""
         return {
-            "columns": [{"strategy": each.strategy, "models": each.models} for each in self.columns],
+            "columns": [{"loop": each.loop, "models": each.models} for each in self.columns],
             "rows": [
                 {"task": task, "question": question, "cells": [[_run_json(run) for run in cell] for cell in row]}
                 for (task, question), row in zip(self.tasks, self.cells, strict=True)
@@ -57,7 +57,7 @@ class TaskTable(Struct, frozen=True):
 
     def _heads(self) -> list[str]:
         """Name the columns by models, by loops, or by both: whatever is unique."""
-        for names in ([each.who for each in self.columns], [each.strategy for each in self.columns]):
+        for names in ([each.who for each in self.columns], [each.loop for each in self.columns]):
             if len(set(names)) == len(names):
                 return list(map(clean_line, names))
         return [clean_line(each.key) for each in self.columns]

@@ -282,9 +282,9 @@ def find_frontier(points: Sequence[tuple[float, float]]) -> list[int]:
 
 def _short_names(contenders: Sequence[Contender]) -> list[str]:
     """Name contenders by loop if all have the same models, by models if all have the same loop."""
-    loops, whos = {each.strategy for each in contenders}, {each.who for each in contenders}
+    loops, whos = {each.loop for each in contenders}, {each.who for each in contenders}
     if len(whos) == 1 and len(loops) == len(contenders):
-        return [each.strategy for each in contenders]
+        return [each.loop for each in contenders]
     if len(loops) == 1 and len(whos) == len(contenders):
         return [each.who for each in contenders]
     return [each.key for each in contenders]

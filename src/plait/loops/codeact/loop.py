@@ -18,8 +18,8 @@ from plait.core import (
     Answered,
     Effect,
     LimitNear,
-    Loop,
     LoopContext,
+    LoopRun,
     Message,
     Observation,
     OneKind,
@@ -75,7 +75,7 @@ class CodeAct:
     reserved: ClassVar[tuple[str, ...]] = (STOP, SEARCH)
     tool_names: ClassVar[str] = "python"
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """The loop."""
         page = Transcript(self.transcript, FORMAT, task, kit, _words(kit), harmless=True)
         escape = escape_of(kit, FORMAT.disarm)

@@ -17,8 +17,8 @@ from plait.core import (
     Effect,
     Failed,
     LimitNear,
-    Loop,
     LoopContext,
+    LoopRun,
     Message,
     Outcome,
     Plan,
@@ -73,7 +73,7 @@ class LLMCompiler:
     reserved: ClassVar[tuple[str, ...]] = (JOIN,)
     tool_names: ClassVar[str] = "call"
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """The loop."""
         pages, rounds, chars = Pages(task, kit), list[Round](), kit.observation_chars
         try:

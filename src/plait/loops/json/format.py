@@ -1,7 +1,7 @@
 """One JSON object a turn: `{"thought": text, "tool": name, "tool_input": any value}`.
 
 The built-in tools are ordinary names here: `final_answer` makes the turn answered with its input, while
-`fail_task` and `ask_user` stay calls, for the strategy to act on.
+`fail_task` and `ask_user` stay calls, for the loop to act on.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from plait.core import (
     Call,
     Effect,
     Failed,
-    Loop,
     LoopContext,
+    LoopRun,
     Observation,
     Outcome,
     Splitter,
@@ -53,7 +53,7 @@ class JsonReAct:
     phases: ClassVar[tuple[str, ...]] = ("act",)
     reserved: ClassVar[tuple[str, ...]] = BUILT_INS
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """Run the loop."""
         tools = (*kit.tools, *_built_in_tools(kit))
         form = JsonTurn(lenient=self.lenient, can_ask=kit.can_ask)

@@ -16,8 +16,8 @@ from plait.core import (
     Failed,
     Lacking,
     LimitNear,
-    Loop,
     LoopContext,
+    LoopRun,
     Message,
     Observation,
     Outcome,
@@ -56,7 +56,7 @@ class ToolCalling:
     reserved: ClassVar[tuple[str, ...]] = ("final_answer",)
     tool_names: ClassVar[str] = "wire"
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """The loop."""
         page: Page = NativePage(task, kit)
         log: Log = ()

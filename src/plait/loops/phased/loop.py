@@ -24,8 +24,8 @@ from plait.core import (
     Effect,
     Failed,
     LimitNear,
-    Loop,
     LoopContext,
+    LoopRun,
     Message,
     Observation,
     OneKind,
@@ -76,7 +76,7 @@ class Phased:
     phases: ClassVar[tuple[str, ...]] = ("reason", "react", "reply")
     reserved: ClassVar[tuple[str, ...]] = (action_list.BASIC,)
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """The loop."""
         log, rounds, against = Log(task, kit), self.rounds, ""
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from plait.core import Loop, LoopContext, Splitter, Task
+from plait.core import LoopContext, LoopRun, Splitter, Task
 from plait.loops.format import Format
 from plait.loops.react.format import react_format
 from plait.loops.transcript import TranscriptKind
@@ -42,7 +42,7 @@ class ReAct:
     phases: ClassVar[tuple[str, ...]] = ("act",)
     reserved: ClassVar[tuple[str, ...]] = ("final_answer", "finish")
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """Run the loop."""
         numbered = self.dialect in ("numbered", "original")
         words = {

@@ -21,8 +21,8 @@ from plait.core import (
     Effect,
     Failed,
     LimitNear,
-    Loop,
     LoopContext,
+    LoopRun,
     Message,
     Observation,
     OneKind,
@@ -82,7 +82,7 @@ class ReWOO:
     work_messages = staticmethod(work_page)
     solve_messages = staticmethod(solve_page)
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """The loop."""
         work = Dispatch(partial(self._begin, kit, task))
         plan, chars = Plan(), kit.observation_chars

@@ -107,7 +107,7 @@ export const forkDialog = async (source, run, step) => {
   const begin = () => doing(form, async () => {
     const body = { at: Number(at.value) };
     if (model.value.trim()) body.model = model.value.trim();
-    if (loop.value) body.strategy = loop.value;
+    if (loop.value) body.loop = loop.value;
     const phases = pairs(models, "a phase's model is written as phase=model");
     if (phases.length) body.models = Object.fromEntries(phases);
     const said = pairs(options, "an option is written as name=value");

@@ -13,8 +13,8 @@ from plait.core.messages import JSON, Exchange
 from plait.core.outcomes import Outcome
 from plait.core.tools import ToolSpec
 
-Loop: TypeAlias = Generator[Effect, Any, Outcome]
-"""A run of a strategy: yields effects, is sent their results, returns how it ended."""
+LoopRun: TypeAlias = Generator[Effect, Any, Outcome]
+"""A run of a loop: yields effects, is sent their results, returns how it ended."""
 
 PieceKind: TypeAlias = Literal["thought", "action", "observation", "answer"]
 
@@ -70,7 +70,7 @@ class Prompts(Protocol):
         """The template `name` (such as "system") filled with `values`."""
         ...
 
-    def of(self, strategy: str) -> Prompts:
+    def of(self, loop: str) -> Prompts:
         """The templates of a loop that this one may fall back to."""
         ...
 
@@ -113,14 +113,14 @@ class LoopContext(Struct, frozen=True):
         """Why a planned call cannot be made, as `find_call_problem` says it; "" if it can."""
         return find_call_problem(tool, given, {spec.name: spec for spec in self.known}, is_open)
 
-    def of(self, strategy: str) -> LoopContext:
+    def of(self, loop: str) -> LoopContext:
         """The kit of a loop that this one falls back to: its own prompts, and no system prompt of the user's,
         which was written for another loop."""
-        return structs.replace(self, prompts=self.prompts.of(strategy), system=None)
+        return structs.replace(self, prompts=self.prompts.of(loop), system=None)
 
 
 @runtime_checkable
-class Strategy(Protocol):
+class Loop(Protocol):
     """A reasoning-and-acting loop with its options: a frozen value, made once, run many times.
 
     `name` is the word the loop is chosen by, and its prompts' folder; `phases` are the names its
@@ -131,7 +131,7 @@ class Strategy(Protocol):
     name: ClassVar[str]
     phases: ClassVar[tuple[str, ...]]
 
-    def run(self, task: Task, kit: LoopContext) -> Loop:
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """Start the loop on a task. Calling it does nothing yet: it returns a generator."""
         ...
 
