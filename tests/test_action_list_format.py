@@ -9,7 +9,7 @@ import time
 
 import pytest
 from hypothesis import given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 from conftest import examples
 from plait.core import Step, ToolSpec

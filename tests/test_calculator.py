@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import assume, example, given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 from plait.core.errors import ConfigError, ToolError
 from plait.toolkits import calculator

@@ -233,7 +233,7 @@ def test_a_paste_of_several_lines_is_one_turn_and_never_a_command(plait: Shell, 
 def test_tab_completes_commands_sessions_and_loops(plait: Shell, terminals: Any) -> None:
     plait("run", "q", "--session", "trip", "--model", script(plait, final("so")), "--quiet")
     at = started(terminals, "--session", "s", "--model", script(plait))
-    at.type("/strat\t")
+    at.type("/lo\t")
     at.until("/loop ")
     say(at, "rew\t", "Loop: rewoo")
     say(at, "/session tr\t", "Session trip, 1 turn so far.")

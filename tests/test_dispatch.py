@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 import plait
 from plait.core import (

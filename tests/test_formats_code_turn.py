@@ -5,7 +5,7 @@ import time
 
 import pytest
 from hypothesis import assume, given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 from conftest import LONG, examples
 from plait.core import ToolSpec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 from plait.core import Call, ToolSpec
 from plait.loops.format import Turn

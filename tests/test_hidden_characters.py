@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 import plait
 from cli_support import action, final

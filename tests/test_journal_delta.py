@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import example, given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 from plait.journal import delta
 from plait.journal.owner import new_run_id, owner_of_this_process

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 import plait
 from conftest import data_file

@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 from lazily import Lazy
 from plait.lab import statistics

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 from hypothesis import given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 from plait.core import Usage
 from plait.core.errors import ConfigError

@@ -9,7 +9,7 @@ import json
 
 import pytest
 from hypothesis import example, given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 from models_server import Server, completion, delta, event, whole_stream
 from plait.core import Think, user

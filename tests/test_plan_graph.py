@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import assume, given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 from plait.cli.plan_text import plan_page, render_plan
 from plait.core import Plan, Step, ToolSpec

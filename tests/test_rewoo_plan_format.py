@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 from conftest import LONG, examples
 from plait.core import Plan, Step, ToolSpec

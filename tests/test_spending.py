@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 import plait
 from models_server import Asked, Server, completion

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 from plait.core.arguments import (
     InvalidArguments,

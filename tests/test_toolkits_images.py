@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from hypothesis import given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 from PIL import Image as pillow
 
 from plait.core.errors import ToolError

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 import pytest
 from aiohttp import web
 from hypothesis import given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 from plait.toolkits import Image, discord, slack
 from plait.toolkits.discord_webhook import split_text

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from hypothesis import given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 import plait
 from plait.core.errors import ConfigError, RateLimited

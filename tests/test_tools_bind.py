@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pydantic
 import pytest
 from hypothesis import given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 from plait.core.errors import BadInput
 from plait.tools import Tool, tool

@@ -15,7 +15,7 @@ import msgspec
 import pydantic
 import pytest
 from hypothesis import given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 from plait.tools import render
 

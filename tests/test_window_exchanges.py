@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hypothesis import given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 from plait.journal.records import Got, Row, RunHead, Thinking
 from plait.journal.store import Journal

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import loops as st
+from hypothesis import strategies as st
 
 from conftest import CAMPAIGN
 from plait.world import TASKS, RunEvidence, World, WorldTask, world_of

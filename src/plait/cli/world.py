@@ -82,7 +82,7 @@ def run(
     if not quiet or done.status != "answered":
         for line in (summarize_run(done), *next_steps(done, options.journal_words(flags["journal"]))):
             click.echo(line, err=True)
-    _print_graded(done.run, done.status, word, done.record, done.answer, done.loop, chosen, as_object=as_object)
+    _print_graded(done.run, done.status, word, done.record, done.answer, done.loop_object, chosen, as_object=as_object)
     exit_with(CODES[done.status])
 
 
