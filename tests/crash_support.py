@@ -36,7 +36,7 @@ class Killed:
     kills: int = 0
     resumed: int = 0
     effects: int = 0
-    on_interrupted_call: int = 0
+    in_doubt: int = 0
     repeated: int = 0
     lost: int = 0
     wrong: str = ""
@@ -66,8 +66,8 @@ def kill_and_resume(folder: Path, loop: str, point: int | str, *during_resume: i
     if not ended:  # killed before the run was on record: nothing had happened
         found.wrong = f"effects without a record: {sends}" if sends else ""
         return found
-    found.on_interrupted_call = ended["troubles"].count("on_interrupted_call")
-    found.lost = max(0, len(SENT) - len(sends) - found.on_interrupted_call)
+    found.in_doubt = ended["troubles"].count("in_doubt")
+    found.lost = max(0, len(SENT) - len(sends) - found.in_doubt)
     if (ended["status"], ended["answer"]) != ("answered", ANSWER) or not set(sends) <= SENT:
         found.wrong = f"{loop} {point} {during_resume}: {ended}, sent {sends}"
     return found

@@ -72,7 +72,7 @@ def agent(journal: Path, loop: str = "react", script: Any = None, **fields: Any)
 def test_a_call_that_exceeds_its_time_is_in_doubt_and_the_same_call_needs_approval(journal: Path, loop: str) -> None:
     run = agent(journal, loop).run("Pay Ada.")
     (first,) = seen(run)
-    assert first.trouble == "on_interrupted_call" and "Whether the call took effect is not known" in first.text
+    assert first.trouble == "in_doubt" and "Whether the call took effect is not known" in first.text
     assert run.status == "waiting" and PAID == ["Ada"]
     assert "The same call was made before" in str(run.reason)
     refused = agent(journal, loop).resume(run, "no")
@@ -90,7 +90,7 @@ def test_another_input_needs_no_approval_and_a_tool_that_may_be_repeated_has_no_
     script = [action("look", "x"), action("look", "y"), action("pay", "Ada"), action("pay", "Bob"), final("Over.")]
     run = agent(journal, script=script).run("?")
     assert run.answer == "Over." and PAID == ["x", "y", "Ada", "Bob"]
-    assert [each.trouble for each in seen(run)] == ["timeout", "timeout", "on_interrupted_call", "on_interrupted_call"]
+    assert [each.trouble for each in seen(run)] == ["timeout", "timeout", "in_doubt", "in_doubt"]
     assert seen(run)[0].text == "Error: 'look' gave no result within 0.02 seconds and was given up."
 
 
@@ -135,9 +135,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> plait.Tool:
 
 def noted(run: plait.Run) -> list[str]:
     return [
-        row.record.text
-        for row in run.record
-        if isinstance(row.record, NoteRecord) and row.record.kind == "on_interrupted_call"
+        row.record.text for row in run.record if isinstance(row.record, NoteRecord) and row.record.kind == "in_doubt"
     ]
 
 
@@ -148,11 +146,9 @@ def test_a_call_under_way_when_a_limit_stops_the_run_is_recorded_as_in_doubt(jou
     assert (run.status, PAID) == ("stopped", ["Ada"])
     (note,) = noted(run)
     assert "'transfer'" in note and "not known" in note and '"Ada"' in note
-    assert [each.text for each in run.events if isinstance(each, ev.Noted) and each.kind == "on_interrupted_call"] == [
-        note
-    ]
+    assert [each.text for each in run.events if isinstance(each, ev.Noted) and each.kind == "in_doubt"] == [note]
     fork = limited.using(limits=plait.Limits()).fork(run.run, 2)
-    assert (fork.status, PAID) == ("waiting", ["Ada"]) and seen(fork)[0].trouble == "on_interrupted_call"
+    assert (fork.status, PAID) == ("waiting", ["Ada"]) and seen(fork)[0].trouble == "in_doubt"
 
 
 async def test_a_call_under_way_when_the_run_is_cancelled_is_in_doubt_when_it_goes_on(
@@ -167,7 +163,7 @@ async def test_a_call_under_way_when_the_run_is_cancelled_is_in_doubt_when_it_go
         await going
     run = await made.aresume("last")
     assert (run.status, PAID) == ("waiting", ["Ada"]) and len(noted(run)) == 1
-    assert seen(run)[0].trouble == "on_interrupted_call"
+    assert seen(run)[0].trouble == "in_doubt"
     assert (await made.aresume(run, "no")).answer == "Over." and PAID == ["Ada"]
 
 

@@ -117,8 +117,8 @@ CALLS: list[tuple[str, Any, str, str]] = [
     ("cancels_itself", "x", "raised", "Error: CancelledError"),
     ("gives_nothing", "x", "", "(no result)"),
     ("wicked", "x", "raised", "Error: Wicked: (its message can't be shown)"),
-    ("hangs", "x", "on_interrupted_call", f"Error: 'hangs' gave no result within 0.3 seconds. {UNKNOWN}"),
-    ("hangs_async", "x", "on_interrupted_call", f"Error: 'hangs_async' gave no result within 0.3 seconds. {UNKNOWN}"),
+    ("hangs", "x", "in_doubt", f"Error: 'hangs' gave no result within 0.3 seconds. {UNKNOWN}"),
+    ("hangs_async", "x", "in_doubt", f"Error: 'hangs_async' gave no result within 0.3 seconds. {UNKNOWN}"),
     ("gives_object", "x", "", "object"),
     ("takes_number", "many", "bad_input", "number"),
     ("takes_number", {"number": "many"}, "bad_input", "number"),
@@ -154,7 +154,7 @@ def test_whatever_a_tool_does_is_an_observation_and_the_run_goes_on(tools: Shell
     for observation, (tool, _, trouble, text) in zip(found, CALLS, strict=True):
         assert observation.trouble == trouble, (tool, observation)
         assert text in observation.text, (tool, observation)
-        if trouble in ("raised", "on_interrupted_call"):
+        if trouble in ("raised", "in_doubt"):
             assert observation.text == text
             assert text in told
     assert tools("replay", "last").code == 0

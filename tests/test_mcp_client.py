@@ -209,7 +209,7 @@ async def test_cancelling_a_run_cancels_its_call_at_the_server(log: Path) -> Non
 def test_a_call_has_its_time(log: Path) -> None:
     tools = plait.mcp(command(log), only=["slow"], timeout=0.5)
     run = agent("react", [act("slow", seconds=60), done()], *tools).run("Wait.")
-    assert troubles(run) == ["on_interrupted_call"]
+    assert troubles(run) == ["in_doubt"]
     until(lambda: "slow cancelled" in lines(log))
 
 
@@ -227,7 +227,7 @@ def test_a_server_killed_in_a_call_leaves_it_in_doubt_and_the_run_goes_on(loop: 
         ]
     run = agent(loop, script, f"mcp:{command(log)}").run("Go on.")
     assert (run.status, str(run.answer)) == ("answered", "3")
-    assert troubles(run) == ["on_interrupted_call", ""] and "ended during this call" in seen(run)[0]
+    assert troubles(run) == ["in_doubt", ""] and "ended during this call" in seen(run)[0]
     assert lines(log).count("die x") == 1, "a call with effects is not made twice"
     assert len(pids(log)) == 2, "the next call began it again"
 
@@ -249,7 +249,7 @@ def test_a_server_that_ends_again_and_again_is_left_alone(log: Path) -> None:
     script = [*(act("die", item=str(i)) for i in range(6)), done()]
     run = agent("react", script, f"mcp:{command(log)}", limits=plait.Limits(steps=10)).run("Try.")
     assert run.status == "answered"
-    assert troubles(run)[:4] == ["on_interrupted_call", "on_interrupted_call", "on_interrupted_call", "raised"]
+    assert troubles(run)[:4] == ["in_doubt", "in_doubt", "in_doubt", "raised"]
     assert "waits a minute before it starts it again" in seen(run)[3] and len(pids(log)) == 3
 
 
@@ -259,7 +259,7 @@ def test_a_server_behind_an_address_is_killed_in_a_call_and_comes_back(log: Path
         tools = plait.mcp(url)
         run = agent("react", script, *tools).run("Go on.")
         process.wait()
-        assert troubles(run) == ["on_interrupted_call", "raised"] and "cannot be reached" in seen(run)[1]
+        assert troubles(run) == ["in_doubt", "raised"] and "cannot be reached" in seen(run)[1]
     port = int(url.split(":")[2].split("/")[0])
     with over_http(log, port):
         run = agent("react", [act("price", item="pear"), done()], *tools).run("Go on.")

@@ -127,7 +127,7 @@ def test_a_call_that_began_when_the_process_ended_is_in_doubt(log: Path, journal
         "import sys, plait\n"
         "plait.Agent('react', model=sys.argv[1], tools=[sys.argv[2]], journal=sys.argv[3]).run('Go.')\n"
     )
-    for tool, trouble in (("stay", "on_interrupted_call"), ("look", "")):
+    for tool, trouble in (("stay", "in_doubt"), ("look", "")):
         kind = tmp_path / tool
         replies = script(tmp_path, act(tool, seconds=60), done("ok"), name=f"{tool}.json")
         word = trusted(command(kind, script=ODD.parent / "mcp_stay.py"))

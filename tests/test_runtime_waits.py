@@ -256,7 +256,7 @@ async def test_an_edited_call_that_is_in_doubt_is_said_to_be_the_persons(journal
         await going_on
     done = await agent.aresume(run.run)
     (seen,) = [each for each in done.events if isinstance(each, ev.Observed) and each.call.tool == "send"]
-    assert seen.observation.trouble == "on_interrupted_call" and "good morning" in seen.observation.note
+    assert seen.observation.trouble == "in_doubt" and "good morning" in seen.observation.note
     last = [row.body for row in done.record if type(row.record).__name__ == "Thinking"][-1]
     assert last is not None and b"not known" in last and b"The person changed this call" in last
 

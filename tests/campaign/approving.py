@@ -71,7 +71,7 @@ def waits(server: Here, run: str, answered: int) -> dict[str, Any]:
     def there() -> bool:
         told = server.ask("GET", f"/api/runs/{run}")[2]
         found[:] = told.get("waiting") or []
-        return server.desk.journal.run(run).status == "waiting" and bool(found)
+        return server.manager.journal.run(run).status == "waiting" and bool(found)
 
     until(there)
     return found[0]

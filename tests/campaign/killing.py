@@ -38,14 +38,14 @@ def run(count: int, seed: int, folder: Path) -> Figures:
                 number += 1
                 cases.append((loop, point, later, number))
             for found in pool.map(lambda case: one(*case), cases):
-                for name in ("kills", "resumed", "effects", "on_interrupted_call", "repeated", "lost"):
+                for name in ("kills", "resumed", "effects", "in_doubt", "repeated", "lost"):
                     setattr(total, name, getattr(total, name) + getattr(found, name))
                 failures += [found.wrong] if found.wrong else []
     figures = line_of(
         kills=total.kills,
         resumed=total.resumed,
         effects=total.effects,
-        on_interrupted_call=total.on_interrupted_call,
+        in_doubt=total.in_doubt,
         repeated=total.repeated,
         lost=total.lost,
     )

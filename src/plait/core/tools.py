@@ -6,9 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-Trouble: TypeAlias = Literal[
-    "", "unknown_tool", "bad_input", "raised", "timeout", "refused", "on_interrupted_call", "cancelled"
-]
+Trouble: TypeAlias = Literal["", "unknown_tool", "bad_input", "raised", "timeout", "refused", "in_doubt", "cancelled"]
 """The reason why a call has no result; "" if it has one."""
 
 

@@ -204,9 +204,7 @@ class Actor:
                     made = await make_call(job.tools, call, job.limits.tool_seconds, self.desk.things)
                 except BaseException:  # the run is cancelled, or a limit stops it
                     if not self._repeatable(call):
-                        self.desk.remark(
-                            group.step, "on_interrupted_call", f"{_in_doubt(call).text} Its input: {input_of(call)}"
-                        )
+                        self.desk.remark(group.step, "in_doubt", f"{_in_doubt(call).text} Its input: {input_of(call)}")
                     raise
                 span.observed(made)
             if i in group.invented and job.grounding == "warn":
@@ -313,7 +311,7 @@ class Actor:
         return [group.calls[i] for i in indexes if not self._repeatable(group.calls[i])]
 
     def _note_doubt(self, call: Call, observation: Observation) -> None:
-        if observation.trouble == "on_interrupted_call":
+        if observation.trouble == "in_doubt":
             self._doubtful.update(self._keys(call))
 
     def _is_in_doubt(self, call: Call) -> bool:
@@ -350,7 +348,7 @@ def _in_doubt(call: Call) -> Observation:
     return Observation(
         f"Error: the run was interrupted while '{call.tool}' was being called. Whether the call took effect is not "
         "known, and it was not repeated.",
-        trouble="on_interrupted_call",
+        trouble="in_doubt",
     )
 
 
@@ -397,11 +395,11 @@ async def _make(tools: Toolset, call: Call, seconds: float, things: Things) -> O
         said = f"Error: '{tool.spec.name}' gave no result within {limit:g} seconds"
         if tool.spec.repeatable:
             return Observation(f"{said} and was given up.", trouble="timeout", seconds=seconds)
-        return Observation(f"{said}. {UNKNOWN}", trouble="on_interrupted_call", seconds=seconds)
+        return Observation(f"{said}. {UNKNOWN}", trouble="in_doubt", seconds=seconds)
     except BaseException as why:
         if _is_ours(why):
             raise
-        trouble: Trouble = "on_interrupted_call" if isinstance(why, CallLost) else "raised"
+        trouble: Trouble = "in_doubt" if isinstance(why, CallLost) else "raised"
         return Observation(_said(why), trouble=trouble, seconds=time.perf_counter() - began)
     return Observation(text, value=plain, exact=exact, unfit=unfit, seconds=time.perf_counter() - began)
 

@@ -96,10 +96,6 @@ class Past:
         """What the run waits for: asked, and not told yet."""
         return [waits for past in self.effects.values() for i, waits in past.waits.items() if i not in past.told]
 
-    def on_interrupted_call(self) -> list[tuple[int, int]]:
-        """(effect, call) of each tool call that began and whose end is not recorded."""
-        return [(n, i) for n, past in self.effects.items() for i in sorted(past.begun) if i not in past.observed]
-
     def _add(self, row: Row) -> None:
         record = row.record
         if isinstance(record, Resumed):
