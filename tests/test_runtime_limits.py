@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from typing import Any
 
 import pytest
 
@@ -179,3 +180,16 @@ def test_a_reply_cut_by_its_token_limit_is_continued_unless_it_goes_round() -> N
     looping = plait.Agent("react", model=plait.Scripted([cut(around)] * 9), journal=False)
     run = looping.run("What is it?")
     assert (run.status, run.outcome.limit, run.calls) == ("stopped", "reply", 3)  # type: ignore[union-attr]
+
+
+def test_the_concluding_reply_of_react_is_words_and_not_held_to_the_form_of_a_turn() -> None:
+    asked: list[Think] = []
+
+    def reply(text: str) -> Any:
+        return lambda think: (asked.append(think), text)[1]
+
+    model = plait.Scripted([reply("Final Answer: it is 4")])
+    loop = plait.ReAct(constrain=True)
+    run = plait.Agent(loop, model=model, limits=plait.Limits(calls=1), journal=False).run("2+2?")
+    assert (run.status, run.answer) == ("stopped", "it is 4")
+    assert (asked[0].prefill, asked[0].grammar) == ("Final Answer:", None)

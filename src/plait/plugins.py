@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 def plugins(group: str) -> tuple[EntryPoint, ...]:
@@ -14,4 +17,6 @@ def plugins(group: str) -> tuple[EntryPoint, ...]:
 
 @lru_cache(maxsize=32)
 def _found(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    from importlib.metadata import entry_points  # 20 ms
+
     return tuple(entry_points(group=group))

@@ -9,7 +9,7 @@ from plait.journal.records import Record
 APPLICATION_ID = 0x506C6169
 """Stands in the file's header ("Plai"), so that another program's database is told apart."""
 
-VERSION = 4
+VERSION = 5
 """The schema's version, in `PRAGMA user_version`. It grows when a table or column changes meaning."""
 
 

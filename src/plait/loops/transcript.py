@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from plait.core import LoopContext, Message, Observation, Task, Think, assistant, system, user
@@ -93,7 +94,7 @@ class Transcript:
             return self._observe(entry.tool, text, n)
         return self._observe(self._escape(entry.tool, inline=True), self._escape(text, inline=self._inline), n)
 
-    @property
+    @cached_property
     def own_result(self) -> tuple[str, ...]:
         """How a result of the model's own making begins: a stop string for formats that end with an object. Empty if
         the observation's template begins with too few words."""

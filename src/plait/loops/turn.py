@@ -139,7 +139,8 @@ class TurnLoop:
             request = kit.prompt("repair", complaint=bad[1], **self.words) if bad else ""
             tail = with_repair(bad[0], request) if bad else ()
             opened = self.transcript != "chat" and not bad
-            return self._ask_model(kit, page, log, chars, tail, hold=bool(bad), opened=opened, resample=resample)
+            held = self.constrain or bool(bad)
+            return self._ask_model(kit, page, log, chars, tail, held=held, opened=opened, resample=resample)
 
         def read(text: str) -> Turn:
             if self.transcript != "chat" and self.labels and not text.lstrip().startswith(self.labels):
@@ -157,12 +158,12 @@ class TurnLoop:
         chars: int,
         tail: tuple[Message, ...] = (),
         *,
-        hold: bool = False,
+        held: bool = False,
         opened: bool = False,
         **options: Any,
     ) -> Generator[Effect, Any, Reply]:
-        """Make one model call over the log; `tail` follows the log. `hold`: hold the reply to the grammar or schema."""
-        if self.constrain or hold:
+        """Make one model call over the log; `tail` follows the log. `held`: send the grammar or schema of a turn."""
+        if held:
             tools = (*self.tools, *offered(kit, log.observations)[len(kit.tools) :])
             options["grammar"] = self.format.grammar(tools, log.next, opened=opened)
             options["schema"] = self.format.schema(tools)
@@ -183,7 +184,7 @@ class TurnLoop:
     ) -> Generator[Effect, Any, Outcome]:
         """Use the reserved call to answer from what was found."""
         tail = with_repair("", kit.prompt("conclude", reason=limit.detail))
-        ask = partial(self._ask_model, kit, page, log, tail=tail, hold=not self.last_label, prefill=self.last_label)
+        ask = partial(self._ask_model, kit, page, log, tail=tail, held=not self.last_label, prefill=self.last_label)
         reply, _ = yield from fitting(lambda size: ask(chars=size), chars)
         answer: Any = None
         try:
