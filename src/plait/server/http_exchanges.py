@@ -1,7 +1,7 @@
 """The requests and responses of a run, exactly as sent and received, and what each request changes.
 
 The journal has no headers, so they are missing here. A body that is not UTF-8 is shown with its odd bytes as `\\xNN`
-and marked; `exact_body` returns it byte for byte.
+and marked; `Timeline.body` returns it byte for byte.
 
 A request is compared with the one before it of the same phase. Marks say how to make it from that one: ["=", n] takes n
 characters, ["-", n] skips n characters, ["+", text] adds text. Characters are counted as JavaScript does, in UTF-16.
@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from msgspec import Struct
 
-from plait.journal.records import Got, Row, RunHead, Thinking
+from plait.journal.records import RunHead
+from plait.journal.timeline import ModelAttempt, ModelCall, Timeline
 
 ChangeMark: TypeAlias = tuple[str, int | str]
 
@@ -53,28 +54,13 @@ class HttpExchange(Struct, frozen=True):
     odd: bool
 
 
-def read_exchanges(
-    head: RunHead, rows: Iterable[Row], *, steps: frozenset[int] | None = None
-) -> Iterator[HttpExchange]:
+def read_exchanges(head: RunHead, timeline: Timeline, *, steps: frozenset[int] | None = None) -> Iterator[HttpExchange]:
     """Read the exchanges of a run in the order of their requests; `steps`: only those."""
-    last: dict[str, tuple[int, str]] = {}
-    requests: dict[tuple[int, int], tuple[Row, tuple[int, str] | None]] = {}
-    responses: dict[tuple[int, int], Row] = {}
-    for row in rows:
-        record = row.record
-        if isinstance(record, Thinking):
-            if steps is None or record.step in steps:
-                requests[record.n, record.attempt] = (row, last.get(record.phase))
-            last[record.phase] = (row.seq, body_text(row.body)[0])
-        elif isinstance(record, Got):
-            responses.setdefault((record.n, record.attempt), row)
-    for key, (row, before) in sorted(requests.items(), key=lambda each: each[1][0].seq):
-        yield _make_exchange(head, row, before, responses.get(key))
-
-
-def exact_body(rows: Iterable[Row], seq: int) -> bytes | None:
-    """Return the body of one row byte for byte; None if that row has none."""
-    return next((row.body for row in rows if row.seq == seq and isinstance(row.record, Thinking | Got)), None)
+    last: dict[str, ModelAttempt] = {}
+    for call, attempt in timeline.attempts:
+        if steps is None or call.step in steps:
+            yield _make_exchange(head, call, attempt, last.get(attempt.phase))
+        last[attempt.phase] = attempt
 
 
 def mark_changes(before: str, after: str) -> tuple[ChangeMark, ...]:
@@ -105,31 +91,29 @@ def body_text(body: bytes | None) -> tuple[str, bool]:
         return (body or b"").decode(errors="backslashreplace"), True
 
 
-def _make_exchange(head: RunHead, asked: Row, before: tuple[int, str] | None, answered: Row | None) -> HttpExchange:
-    thinking = asked.record
-    got = answered.record if answered is not None else None
-    assert isinstance(thinking, Thinking) and isinstance(got, Got | None)
-    answer = answered.body if answered is not None else None
-    request, odd_request = body_text(asked.body)
-    response, odd_response = body_text(answer)
+def _make_exchange(head: RunHead, call: ModelCall, attempt: ModelAttempt, before: ModelAttempt | None) -> HttpExchange:
+    response = attempt.response
+    answer = response.body if response is not None else None
+    request, odd_request = body_text(attempt.request)
+    answered, odd_response = body_text(answer)
     return HttpExchange(
-        seq=asked.seq,
-        n=thinking.n,
-        step=thinking.step,
-        phase=thinking.phase,
-        model=thinking.model,
-        attempt=thinking.attempt + 1,
-        path=head.address(thinking),
+        seq=attempt.seq,
+        n=call.n,
+        step=call.step,
+        phase=attempt.phase,
+        model=attempt.model,
+        attempt=attempt.number + 1,
+        path=head.address(attempt.phase, attempt.path),
         request=request,
-        before=before[0] if before else None,
-        marks=mark_changes(before[1], request) if before else (),
-        response=response if answer is not None else None,
-        answered=answered.seq if answered is not None else None,
-        status=(got.status or None) if got is not None else None,
-        seconds=got.seconds if got is not None else None,
-        error=got.error if got is not None else "",
-        cut=got.cut if got is not None else False,
-        bytes=(len(asked.body or b""), len(answer or b"")),
+        before=before.seq if before is not None else None,
+        marks=mark_changes(body_text(before.request)[0], request) if before is not None else (),
+        response=answered if answer is not None else None,
+        answered=response.seq if response is not None else None,
+        status=(response.status or None) if response is not None else None,
+        seconds=response.seconds if response is not None else None,
+        error=response.error if response is not None else "",
+        cut=response.cut if response is not None else False,
+        bytes=(len(attempt.request), len(answer or b"")),
         odd=odd_request or odd_response,
     )
 

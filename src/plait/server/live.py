@@ -108,9 +108,9 @@ class RunFollower:
         waits = self.row.status == "waiting"
         if changed or waits:
             news["run"]["children"] = run_search.find_forks(self.journal, run)
-            news["waiting"] = open_questions(self.row, self.journal.rows(run)) if waits else []
+            news["waiting"] = open_questions(self.row, self.timeline.trace) if waits else []
         if self.row.head.loop["name"] in PLANNERS and (changed or _has_finished_work(news["steps"])):
-            news["plan"] = plan_view(self.row, self.journal.rows(run))
+            news["plan"] = plan_view(self.row, self.journal.timeline(run))
         return news
 
     @property

@@ -16,12 +16,11 @@ from starlette.routing import Route
 from plait import loops
 from plait.agent import Agent
 from plait.core.errors import ConfigError
-from plait.journal.records import Thinking
 from plait.journal.results import Results
 from plait.server import live, run_search
 from plait.server.auth import LOGGED_IN, LoginLimit, cookie_name
 from plait.server.errors import RequestRejected, json_response
-from plait.server.http_exchanges import body_text, exact_body, read_exchanges
+from plait.server.http_exchanges import body_text, read_exchanges
 from plait.server.run_diff import equal_steps, first_difference, load_compared
 from plait.server.run_view import list_entry
 from plait.server.runs import RunManager
@@ -186,11 +185,11 @@ class ViewerApi:
 
         def read() -> dict[str, Any]:
             row = self._journal.run(_run_id(request))
-            rows = self._journal.rows(row.head.run)
-            found = list(read_exchanges(row.head, rows, steps=frozenset({step})))
+            timeline = self._journal.timeline(row.head.run)
+            found = list(read_exchanges(row.head, timeline, steps=frozenset({step})))
             before = {each.before for each in found}
-            bodies = {each.seq: body_text(each.body)[0] for each in rows if each.seq in before}
-            steps = sorted({each.record.step for each in rows if isinstance(each.record, Thinking)})
+            bodies = {each.seq: body_text(each.request)[0] for _, each in timeline.attempts if each.seq in before}
+            steps = sorted({each.step for each in timeline.model_calls})
             return {"exchanges": found, "before": bodies, "steps": steps}
 
         return json_response(await asyncio.to_thread(read))
@@ -198,7 +197,7 @@ class ViewerApi:
     async def body(self, request: Request) -> Response:
         """One request or response, byte for byte."""
         seq = _parse_number("seq", request.path_params["seq"])
-        found = await asyncio.to_thread(lambda: exact_body(self._journal.iter_rows(_run_id(request)), seq))
+        found = await asyncio.to_thread(lambda: self._journal.timeline(_run_id(request)).body(seq))
         if found is None:
             raise RequestRejected(404, "That row has no body.")
         headers = {"Content-Disposition": f'attachment; filename="{seq}.txt"'}
