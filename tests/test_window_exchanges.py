@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plait.journal.records import Got, Row, RunHead, Thinking
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
-from plait.server.http_exchanges import ChangeMark, body_text, mark_changes, read_exchanges, utf16_length
+from plait.server.http_exchanges import ChangeMark, body_text, exact_body, mark_changes, read_exchanges, utf16_length
 from window_support import begin, codeact, react
 
 
@@ -71,11 +71,11 @@ def test_the_bodies_are_byte_for_byte_and_of_one_step_where_one_is_asked_for(tmp
     (second,) = read_exchanges(head, run.timeline, steps=frozenset({2}))
     assert second.step == 2 and second.before == 0 and second.marks
     bodies = {row.seq: row.body for row in run.record}
-    assert run.timeline.body(second.seq) == bodies[second.seq]
-    assert second.answered is not None and run.timeline.body(second.answered) == bodies[second.answered]
-    assert run.timeline.body(10_000) is None
+    assert exact_body(run.record, second.seq) == bodies[second.seq]
+    assert second.answered is not None and exact_body(run.record, second.answered) == bodies[second.answered]
+    assert exact_body(run.record, 10_000) is None
     observed = next(row.seq for row in run.record if not isinstance(row.record, Thinking | Got))
-    assert run.timeline.body(observed) is None
+    assert exact_body(run.record, observed) is None
 
 
 def test_attempts_without_a_response_and_bytes_that_are_no_text() -> None:

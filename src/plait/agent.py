@@ -262,7 +262,9 @@ class Agent:
             return runs.finished(row, journal, self._loop)
         require_loaded(self.tools)
         await self._tools_there()
-        sandbox = await self._sandbox_there(sandbox_for(self, row.head, bool(journal.timeline(row.head.run).code)))
+        sandbox = await self._sandbox_there(
+            sandbox_for(self, row.head, bool(journal.timeline(row.head.run, bodies=False).code))
+        )
         job = self._job(row.head.question, person, recorded=row.head, sandbox=sandbox)
         job, log = await runs.claim(job, row.head, journal, answer=answer, question=question, force=force)
         return await runs.perform(job, row.head, log, journal, emit, resumed=True)

@@ -81,7 +81,7 @@ def costs(
         wanted.setdefault(row.head.run, row)
     if not wanted:
         raise ConfigError("No run is named.", hint="Name runs by id, or `last`, or the newest with --last N.")
-    costed = [cost_row(row, store.timeline(run)) for run, row in wanted.items()]
+    costed = [cost_row(row, store.timeline(run, bodies=False)) for run, row in wanted.items()]
     if mean:
         costed = average_rows(costed)
     if hardware is not None and len(costed) < 2:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -58,10 +58,11 @@ def show(
     if html is not None:
         _write_html(row, store.rows(row.head.run), html, full=full)
         return
-    timeline = store.timeline(row.head.run)
     if wire:
-        _show_wire(row.head, timeline, pretty=pretty, as_object=as_object)
-    elif as_object:
+        _show_wire(row.head, store.iter_rows(row.head.run), pretty=pretty, as_object=as_object)
+        return
+    timeline = store.timeline(row.head.run, bodies=False)
+    if as_object:
         _show_object(row, timeline)
     else:
         _show_steps(row, timeline, full=full)
@@ -117,18 +118,9 @@ def _show_object(row: RunRow, timeline: Timeline) -> None:
     )
 
 
-def _show_wire(head: RunHead, timeline: Timeline, *, pretty: bool, as_object: bool) -> None:
+def _show_wire(head: RunHead, rows: Iterable[Row], *, pretty: bool, as_object: bool) -> None:
     separator = ""
-    for moment in timeline.moments:
-        match moment.change, moment.entry:
-            case "asked", ModelCall(last=attempt) as call:
-                about, title, line = _describe_request(head, call)
-                body = attempt.request
-            case "responded", ModelCall(last=attempt) as call if (response := attempt.response) is not None:
-                about, title, line = _describe_response(call.step, attempt.number + 1, response)
-                body = response.body or b""
-            case _:
-                continue
+    for about, title, line, body in _describe_exchanges(head, rows):
         if as_object:
             print_json({**about, "body": body.decode(errors="backslashreplace")}, indent=None)
             continue
@@ -137,8 +129,19 @@ def _show_wire(head: RunHead, timeline: Timeline, *, pretty: bool, as_object: bo
         _print_body(body, pretty=pretty)
 
 
+def _describe_exchanges(head: RunHead, rows: Iterable[Row]) -> Iterator[tuple[dict[str, Any], str, str, bytes]]:
+    """Yield what is shown of each request and response: an object, a title, a line and the exact body."""
+    timeline = Timeline()
+    for row in rows:  # one body at a time: those of a long run take much memory
+        for moment in timeline.add(row, keep_body=False):
+            match moment.change, moment.entry:
+                case "asked", ModelCall() as call:
+                    yield *_describe_request(head, call), row.body or b""
+                case "responded", ModelCall(last=attempt) as call if attempt.response is not None:
+                    yield *_describe_response(call.step, attempt.number + 1, attempt.response), row.body or b""
+
+
 def _describe_request(head: RunHead, call: ModelCall) -> tuple[dict[str, Any], str, str]:
-    """Return what is shown of a request: an object, a title and a line."""
     path, attempt = head.address(call.phase, call.last.path), call.last.number + 1
     about = {"step": call.step, "phase": call.phase, "model": call.model, "attempt": attempt}
     title = f"request · step {call.step} · {call.phase} · {call.model} · attempt {attempt}"

@@ -102,7 +102,7 @@ def show(run: str, task: str | None, journal: str | None, as_object: bool) -> No
     asked = next((each for each in (*TASKS, *VARIATIONS) if each.question == head.question), None)
     chosen = task_of(task) if task else asked
     answer = (row.outcome or {}).get("answer")
-    timeline = store.timeline(head.run)
+    timeline = store.timeline(head.run, bodies=False)
     _print_graded(head.run, row.status, word, timeline, answer, recorded_loop(head), chosen, as_object=as_object)
 
 

@@ -305,9 +305,12 @@ class Journal:
             n, _ = reader.find(connection, run_id, self.path)
             yield from reader.iter_rows(connection, n, self.path)
 
-    def timeline(self, run_id: str) -> Timeline:
-        """A run's record as typed values."""
-        return Timeline(self.iter_rows(run_id))
+    def timeline(self, run_id: str, *, bodies: bool = True) -> Timeline:
+        """A run's record as typed values. Without `bodies`, requests and responses are empty, which saves memory."""
+        timeline = Timeline()
+        for row in self.iter_rows(run_id):
+            timeline.add(row, keep_body=bodies)
+        return timeline
 
     # ---- inside
 

@@ -240,12 +240,17 @@ class Timeline:
         for row in rows:
             self.add(row)
 
-    def add(self, row: Row) -> list[Moment]:
-        """Add the next row, and return what it changed."""
+    def add(self, row: Row, *, keep_body: bool = True) -> list[Moment]:
+        """Add the next row, and return what it changed.
+
+        Without `keep_body`, the row's request or response is empty here: those of a long run take much memory.
+        """
         if self._last_at and not isinstance(row.record, Resumed | Told):
             self.seconds += max(0.0, row.at - self._last_at)
         self._last_at = row.at
-        made = [Moment(row.seq, row.at, change, entry) for change, entry in self._read(row)]
+        made = [
+            Moment(row.seq, row.at, change, entry) for change, entry in self._read(row, row.body if keep_body else None)
+        ]
         self.moments += made
         return made
 
@@ -310,25 +315,16 @@ class Timeline:
         """How often another process went on with the run."""
         return [each.entry for each in self.moments if isinstance(each.entry, Resumption)]
 
-    def body(self, seq: int) -> bytes | None:
-        """Return the exact request or response of a row; None if that row has neither."""
-        for _, attempt in self.attempts:
-            if attempt.seq == seq:
-                return attempt.request
-            if attempt.response is not None and attempt.response.seq == seq:
-                return attempt.response.body
-        return None
-
     # -- reading rows
 
-    def _read(self, row: Row) -> Iterator[tuple[Change, Entry]]:
+    def _read(self, row: Row, body: bytes | None) -> Iterator[tuple[Change, Entry]]:
         """What a row changes. A row whose effect has no beginning on record changes nothing."""
         record = row.record
         match record:
             case Thinking():
-                yield "asked", self._add_attempt(row, record)
+                yield "asked", self._add_attempt(row.seq, record, body)
             case Got(n=n) if n in self._model_calls:
-                yield "responded", self._add_response(row, record)
+                yield "responded", self._add_response(row.seq, record, body)
             case Thought(n=n, reply=reply) if n in self._model_calls:
                 self._model_calls[n] = call = replace(self._model_calls[n], reply=reply)
                 yield "replied", call
@@ -339,7 +335,7 @@ class Timeline:
             case Begun(n=n):
                 yield from self._begin(n, record.begun)
             case ObservedRecord(n=n, i=i, observation=observation) if (n, i) in self._tool_calls:
-                ended = replace(self._tool_calls[n, i], observation=observation, artifacts=row.body)
+                ended = replace(self._tool_calls[n, i], observation=observation, artifacts=body)
                 yield "ended", self._put_call(ended)
             case Waits(n=n, i=i):
                 asked = Question(n, i, record.step, record.kind, record.text, record.question)
@@ -354,18 +350,16 @@ class Timeline:
             case _:
                 yield from _read_alone(record)
 
-    def _add_attempt(self, row: Row, asked: Thinking) -> ModelCall:
-        attempt = ModelAttempt(
-            row.seq, asked.attempt, asked.phase, asked.model, asked.path, asked.most, row.body or b""
-        )
+    def _add_attempt(self, seq: int, asked: Thinking, body: bytes | None) -> ModelCall:
+        attempt = ModelAttempt(seq, asked.attempt, asked.phase, asked.model, asked.path, asked.most, body or b"")
         before = self._model_calls.get(asked.n)
         attempts = before.attempts if before is not None else ()
         self._model_calls[asked.n] = call = ModelCall(asked.n, asked.step, (*attempts, attempt))
         return call
 
-    def _add_response(self, row: Row, got: Got) -> ModelCall:
+    def _add_response(self, seq: int, got: Got, body: bytes | None) -> ModelCall:
         response = RecordedResponse(
-            row.seq, got.status, got.seconds, got.error, got.lost, got.cut, got.usage, got.cost, row.body
+            seq, got.status, got.seconds, got.error, got.lost, got.cut, got.usage, got.cost, body
         )
         call = self._model_calls[got.n]
         attempts = tuple(

@@ -107,7 +107,7 @@ def events_reader(comparison: ComparisonData) -> Callable[[str], list[Event] | N
 
     def read_events(run: str) -> list[Event] | None:
         try:
-            head, timeline = journal.head(run), journal.timeline(run)
+            head, timeline = journal.head(run), journal.timeline(run, bodies=False)
         except JournalError:
             return None
         return make_events(timeline, recorded_loop(head))

@@ -126,7 +126,7 @@ def find_answered_question(journal: Journal, state: ConversationState, messages:
     run = state.waiting_run or (_last_run(journal, state.session) if may_name else "")
     if not run or state.answered:
         return state.answered or None
-    timeline = journal.timeline(run)
+    timeline = journal.timeline(run, bodies=False)
     still_open = timeline.open_questions if state.waiting_run else []
     asked = timeline.questions
     found = [each for each in asked if without_id(text, each.question) is not None]
@@ -180,7 +180,7 @@ def _was_said(journal: Journal, row: RunRow, since: Sequence[str]) -> bool:
         return True  # it asked nothing: its rows need not be read
     shown: list[str] = []
     replies = list(since[1::2])
-    for question in journal.timeline(row.head.run).answered_questions:
+    for question in journal.timeline(row.head.run, bodies=False).answered_questions:
         shown.append(question_text(question).strip())
         if replies and not _is_reply(replies.pop(0), question):
             return False

@@ -1,7 +1,7 @@
 """The requests and responses of a run, exactly as sent and received, and what each request changes.
 
 The journal has no headers, so they are missing here. A body that is not UTF-8 is shown with its odd bytes as `\\xNN`
-and marked; `Timeline.body` returns it byte for byte.
+and marked; `exact_body` returns it byte for byte.
 
 A request is compared with the one before it of the same phase. Marks say how to make it from that one: ["=", n] takes n
 characters, ["-", n] skips n characters, ["+", text] adds text. Characters are counted as JavaScript does, in UTF-16.
@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from msgspec import Struct
 
-from plait.journal.records import RunHead
+from plait.journal.records import Row, RunHead
 from plait.journal.timeline import ModelAttempt, ModelCall, Timeline
 
 ChangeMark: TypeAlias = tuple[str, int | str]
@@ -61,6 +61,16 @@ def read_exchanges(head: RunHead, timeline: Timeline, *, steps: frozenset[int] |
         if steps is None or call.step in steps:
             yield _make_exchange(head, call, attempt, last.get(attempt.phase))
         last[attempt.phase] = attempt
+
+
+def exact_body(rows: Iterable[Row], seq: int) -> bytes | None:
+    """Return the request or response of one row byte for byte; None if that row has neither."""
+    timeline = Timeline()
+    for row in rows:
+        changes = {moment.change for moment in timeline.add(row, keep_body=False)}
+        if row.seq == seq:
+            return row.body if changes & {"asked", "responded"} else None
+    return None
 
 
 def mark_changes(before: str, after: str) -> tuple[ChangeMark, ...]:

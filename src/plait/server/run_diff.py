@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from plait.journal.records import Row, RunRow
 from plait.runtime.recorded_events import recorded_loop
-from plait.server.timeline import ViewerTimeline, build_timeline, format_input
+from plait.server.timeline import ViewerTimeline, format_input
 
 LABELS = {
     "model": "what the model said",
@@ -67,11 +67,11 @@ class RunDifference(Struct, frozen=True):
 
 def load_compared(row: RunRow, rows: Iterable[Row]) -> ComparedRun:
     """Read a whole run."""
-    timeline = build_timeline(rows, recorded_loop(row.head), max_text=None)
-    requests = {
-        attempt.seq: hashlib.blake2b(attempt.request, digest_size=12).hexdigest()
-        for _, attempt in timeline.trace.attempts
-    }
+    timeline, requests = ViewerTimeline(recorded_loop(row.head), max_text=None), {}
+    for each in rows:
+        moments = timeline.add(each, keep_body=False)
+        if any(moment.change == "asked" for moment in moments):
+            requests[each.seq] = hashlib.blake2b(each.body or b"", digest_size=12).hexdigest()
     return ComparedRun(row, timeline, requests)
 
 

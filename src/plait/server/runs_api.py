@@ -20,7 +20,7 @@ from plait.journal.results import Results
 from plait.server import live, run_search
 from plait.server.auth import LOGGED_IN, LoginLimit, cookie_name
 from plait.server.errors import RequestRejected, json_response
-from plait.server.http_exchanges import body_text, read_exchanges
+from plait.server.http_exchanges import body_text, exact_body, read_exchanges
 from plait.server.run_diff import equal_steps, first_difference, load_compared
 from plait.server.run_view import list_entry
 from plait.server.runs import RunManager
@@ -197,7 +197,7 @@ class ViewerApi:
     async def body(self, request: Request) -> Response:
         """One request or response, byte for byte."""
         seq = _parse_number("seq", request.path_params["seq"])
-        found = await asyncio.to_thread(lambda: self._journal.timeline(_run_id(request)).body(seq))
+        found = await asyncio.to_thread(lambda: exact_body(self._journal.iter_rows(_run_id(request)), seq))
         if found is None:
             raise RequestRejected(404, "That row has no body.")
         headers = {"Content-Disposition": f'attachment; filename="{seq}.txt"'}

@@ -103,13 +103,15 @@ class ViewerTimeline:
             "work": whole.seconds,
         }
 
-    def add(self, row: Row) -> None:
-        """Add the next row of the run."""
+    def add(self, row: Row, *, keep_body: bool = True) -> list[Moment]:
+        """Add the next row of the run, and return what it changed."""
         self.seq = row.seq
-        for moment in self.trace.add(row):
+        moments = self.trace.add(row, keep_body=keep_body)
+        for moment in moments:
             if (part := spent_at(moment)) is not None:
                 self.phases = merged((*self.phases, part))
             self._show(moment)
+        return moments
 
     def _show(self, moment: Moment) -> None:
         match moment.change, moment.entry:
