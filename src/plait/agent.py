@@ -15,7 +15,7 @@ import msgspec
 from plait import __version__, config, loops, telemetry
 from plait.core import CodeLimits, Event, Exchange, Loop, LoopContext, Plan, Task, ToolSpec, Waiting
 from plait.core.errors import ConfigError, StaleAnswer
-from plait.journal.records import Row, RunHead
+from plait.journal.records import RunHead
 from plait.journal.store import Journal, default_path
 from plait.journal.timeline import Timeline
 from plait.loops.tool_descriptions import with_clean_tools
@@ -175,21 +175,20 @@ class Agent:
         if run.status != "answered":
             return Planned(None, None, run)
         plan = msgspec.convert(run.answer, Plan)
-        return Planned(plan, planner.expected(question, plan, run.record), run)
+        return Planned(plan, planner.expected(question, plan, run.timeline), run)
 
-    def expected(self, question: str, plan: Plan | str, record: Iterable[Row] = ()) -> Expected:
+    def expected(self, question: str, plan: Plan | str, planned_in: Timeline | None = None) -> Expected:
         """The calls, tokens and USD that carrying out a plan is expected to take (`runtime/estimate.py` says how).
 
-        `record` is that of the run that made the plan: its planner's call says how many tokens a character takes.
+        `planned_in` is the run that made the plan: its planner's call says how many tokens a character takes.
         The last runs in the journal say how long results and replies are.
         """
         from plait.runtime import plan_estimate, plans
 
         job = self._job(question, None, shown=self._shown(question))
         loop, checked = plans.planning(self._loop), plans.plan_of(plan, self.known_to(plan))
-        return plan_estimate.expected(
-            loop, job.kit, job.task, checked, job.phases, Timeline(record), plan_estimate.seen_in(self._store)
-        )
+        timeline, seen = planned_in or Timeline(), plan_estimate.seen_in(self._store)
+        return plan_estimate.expected(loop, job.kit, job.task, checked, job.phases, timeline, seen)
 
     def with_plan(self, plan: Plan | str) -> Agent:
         """The same agent with a plan to carry out: a value, the text that is printed, or JSON.
@@ -278,7 +277,7 @@ class Agent:
         row = journal.run(run)
         recorded = runs.outcome_of(row.outcome) if row.outcome is not None else None
         job = self._job(row.head.question, None, recorded=row.head)
-        return run_blocking(runs.replay(job, row.head, journal.rows(row.head.run), recorded))
+        return run_blocking(runs.replay(job, row.head, journal.timeline(row.head.run), recorded))
 
     def fork(self, run: str, at: int) -> Run:
         """A new run of this agent that takes the first `at - 1` steps from `run` and performs the rest."""

@@ -43,8 +43,8 @@ class PlanPrompt:
 
         journal = self.agent.journal
         try:
-            rows = Journal.at(journal).rows(self.run) if journal is not False and self.run else ()
-            expected = self.agent.expected(self.question, text, rows)
+            timeline = Journal.at(journal).timeline(self.run) if journal is not False and self.run else None
+            expected = self.agent.expected(self.question, text, timeline)
             page = plan_page(plan_of(text, self.agent.known_to(text)))
         except PlaitError:  # a plan of another loop, or with a tool of its session: only its text
             return clean(text)

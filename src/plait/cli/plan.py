@@ -148,14 +148,14 @@ def _make_and_print_plan(question: str, printer: _PlanPrinter, flags: dict[str, 
 
 def _print_recorded_plan(run: str, printer: _PlanPrinter, flags: dict[str, Any]) -> NoReturn:
     """Print the plan of a recorded run and the expected cost of the rest of it."""
-    plan, row, rows = read_recorded_plan(run, flags["journal"])
+    plan, row, timeline = read_recorded_plan(run, flags["journal"])
     expected = None
     if row.head.loop["name"] == "rewoo":
         try:
             agent = make_recorded_agent(
                 row.head, journal=flags["journal"], models=flags["models"], tools=flags["tools"]
             )
-            expected = agent.expected(row.head.question, plan, rows)
+            expected = agent.expected(row.head.question, plan, timeline)
         except PlaitError as why:
             if not printer.quiet:
                 click.echo(f"The expected cost is not known: {why}", err=True)

@@ -14,7 +14,7 @@ from plait.cli.runs import find_run
 from plait.core import Plan
 from plait.core.errors import ConfigError
 from plait.core.text import clean
-from plait.journal.records import Row, RunRow
+from plait.journal.records import RunRow
 from plait.journal.timeline import Timeline
 from plait.loops.plan_graph import as_mermaid, as_text, input_words
 from plait.loops.rewoo.scan import guard
@@ -34,11 +34,11 @@ def read_plan_file(name: str) -> str:
     return text
 
 
-def read_recorded_plan(run: str, journal: str | None) -> tuple[Plan, RunRow, list[Row]]:
+def read_recorded_plan(run: str, journal: str | None) -> tuple[Plan, RunRow, Timeline]:
     """Return the plan of a recorded run with the evidence it found, and the run."""
     row, store = find_run(run, journal)
-    rows = list(store.rows(row.head.run))
-    return recorded_plan(row.head, Timeline(rows)), row, rows
+    timeline = store.timeline(row.head.run)
+    return recorded_plan(row.head, timeline), row, timeline
 
 
 def make_agent_with_plan(file: str | None, evidence: str | None, *, loop: str | None, **flags: Any) -> Agent:

@@ -331,9 +331,9 @@ class Timeline:
             case Acting(n=n, step=step):
                 for i, each in enumerate(record.calls):
                     yield "planned", self._put_call(ToolCall(n, i, step, each, each))
-                yield from self._begin(n, record.begun)
+                yield from self._begin_calls(n, record.begun)
             case Begun(n=n):
-                yield from self._begin(n, record.begun)
+                yield from self._begin_calls(n, record.begun)
             case ObservedRecord(n=n, i=i, observation=observation) if (n, i) in self._tool_calls:
                 ended = replace(self._tool_calls[n, i], observation=observation, artifacts=body)
                 yield "ended", self._put_call(ended)
@@ -348,7 +348,7 @@ class Timeline:
                     self._put_call(replace(known, call=record.edit(known.planned)))
                 yield "answered", answered
             case _:
-                yield from _read_alone(record)
+                yield from _read_single_row(record)
 
     def _add_attempt(self, seq: int, asked: Thinking, body: bytes | None) -> ModelCall:
         attempt = ModelAttempt(seq, asked.attempt, asked.phase, asked.model, asked.path, asked.most, body or b"")
@@ -368,7 +368,7 @@ class Timeline:
         self._model_calls[got.n] = call = replace(call, attempts=attempts)
         return call
 
-    def _begin(self, n: int, begun: Sequence[int]) -> Iterator[tuple[Change, Entry]]:
+    def _begin_calls(self, n: int, begun: Sequence[int]) -> Iterator[tuple[Change, Entry]]:
         for i in begun:
             if (n, i) in self._tool_calls:
                 yield "began", self._put_call(replace(self._tool_calls[n, i], begun=True))
@@ -378,7 +378,7 @@ class Timeline:
         return call
 
 
-def _read_alone(record: Record) -> Iterator[tuple[Change, Entry]]:
+def _read_single_row(record: Record) -> Iterator[tuple[Change, Entry]]:
     """What a row says that belongs to no earlier row."""
     match record:
         case RanRecord():

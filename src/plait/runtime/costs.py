@@ -80,10 +80,10 @@ def spending(timeline: Timeline) -> tuple[PhaseSpending, ...]:
     Everything on record counts, whoever wrote it: a resumed run has what it spent before, and a fork has what the steps
     it took from its parent had cost, as its totals and its limits have.
     """
-    return merged(part for moment in timeline.moments if (part := spent_at(moment)) is not None)
+    return merged(part for moment in timeline.moments if (part := read_spending(moment)) is not None)
 
 
-def spent_at(moment: Moment) -> PhaseSpending | None:
+def read_spending(moment: Moment) -> PhaseSpending | None:
     """What a run spent at that moment; None if it is none at which a run spends."""
     match moment.change, moment.entry:
         case "asked", ModelCall(phase=phase, model=model):

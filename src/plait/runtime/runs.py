@@ -95,9 +95,9 @@ async def claim(
     return _changed(job, past=Past(journal.timeline(head.run))), log
 
 
-async def replay(job: RunSpec, head: RunHead, rows: Sequence[Row], recorded: Outcome | None) -> Replayed:
+async def replay(job: RunSpec, head: RunHead, timeline: Timeline, recorded: Outcome | None) -> Replayed:
     """Take the loop through its record, performing nothing. Raises `ReplayDiffers` at the first difference."""
-    job = _changed(job, past=Past(Timeline(rows)), replay=True)
+    job = _changed(job, past=Past(timeline), replay=True)
     engine = Engine(job, MemoryLog(head, secrets=job.phases.secrets()))
     try:
         outcome: Outcome | None = await engine.run()

@@ -29,7 +29,7 @@ from plait.journal.timeline import (
     Timeline,
     ToolCall,
 )
-from plait.runtime.costs import PhaseSpending, in_all, merged, spent_at
+from plait.runtime.costs import PhaseSpending, in_all, merged, read_spending
 from plait.runtime.recorded_events import split_reply
 
 LONG = 4_000
@@ -108,7 +108,7 @@ class ViewerTimeline:
         self.seq = row.seq
         moments = self.trace.add(row, keep_body=keep_body)
         for moment in moments:
-            if (part := spent_at(moment)) is not None:
+            if (part := read_spending(moment)) is not None:
                 self.phases = merged((*self.phases, part))
             self._show(moment)
         return moments
