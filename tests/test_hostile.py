@@ -23,6 +23,7 @@ import pytest
 
 from conftest import CAMPAIGN
 from hostile_programs import MAY_END_WELL, MUST_END, PROGRAMS, SPOILING
+from patience import patience
 from plait.core.code import CodeLimits
 from plait.core.things import Handle
 from plait.sandbox import OutCall, Result, Session, Settings, Turn
@@ -198,7 +199,7 @@ async def test_none_gets_out_and_none_outlives_its_limit(name: str, kind: str, t
             await session.close()
             session = await opened(name, SETTINGS)
     await session.close()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + patience(5)
     while descendants() - before and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
     assert descendants() <= before

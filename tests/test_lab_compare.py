@@ -20,6 +20,7 @@ import plait
 from cli_support import PLAIT
 from fork_server import run_forked
 from models_server import Asked, Server
+from patience import patience
 from plait.core import Reply, Usage
 from plait.journal.results import Results
 from plait.journal.store import Journal
@@ -361,7 +362,7 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> None:
     words = ["--loops", "react,json", "--jobs", "3"]
     process = subprocess.Popen([*command, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + patience(60)
         while time.monotonic() < until:
             with_result = finished(tmp_path / "j.db")
             if with_result >= 7:
@@ -423,7 +424,7 @@ def test_ctrl_c_cancels_and_the_same_command_goes_on(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*command, "--loops", "react"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    until = time.monotonic() + 60
+    until = time.monotonic() + patience(60)
     while finished(tmp_path / "j.db") < 2 and time.monotonic() < until:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)

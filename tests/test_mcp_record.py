@@ -12,6 +12,7 @@ import pytest
 import plait
 from mcp_support import ODD, command, lines, pids, trusted
 from mcp_talker import act, done
+from patience import patience
 from plait import Agent, ConfigError, Limits, Scripted
 from plait.journal.store import Journal
 from plait.tools import anchor_word
@@ -132,7 +133,7 @@ def test_a_call_that_began_when_the_process_ended_is_in_doubt(log: Path, journal
         replies = script(tmp_path, act(tool, seconds=60), done("ok"), name=f"{tool}.json")
         word = trusted(command(kind, script=ODD.parent / "mcp_stay.py"))
         process = subprocess.Popen([sys.executable, "-c", program, replies, word, str(journal)])
-        end = time.monotonic() + 60
+        end = time.monotonic() + patience(60)
         while not any("called" in line for line in lines(kind)) and time.monotonic() < end:
             time.sleep(0.05)
         process.kill()

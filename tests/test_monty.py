@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from patience import patience
 from plait.core.code import CodeLimits
 from plait.core.things import Handle
 from plait.sandbox import OutCall, Result, Session, Settings, monty_worker
@@ -253,7 +254,7 @@ def test_a_program_that_used_it_ends_well_each_time() -> None:
 def _gone(pid: int) -> bool:
     import time
 
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + patience(20)
     while time.monotonic() < deadline:
         try:
             with open(f"/proc/{pid}/stat") as stat:

@@ -20,6 +20,7 @@ import pytest
 import plait
 from faults_support import endpoint
 from models_server import Asked, delta, whole_stream
+from patience import patience
 from plait.core import events as ev
 from plait.journal.store import Journal
 from plait.models.chat import ChatModel
@@ -170,14 +171,14 @@ def interrupted(code: str, cwd: Path, ready: str) -> tuple[int, str, str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-    end = time.monotonic() + 20
+    end = time.monotonic() + patience(20)
     while not (cwd / ready).exists():
         assert time.monotonic() < end and child.poll() is None, child.communicate()
         time.sleep(0.02)
     child.send_signal(signal.SIGINT)
     began = time.monotonic()
     out, err = child.communicate(timeout=20)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < patience(5)
     return child.returncode, out, err
 
 

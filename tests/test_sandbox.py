@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from patience import patience
 from plait.core.code import CodeLimits
 from plait.core.errors import ConfigError
 from plait.core.things import Handle
@@ -354,7 +355,7 @@ async def test_running_too_long_ends_at_the_time_limit(open_: Open) -> None:
     told = await whole(session, "kept = 1\nprint('on')\nwhile True:\n    pass")
     assert told.error is not None
     assert (told.error.type, told.error.limit, told.output) == ("TimeoutError", "time", "on\n")
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < patience(30)
     assert (await whole(session, "print(1 + 1)")).output == "2\n"
 
 
@@ -377,12 +378,12 @@ async def test_no_except_and_no_finally_outlives_the_time_limit(open_: Open, cod
 
 
 async def test_waiting_for_a_call_is_not_its_own_running(open_: Open) -> None:
-    session = await open_(seconds=0.5)
+    session = await open_(seconds=2)
     await session.run("x = tool()\nprint(x)", NOW)
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(2.5)
     turn = await session.go_on([Result(1)])
     assert (turn.output, turn.error) == ("1\n", None)
-    assert 0 <= turn.seconds < 0.5
+    assert 0 <= turn.seconds < 2
 
 
 async def test_the_time_limit_is_for_the_whole_piece_calls_between(open_: Open) -> None:
@@ -398,7 +399,7 @@ async def test_sleeping_takes_no_time_and_counts(open_: Open) -> None:
     assert (told.output, told.error) == ("awake\n", None)
     told = await whole(session, "from time import sleep\nsleep(300)\nprint('awake')")
     assert told.error is not None and (told.error.limit, told.output) == ("time", "")
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < patience(30)
 
 
 async def test_the_memory_limit(open_: Open) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from patience import patience
 from plait.core.code import CodeLimits
 from plait.core.errors import ConfigError
 from plait.core.things import Handle
@@ -245,7 +246,7 @@ async def test_nothing_runs_between_two_turns(session: ProcessSession) -> None:
     assert told.calls
     child = session._child
     assert child is not None
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + patience(10)
     while (state := Path(f"/proc/{child.process.pid}/stat").read_text().rsplit(")")[1].split()[0]) != "T":
         assert time.monotonic() < deadline, state
 
@@ -277,7 +278,7 @@ def test_it_ends_with_the_process_that_started_it() -> None:
         assert os.path.exists(f"/proc/{pid}")
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + patience(20)
     while time.monotonic() < deadline:
         with contextlib.suppress(FileNotFoundError):
             if Path(f"/proc/{pid}/stat").read_text().rsplit(")")[1].split()[0] != "Z":
