@@ -1,8 +1,8 @@
 """From an endpoint's refusal to the error it means, with what to do about it.
 
 `failure` reads status, headers and body. It finds out that the endpoint lacks an ability (`Unsupported`), the prompt
-is too long (`TooLong`), the key was refused (`AuthenticationError`), the endpoint asks to wait (`RateLimited`) or the
-server failed (`ServerFailed`). Everything else is a `BadRequest`. No message ever holds a secret.
+is too long (`ContextOverflow`), the key was refused (`AuthenticationError`), the endpoint asks to wait (`RateLimited`)
+or the server failed (`ServerFailed`). Everything else is a `BadRequest`. No message ever holds a secret.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from plait.core.errors import (
     BadRequest,
     BadResponse,
     ContentFiltered,
+    ContextOverflow,
     ModelError,
     RateLimited,
     ServerFailed,
-    TooLong,
     Unsupported,
 )
 from plait.core.secrets import Scrubber, scrubber_of
@@ -146,7 +146,9 @@ def _failure(
         tokens, room = found
         numbers = f" ({tokens or '?'} tokens, room for {room or '?'})" if tokens or room else ""
         hint = "Show less, or use a model with a longer context."
-        return TooLong(f"The prompt is too long for {where}{numbers}{quoted}", hint=hint, tokens=tokens, room=room)
+        return ContextOverflow(
+            f"The prompt is too long for {where}{numbers}{quoted}", hint=hint, tokens=tokens, room=room
+        )
     if status == 429:
         after = retry_after(headers)
         wait = f", asks to wait {after:g} s" if after is not None else ""

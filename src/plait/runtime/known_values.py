@@ -18,9 +18,9 @@ from typing import Any
 
 import msgspec
 
+from plait.core.artifacts import Artifact
 from plait.core.messages import JSON
-from plait.core.things import Thing
-from plait.runtime.artifacts import Things
+from plait.runtime.artifacts import ArtifactStore
 from plait.sandbox.worker_values import Budget, Figures, pack
 from plait.tools.render import Numeral, sound
 
@@ -83,7 +83,7 @@ def _same(one: float, other: float) -> bool:
 DEPTH = 60
 
 
-def exact_result(value: Any, plain: JSON, things: Things) -> tuple[JSON, str]:
+def exact_result(value: Any, plain: JSON, artifacts: ArtifactStore) -> tuple[JSON, str]:
     """The result as JSON that loses nothing, None where `plain` is just that; and why it can't be had, "" where it can.
 
     A data class, struct, model or named tuple is a dict of its fields, as a model is shown it; an Enum is its value;
@@ -91,7 +91,7 @@ def exact_result(value: Any, plain: JSON, things: Things) -> tuple[JSON, str]:
     """
     value = _numbers(value)
     try:
-        packed = pack(value, lambda one: _stands(one, things), Budget(depth=DEPTH, figures=True))
+        packed = pack(value, lambda one: _stands(one, artifacts), Budget(depth=DEPTH, figures=True))
     except (TypeError, ValueError, RecursionError) as why:
         return None, sound(str(why) if not isinstance(why, RecursionError) else "the value is nested too deep")
     return (None if type(packed) is type(plain) and packed == plain else packed), ""
@@ -105,14 +105,14 @@ def _numbers(value: Any) -> Any:
     return {key: _numbers(one) for key, one in value.items()} if type(value) is dict else value
 
 
-def _stands(value: Any, things: Things) -> Any:
+def _stands(value: Any, artifacts: ArtifactStore) -> Any:
     """What stands for an object in JSON; None where nothing does."""
-    if isinstance(value, Thing):
-        return things.put_away(value)
+    if isinstance(value, Artifact):
+        return artifacts.put_away(value)
     fields = _fields(value)
     if fields is None:
         return None
-    return pack(fields[0], lambda one: _stands(one, things), Budget(depth=DEPTH))
+    return pack(fields[0], lambda one: _stands(one, artifacts), Budget(depth=DEPTH))
 
 
 def _fields(value: Any) -> tuple[Any] | None:
