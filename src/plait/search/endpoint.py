@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from plait.core.errors import BadResponse, ConfigError, ModelError
-from plait.core.hosts import HOSTS
 from plait.models import http
-from plait.models.config import checked_address
+from plait.models.presets import HOSTS, checked_address
 from plait.models.refusals import Target, bad, failure
 from plait.search.embedders import normalize_rows
 
@@ -47,15 +46,8 @@ def load_endpoint_embedder(spec: str, env: Mapping[str, str] | None = None) -> E
         raise ConfigError(f"{spec!r} is not an embedder.", hint=f"There are: local, {known}.")
     if not model.strip():
         raise ConfigError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME.")
-    host = HOSTS[provider]
-    moved = env.get(host.base_env, "").strip().rstrip("/")
-    key = next((env[name].strip() for name in host.keys if env.get(name, "").strip()), "")
-    if not (key or host.local or moved):
-        raise ConfigError(
-            f"{spec} needs a key, and {' or '.join(host.keys)} is not set.",
-            hint=f"Set it in the environment (export {host.keys[0]}=...), or use the local embedder: local.",
-        )
-    return EndpointEmbedder(model.strip(), moved or host.base_url, key, provider=provider)
+    address, _, key = HOSTS[provider].find_access(spec, env, "the local embedder: local")
+    return EndpointEmbedder(model.strip(), address, key, provider=provider)
 
 
 class EndpointEmbedder:

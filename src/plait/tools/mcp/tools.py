@@ -16,10 +16,9 @@ from plait.core.messages import JSON
 from plait.core.text import visible
 from plait.core.tools import ToolSpec
 from plait.tools.call_context import progress_listener
-from plait.tools.mcp.background import run_in_background, wait_for_background
 from plait.tools.mcp.results import encode_things, read_result
 from plait.tools.mcp.schema import is_wrapped, repair_schema, result_type
-from plait.tools.mcp.server import START_SECONDS, McpServer, parse_server, parse_word
+from plait.tools.mcp.server import MCP_LOOP, START_SECONDS, McpServer, parse_server, parse_word
 from plait.tools.names import LONGEST, safe, safe_in_python
 from plait.tools.signature import Signature
 from plait.tools.tool import Tool
@@ -152,7 +151,9 @@ class McpToolSource:
 
     def load_tools(self) -> tuple[Tool, ...]:
         """Connect to the server if necessary, and return its tools. This blocks."""
-        listed = wait_for_background(self._connection().list_tools())
+        if MCP_LOOP.is_current():
+            raise RuntimeError("A tool of an MCP server in this process cannot wait for another MCP server.")
+        listed = MCP_LOOP.wait(self._connection().list_tools())
         return tuple(self.make_tool(self._describe(tool, name)) for name, tool in self._name_tools(listed).items())
 
     def make_tool(self, spec: ToolSpec, is_recorded: bool = False) -> McpTool:
@@ -190,7 +191,7 @@ class McpToolSource:
         if listener is not None:
             report = partial(_report_on_loop, asyncio.get_running_loop(), listener)
         work = self._call_in_background(spec, is_recorded, arguments, report)
-        return await asyncio.wrap_future(run_in_background(work))
+        return await asyncio.wrap_future(MCP_LOOP.submit(work))
 
     async def _call_in_background(
         self, spec: ToolSpec, is_recorded: bool, arguments: dict[str, Any], report: Callable[[str], None] | None
