@@ -11,8 +11,8 @@ import pytest
 from plait.core import Think, ToolSpec, assistant, user
 from plait.core.errors import AuthenticationError, BadRequest, ContextOverflow, RateLimited, ServerFailed, Unsupported
 from plait.models.base import Abilities
-from plait.models.refusals import Target, failure
-from plait.models.wire import encode
+from plait.models.wires.chat_completions import encode
+from plait.models.wires.refusals import Target, failure
 
 PLACE = Target("http://h/v1", "m", "M_KEY", "M_BASE_URL", ("sk-secret",))
 ABLE = Abilities(schema=True, grammar=True, prefill=True)

@@ -55,7 +55,7 @@ def _alternatives(schema: Any, root: Schema, depth: int) -> Iterator[Schema]:
         yield schema
         return
     if "$ref" in schema:
-        yield from _alternatives(_target(schema["$ref"], root), root, depth + 1)
+        yield from _alternatives(resolve_reference(schema["$ref"], root), root, depth + 1)
         return
     for union in _UNIONS:
         parts = schema.get(union)
@@ -86,7 +86,7 @@ def choices_of(schema: Schema) -> list[Any] | None:
     return choices if isinstance(choices, list) else None
 
 
-def _target(reference: Any, root: Schema) -> Any:
+def resolve_reference(reference: Any, root: Schema) -> Any:
     """Returns what a reference leads to; None for nothing."""
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None

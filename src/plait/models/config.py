@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 
 from plait.core.errors import ConfigError
 from plait.models.base import ABILITIES
-from plait.models.presets import HOSTS, checked_address
+from plait.models.presets import HOSTS, check_address
 from plait.models.prices import Rate
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ def _endpoint(name: str, value: Any, source: str) -> EndpointConfig:
     _check_names(endpoint.abilities, ABILITIES, f"{where}.abilities")
     if endpoint.special_tokens and not all(endpoint.special_tokens):
         raise ConfigError(f"{where}.special_tokens has an empty text.", hint='Give texts such as ["<|im_end|>"].')
-    base_url = checked_address(endpoint.base_url, f"{where}.base_url")
+    base_url = check_address(endpoint.base_url, f"{where}.base_url")
     return structs.replace(endpoint, base_url=base_url, kind=kind, price=price)
 
 

@@ -45,7 +45,7 @@ class Host(Struct, frozen=True):
         `instead` is what the error suggests to users without a key.
         """
         moved = env.get(self.base_env, "").strip()
-        address = checked_address(moved, self.base_env) if moved else self.base_url
+        address = check_address(moved, self.base_env) if moved else self.base_url
         for key_env in self.keys:
             if key := env.get(key_env, "").strip():
                 return address, key_env, key
@@ -112,7 +112,7 @@ def abilities_of(host: str, name: str) -> Abilities:
     return found
 
 
-def checked_address(address: str, where: str) -> str:
+def check_address(address: str, where: str) -> str:
     """Return a base address that can be used and shown. Raises `ConfigError`."""
     try:
         parts = urlsplit(address.strip())

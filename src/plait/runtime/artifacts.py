@@ -12,7 +12,7 @@ from plait.core.messages import JSON
 from plait.sandbox.worker_values import unpack
 from plait.tools.render import sound
 
-Kept = Mapping[str, tuple[str, bytes]]
+StoredArtifacts = Mapping[str, tuple[str, bytes]]
 """Artifacts as they stand on the record, by id: their kind, and the bytes they were written down as."""
 
 
@@ -22,7 +22,7 @@ class ArtifactStore:
     `scrub` takes secrets out of what goes on the record.
     """
 
-    def __init__(self, kept: Kept, scrub: Callable[[bytes], bytes] = bytes) -> None:
+    def __init__(self, kept: StoredArtifacts, scrub: Callable[[bytes], bytes] = bytes) -> None:
         self._kept = dict(kept)
         self._scrub = scrub
         self._live: dict[str, Artifact] = {}
@@ -98,19 +98,19 @@ class ArtifactStore:
         return msgspec.msgpack.encode(new) if new else None
 
 
-def kept_in(body: bytes | None) -> dict[str, tuple[str, bytes]]:
+def decode_artifacts(body: bytes | None) -> dict[str, tuple[str, bytes]]:
     """The artifacts that a row of the record carries."""
     return msgspec.msgpack.decode(body, type=dict[str, tuple[str, bytes]]) if body else {}
 
 
-def with_handles(value: JSON) -> Any:
+def read_handles(value: JSON) -> Any:
     """A JSON value with `ArtifactHandle`s where it says so."""
     handle = ArtifactHandle.read(value)
     if handle is not None:
         return handle
     if isinstance(value, dict):
-        return {key: with_handles(each) for key, each in value.items()}
-    return [with_handles(each) for each in value] if isinstance(value, list) else value
+        return {key: read_handles(each) for key, each in value.items()}
+    return [read_handles(each) for each in value] if isinstance(value, list) else value
 
 
 def _names(value: Any) -> set[str]:

@@ -22,7 +22,7 @@ from plait.journal.log import AnyLog
 from plait.journal.records import Got, Thinking, Thought, Thrown
 from plait.loops import splitter_of
 from plait.models.base import Model
-from plait.models.replies import usage_received
+from plait.models.wires.replies import usage_received
 from plait.runtime.limits import LimitReached, Meter, Share
 from plait.runtime.phase_models import Phases, without_special_tokens
 from plait.runtime.recorded_effects import PastEffect

@@ -24,7 +24,7 @@ from plait.journal.records import (
     TookRecord,
     Waits,
 )
-from plait.runtime.artifacts import kept_in
+from plait.runtime.artifacts import decode_artifacts
 
 
 @dataclass
@@ -120,7 +120,7 @@ class Past:
                 past.begun.update(begun)
             case ObservedRecord(i=i, observation=observation):
                 past.observed[i] = observation
-                self.artifacts.update(kept_in(row.body))
+                self.artifacts.update(decode_artifacts(row.body))
             case Waits(i=i):
                 past.waits[i] = record
             case Told(i=i):

@@ -25,7 +25,7 @@ from plait.core import ArtifactHandle, Call, Continue, Execute, Observation, Pla
 from plait.core import events as ev
 from plait.core.artifacts import MARK
 from plait.journal.records import RanRecord
-from plait.runtime.artifacts import with_handles
+from plait.runtime.artifacts import read_handles
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_context import Desk, RecordEnds, differs
 from plait.sandbox import OutCall, Result, Session, Settings, Turn, sandbox
@@ -204,7 +204,7 @@ def result_of(call: Call, observation: Observation) -> Result:
             return Result(unpack(observation.exact, ArtifactHandle.read))
         case "":
             text = None if observation.text == NO_RESULT else observation.text
-            return Result(text if observation.value is None else with_handles(observation.value))
+            return Result(text if observation.value is None else read_handles(observation.value))
         case "unknown_tool":
             return Result(error="NameError", message=f"name '{call.tool}' is not defined")
         case "bad_input":

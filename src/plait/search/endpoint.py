@@ -14,8 +14,8 @@ import msgspec
 
 from plait.core.errors import BadResponse, ConfigError, ModelError
 from plait.models import http
-from plait.models.presets import HOSTS, checked_address
-from plait.models.refusals import Target, bad, failure
+from plait.models.presets import HOSTS, check_address
+from plait.models.wires.refusals import Target, bad_response, failure
 from plait.search.embedders import normalize_rows
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class EndpointEmbedder:
     ) -> None:
         host = HOSTS.get(provider)
         base_env = host.base_env if host else ""
-        address = checked_address(base_url, base_env or "base_url")
+        address = check_address(base_url, base_env or "base_url")
         key_env = host.keys[0] if host and host.keys else ""
         self._target = Target(address, model, key_env, base_env, (key,) if key else ())
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -129,7 +129,7 @@ class EndpointEmbedder:
         if answer.status != 200:
             raise failure(answer.status, answer.body, self._target, path="embeddings", headers=answer.headers)
         if answer.cut:
-            raise bad(f"sent more than {MAX_BODY >> 20} MiB.", answer.body, self._target, None)
+            raise bad_response(f"sent more than {MAX_BODY >> 20} MiB.", answer.body, self._target, None)
         return answer.body
 
     def _read(self, body: bytes, count: int) -> Vectors:
@@ -139,7 +139,7 @@ class EndpointEmbedder:
             numbers = [_read_numbers(row["embedding"]) for row in rows]
             complete = [int(row["index"]) for row in rows] == list(range(count))
         except (ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError):
-            raise bad("did not send a list of embeddings.", body, self._target, None) from None
+            raise bad_response("did not send a list of embeddings.", body, self._target, None) from None
         who = f"{self._target.endpoint} ({self._target.name})"
         if not complete:
             raise BadResponse(f"{who} sent {len(numbers)} embeddings for {count} texts.")

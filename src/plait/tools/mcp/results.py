@@ -77,7 +77,7 @@ def read_result(result: CallToolResult, *, unwrap: bool = False) -> Any:
     return artifacts[0] if len(artifacts) == 1 else artifacts
 
 
-def encode_things(value: Any) -> Any:
+def encode_artifacts(value: Any) -> Any:
     """Return an argument with each artifact in it replaced by its bytes in base64.
 
     Raises `ToolError` for an artifact that has no bytes, such as a table.
@@ -88,8 +88,8 @@ def encode_things(value: Any) -> Any:
             raise ToolError(f"Plait cannot send {value.about()} to this tool, because it is not a file.")
         return base64.b64encode(data).decode()
     if isinstance(value, dict):
-        return {key: encode_things(each) for key, each in value.items()}
-    return [encode_things(each) for each in value] if isinstance(value, (list, tuple)) else value
+        return {key: encode_artifacts(each) for key, each in value.items()}
+    return [encode_artifacts(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def format_progress(report: Callable[[str], None]) -> ProgressFnT:
