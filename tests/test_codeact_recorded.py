@@ -13,7 +13,7 @@ import pytest
 import plait
 from conftest import data_file
 from plait.core import Answered, Stopped
-from plait.core.errors import TooLong
+from plait.core.errors import ContextOverflow
 from plait.core.events import Executing, Observed, Replied
 from plait.journal.records import NoteRecord, Thinking
 from plait.loops.codeact.format import CodeFormat, code_call
@@ -38,7 +38,7 @@ def replies(log: Log) -> Iterator[Any]:
         yield f"THOUGHT {step.number}:\n{step.thought}\nACTION {step.number}:\n```python\n{step.code}```"
     if log.end == "overflow":
         for _ in range(4):
-            yield TooLong("This model's maximum context length is 4096 tokens.", tokens=4212, room=4096)
+            yield ContextOverflow("This model's maximum context length is 4096 tokens.", tokens=4212, room=4096)
 
 
 def driven(log: Log, journal: Path) -> Run:

@@ -18,7 +18,7 @@ from conftest import examples
 from faults_support import endpoint
 from models_server import Asked, completion, delta, whole_stream
 from plait.core import Exchange, LoopContext, Reply, Start, Task, Think
-from plait.core.errors import RateLimited, TooLong
+from plait.core.errors import ContextOverflow, RateLimited
 from plait.journal.records import Acting, Got, NoteRecord, ObservedRecord, Thinking
 from plait.loops.compiler.loop import LLMCompiler
 from plait.models.chat import ChatModel
@@ -527,7 +527,7 @@ def test_a_prompt_that_is_too_long_shows_shorter_results() -> None:
 
     def join(think: Think) -> str:
         if len(think.messages[-1].content) > 3000:
-            raise TooLong("too long", tokens=9000, room=3000)
+            raise ContextOverflow("too long", tokens=9000, room=3000)
         return "Finish: seen"
 
     run = agent(['1. lookup("long")\n2. join()'], [join]).run("q")

@@ -275,7 +275,7 @@ def test_a_prompt_that_is_too_long_is_made_shorter_and_the_record_keeps_all(shel
         done = plait_run(shell, at)
         assert (done.code, done.out) == (0, "it was long\n"), done.err
         refused = [error for _, _, error in attempts(shell) if error]
-        assert refused and set(refused) == {"TooLong"}
+        assert refused and set(refused) == {"ContextOverflow"}
         (seen,) = [row.record for row in record(shell) if type(row.record).__name__ == "ObservedRecord"]
         assert len(seen.observation.text) == 100_000  # type: ignore[union-attr]
         assert "observations are cut to" in done.err

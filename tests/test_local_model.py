@@ -17,7 +17,7 @@ from msgspec import structs
 
 from patience import patience
 from plait.core import Think, system, user
-from plait.core.errors import ConfigError, ModelMissing, PlaitError, ServerFailed, TooLong
+from plait.core.errors import ConfigError, ContextOverflow, ModelMissing, PlaitError, ServerFailed
 from plait.models import embedded, http
 from plait.models.config import ModelConfig
 from plait.models.fetch import model_file
@@ -114,7 +114,7 @@ async def test_a_raw_completion_goes_on_behind_the_prompt(model: LocalModel) -> 
 
 async def test_a_prompt_that_does_not_fit_is_told_with_its_numbers(model: LocalModel) -> None:
     long = Think("act", (user("sheep " * 4000),))
-    with pytest.raises(TooLong) as caught:
+    with pytest.raises(ContextOverflow) as caught:
         await model.send(model.encode(long), long)
     assert caught.value.tokens > 4000 and caught.value.room == 2048
 

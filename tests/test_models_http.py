@@ -17,10 +17,10 @@ from plait.core.errors import (
     AuthenticationError,
     BadRequest,
     BadResponse,
+    ContextOverflow,
     ModelError,
     RateLimited,
     ServerFailed,
-    TooLong,
     Unreachable,
     Unsupported,
 )
@@ -382,7 +382,7 @@ async def test_a_rate_limit_and_an_overflow_inside_a_stream():
         model = server.model()
         with pytest.raises(RateLimited):
             await model.send(model.encode(THINK), THINK)
-        with pytest.raises(TooLong):
+        with pytest.raises(ContextOverflow):
             await model.send(model.encode(THINK), THINK)
 
 
@@ -397,7 +397,7 @@ async def test_overflow_has_its_numbers():
         }
         await asked.answer(400, {"error": error})
 
-    error = await failing(handler, TooLong)
+    error = await failing(handler, ContextOverflow)
     assert (error.tokens, error.room) == (9000, 8192)
     assert "9000" in str(error)
 

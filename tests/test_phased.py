@@ -439,7 +439,7 @@ def test_a_prompt_that_is_too_long_is_asked_with_shorter_results(journal: Path) 
 
     def reply(effect: Think) -> str:
         if sum(len(message.content) for message in effect.messages) > 5000:
-            raise plait.core.errors.TooLong("too long", tokens=9000, room=5000)
+            raise plait.core.errors.ContextOverflow("too long", tokens=9000, room=5000)
         return "Read."
 
     def script(effect: Think) -> str:

@@ -33,7 +33,7 @@ from plait.core import (
     Waiting,
     WaitNext,
 )
-from plait.core.errors import ConfigError, ToolError, TooLong
+from plait.core.errors import ConfigError, ContextOverflow, ToolError
 from plait.journal.records import Acting, NoteRecord, Thinking
 from plait.loops.rewoo.loop import ReWOO
 from plait.loops.rewoo.plan_text import write_plan
@@ -184,7 +184,7 @@ def test_evidence_is_shortened_for_the_solver_and_for_the_model_but_not_for_tool
 def tight(room: int) -> Callable[[Think], str]:
     def reply(think: Think) -> str:
         if (size := sum(len(message.content) for message in think.messages)) > room:
-            raise TooLong(f"{size} is too long")
+            raise ContextOverflow(f"{size} is too long")
         return f"fits into {room}"
 
     return reply

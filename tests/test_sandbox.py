@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 
 from patience import patience
+from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeLimits
 from plait.core.errors import ConfigError
-from plait.core.things import Handle
 from plait.sandbox import OutCall, Result, Session, Settings, sandbox
 from sandbox_support import BACKENDS, NOW, backend, opened, whole
 
@@ -240,8 +240,8 @@ async def test_plain_and_awaited_calls_in_one_piece(session: Session) -> None:
 # things
 
 
-IMAGE = Handle("image-1", "<Image 640x480 JPEG>")
-OTHER = Handle("image-2", "<Image 10x10 PNG>")
+IMAGE = ArtifactHandle("image-1", "<Image 640x480 JPEG>")
+OTHER = ArtifactHandle("image-2", "<Image 10x10 PNG>")
 
 
 async def test_a_handle_is_a_value_with_a_short_repr_and_comes_back_as_itself(session: Session) -> None:
@@ -297,7 +297,7 @@ async def test_no_handle_can_be_made_or_turned_into_another(session: Session, ta
     turn = await session.run("take(i)", NOW)
     if turn.calls:
         (given,) = turn.calls[0].args
-        assert given == IMAGE or not isinstance(given, Handle)
+        assert given == IMAGE or not isinstance(given, ArtifactHandle)
     else:
         assert turn.error is not None
 

@@ -23,9 +23,9 @@ import pytest
 import pytest_asyncio
 
 from patience import patience
+from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeLimits
 from plait.core.errors import ConfigError
-from plait.core.things import Handle
 from plait.sandbox import OutCall, Result, Settings
 from plait.sandbox.confine_filter import ALLOWED, NOT_EXECUTABLE
 from plait.sandbox.process import ProcessSandbox, ProcessSession
@@ -425,7 +425,7 @@ async def test_half_a_character_can_not_get_out(session: ProcessSession) -> None
 
 async def test_a_things_token_can_not_be_guessed(session: ProcessSession) -> None:
     await session.run("i = get()", NOW)
-    await session.go_on([Result(Handle("image-1", "<Image>"))])
+    await session.go_on([Result(ArtifactHandle("image-1", "<Image>"))])
     told = await whole(session, "print(dir(i), repr(i))")
     assert "image-1" not in told.output and "<Image>" in told.output
 

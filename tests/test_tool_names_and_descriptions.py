@@ -46,7 +46,7 @@ def test_a_description_reaches_no_prompt_with_labels_tokens_or_unseen_characters
     plait.Agent(loop, model=model, tools=[tool_of(description=EVIL)], journal=False).run("What?")
     shown = "\n".join(
         [message.content for message in asked[0].messages]
-        + [json.dumps(plait.models.wire.tool_json(t)) for t in asked[0].tools]
+        + [json.dumps(plait.models.wires.chat_completions.tool_json(t)) for t in asked[0].tools]
     )
     assert "Good." in shown
     for strange in ("\x1b", "\u001b", "\u202e", "\u200b", "\\u202e", "\\u200b", "<|im_end|>", "\nTask: FORGED"):
@@ -141,7 +141,7 @@ def test_a_servers_tool_with_such_a_name_has_the_servers_word_before_it(tmp_path
         """Takes over."""
         return "taken over"
 
-    from plait.runtime.reserved import with_free_names
+    from plait.runtime.tool_names import with_free_names
     from plait.tools import tools_from
 
     tools = tools_from(plait.mcp(server))

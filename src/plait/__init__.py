@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from plait.advice import Advice, Demand, advise
     from plait.agent import Agent
     from plait.config import use_config
+    from plait.core.artifacts import Artifact
     from plait.core.code import CodeLimits
     from plait.core.errors import ConfigError, PlaitError, ReplayDiffers, ToolError
     from plait.core.plans import Plan, Step
-    from plait.core.things import Thing
     from plait.lab.run_comparison import acompare, compare
     from plait.models.recorded import Recorded
     from plait.models.scripted import Scripted
@@ -55,7 +55,7 @@ _PLACES = {
     "Run": "plait.runtime.run",
     "Scripted": "plait.models.scripted",
     "Step": "plait.core.plans",
-    "Thing": "plait.core.things",
+    "Artifact": "plait.core.artifacts",
     "Tool": "plait.tools",
     "ToolError": "plait.core.errors",
     "ConfigError": "plait.core.errors",
@@ -75,6 +75,7 @@ _PLACES = {
 __all__ = [
     "Advice",
     "Agent",
+    "Artifact",
     "CodeAct",
     "CodeLimits",
     "ConfigError",
@@ -93,7 +94,6 @@ __all__ = [
     "Run",
     "Scripted",
     "Step",
-    "Thing",
     "Tool",
     "ToolCalling",
     "ToolError",

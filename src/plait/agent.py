@@ -27,7 +27,6 @@ from plait.runtime.grounding import Grounding
 from plait.runtime.limits import Limits
 from plait.runtime.phase_models import Phases, known_models, special_tokens
 from plait.runtime.prompts import PromptBook
-from plait.runtime.reserved import with_fitting_names, with_free_names
 from plait.runtime.run import Run
 from plait.runtime.run_context import Approve, InDoubt, Person, RunSpec
 from plait.runtime.runs import Replayed
@@ -41,6 +40,7 @@ from plait.runtime.sessions import (
     session_spec,
     take_seat,
 )
+from plait.runtime.tool_names import with_fitting_names, with_free_names
 from plait.runtime.tool_selection import Finder, most_shown, narrowed, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
 from plait.tools import Tool, Toolset, anchor_word, tools_from

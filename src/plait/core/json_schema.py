@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeAlias
 
-from plait.core.things import Thing
+from plait.core.artifacts import Artifact
 
 Schema: TypeAlias = Mapping[str, Any]
 Path: TypeAlias = tuple[str | int, ...]
@@ -55,7 +55,7 @@ def _alternatives(schema: Any, root: Schema, depth: int) -> Iterator[Schema]:
         yield schema
         return
     if "$ref" in schema:
-        yield from _alternatives(_target(schema["$ref"], root), root, depth + 1)
+        yield from _alternatives(resolve_reference(schema["$ref"], root), root, depth + 1)
         return
     for union in _UNIONS:
         parts = schema.get(union)
@@ -86,7 +86,7 @@ def choices_of(schema: Schema) -> list[Any] | None:
     return choices if isinstance(choices, list) else None
 
 
-def _target(reference: Any, root: Schema) -> Any:
+def resolve_reference(reference: Any, root: Schema) -> Any:
     """Returns what a reference leads to; None for nothing."""
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
@@ -129,8 +129,8 @@ def _shape_of_one(schema: Schema, root: Schema, depth: int, left: list[int]) -> 
         return _shape_of_object(schema, root, depth, left)
     if kind == "string":
         most, form = schema.get("maxLength"), schema.get("format")
-        if form in Thing.kinds:
-            return Thing.kinds[form].__name__
+        if form in Artifact.kinds:
+            return Artifact.kinds[form].__name__
         bounds = [str(form)] * bool(form) + [f"at most {most} characters"] * bool(most)
         return f"string ({', '.join(bounds)})" if bounds else "string"
     return kind
@@ -183,7 +183,7 @@ def _words_of_one(schema: Schema, root: Schema, depth: int, left: list[int]) -> 
     if kind == "string" and "maxLength" in schema:
         return f"a string of at most {schema['maxLength']} characters"
     if kind == "string" and form:
-        return f"the id of a thing of kind {form}, such as {form}-1" if form in Thing.kinds else f"a string ({form})"
+        return f"the id of a thing of kind {form}, such as {form}-1" if form in Artifact.kinds else f"a string ({form})"
     inner = schema.get("items" if kind == "array" else "additionalProperties")
     if kind in ("array", "object") and isinstance(inner, dict) and inner and depth > 0 and left[0] > 0:
         return f"{words} with {_words(inner, root, depth - 1, left)} each"

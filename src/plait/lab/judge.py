@@ -38,7 +38,7 @@ from plait.lab.tasks import Grade, Grader, SuiteTask
 from plait.loops.escape import escape_of
 from plait.models.base import Model
 from plait.models.resolve import resolve
-from plait.runtime.prompts import PromptBook, shipped
+from plait.runtime.prompts import PromptBook, shipped_prompts
 from plait.runtime.run import Run
 
 TRIES = 2
@@ -103,7 +103,7 @@ def load_judge(settings: str, *, journal: str | Path | Literal[False] | None = N
 
 def judge_prompts(settings: str) -> dict[str, str]:
     """Return the prompts that the judge of `MODEL[,template=FILE]` uses, by name."""
-    return {**shipped("judge"), **_load_template(settings.partition(",template=")[2].strip() or None)}
+    return {**shipped_prompts("judge"), **_load_template(settings.partition(",template=")[2].strip() or None)}
 
 
 def make_judge(

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from plait.core.errors import BadRequest, ModelError, Unreachable
-from plait.models.refusals import Target
+from plait.models.wires.refusals import Target
 
 if TYPE_CHECKING:
     import aiohttp

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite
 from typing import Any, Literal, TypeAlias
 
+from plait.core.artifacts import ArtifactHandle
 from plait.core.effects import UNKNOWN
 from plait.core.loop import Task
-from plait.core.things import Handle
 from plait.core.tools import Call, ToolSpec
 from plait.runtime import known_values
-from plait.runtime.known_values import computed, constants, reckoned
+from plait.runtime.known_values import can_be_computed, find_constants, find_operands
 
 Grounding: TypeAlias = Literal["off", "note", "warn", "ask", "refuse"]
 """What is done about a made-up value: nothing; it is noted on the record; the model is told as well; the person is
@@ -83,12 +83,12 @@ class Sources:
         self._numbers.update(value for value, _ in _numbers(folded))
         words = {each.removesuffix("s") for each in _WORD.findall(folded)}
         self._numbers.update(value for word, value in _WORDS.items() if word in words)
-        self._units = self._units or known_values.are_named(words)
+        self._units = self._units or known_values.name_units(words)
 
     def wrote(self, code: str) -> None:
         """A piece of code that the model wrote: from now on its constants are the literals there are."""
         self._code = self._code or Sources()
-        for value in constants(code):
+        for value in find_constants(code):
             self._code.add(value)
 
     def invented(self, call: Call, spec: ToolSpec | None) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ class Sources:
     def in_code(self, code: str) -> tuple[str, ...]:
         """The made-up numbers that code computes with or gives a name to. Others are widths, limits and the like, or
         stand in a call and are looked at there."""
-        numbers = reckoned(code, units=self._units)
+        numbers = find_operands(code, units=self._units)
         found = (each for number, each in numbers if abs(number) > _COUNTED or not float(number).is_integer())
         return tuple(each for each in dict.fromkeys(found) if not self.has_number(float(each), each))
 
@@ -145,8 +145,8 @@ class Sources:
             rest = rest.replace(each, " ")
             if not dates & self._dates and counts(each):
                 found.append(each)
-        converting = known_values.converting(rest)
-        guessed = set() if self._units else known_values.guessed(rest)
+        converting = known_values.find_conversions(rest)
+        guessed = set() if self._units else known_values.find_guesses(rest)
         terms = set[str]()
         if _ARITHMETIC.fullmatch(text):
             terms = {each for match in _TERM.finditer("".join(rest.split())) for each in match.groups()}
@@ -183,7 +183,7 @@ class Sources:
         return (
             any(abs(round(each, digits) - value) < 1e-12 for each in self._numbers)
             or any(abs(each - other) <= 1e-9 * abs(other) for other in self._numbers - _TRIVIAL for each in near[1:])
-            or computed(value, digits, self._numbers)
+            or can_be_computed(value, digits, self._numbers)
         )
 
 
@@ -226,7 +226,7 @@ def answer_warning(found: Iterable[str]) -> str:
 
 def _literals(value: Any, where: str = "") -> Iterator[tuple[str, str | float]]:
     """Each scalar in a call's input, with the parameter it stands under."""
-    if isinstance(value, bool) or value is None or Handle.read(value) is not None:
+    if isinstance(value, bool) or value is None or ArtifactHandle.read(value) is not None:
         return
     if isinstance(value, (str, int, float)):
         yield where, value

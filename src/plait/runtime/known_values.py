@@ -16,13 +16,11 @@ from itertools import combinations
 from math import isfinite
 from typing import Any
 
-import msgspec
-
+from plait.core.artifacts import Artifact
 from plait.core.messages import JSON
-from plait.core.things import Thing
-from plait.runtime.artifacts import Things
+from plait.runtime.artifacts import ArtifactStore
 from plait.sandbox.worker_values import Budget, Figures, pack
-from plait.tools.render import Numeral, sound
+from plait.tools.render import Numeral, fields_of, sound
 
 MOST = 30
 """So many known numbers at most: of more, nearly everything is some sum."""
@@ -35,7 +33,7 @@ ROUNDED = 3
 """A rounded result needs so many digits: 26 would be the quotient of too many things."""
 
 
-def computed(value: float, decimals: int, numbers: Iterable[float]) -> bool:
+def can_be_computed(value: float, decimals: int, numbers: Iterable[float]) -> bool:
     """`value`, written with so many decimals, is the sum, difference, product or quotient of two of the numbers, the
     sum of three or four, or what is left of or comes to a hundred percent (20 percent off: 0.8 and 80)."""
     known = tuple(sorted({abs(number) for number in numbers} - {0.0}))
@@ -83,7 +81,7 @@ def _same(one: float, other: float) -> bool:
 DEPTH = 60
 
 
-def exact_result(value: Any, plain: JSON, things: Things) -> tuple[JSON, str]:
+def exact_result(value: Any, plain: JSON, artifacts: ArtifactStore) -> tuple[JSON, str]:
     """The result as JSON that loses nothing, None where `plain` is just that; and why it can't be had, "" where it can.
 
     A data class, struct, model or named tuple is a dict of its fields, as a model is shown it; an Enum is its value;
@@ -91,7 +89,7 @@ def exact_result(value: Any, plain: JSON, things: Things) -> tuple[JSON, str]:
     """
     value = _numbers(value)
     try:
-        packed = pack(value, lambda one: _stands(one, things), Budget(depth=DEPTH, figures=True))
+        packed = pack(value, lambda one: _stands(one, artifacts), Budget(depth=DEPTH, figures=True))
     except (TypeError, ValueError, RecursionError) as why:
         return None, sound(str(why) if not isinstance(why, RecursionError) else "the value is nested too deep")
     return (None if type(packed) is type(plain) and packed == plain else packed), ""
@@ -105,14 +103,14 @@ def _numbers(value: Any) -> Any:
     return {key: _numbers(one) for key, one in value.items()} if type(value) is dict else value
 
 
-def _stands(value: Any, things: Things) -> Any:
+def _stands(value: Any, artifacts: ArtifactStore) -> Any:
     """What stands for an object in JSON; None where nothing does."""
-    if isinstance(value, Thing):
-        return things.put_away(value)
+    if isinstance(value, Artifact):
+        return artifacts.put_away(value)
     fields = _fields(value)
     if fields is None:
         return None
-    return pack(fields[0], lambda one: _stands(one, things), Budget(depth=DEPTH))
+    return pack(fields[0], lambda one: _stands(one, artifacts), Budget(depth=DEPTH))
 
 
 def _fields(value: Any) -> tuple[Any] | None:
@@ -121,19 +119,15 @@ def _fields(value: Any) -> tuple[Any] | None:
         return None
     if isinstance(value, Enum):
         return (value.value,)
-    if isinstance(value, msgspec.Struct):
-        return ({name: getattr(value, name) for name in value.__struct_fields__},)
-    if hasattr(value, "__dataclass_fields__"):
-        return ({name: getattr(value, name) for name in value.__dataclass_fields__},)
-    if callable(getattr(value, "model_dump", None)) and hasattr(type(value), "model_fields"):
-        return (value.model_dump(mode="python"),)
+    if (fields := fields_of(value)) is not None:
+        return fields
     if type(value).__module__.partition(".")[0] == "numpy" and callable(getattr(value, "tolist", None)):
         found = value.tolist()
         return None if type(found) is type(value) else (found,)
     return None
 
 
-def constants(code: str) -> Iterator[str]:
+def find_constants(code: str) -> Iterator[str]:
     """The literals that a piece of code wrote down."""
     for node in _nodes(code):
         if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, float)):
@@ -142,7 +136,7 @@ def constants(code: str) -> Iterator[str]:
             yield f"-{node.operand.value!r}"
 
 
-def reckoned(code: str, *, units: bool = False) -> Iterator[tuple[float, str]]:
+def find_operands(code: str, *, units: bool = False) -> Iterator[tuple[float, str]]:
     """The numbers in code that are operands (what converts units is not), or the value of a name. `units`: there is
     talk of such, so 100 may convert a whole number as well."""
     for node in _nodes(code):
@@ -152,7 +146,7 @@ def reckoned(code: str, *, units: bool = False) -> Iterator[tuple[float, str]]:
             whole = len(sides) == 2 and all(isinstance(number, int) for number, _ in sides)
             whole = whole and isinstance(node.op, ast.Mult) and not units
             if not _is_text(node.left) and not _is_text(node.right):
-                yield from (side for side in sides if not (scales and converts(side[1], whole=whole)))
+                yield from (side for side in sides if not (scales and is_conversion(side[1], whole=whole)))
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
             held = node.value
             parts = [*held.values] if isinstance(held, ast.Dict) else getattr(held, "elts", [held])
@@ -194,24 +188,24 @@ _WORDS = {
 }  # fmt: skip
 
 
-def are_named(words: Set[str]) -> bool:
+def name_units(words: Set[str]) -> bool:
     """There is talk of units."""
     return not words.isdisjoint(_WORDS)
 
 
-def converting(formula: str) -> set[str]:
+def find_conversions(formula: str) -> set[str]:
     """What a formula multiplies with, or divides by, to convert units; as it is written."""
     return {each for match in _CONVERTING.finditer(formula) for each in match.groups() if each}
 
 
-def guessed(formula: str) -> set[str]:
+def find_guesses(formula: str) -> set[str]:
     """The 10, 100 and 1000 that a formula multiplies a whole number with. Where there is no talk of units they convert
     nothing: so an unknown price is guessed."""
     found = () if "/" in formula else _GUESSED.finditer(formula)
     return {each for match in found for each in match.groups() if each}
 
 
-def converts(number: str, *, whole: bool) -> bool:
+def is_conversion(number: str, *, whole: bool) -> bool:
     """A number that something is multiplied with, or divided by, converts units. `whole`: it is a whole number that is
     multiplied, and there is no talk of units."""
     return re.fullmatch(_NUMBERS, number) is not None and not (whole and re.fullmatch(_ROUND, number))

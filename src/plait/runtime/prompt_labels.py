@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import product
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 from plait.core.labels import HOLE, labels_in, labels_of
 
@@ -19,18 +19,11 @@ LONGEST = 300
 """Characters of a line's beginning that are read."""
 
 
-class Blocks(TypedDict):
-    """How Jinja treats the line that a block stands on."""
-
-    trim_blocks: bool
-    lstrip_blocks: bool
-
-
-BLOCKS: Final[Blocks] = {"trim_blocks": True, "lstrip_blocks": True}
+BLOCKS: Final[dict[str, Any]] = {"trim_blocks": True, "lstrip_blocks": True}
+"""How Jinja treats the line that a block stands on."""
 
 
 @lru_cache(maxsize=512)
-@lru_cache(maxsize=256)
 def labels_of_template(source: str) -> tuple[str, ...]:
     """The labels in a Jinja template. A template that Jinja rejects is read as plain text: rendering reports it."""
     from jinja2 import TemplateSyntaxError

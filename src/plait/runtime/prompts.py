@@ -38,8 +38,11 @@ class PromptBook:
         self.loop = loop
         self.folder = folder
         self._others = {book.loop: book for book in others}
-        self._texts = {**shipped(loop), **(extra or {})}
+        self._texts = {**shipped_prompts(loop), **(extra or {})}
         self._verbatim: dict[str, str] = {}
+        self._compiled: dict[str, Any] = {}
+        self._last: dict[str, tuple[dict[str, Any], str]] = {}
+        """What each template was last filled with, and what came of it: a system prompt is the same run after run."""
         if folder is not None:
             self._read(folder)
 
@@ -93,15 +96,6 @@ class PromptBook:
         if all(type(value) in _FIXED for value in values.values()):
             self._last[name] = (dict(values), text)
         return text
-
-    @cached_property
-    def _compiled(self) -> dict[str, Any]:
-        return {}
-
-    @cached_property
-    def _last(self) -> dict[str, tuple[dict[str, Any], str]]:
-        """What each template was last filled with, and what came of it: a system prompt is the same run after run."""
-        return {}
 
     def _compile(self, name: str) -> Any:
         self.source(name)
@@ -162,7 +156,7 @@ def _same(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
 
 
 @cache
-def shipped(loop: str) -> Mapping[str, str]:
+def shipped_prompts(loop: str) -> Mapping[str, str]:
     """The templates of a loop as they ship, by name; none for a loop that is not ours."""
     folder = resources.files("plait.loops") / loop / "prompts"
     if not folder.is_dir():

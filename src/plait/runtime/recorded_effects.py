@@ -24,7 +24,7 @@ from plait.journal.records import (
     TookRecord,
     Waits,
 )
-from plait.runtime.artifacts import kept_in
+from plait.runtime.artifacts import decode_artifacts
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Past:
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self.effects: dict[int, PastEffect] = {}
-        self.things: dict[str, tuple[str, bytes]] = {}
+        self.artifacts: dict[str, tuple[str, bytes]] = {}
         """What tools gave that JSON can't hold, by id: kind and bytes."""
         self.notes = 0
         """How many of the loop's own remarks are recorded: they are numbered by themselves."""
@@ -120,7 +120,7 @@ class Past:
                 past.begun.update(begun)
             case ObservedRecord(i=i, observation=observation):
                 past.observed[i] = observation
-                self.things.update(kept_in(row.body))
+                self.artifacts.update(decode_artifacts(row.body))
             case Waits(i=i):
                 past.waits[i] = record
             case Told(i=i):

@@ -21,7 +21,7 @@ from plait.journal import codec
 from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord, Told, Waits
 from plait.runtime.approvals import question_id, waiting_with
-from plait.runtime.artifacts import Things
+from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.grounding import Grounding, Sources, sources_of
 from plait.runtime.limits import Limits, Meter
 from plait.runtime.loop_breaker import Breaker
@@ -112,12 +112,12 @@ class Desk:
     """The run's time limit, where it is being performed."""
     compared: int = 0
     """Requests that were compared with the record."""
-    things: Things = field(init=False)
+    artifacts: ArtifactStore = field(init=False)
     sources: Sources | None = None
     """What the model may have its values from, where that is looked at."""
 
     def __post_init__(self) -> None:
-        self.things = Things(self.job.past.things, self.log.scrub)
+        self.artifacts = ArtifactStore(self.job.past.artifacts, self.log.scrub)
         if self.job.grounding != "off":
             self.sources = sources_of(self.job.task, self.job.kit.system)
 
@@ -150,7 +150,7 @@ class Desk:
                 break
             try:
                 told = told_by(answer, n, i, kind)
-                check_edit(told, call, self.job.tools, self.things)
+                check_edit(told, call, self.job.tools, self.artifacts)
             except ConfigError as why:  # they are asked again, and told what was wrong
                 waiting = structs.replace(waiting, reason=f"{why}\n{asked.text}")
                 continue
@@ -193,14 +193,14 @@ def told_by(answer: str, n: int, i: int, kind: str) -> Told:
     return Told(n, "" if yes or word in NO else answer, i, approved=yes)
 
 
-def check_edit(told: Told, call: Call | None, tools: Toolset, things: Things) -> None:
+def check_edit(told: Told, call: Call | None, tools: Toolset, artifacts: ArtifactStore) -> None:
     """Look at the input that the person put in place of a call's, as the tool will. Raises `ConfigError` where it does
     not fit: it is told before the answer is taken, so that nothing is used up by it."""
     tool = tools.get(call.tool) if call is not None else None
     if tool is None or not told.input:
         return
     try:
-        tool.bind(things.given(told.input[0], tool.signature.takes_things))
+        tool.bind(artifacts.given(told.input[0], tool.signature.takes_artifacts))
     except BadInput as why:
         raise ConfigError(f"The edited input does not fit. {why}") from None
 

@@ -35,7 +35,7 @@ from plait.journal.records import (
 )
 from plait.journal.store import Journal
 from plait.runtime.approvals import open_question, waiting_with, without_id
-from plait.runtime.artifacts import Things
+from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.engine import Engine
 from plait.runtime.recorded_effects import Past
 from plait.runtime.run import Run, run_of
@@ -176,7 +176,7 @@ def _told(answer: str, waits: Waits, past: Past, job: RunSpec, run: str) -> Told
     named = without_id(answer, waits.question)
     try:
         told = told_by(answer if named is None else named, waits.n, waits.i, waits.kind)
-        check_edit(told, call, job.tools, Things(past.things))
+        check_edit(told, call, job.tools, ArtifactStore(past.artifacts))
     except ConfigError as why:
         raise BadAnswer(str(why), run=run, waits=waiting_with(waits)) from None
     return told

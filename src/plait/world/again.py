@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from plait.core import Call, Event, Observation
+from plait.core.artifacts import ArtifactHandle
 from plait.core.errors import BadInput, ToolError
 from plait.core.events import Executed, Noted, Observed
-from plait.core.things import Handle
 from plait.world.grades import RunEvidence
 from plait.world.state import World
 
@@ -17,24 +17,24 @@ from plait.world.state import World
 def replay(world: World, calls: Iterable[tuple[Call, Observation]]) -> World:
     """Makes the recorded calls in `world`, which should be fresh, and returns it.
 
-    Calls of other tools and calls without a result are skipped. A thing that a call returned is found again by the id
-    that it had in the run.
+    Calls of other tools and calls without a result are skipped. An artifact that a call returned is found again by the
+    id that it had in the run.
     """
     tools = {tool.name: tool for tool in world.tools}
-    things: dict[str, Any] = {}
+    artifacts: dict[str, Any] = {}
     for call, observation in calls:
         tool = tools.get(call.tool)
         if tool is None or not observation.ok:
             continue
         try:
-            args, kwargs = tool.bind(_insert_things(call.input, things, tool.signature.takes_things))
+            args, kwargs = tool.bind(_insert_artifacts(call.input, artifacts, tool.signature.takes_artifacts))
             result = tool.function(*args, **kwargs)
         except (BadInput, ToolError):
             # What the run was given came from elsewhere, such as an image of another tool's.
             continue
-        handle = Handle.read(observation.value)
+        handle = ArtifactHandle.read(observation.value)
         if handle is not None:
-            things[handle.id] = result
+            artifacts[handle.id] = result
     return world
 
 
@@ -66,13 +66,13 @@ def told_of(answer: Any, events: Iterable[Event], clock: float | None = None) ->
     return RunEvidence(answer, "".join(printed), flagged, day)
 
 
-def _insert_things(value: Any, things: dict[str, Any], by_name: bool) -> Any:
-    """Replaces handles in an input by the things themselves; with `by_name`, ids as well."""
+def _insert_artifacts(value: Any, artifacts: dict[str, Any], by_name: bool) -> Any:
+    """Replaces handles in an input by the artifacts themselves; with `by_name`, ids as well."""
     if isinstance(value, str):
-        return things.get(value.strip(), value) if by_name else value
-    handle = Handle.read(value)
+        return artifacts.get(value.strip(), value) if by_name else value
+    handle = ArtifactHandle.read(value)
     if handle is not None:
-        return things.get(handle.id, value)
+        return artifacts.get(handle.id, value)
     if isinstance(value, dict):
-        return {key: _insert_things(each, things, by_name) for key, each in value.items()}
-    return [_insert_things(each, things, by_name) for each in value] if isinstance(value, list) else value
+        return {key: _insert_artifacts(each, artifacts, by_name) for key, each in value.items()}
+    return [_insert_artifacts(each, artifacts, by_name) for each in value] if isinstance(value, list) else value

@@ -14,7 +14,6 @@ from plait.core import (
     Answered,
     Effect,
     Failed,
-    Lacking,
     LimitNear,
     LoopContext,
     LoopRun,
@@ -24,6 +23,7 @@ from plait.core import (
     Splitter,
     Stopped,
     Task,
+    Unsupported,
     act,
     note,
     propose,
@@ -77,8 +77,8 @@ class ToolCalling:
                 log = (*log, (turn, (yield from self._act(turn, kit))))
             except LimitNear as limit:
                 near = limit
-            except Lacking as lacking:
-                why = f"{lacking.detail}."
+            except Unsupported as lacking:
+                why = f"{lacking.message}."
                 if self.fallback and near is None:
                     break
                 yield from note("calls_as_text", f"{why} Going on with calls as JSON in text.")

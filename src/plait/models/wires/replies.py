@@ -17,9 +17,9 @@ from msgspec import Struct
 from plait.core import Call, Reply, Think, Usage
 from plait.core.replies import Finish
 from plait.models.base import Response
-from plait.models.refusals import Target, bad, failure, in_stream
-from plait.models.stream import DONE, Events, is_json
-from plait.models.text import MOST_INPUT, MOST_REASONING, CircleCut, TextFilter
+from plait.models.wires.refusals import Target, bad_response, failure, failure_in_stream
+from plait.models.wires.reply_text import MOST_INPUT, MOST_REASONING, CircleCut, TextFilter
+from plait.models.wires.stream import DONE, Events, is_json
 
 CHARS_A_TOKEN = 8
 """Far more than any text has: a reply that is longer than its tokens allow is cut on our side."""
@@ -319,22 +319,22 @@ class ReplyReader:
                 self.read_rest(body)
         except msgspec.DecodeError:
             if self.kind == "json":
-                raise bad("sent something that is not a reply.", body, target, response) from None
+                raise bad_response("sent something that is not a reply.", body, target, response) from None
             if not draft.whole:
-                raise bad("broke off in the middle of a reply.", body, target, response) from None
+                raise bad_response("broke off in the middle of a reply.", body, target, response) from None
         draft.close()
         error = draft.error or (self._events.errors and _error_in(self._events.errors[0]))
         if error or draft.finish == "error":
             error = error or "the endpoint ended the reply with an error"
-            raise in_stream(error, target, asked=asked, response=response)
+            raise failure_in_stream(error, target, asked=asked, response=response)
         if not draft.choices:
-            raise bad("sent something that is not a reply.", body, target, response)
+            raise bad_response("sent something that is not a reply.", body, target, response)
         if draft.over and self._think.max_tokens is None:
-            made = bad("sent far more than any reply.", body, target, response)
+            made = bad_response("sent far more than any reply.", body, target, response)
             made.retry = False
             raise made
         if not (draft.whole or response.cut or draft.stopped):
-            raise bad("broke off in the middle of a reply.", body, target, response)
+            raise bad_response("broke off in the middle of a reply.", body, target, response)
         return draft.reply(self._think)
 
 
@@ -347,7 +347,7 @@ def decode(response: Response, think: Think, target: Target, *, prefill: str = "
         for _ in reader.feed(response.body):
             pass
     except msgspec.DecodeError:
-        raise bad("sent something that is not a reply.", response.body, target, response) from None
+        raise bad_response("sent something that is not a reply.", response.body, target, response) from None
     return reader.finish(response, target, asked)
 
 

@@ -1,8 +1,8 @@
 """From an endpoint's refusal to the error it means, with what to do about it.
 
 `failure` reads status, headers and body. It finds out that the endpoint lacks an ability (`Unsupported`), the prompt
-is too long (`TooLong`), the key was refused (`AuthenticationError`), the endpoint asks to wait (`RateLimited`) or the
-server failed (`ServerFailed`). Everything else is a `BadRequest`. No message ever holds a secret.
+is too long (`ContextOverflow`), the key was refused (`AuthenticationError`), the endpoint asks to wait (`RateLimited`)
+or the server failed (`ServerFailed`). Everything else is a `BadRequest`. No message ever holds a secret.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from plait.core.errors import (
     BadRequest,
     BadResponse,
     ContentFiltered,
+    ContextOverflow,
     ModelError,
     RateLimited,
     ServerFailed,
-    TooLong,
     Unsupported,
 )
 from plait.core.secrets import Scrubber, scrubber_of
 from plait.models.base import Response
-from plait.models.stream import scrub_pieces
+from plait.models.wires.stream import scrub_pieces
 
 
 class Target(Struct, frozen=True):
@@ -100,12 +100,12 @@ def failure(
     `asked` is the request's body: an ability can only be lacking if the request used it.
     """
     error = _error_of(body)
-    made = _failure(status, error, _sentence(error, body), target, asked, path, headers or {})
+    made = _classify(status, error, _sentence(error, body), target, asked, path, headers or {})
     made.response = response
     return made
 
 
-def in_stream(error: Any, target: Target, *, asked: bytes, response: Response | None) -> ModelError:
+def failure_in_stream(error: Any, target: Target, *, asked: bytes, response: Response | None) -> ModelError:
     """Return the error that an error object inside a body of status 200 means."""
     fields = error if isinstance(error, dict) else {"message": str(error)}
     code = str(fields.get("code"))
@@ -119,7 +119,7 @@ def in_stream(error: Any, target: Target, *, asked: bytes, response: Response | 
     return failure(status, body, target, asked=asked, response=response)
 
 
-def _failure(
+def _classify(
     status: int,
     error: Mapping[str, Any],
     said: str,
@@ -142,18 +142,20 @@ def _failure(
         else:
             hint = f"Check the key in {target.key_env or 'the environment'}."
         return AuthenticationError(f"{where} refused the key ({status}){quoted}", hint=hint)
-    if status in (400, 413, 422, 500) and (found := _overflow(said, error)):
+    if status in (400, 413, 422, 500) and (found := _find_overflow(said, error)):
         tokens, room = found
         numbers = f" ({tokens or '?'} tokens, room for {room or '?'})" if tokens or room else ""
         hint = "Show less, or use a model with a longer context."
-        return TooLong(f"The prompt is too long for {where}{numbers}{quoted}", hint=hint, tokens=tokens, room=room)
+        return ContextOverflow(
+            f"The prompt is too long for {where}{numbers}{quoted}", hint=hint, tokens=tokens, room=room
+        )
     if status == 429:
         after = retry_after(headers)
         wait = f", asks to wait {after:g} s" if after is not None else ""
         return RateLimited(f"{where} asks to slow down (429){wait}{quoted}", after=after)
     if status in (400, 403, 422) and _FILTERED.search(f"{code} {said}"):
         return ContentFiltered(f"The content filter of {where} refused the request ({status}){quoted}")
-    if status not in (408, 409, 425) and (ability := _lacking(status, error, said, asked, path)):
+    if status not in (408, 409, 425) and (ability := _find_missing_ability(status, error, said, asked, path)):
         return Unsupported(f"{where} can't do {ability!r}{quoted}", ability)
     if status >= 500 or status in (408, 409, 425):
         made = ServerFailed(f"{where} failed ({status}){quoted}")
@@ -161,18 +163,18 @@ def _failure(
         return made
     if 300 <= status < 400:
         location = target.clean(headers.get("Location", "")) or "another address"
-        hint = f"Set that address{_set(target)} if you trust it."
+        hint = f"Set that address{_name_setting(target)} if you trust it."
         return BadRequest(f"{where} redirects to {location} ({status}).", hint=hint)
     if status == 404:
         if "model" in said.lower():
             hint = f"Check the name {target.name!r}; a local server must have that model loaded."
         else:
-            hint = f"Check the address{_set(target)}: /{path or 'chat/completions'} is put behind it."
+            hint = f"Check the address{_name_setting(target)}: /{path or 'chat/completions'} is put behind it."
         return BadRequest(f"{where} does not know what was asked for (404){quoted}", hint=hint)
     return BadRequest(f"{where} refused the request ({status}){quoted}")
 
 
-def _lacking(status: int, error: Mapping[str, Any], said: str, asked: bytes, path: str) -> str:
+def _find_missing_ability(status: int, error: Mapping[str, Any], said: str, asked: bytes, path: str) -> str:
     """Return the ability that the endpoint turns out to lack, or ""."""
     if status in (404, 405, 501) and path == "completions" and "model" not in said.lower():
         return "completion"
@@ -217,19 +219,19 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def bad(message: str, body: bytes, target: Target, response: Response | None) -> BadResponse:
+def bad_response(message: str, body: bytes, target: Target, response: Response | None) -> BadResponse:
     """Return a `BadResponse` that shows the beginning of what came."""
     start = target.clean(" ".join(body[:2000].decode("utf-8", "replace").split()))[:200]
     shown = f" It begins: {start}" if start else " Nothing came."
     hint = ""
     if start.startswith("<"):
-        hint = f"That is a web page; check the address{_set(target)}."
+        hint = f"That is a web page; check the address{_name_setting(target)}."
     made = BadResponse(f"{target.endpoint} ({target.name}) {message}{shown}", hint=hint)
     made.response = response
     return made
 
 
-def _set(target: Target) -> str:
+def _name_setting(target: Target) -> str:
     return f" ({target.base_env})" if target.base_env else " (base_url)"
 
 
@@ -333,7 +335,7 @@ _TOKENS = (
 )
 
 
-def _overflow(message: str, error: Mapping[str, Any]) -> tuple[int, int] | None:
+def _find_overflow(message: str, error: Mapping[str, Any]) -> tuple[int, int] | None:
     """Return (tokens of the prompt, room of the endpoint) if this error says that the prompt is too long, else None.
 
     `message` is the error's sentence, `error` its other fields. A number that it does not give is 0.
@@ -343,12 +345,12 @@ def _overflow(message: str, error: Mapping[str, Any]) -> tuple[int, int] | None:
         alone = re.search(r"request too large for model", message, re.I)
         if not alone and (_NOT.search(message) or not _SAYS.search(message)):
             return None
-    tokens = _int(error.get("n_prompt_tokens")) or _first(_TOKENS, message)
-    room = _int(error.get("n_ctx")) or _first(_ROOM, message)
+    tokens = _int(error.get("n_prompt_tokens")) or _find_number(_TOKENS, message)
+    room = _int(error.get("n_ctx")) or _find_number(_ROOM, message)
     return tokens, room
 
 
-def _first(patterns: tuple[str, ...], message: str) -> int:
+def _find_number(patterns: tuple[str, ...], message: str) -> int:
     for pattern in patterns:
         if found := re.search(pattern.replace("N#", r"(\d[\d,_]*)"), message, re.I | re.S):
             return int(found[1].replace(",", "").replace("_", ""))

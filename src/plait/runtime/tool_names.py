@@ -10,7 +10,7 @@ from plait import loops
 from plait.core import Loop
 from plait.core.errors import ConfigError
 from plait.tools import Tool, Toolset
-from plait.tools.names import fitted
+from plait.tools.names import fit_names
 
 
 def with_free_names(tools: Toolset, loop: Loop) -> Toolset:
@@ -44,7 +44,7 @@ def with_fitting_names(tools: Toolset, loop: Loop) -> Toolset:
     other = loops.fallback_of(loop)
     needs = {getattr(each, "tool_names", "") for each in (loop, other)}
     reserved = _reserved(loop)
-    names = fitted((tool.name for tool in tools), needs, lambda name: _folded(name) in reserved)
+    names = fit_names((tool.name for tool in tools), needs, lambda name: _folded(name) in reserved)
     if all(name == made for name, made in names.items()):
         return tools
     found = [
