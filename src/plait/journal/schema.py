@@ -9,7 +9,7 @@ from plait.journal.records import Record
 APPLICATION_ID = 0x506C6169
 """Stands in the file's header ("Plai"), so that another program's database is told apart."""
 
-VERSION = 5
+VERSION = 6
 """The schema's version, in `PRAGMA user_version`. It grows when a table or column changes meaning."""
 
 
@@ -110,9 +110,9 @@ RESULTS = Table(
     ),
 )
 
-MARKS = Table(
-    "marks",
-    "One row a run that a person judged.",
+RATINGS = Table(
+    "ratings",
+    "One row for each run that a person rated.",
     (
         Column("run", "TEXT PRIMARY KEY", "the run's id"),
         Column("good", "INTEGER NOT NULL", "1: good, 0: bad"),
@@ -121,7 +121,7 @@ MARKS = Table(
     ),
 )
 
-TABLES = (RUNS, EVENTS, COMPARISONS, RESULTS, MARKS)
+TABLES = (RUNS, EVENTS, COMPARISONS, RESULTS, RATINGS)
 
 SESSIONS = "CREATE INDEX runs_of_session ON runs (session) WHERE session <> ''"
 LABELS = "CREATE INDEX runs_of_label ON runs (label) WHERE label <> ''"
