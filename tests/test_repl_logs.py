@@ -9,10 +9,10 @@ import pytest
 import plait
 from conftest import data_file
 from plait.core.events import Noted
+from plait.lab.world import task_of, world_of
+from plait.lab.world.again import replayed, told_of
 from plait.loops import make
 from plait.runtime.run import Run
-from plait.world import task_of, world_of
-from plait.world.again import replayed, told_of
 from repl_logs import MODELS, PUBLISHED, Cells, Log, read_all, run_cells
 
 WORD = "world:400"

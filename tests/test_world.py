@@ -16,13 +16,13 @@ import plait
 from plait import toolkits
 from plait.core import Call, Observation
 from plait.core.errors import ConfigError, ToolError
+from plait.lab.world import TASKS, World, task_of, world_of
+from plait.lab.world.again import replay, replayed
+from plait.lab.world.offline import shipped_tools
+from plait.lab.world.pictures import PICTURES, find_picture, size
+from plait.lab.world.places import TOWNS
+from plait.lab.world.variations import VARIATIONS, variations
 from plait.tools import load
-from plait.world import TASKS, World, task_of, world_of
-from plait.world.again import replay, replayed
-from plait.world.offline import shipped_tools
-from plait.world.pictures import PICTURES, find_picture, size
-from plait.world.places import TOWNS
-from plait.world.variations import VARIATIONS, variations
 from toolkits_server import call, site
 
 HOME = {"latitude": 51.05, "longitude": 3.71667}

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from plait.core.errors import ToolError
-from plait.world import RunEvidence, World, task_of
-from plait.world.stocks import lowest
+from plait.lab.world import RunEvidence, World, task_of
+from plait.lab.world.stocks import lowest
 
 CHANNEL = "#experimenting-with-simple-ai-agents"
 SEED = 400
@@ -565,8 +565,8 @@ WRONG: dict[str, list[tuple[str, str, str, Act]]] = {
 
 
 def other_picture(s: Scene) -> Any:
+    from plait.lab.world.pictures import PICTURES, draw
     from plait.toolkits import Image
-    from plait.world.pictures import PICTURES, draw
 
     other = next(each for each in PICTURES if each.title != s.apod["title"])
     return Image.from_bytes(draw(other)).shrunk(0.5)

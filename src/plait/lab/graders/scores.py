@@ -148,14 +148,14 @@ async def grade_calls(task: SuiteTask, run: Run) -> Grade:
 async def grade_errand(task: SuiteTask, run: Run, name: str = "") -> Grade:
     """Grade an errand in the world by what was sent: done (1, the only success), with a flaw (0.5), not done (0).
 
-    `name` is the task's in `plait.world`, "" if it is the task's id.
+    `name` is the task's in `plait.lab.world`, "" if it is the task's id.
     """
     return await asyncio.to_thread(_replay_errand, task, run, name or task.id)
 
 
 def _replay_errand(task: SuiteTask, run: Run, name: str) -> Grade:
-    from plait.world import task_of, world_of
-    from plait.world.again import replayed, told_of
+    from plait.lab.world import task_of, world_of
+    from plait.lab.world.again import replayed, told_of
 
     word = next((word for word in task.tools if word.partition(":")[0] == "world"), "")
     if not word:

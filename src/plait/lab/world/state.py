@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from plait.core.errors import ConfigError
+from plait.lab.world import pictures, places, stocks, weather
+from plait.lab.world.chance import chance
 from plait.toolkits.alpha_vantage import no_such_symbol
-from plait.world import pictures, places, stocks, weather
-from plait.world.chance import chance
 
 if TYPE_CHECKING:
     from plait.toolkits.image import Image
@@ -118,7 +118,7 @@ class World:
     @cached_property
     def tools(self) -> tuple[Tool, ...]:
         """The tools of this world, named and described like those that reach the real services."""
-        from plait.world.offline import tools_of
+        from plait.lab.world.offline import tools_of
 
         return tools_of(self)
 

@@ -9,7 +9,7 @@ from io import BytesIO
 from msgspec import Struct
 
 from plait.core.errors import ConfigError
-from plait.world.chance import chance
+from plait.lab.world.chance import chance
 
 BASE = "https://pictures.example/astronomy"
 SCALE = 2.375

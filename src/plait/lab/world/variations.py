@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 
-from plait.world.chance import chance
-from plait.world.places import TOWNS, Town
-from plait.world.state import CHANNELS
-from plait.world.stocks import SYMBOLS
-from plait.world.tasks import WorldTask
+from plait.lab.world.chance import chance
+from plait.lab.world.places import TOWNS, Town
+from plait.lab.world.state import CHANNELS
+from plait.lab.world.stocks import SYMBOLS
+from plait.lab.world.tasks import WorldTask
 
 _EACH = 5
 """Variations of a kind in `VARIATIONS`."""

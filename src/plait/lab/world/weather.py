@@ -10,7 +10,7 @@ from datetime import date, datetime
 
 from msgspec import Struct
 
-from plait.world.chance import chance
+from plait.lab.world.chance import chance
 
 DRY, FOGGY, DRIZZLE, RAIN, SHOWERS = (0, 1, 2, 3), (45, 48), (51, 53, 55), (61, 63, 65), (80, 81, 82)
 SNOW, SNOW_SHOWERS, THUNDER = (71, 73, 75), (85, 86), (95, 96)

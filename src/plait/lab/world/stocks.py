@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import NamedTuple
 
-from plait.world.chance import chance
+from plait.lab.world.chance import chance
 
 FIRST = date(1999, 11, 12)
 """The first week's Friday."""

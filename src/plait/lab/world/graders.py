@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
-from plait.toolkits.open_meteo import describe_weather
-from plait.world import pictures, stocks, weather
-from plait.world.grades import Findings, RunEvidence, WorldGrade
-from plait.world.places import TOWNS, Town, find_town, search
-from plait.world.reading import (
+from plait.lab.world import pictures, stocks, weather
+from plait.lab.world.grades import Findings, RunEvidence, WorldGrade
+from plait.lab.world.places import TOWNS, Town, find_town, search
+from plait.lab.world.reading import (
     DAYS,
     FoundNumber,
     bearable_emoji,
@@ -30,10 +29,11 @@ from plait.world.reading import (
     is_rounded,
     says_sky,
 )
-from plait.world.state import SentMessage, World
+from plait.lab.world.state import SentMessage, World
+from plait.toolkits.open_meteo import describe_weather
 
 if TYPE_CHECKING:
-    from plait.world.tasks import WorldTask
+    from plait.lab.world.tasks import WorldTask
 
 
 def grade_run(task: WorldTask, world: World, evidence: RunEvidence) -> WorldGrade:

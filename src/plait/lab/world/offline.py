@@ -16,17 +16,17 @@ from msgspec import structs
 
 from plait import toolkits
 from plait.core.errors import ToolError
+from plait.lab.world import pictures, places, weather
 from plait.toolkits.alpha_vantage import COLUMNS
 from plait.toolkits.discord_webhook import describe_sending, split_message
 from plait.toolkits.frame import Table
 from plait.toolkits.image import Image
 from plait.toolkits.open_meteo import check_coordinates, describe_weather, no_such_place
 from plait.toolkits.slack_api import ID, check_message, no_such_channel, read_channel, refused_call
-from plait.world import pictures, places, weather
 
 if TYPE_CHECKING:
+    from plait.lab.world.state import World
     from plait.tools import Tool
-    from plait.world.state import World
 
 
 def shipped_tools(clock: Callable[[], datetime]) -> tuple[Tool, ...]:

@@ -10,8 +10,8 @@ from plait.core import Call, Event, Observation
 from plait.core.errors import BadInput, ToolError
 from plait.core.events import Executed, Noted, Observed
 from plait.core.things import Handle
-from plait.world.grades import RunEvidence
-from plait.world.state import World
+from plait.lab.world.grades import RunEvidence
+from plait.lab.world.state import World
 
 
 def replay(world: World, calls: Iterable[tuple[Call, Observation]]) -> World:

@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from plait.core.errors import ConfigError
-from plait.world.grades import RunEvidence, WorldGrade
-from plait.world.state import World
+from plait.lab.world.grades import RunEvidence, WorldGrade
+from plait.lab.world.state import World
 
 Kind: TypeAlias = Literal["date", "weather", "forecast", "picture", "stock"]
 
@@ -32,7 +32,7 @@ class WorldTask(Struct, frozen=True, omit_defaults=True):
 
     def grade(self, world: World, evidence: RunEvidence | None = None) -> WorldGrade:
         """Grades a run by what was sent (and for the date by what was answered or printed)."""
-        from plait.world.graders import grade_run
+        from plait.lab.world.graders import grade_run
 
         return grade_run(self, world, evidence or RunEvidence())
 
@@ -76,7 +76,7 @@ TASKS: tuple[WorldTask, ...] = (
 
 def task_of(name: str) -> WorldTask:
     """Finds a task by its name, among the six and their variations. Raises `ConfigError`."""
-    from plait.world.variations import VARIATIONS
+    from plait.lab.world.variations import VARIATIONS
 
     for task in (*TASKS, *VARIATIONS):
         if task.name.casefold() == name.strip().casefold():
