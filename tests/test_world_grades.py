@@ -12,7 +12,7 @@ import pytest
 
 from plait.core.errors import ToolError
 from plait.lab.world import RunEvidence, World, task_of
-from plait.lab.world.stocks import lowest
+from plait.lab.world.stocks import find_lowest_week
 
 CHANNEL = "#experimenting-with-simple-ai-agents"
 SEED = 400
@@ -609,8 +609,10 @@ def test_the_week_of_the_lowest_close_is_one_however_three_months_are_counted(se
     rows = world.weeks("MSFT")
     for days in (88, 90, 92, 96):
         since = world.today - timedelta(days=days)
-        assert min((r for r in rows if r.timestamp >= since), key=lambda r: r.close) == lowest(rows, world.today)
-    best = lowest(rows, world.today)
+        assert min((r for r in rows if r.timestamp >= since), key=lambda r: r.close) == find_lowest_week(
+            rows, world.today
+        )
+    best = find_lowest_week(rows, world.today)
     assert min(rows[:26], key=lambda r: r.close) != best
     assert min(rows[:13], key=lambda r: r.low).timestamp != best.timestamp
     assert len(rows) > 1200

@@ -6,6 +6,7 @@ They are data: the same seed gives the same tasks, each with the world it is mea
 from __future__ import annotations
 
 from datetime import date, timedelta
+from functools import partial
 
 from plait.lab.world.chance import chance
 from plait.lab.world.places import TOWNS, Town
@@ -17,7 +18,25 @@ _EACH = 5
 """Variations of a kind in `VARIATIONS`."""
 
 
-def variations(seed: int, each: int = _EACH) -> tuple[WorldTask, ...]:
+_DATE_QUESTIONS = ("Which date is it today?", "Print today's date.", "Tell me the current date with its year.")
+_WEATHER_QUESTIONS = (
+    "Send the weather as it is right now at my location {}.",
+    "What is the weather like here at the moment? Post it {}.",
+)
+_FORECAST_QUESTION = (
+    "Send the weather forecast of {} for the next {} days {}, with the date of each day and an emoji that fits its "
+    "weather."
+)
+_PICTURE_QUESTION = (
+    "Get the astronomy picture of the day, shrink it to half its size and send it {} with a message that begins with "
+    "'Hello from Space!' and says more about the picture."
+)
+_STOCK_QUESTION = (
+    "Find the week of the last 3 months in which {} had its lowest closing price, and send its date and price {}."
+)
+
+
+def make_variations(seed: int, each: int = _EACH) -> tuple[WorldTask, ...]:
     """Makes `each` tasks of every kind, named like C3: kind C, third variation. The same for the same seed."""
     return tuple(_make_task(letter, seed, number) for letter in "ABCDEF" for number in range(1, each + 1))
 
@@ -28,56 +47,31 @@ def _make_task(letter: str, seed: int, number: int) -> WorldTask:
     home = dice.choice([place for place in TOWNS if _has_unique_name(place)])
     now = date(2022, 6, 1) + timedelta(days=dice.randrange(0, 1100))
     world = f"world:{dice.randrange(1, 10_000)},now={now},here={home.label}"
-    name = f"{letter}{number}"
     to = dice.choice(("discord", channel))
     where = "to Discord" if to == "discord" else f"to the Slack channel {channel}"
+    make = partial(WorldTask, f"{letter}{number}", world=world)
     match letter:
         case "A":
-            question = dice.choice(
-                ("Which date is it today?", "Print today's date.", "Tell me the current date with its year.")
-            )
-            return WorldTask(name, "date", question, world=world)
+            return make("date", dice.choice(_DATE_QUESTIONS))
         case "B":
-            question = dice.choice(
-                (
-                    f"Send the weather as it is right now at my location {where}.",
-                    f"What is the weather like here at the moment? Post it {where}.",
-                )
-            )
-            return WorldTask(name, "weather", question, to, world=world)
+            return make("weather", dice.choice(_WEATHER_QUESTIONS).format(where), to)
         case "C":
-            place = dice.choice(TOWNS)
-            return WorldTask(
-                name, "weather", f"Send the current weather of {place.label} {where}.", to, place.label, world=world
-            )
+            place = dice.choice(TOWNS).label
+            return make("weather", f"Send the current weather of {place} {where}.", to, place)
         case "D":
             days = dice.choice((3, 4, 5, 6))
-            where_it_is = dice.choice(("", dice.choice(TOWNS).label))
-            of = where_it_is or "my location"
-            question = (
-                f"Send the weather forecast of {of} for the next {days} days {where}, with the date of each day and an "
-                "emoji that fits its weather."
-            )
-            return WorldTask(name, "forecast", question, to, where_it_is, days, world=world)
+            place = dice.choice(("", dice.choice(TOWNS).label))
+            return make("forecast", _FORECAST_QUESTION.format(place or "my location", days, where), to, place, days)
         case "E":
-            question = (
-                "Get the astronomy picture of the day, shrink it to half its size and send it "
-                f"{where} with a message that begins with 'Hello from Space!' and says more about the picture."
-            )
-            return WorldTask(name, "picture", question, to, world=world)
+            return make("picture", _PICTURE_QUESTION.format(where), to)
     symbol = dice.choice(sorted(SYMBOLS))
-    company = SYMBOLS[symbol][0]
-    who = dice.choice((symbol, f"{company} ({symbol})"))
-    question = (
-        f"Find the week of the last 3 months in which {who} had its lowest closing price, and send its date and price "
-        f"{where}."
-    )
-    return WorldTask(name, "stock", question, to, symbol=symbol, world=world)
+    who = dice.choice((symbol, f"{SYMBOLS[symbol][0]} ({symbol})"))
+    return make("stock", _STOCK_QUESTION.format(who, where), to, symbol=symbol)
 
 
 def _has_unique_name(town: Town) -> bool:
     return sum(each.name == town.name for each in TOWNS) == 1
 
 
-VARIATIONS = variations(1)
+VARIATIONS = make_variations(1)
 """Five of each kind, 30 in all."""
