@@ -16,11 +16,11 @@ from plait.core import Answered, Stopped
 from plait.core.errors import ContextOverflow
 from plait.core.events import Executing, Observed, Replied
 from plait.journal.records import NoteRecord, Thinking
+from plait.lab.world import world_of
 from plait.loops.codeact.format import CodeFormat, code_call
 from plait.loops.codeact.hints import imports
 from plait.loops.codeact.loop import CodeAct
 from plait.runtime.run import Run
-from plait.world import world_of
 from repl_logs import MODELS, PUBLISHED, Log, read_all
 
 WORD = "world:400"

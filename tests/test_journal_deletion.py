@@ -66,14 +66,14 @@ def ids(shell: Shell) -> list[str]:
 
 def test_a_deleted_run_leaves_nothing_behind_and_its_fork_and_session_stay_readable(shell: Shell) -> None:
     first, second, fork = ids(shell)
-    assert shell("mark", first, "good").code == 0
+    assert shell("rate", first, "good").code == 0
     done = shell("runs", "rm", first, second, "--yes")
     assert done.code == 0 and "Deleted 2 runs" in done.err, done.err
     assert ids(shell) == [fork]
     assert shell("show", fork).code == 0 and shell("runs", "--session", "s").code == 0
     gone = shell("show", first)
     assert gone.code == 2 and "may have been deleted" in gone.err
-    assert Results(Journal(shell.env["PLAIT_JOURNAL"])).marks() == {}
+    assert Results(Journal(shell.env["PLAIT_JOURNAL"])).ratings() == {}
     assert shell("runs", "rm", fork, "--yes").code == 0
     assert SECRET.encode() not in bytes_of(shell.folder)
 

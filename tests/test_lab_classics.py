@@ -317,12 +317,12 @@ Tables: TypeAlias = Callable[..., str]
 
 @pytest.fixture
 def tables(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Tables:
-    """`plait tables ...` in the folder: what it prints on stdout."""
+    """`plait classics ...` in the folder: what it prints on stdout."""
     monkeypatch.chdir(folder)
 
     def call(*words: str, code: int = 0) -> str:
         capfd.readouterr()
-        ended = run_in_process(["tables", *words, "--journal", "j.db"])
+        ended = run_in_process(["classics", *words, "--journal", "j.db"])
         out, err = capfd.readouterr()
         assert ended == code and "defect" not in err, (words, ended, err)
         return out

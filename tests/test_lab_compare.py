@@ -469,9 +469,9 @@ async def test_a_person_may_judge_runs_and_their_last_word_counts(tmp_path: Path
     journal = Journal.at(tmp_path / "j.db")
     run = await plait.Agent("react", model=scripted(), journal=journal.path).arun("What is a?")
     results = Results(journal)
-    await results.mark(run.run[:12], False, "too short")
-    await results.mark(run.run, True)
-    assert [(mark.good, mark.why) for mark in results.marks().values()] == [(True, "")]
-    assert results.marks([run.run]).keys() == {run.run} and not results.marks(["other"])
+    await results.rate(run.run[:12], False, "too short")
+    await results.rate(run.run, True)
+    assert [(rating.good, rating.why) for rating in results.ratings().values()] == [(True, "")]
+    assert results.ratings([run.run]).keys() == {run.run} and not results.ratings(["other"])
     with pytest.raises(plait.ConfigError):
-        await results.mark("nope", True)
+        await results.rate("nope", True)

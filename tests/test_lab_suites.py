@@ -23,9 +23,9 @@ from plait.lab.corpus import Corpus, CorpusPage
 from plait.lab.stubs import fit_tool_name
 from plait.lab.suites import OURS, suite_names
 from plait.lab.tasks import digest
+from plait.lab.world import world_of
 from plait.toolkits.calculator import calculator
 from plait.tools import Tool, load, tools_from
-from plait.world import world_of
 
 
 def tools_of(made: Suite, task: SuiteTask) -> dict[str, Tool]:

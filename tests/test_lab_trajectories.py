@@ -56,7 +56,7 @@ def one(journal: Path, loop: Any, replies: Any, **options: Any) -> plait.Run:
 
 async def good(journal: Path, *runs: plait.Run, well: bool = True) -> None:
     for run in runs:
-        await Results(Journal.at(journal)).mark(run.run, well)
+        await Results(Journal.at(journal)).rate(run.run, well)
 
 
 def test_what_is_graded_right_is_written_as_it_was_sent_and_nothing_else(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_what_is_graded_right_is_written_as_it_was_sent_and_nothing_else(tmp_pat
     done = compare(TASKS, loops="react", models=[plait.Scripted([parrot], name="p")], journal=journal, name="mine")
     ungraded = one(journal, "react", [says("4")])
     found = find_trajectories(comparison="mine", every=True, journal=journal)
-    assert found.runs_left_out == {"not done right": 1, "neither graded nor marked": 1}
+    assert found.runs_left_out == {"not done right": 1, "neither graded nor rated": 1}
     written = found.write(tmp_path / "train")
     assert written.files == {"react.act.jsonl": 2} and not written.calls_left_out
     lines = lines_of(tmp_path / "train" / "react.act.jsonl")
@@ -92,11 +92,11 @@ async def test_a_person_has_the_last_word(tmp_path: Path) -> None:
     done = await plait.lab.acompare(TASKS, loops="react", models=[model], journal=journal)
     right, other, wrong = (result.run for result in done.results)
     results = Results(Journal.at(journal))
-    await results.mark(right, False)
-    await results.mark(wrong, True, "the answer is as good")
+    await results.rate(right, False)
+    await results.rate(wrong, True, "the answer is as good")
     found = find_trajectories(right, other, wrong, journal=journal)
     assert [(each.run, each.approved) for each in found.runs] == [(other, False), (wrong, True)]
-    assert found.runs_left_out == {"marked bad": 1}
+    assert found.runs_left_out == {"rated bad": 1}
     assert [line.run for line in find_trajectories(every=True, approved=True, journal=journal)] == [wrong]
     assert [line.score for line in found] == [1.0, 0.0]
 
@@ -257,7 +257,7 @@ def test_a_run_that_lost_its_cell_to_a_later_one_is_not_graded_any_more(tmp_path
     (new,) = compare(TASKS[:1], again=True, **options).results
     found = find_trajectories(old.run, new.run, journal=journal)
     assert [each.run for each in found.runs] == [new.run]
-    assert found.runs_left_out == {"neither graded nor marked": 1}
+    assert found.runs_left_out == {"neither graded nor rated": 1}
 
 
 def test_deleted_and_damaged_runs_do_not_stop_the_others(tmp_path: Path) -> None:
@@ -316,21 +316,21 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     return call
 
 
-def test_marking_and_writing_on_the_command_line(tmp_path: Path, command: Callable[..., Ended]) -> None:
+def test_rating_and_writing_on_the_command_line(tmp_path: Path, command: Callable[..., Ended]) -> None:
     (tmp_path / "script.json").write_text(json.dumps([says("4")]))
     asked = command("run", "What is 2 + 2?", "--model", "scripted:script.json", "--json", "--quiet")
     run = json.loads(asked.stdout)["run"]
     nothing = command("trajectories", "last", "-o", "train")
     assert nothing.returncode == 3 and "0 lines of 0 good runs." in nothing.stdout
-    assert "Runs left out: 1 neither graded nor marked." in nothing.stdout and not (tmp_path / "train").exists()
-    assert command("mark", "list").stdout == ""
-    assert command("mark", run, "bad").returncode == 0
+    assert "Runs left out: 1 neither graded nor rated." in nothing.stdout and not (tmp_path / "train").exists()
+    assert command("rate", "list").stdout == ""
+    assert command("rate", run, "bad").returncode == 0
     assert command("trajectories", "last", "-o", "train").returncode == 3
-    marked = command("mark", "last", "good", "--why", "as it\nshould be", "--json")
-    assert json.loads(marked.stdout)["good"] is True
-    listed = command("mark", "list")
+    rated = command("rate", "last", "good", "--why", "as it\nshould be", "--json")
+    assert json.loads(rated.stdout)["good"] is True
+    listed = command("rate", "list")
     assert run in listed.stdout and "as it should be" in listed.stdout and len(listed.stdout.splitlines()) == 2
-    assert [mark["run"] for mark in json.loads(command("mark", "list", "--json").stdout)] == [run]
+    assert [rating["run"] for rating in json.loads(command("rate", "list", "--json").stdout)] == [run]
     done = command("trajectories", "--all", "-o", "train", "--json")
     told = json.loads(done.stdout)
     assert done.returncode == 0 and told["files"] == {"react.act.jsonl": 1} and told["runs"] == [run]
@@ -339,5 +339,5 @@ def test_marking_and_writing_on_the_command_line(tmp_path: Path, command: Callab
     again = command("trajectories", "--all", "-o", "train")
     assert again.returncode == 2 and "--force" in again.stderr
     assert command("trajectories", "--all", "-o", "train", "--force").returncode == 0
-    for words in (["mark", "last"], ["mark", "nope", "good"], ["mark", "last", "fine"], ["trajectories", "-o", "x"]):
+    for words in (["rate", "last"], ["rate", "nope", "good"], ["rate", "last", "fine"], ["trajectories", "-o", "x"]):
         assert command(*words).returncode == 2, words

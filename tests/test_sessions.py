@@ -19,12 +19,13 @@ from cli_support import action, final, turn
 from conftest import CAMPAIGN
 from plait.core import Exchange, Think
 from plait.core.events import Observed
+from plait.core.text import split_text
 from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import RunHead, SessionTurn, Thinking
 from plait.journal.store import Journal
 from plait.loops import OURS
 from plait.runtime.run import Run
-from plait.toolkits.chat_history import PART, SHOWN, chat_history, split_parts
+from plait.toolkits.chat_history import PART, SHOWN, chat_history
 
 ME = owner_of_this_process()
 
@@ -313,7 +314,7 @@ def test_of_a_long_turn_the_part_that_fits_is_shown_wherever_it_stands() -> None
 
 @given(st.text(max_size=4000))
 def test_parts_hold_all_of_a_text(text: str) -> None:
-    parts = split_parts(text)
+    parts = split_text(text, PART)
     assert all(0 < len(part) <= PART for part in parts)
     assert "".join("".join(parts).split()) == "".join(text.split())
 

@@ -21,11 +21,11 @@ from plait.cli.runs import find_run
 from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.journal.records import RanRecord, Row
+from plait.lab.world import World, WorldTask, world_of
+from plait.lab.world.again import collect_evidence, replay_events
+from plait.lab.world.tasks import TASKS, task_of
+from plait.lab.world.variations import VARIATIONS
 from plait.runtime.recorded_events import recorded_loop, retell
-from plait.world import World, WorldTask, world_of
-from plait.world.again import replayed, told_of
-from plait.world.tasks import TASKS, task_of
-from plait.world.variations import VARIATIONS
 
 
 @click.group()
@@ -88,7 +88,7 @@ def run(
 
 @world.command("show", short_help="Show what was sent in a run.")
 @click.argument("run", metavar="RUN")
-@click.option("--task", metavar="TASK", help="WorldGrade it as this task (default: the task with its question).")
+@click.option("--task", metavar="TASK", help="Grade it as this task (default: the task with its question).")
 @options.journal
 @options.as_object
 def show(run: str, task: str | None, journal: str | None, as_object: bool) -> None:
@@ -129,11 +129,11 @@ def _print_graded(
 ) -> None:
     """Print what a recorded run sent in its world, and its grade if the task is known."""
     events = retell(rows, loop)
-    state = replayed(world_of(word), events)
+    state = replay_events(world_of(word), events)
     grade = None
     if task is not None:
         clock = next((row.record.now for row in rows if isinstance(row.record, RanRecord) and row.record.now), None)
-        grade = task.grade(state, told_of(answer, events, clock=clock))
+        grade = task.grade(state, collect_evidence(answer, events, clock=clock))
     if as_object:
         print_json(
             {

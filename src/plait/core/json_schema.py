@@ -11,6 +11,8 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from plait.core.artifacts import Artifact
+from plait.core.text import cut_text
+from plait.core.things import Thing
 
 Schema: TypeAlias = Mapping[str, Any]
 Path: TypeAlias = tuple[str | int, ...]
@@ -166,7 +168,7 @@ def _shape_of_object(schema: Schema, root: Schema, depth: int, left: list[int]) 
 
 def words_of(schema: Any, root: Schema) -> str:
     """Describes a schema in a sentence: "a list with a whole number each", "one of 'km', 'mile'"."""
-    return shorten(_words(schema, root, 4, [LONGEST // 10]), LONGEST)
+    return cut_text(_words(schema, root, 4, [LONGEST // 10]), LONGEST)
 
 
 def _words(schema: Any, root: Schema, depth: int, left: list[int]) -> str:
@@ -195,14 +197,14 @@ def _words_of_one(schema: Schema, root: Schema, depth: int, left: list[int]) -> 
 
 def show_place(name: str, path: Path) -> str:
     """Names the place of a value: `items[0].amount`."""
-    parts = (f"[{part}]" if isinstance(part, int) else f".{shorten(str(part), 40)}" for part in path)
-    return shorten(name, 60) + "".join(parts)
+    parts = (f"[{part}]" if isinstance(part, int) else f".{cut_text(str(part), 40)}" for part in path)
+    return cut_text(name, 60) + "".join(parts)
 
 
 def show_value(value: Any) -> str:
     """Shows a value in an error: its type and its beginning, in one line."""
     if isinstance(value, str):
-        return repr(shorten(value, 60))
+        return repr(cut_text(value, 60))
     if value is None:
         return "null"
     try:
@@ -210,9 +212,4 @@ def show_value(value: Any) -> str:
     except Exception:  # nested too deeply, or an int with too many digits to print
         return f"a {type(value).__name__}"
     names = {dict: "object", list: "list", tuple: "list", bool: "boolean", int: "number", float: "number"}
-    return f"the {names.get(type(value), 'value')} {shorten(text, 60)}"
-
-
-def shorten(text: str, most: int) -> str:
-    """Cuts a text to a number of characters; `...` stands for the rest."""
-    return text if len(text) <= most else text[: most - 3] + "..."
+    return f"the {names.get(type(value), 'value')} {cut_text(text, 60)}"

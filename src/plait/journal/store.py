@@ -217,7 +217,7 @@ class Journal:
     async def delete(self, run_id: str) -> None:
         """Remove a run and its record. Raises JournalError when it is unknown or still going on.
 
-        Its mark goes with it; its forks, its session's other turns and results of comparisons stay. What was deleted
+        Its rating goes with it; its forks, its session's other turns and results of comparisons stay. What was deleted
         may still be in the file's free pages: `compact` removes it and makes the file smaller.
         """
         self._must_exist()
@@ -229,7 +229,7 @@ class Journal:
                 raise JournalError(f"Run {run.head.run} is still going on.", hint="Stop it first, then delete it.")
             connection.execute("DELETE FROM events WHERE run = ?", (n,))
             connection.execute("DELETE FROM runs WHERE n = ?", (n,))
-            connection.execute("DELETE FROM marks WHERE run = ?", (run.head.run,))
+            connection.execute("DELETE FROM ratings WHERE run = ?", (run.head.run,))
             removed.append(run.head.run)
 
         await self.writer().transact(work)

@@ -27,6 +27,9 @@ from plait.tools.toolset import Toolset, nearest
 from plait.tools.user_code import add_to_path, run_file, show_error
 
 GROUP = "plait.toolkits"
+TASK_GROUP = "plait.task_toolkits"
+"""Toolkits for the tasks of a suite. No list names them; records do, so that the tools of a task's run are found."""
+
 SHIPPED = {
     "calculator": "plait.toolkits.calculator:make_calculator",
     "lookup": "plait.toolkits.lookup:lookup",
@@ -44,12 +47,8 @@ SHIPPED = {
     "ask-model": "plait.toolkits.questions:ask_model",
     "ask-user": "plait.toolkits.questions:ask_user",
     "all": "plait.toolkits:everything",
-    "world": "plait.world:world",
 }
 """The toolkits that ship. They are named and not imported, because toolkits are built on tools."""
-
-OF_TASKS = {"lab": "plait.lab.tools:tools"}
-"""Words of tasks. No list names them; a record names them, so that the tools of a task's run are found again."""
 
 MCP = "mcp:"
 """The beginning of a word for the tools of an MCP server."""
@@ -128,7 +127,10 @@ def is_mcp_word(word: str) -> bool:
 def runs_code(word: str) -> bool:
     """Says whether loading a word or calling its tools runs code that Plait does not ship."""
     toolkit = _split_name(word)[1].partition(":")[0]
-    return toolkit not in SHIPPED and toolkit not in OF_TASKS
+    if toolkit in SHIPPED:
+        return False
+    plugin = _plugins().get(toolkit)
+    return plugin is None or plugin.dist.name != "plait"
 
 
 def recall_tools(word: str, specs: Iterable[ToolSpec]) -> tuple[Tool, ...]:
@@ -141,7 +143,7 @@ def recall_tools(word: str, specs: Iterable[ToolSpec]) -> tuple[Tool, ...]:
 
 def toolkit_names() -> tuple[str, ...]:
     """Returns the words that toolkits go by: those that ship, then installed plug-ins."""
-    return (*SHIPPED, *(name for name in _plugins() if name not in SHIPPED))
+    return (*SHIPPED, *(point.name for point in plugins(GROUP) if point.name not in SHIPPED))
 
 
 def _split_name(word: str) -> tuple[str, str]:
@@ -157,8 +159,6 @@ def _load(word: str) -> tuple[Tool, ...]:
         return _make_tools(_import_name(SHIPPED[name], word), word, argument)
     if word.endswith(".py"):
         return _tools_of_module(run_file(word, "file"), word)
-    if name in OF_TASKS:
-        return _require_tools(_call_factory(_import_name(OF_TASKS[name], word), word, argument), word)
     if (plugin := _plugins().get(name)) is not None:
         try:
             found = plugin.load()
@@ -176,7 +176,7 @@ def _load(word: str) -> tuple[Tool, ...]:
 
 
 def _plugins() -> dict[str, Any]:
-    return {point.name: point for point in plugins(GROUP)}
+    return {point.name: point for group in (TASK_GROUP, GROUP) for point in plugins(group)}
 
 
 def _suggest(name: str, what: str, known: Iterable[str] | None = None) -> str:

@@ -16,17 +16,17 @@ from msgspec import structs
 
 from plait import toolkits
 from plait.core.errors import ToolError
+from plait.lab.world import pictures, places, weather
 from plait.toolkits.alpha_vantage import COLUMNS
 from plait.toolkits.discord_webhook import describe_sending, split_message
 from plait.toolkits.frame import Table
 from plait.toolkits.image import Image
 from plait.toolkits.open_meteo import check_coordinates, describe_weather, no_such_place
 from plait.toolkits.slack_api import ID, check_message, no_such_channel, read_channel, refused_call
-from plait.world import pictures, places, weather
 
 if TYPE_CHECKING:
+    from plait.lab.world.state import World
     from plait.tools import Tool
-    from plait.world.state import World
 
 
 def shipped_tools(clock: Callable[[], datetime]) -> tuple[Tool, ...]:
@@ -69,7 +69,7 @@ class Services:
 
     def search_location_geocoordinates(self, location_name: str) -> list[dict[str, Any]]:
         asked = " ".join(location_name.split())
-        towns = places.search(asked)
+        towns = places.search_towns(asked)
         if not towns:
             raise no_such_place(asked)
         return [town.answer() for town in towns]
@@ -106,7 +106,7 @@ class Services:
         }
 
     def _place(self, latitude: float, longitude: float) -> dict[str, Any]:
-        north, east = weather.cell(latitude, longitude)
+        north, east = weather.find_cell(latitude, longitude)
         return {"latitude": north, "longitude": east, "elevation": self._world.height(latitude, longitude)}
 
     def send_message_discord(self, msg: str, image: Image | None = None) -> str:
@@ -140,7 +140,7 @@ class Services:
             raise refused_call(method, "channel_not_found")
 
     def get_nasa_astronomy_picture_of_the_day(self) -> dict[str, Any]:
-        return pictures.answer(self._world.picture, self._world.today)
+        return pictures.describe_picture(self._world.picture, self._world.today)
 
     def download_image(self, url: str) -> Image:
         found = pictures.find_picture(url.strip())
@@ -148,7 +148,7 @@ class Services:
             raise ToolError(f"{url[:80]!r} is no address of the web.", hint="It begins with http:// or https://.")
         if found is None:
             raise ToolError(f"There is nothing at {url.strip()} (404).", hint="Check the address.")
-        return Image.from_bytes(pictures.draw(*found))
+        return Image.from_bytes(pictures.draw_picture(*found))
 
     def get_weekly_stock_price(self, symbol: str) -> Table:
         return Table(COLUMNS, [(week.timestamp.isoformat(), *week[1:]) for week in self._world.weeks(symbol)])

@@ -10,7 +10,7 @@ from datetime import date, datetime
 
 from msgspec import Struct
 
-from plait.world.chance import chance
+from plait.lab.world.chance import chance
 
 DRY, FOGGY, DRIZZLE, RAIN, SHOWERS = (0, 1, 2, 3), (45, 48), (51, 53, 55), (61, 63, 65), (80, 81, 82)
 SNOW, SNOW_SHOWERS, THUNDER = (71, 73, 75), (85, 86), (95, 96)
@@ -38,14 +38,14 @@ class Now(Struct, frozen=True):
     is_day: int
 
 
-def cell(latitude: float, longitude: float) -> tuple[float, float]:
+def find_cell(latitude: float, longitude: float) -> tuple[float, float]:
     """Returns the point that a service answers for, if it is asked for another nearby."""
     return round(round(latitude, 1), 2), round(round(longitude, 1), 2)
 
 
-def day(seed: int, latitude: float, longitude: float, on: date) -> Day:
+def make_day(seed: int, latitude: float, longitude: float, on: date) -> Day:
     """Makes the weather of one day."""
-    lat, lon = cell(latitude, longitude)
+    lat, lon = find_cell(latitude, longitude)
     here = chance(seed, "climate", lat, lon)
     today = chance(seed, "weather", lat, lon, on.isoformat())
     turn = math.cos(2 * math.pi * (on.timetuple().tm_yday - 20) / 365.25) * (1 if lat >= 0 else -1)
@@ -62,10 +62,10 @@ def day(seed: int, latitude: float, longitude: float, on: date) -> Day:
     return Day(on, code, round(mean + spread, 1), round(mean - spread, 1), round(wet, 1))
 
 
-def now(seed: int, latitude: float, longitude: float, at: datetime) -> Now:
+def make_now(seed: int, latitude: float, longitude: float, at: datetime) -> Now:
     """Makes the weather at a moment, `at` in UTC: within the day's range, by the hour of the sun."""
-    lat, lon = cell(latitude, longitude)
-    whole = day(seed, lat, lon, at.date())
+    lat, lon = find_cell(latitude, longitude)
+    whole = make_day(seed, lat, lon, at.date())
     moment = chance(seed, "now", lat, lon, at.strftime("%Y-%m-%dT%H"))
     hour = (at.hour + lon / 15) % 24
     warmth = 0.5 - 0.5 * math.cos(2 * math.pi * (hour - 3) / 24)
@@ -79,6 +79,6 @@ def now(seed: int, latitude: float, longitude: float, at: datetime) -> Now:
     )
 
 
-def elevation(seed: int, latitude: float, longitude: float) -> float:
+def make_elevation(seed: int, latitude: float, longitude: float) -> float:
     """Returns metres above the sea, for a cell that no gazetteer knows."""
-    return float(chance(seed, "elevation", *cell(latitude, longitude)).randrange(2, 400))
+    return float(chance(seed, "elevation", *find_cell(latitude, longitude)).randrange(2, 400))

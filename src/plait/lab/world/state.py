@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from plait.core.errors import ConfigError
+from plait.lab.world import pictures, places, stocks, weather
+from plait.lab.world.chance import chance
 from plait.toolkits.alpha_vantage import no_such_symbol
-from plait.world import pictures, places, stocks, weather
-from plait.world.chance import chance
 
 if TYPE_CHECKING:
     from plait.toolkits.image import Image
@@ -118,7 +118,7 @@ class World:
     @cached_property
     def tools(self) -> tuple[Tool, ...]:
         """The tools of this world, named and described like those that reach the real services."""
-        from plait.world.offline import tools_of
+        from plait.lab.world.offline import tools_of
 
         return tools_of(self)
 
@@ -151,28 +151,30 @@ class World:
     @property
     def picture(self) -> pictures.DailyPicture:
         """The picture of the world's day."""
-        return pictures.picture_of(self.seed, self.today)
+        return pictures.choose_picture(self.seed, self.today)
 
     def current(self, latitude: float, longitude: float) -> weather.Now:
         """Returns the weather now."""
-        return weather.now(self.seed, latitude, longitude, self.now)
+        return weather.make_now(self.seed, latitude, longitude, self.now)
 
     def forecast(self, latitude: float, longitude: float, days: int = 7) -> list[weather.Day]:
         """Returns the days of a forecast, today first."""
-        return [weather.day(self.seed, latitude, longitude, self.today + timedelta(n)) for n in range(days)]
+        return [weather.make_day(self.seed, latitude, longitude, self.today + timedelta(n)) for n in range(days)]
 
     def height(self, latitude: float, longitude: float) -> float:
         """Returns metres above the sea."""
-        cell = weather.cell(latitude, longitude)
-        near = next((place for place in places.TOWNS if weather.cell(place.latitude, place.longitude) == cell), None)
-        return near.elevation if near is not None else weather.elevation(self.seed, latitude, longitude)
+        cell = weather.find_cell(latitude, longitude)
+        near = next(
+            (place for place in places.TOWNS if weather.find_cell(place.latitude, place.longitude) == cell), None
+        )
+        return near.elevation if near is not None else weather.make_elevation(self.seed, latitude, longitude)
 
     def weeks(self, symbol: str) -> list[stocks.Week]:
         """Returns the weeks of a share's trade, newest first. Raises `ToolError` for a symbol that has none."""
         known = symbol.strip().upper()
         if known not in stocks.SYMBOLS:
             raise no_such_symbol(known)
-        return stocks.weeks(self.seed, known, self.today)
+        return stocks.make_weeks(self.seed, known, self.today)
 
 
 def world_of(word: str) -> World:

@@ -1,16 +1,58 @@
-"""The six tasks of the world, A to F, as values; more of their kinds are made by `variations`."""
+"""The values of tasks and grades, and the six tasks A to F; `variations` makes more of their kinds."""
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from datetime import date
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
 from plait.core.errors import ConfigError
-from plait.world.grades import RunEvidence, WorldGrade
-from plait.world.state import World
+from plait.lab.world.state import World
 
 Kind: TypeAlias = Literal["date", "weather", "forecast", "picture", "stock"]
+Mark: TypeAlias = Literal["done", "flaw", "not done"]
+
+SHOWN = 5
+"""Reasons that a grade's text names."""
+
+
+class WorldGrade(Struct, frozen=True):
+    """How well a task was done, and the reasons why it is no better: none if it is done."""
+
+    mark: Mark
+    why: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        mark = {"flaw": "done with a flaw"}.get(self.mark, self.mark)
+        shown = "; ".join(self.why[:SHOWN]) + (f"; and {len(self.why) - SHOWN} more" if len(self.why) > SHOWN else "")
+        return f"{mark}: {shown}" if shown else mark
+
+
+class RunEvidence(Struct, frozen=True):
+    """What a grader knows of a run beside the world's state.
+
+    The answer, what code printed, values that a check of the record flagged as invented, and the date on the clock that
+    the code could read, if that is not the world's.
+    """
+
+    answer: Any = None
+    printed: str = ""
+    flagged: tuple[str, ...] = ()
+    clock: date | None = None
+
+
+class Findings:
+    """The problems of a message. With `lacks` the task is not done, with `flaws` it is done with a flaw."""
+
+    def __init__(self) -> None:
+        self.lacks: list[str] = []
+        self.flaws: list[str] = []
+
+    def grade(self) -> WorldGrade:
+        """Returns the grade that follows."""
+        mark: Mark = "not done" if self.lacks else "flaw" if self.flaws else "done"
+        return WorldGrade(mark, tuple(dict.fromkeys([*self.lacks, *self.flaws])))
 
 
 class WorldTask(Struct, frozen=True, omit_defaults=True):
@@ -32,7 +74,7 @@ class WorldTask(Struct, frozen=True, omit_defaults=True):
 
     def grade(self, world: World, evidence: RunEvidence | None = None) -> WorldGrade:
         """Grades a run by what was sent (and for the date by what was answered or printed)."""
-        from plait.world.graders import grade_run
+        from plait.lab.world.graders import grade_run
 
         return grade_run(self, world, evidence or RunEvidence())
 
@@ -76,7 +118,7 @@ TASKS: tuple[WorldTask, ...] = (
 
 def task_of(name: str) -> WorldTask:
     """Finds a task by its name, among the six and their variations. Raises `ConfigError`."""
-    from plait.world.variations import VARIATIONS
+    from plait.lab.world.variations import VARIATIONS
 
     for task in (*TASKS, *VARIATIONS):
         if task.name.casefold() == name.strip().casefold():

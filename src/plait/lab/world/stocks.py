@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import NamedTuple
 
-from plait.world.chance import chance
+from plait.lab.world.chance import chance
 
 FIRST = date(1999, 11, 12)
 """The first week's Friday."""
@@ -43,7 +43,7 @@ class Week(NamedTuple):
     volume: int
 
 
-def weeks(seed: int, symbol: str, today: date) -> list[Week]:
+def make_weeks(seed: int, symbol: str, today: date) -> list[Week]:
     """Makes all weeks to `today`, newest first as the service gives them; the last is as yet unfinished."""
     walk = chance(seed, "stock", symbol)
     close = SYMBOLS[symbol][1]
@@ -88,7 +88,7 @@ def _week(on: date, start: float, high: float, low: float, close: float, volume:
     return Week(on, round(start, 2), round(high, 2), round(low, 2), round(close, 2), volume)
 
 
-def lowest(rows: list[Week], today: date, months: int = 3) -> Week:
+def find_lowest_week(rows: list[Week], today: date, months: int = 3) -> Week:
     """Returns the week with the lowest close of the last months."""
     since = today - timedelta(days=round(months * 30.44))
     return min((week for week in rows if week.timestamp >= since), key=lambda week: week.close)

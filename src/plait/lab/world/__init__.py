@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plait.world.grades import RunEvidence, WorldGrade
-from plait.world.state import SentMessage, World, WorldCall, world_of
-from plait.world.tasks import TASKS, WorldTask, task_of
+from plait.lab.world.state import SentMessage, World, WorldCall, world_of
+from plait.lab.world.tasks import TASKS, RunEvidence, WorldGrade, WorldTask, task_of
 
 if TYPE_CHECKING:
     from plait.tools import Tool

@@ -11,13 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
 
-from plait.toolkits.open_meteo import describe_weather
-from plait.world import pictures, stocks, weather
-from plait.world.grades import Findings, RunEvidence, WorldGrade
-from plait.world.places import TOWNS, Town, find_town, search
-from plait.world.reading import (
+from plait.lab.world import pictures, stocks, weather
+from plait.lab.world.places import TOWNS, Town, find_town, search_towns
+from plait.lab.world.reading import (
     DAYS,
     FoundNumber,
     bearable_emoji,
@@ -30,10 +27,9 @@ from plait.world.reading import (
     is_rounded,
     says_sky,
 )
-from plait.world.state import SentMessage, World
-
-if TYPE_CHECKING:
-    from plait.world.tasks import WorldTask
+from plait.lab.world.state import SentMessage, World
+from plait.lab.world.tasks import Findings, RunEvidence, WorldGrade, WorldTask
+from plait.toolkits.open_meteo import describe_weather
 
 
 def grade_run(task: WorldTask, world: World, evidence: RunEvidence) -> WorldGrade:
@@ -81,7 +77,7 @@ def grade_weather_now(task: WorldTask, world: World, sent: SentMessage, found: F
     described = describe_weather(now.code)
     warmth = [now.temperature, day.warmest, day.coldest]
     wind = [now.wind, now.wind / 1.609344, now.wind / 3.6, now.wind / 1.852]
-    cell = weather.cell(town.latitude, town.longitude)
+    cell = weather.find_cell(town.latitude, town.longitude)
     turns = [*warmth, now.direction, town.latitude, town.longitude, *cell, world.height(town.latitude, town.longitude)]
     known = {
         "F": [_to_fahrenheit(each) for each in warmth],
@@ -127,7 +123,7 @@ def grade_forecast(task: WorldTask, world: World, sent: SentMessage, found: Find
     if extra := sorted(on for on in parts if on not in wanted):
         found.flaws.append(f"{', '.join(map(str, extra))} was not asked for")
     _flag_dates(world, text, week, found)
-    cell = weather.cell(town.latitude, town.longitude)
+    cell = weather.find_cell(town.latitude, town.longitude)
     _flag_numbers(head, [*_asked_numbers(task), task.days, town.latitude, town.longitude, *cell], found, week)
     _flag_towns(task, town, text, found)
 
@@ -217,11 +213,11 @@ def grade_picture(task: WorldTask, world: World, sent: SentMessage, found: Findi
     greeting = re.match(r"[\s*_\"'“‘~>#]*hello from space\s*[!.]*[*_\"'”’~]*", text, re.I)
     if sent.image is None:
         found.lacks.append("no image was sent")
-    elif not pictures.shows(picture, sent.image.data):
+    elif not pictures.shows_picture(picture, sent.image.data):
         found.lacks.append("the image is not the picture of the day")
     else:
         width, height = sent.image.width, sent.image.height
-        sizes = [pictures.size(picture, large) for large in (False, True)]
+        sizes = [pictures.measure_picture(picture, large) for large in (False, True)]
         if not any(abs(width - w / 2) <= 1 and abs(height - h / 2) <= 1 for w, h in sizes):
             w, h = sizes[0]
             found.flaws.append(f"the image is {width}x{height}, half of {w}x{h} was asked for")
@@ -237,10 +233,10 @@ def grade_picture(task: WorldTask, world: World, sent: SentMessage, found: Findi
         only = picture.title.casefold() in rest.casefold()
         found.flaws.append("nothing but the title is said of the image" if only else "nothing is said of the image")
     known = [number.value for number in find_numbers(f"{picture.explanation} {picture.title}")]
-    known += [*pictures.size(picture, False), *pictures.size(picture, True), 50, 0.5, 2]
+    known += [*pictures.measure_picture(picture, False), *pictures.measure_picture(picture, True), 50, 0.5, 2]
     known += [sent.image.width, sent.image.height] if sent.image is not None else []
     _flag_numbers(rest, known, found)
-    service = pictures.answer(picture, world.today)
+    service = pictures.describe_picture(picture, world.today)
     for address in re.findall(r"https?://[^\s<>()\"']+", rest):
         if address.rstrip(".,;:!?)>*") not in (service["url"], service["hdurl"]):
             found.flaws.append(f"the address {address} is not from the world")
@@ -251,7 +247,7 @@ def grade_picture(task: WorldTask, world: World, sent: SentMessage, found: Findi
 def grade_lowest_week(task: WorldTask, world: World, sent: SentMessage, found: Findings) -> None:
     """Grades the week with the lowest close, its date and its price."""
     rows, text = world.weeks(task.symbol), sent.text
-    best = stocks.lowest(rows, world.today, task.months)
+    best = stocks.find_lowest_week(rows, world.today, task.months)
     since = world.today - timedelta(days=round(task.months * 30.44))
     monday = best.timestamp - timedelta(days=best.timestamp.weekday())
     week = {monday + timedelta(days=n) for n in range(7)}
@@ -316,7 +312,7 @@ def _flag_invented(world: World, question: str, evidence: RunEvidence, found: Fi
     known = {round(number.value, 6) for number in find_numbers(question)}
     for call in world.did:
         if call.tool == "search_location_geocoordinates" and not call.error:
-            for town in search(call.given["location_name"]):
+            for town in search_towns(call.given["location_name"]):
                 known |= {town.latitude, town.longitude}
         elif call.tool == "get_user_location":
             known |= {world.home.latitude, world.home.longitude}

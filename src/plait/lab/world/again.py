@@ -12,9 +12,12 @@ from plait.core.errors import BadInput, ToolError
 from plait.core.events import Executed, Noted, Observed
 from plait.world.grades import RunEvidence
 from plait.world.state import World
+from plait.core.things import Handle
+from plait.lab.world.state import World
+from plait.lab.world.tasks import RunEvidence
 
 
-def replay(world: World, calls: Iterable[tuple[Call, Observation]]) -> World:
+def replay_calls(world: World, calls: Iterable[tuple[Call, Observation]]) -> World:
     """Makes the recorded calls in `world`, which should be fresh, and returns it.
 
     Calls of other tools and calls without a result are skipped. An artifact that a call returned is found again by the
@@ -38,12 +41,12 @@ def replay(world: World, calls: Iterable[tuple[Call, Observation]]) -> World:
     return world
 
 
-def replayed(world: World, events: Iterable[Event]) -> World:
+def replay_events(world: World, events: Iterable[Event]) -> World:
     """Makes the calls among a run's events, like `replay`."""
-    return replay(world, [(event.call, event.observation) for event in events if isinstance(event, Observed)])
+    return replay_calls(world, [(event.call, event.observation) for event in events if isinstance(event, Observed)])
 
 
-def told_of(answer: Any, events: Iterable[Event], clock: float | None = None) -> RunEvidence:
+def collect_evidence(answer: Any, events: Iterable[Event], clock: float | None = None) -> RunEvidence:
     """Collects what a grader needs to know of a run.
 
     That is its answer, all that its code printed, values that the check of arguments noted as made up (if the call was
