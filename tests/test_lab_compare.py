@@ -468,9 +468,9 @@ async def test_a_person_may_judge_runs_and_their_last_word_counts(tmp_path: Path
     journal = Journal.at(tmp_path / "j.db")
     run = await plait.Agent("react", model=scripted(), journal=journal.path).arun("What is a?")
     results = Results(journal)
-    await results.mark(run.run[:12], False, "too short")
-    await results.mark(run.run, True)
+    await results.mark(run.id[:12], False, "too short")
+    await results.mark(run.id, True)
     assert [(mark.good, mark.why) for mark in results.marks().values()] == [(True, "")]
-    assert results.marks([run.run]).keys() == {run.run} and not results.marks(["other"])
+    assert results.marks([run.id]).keys() == {run.id} and not results.marks(["other"])
     with pytest.raises(plait.ConfigError):
         await results.mark("nope", True)
