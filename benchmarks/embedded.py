@@ -69,7 +69,7 @@ def measured(loop: str, model: str, task: dict[str, Any], options: argparse.Name
     run = agent.run(task["question"])
     holds = run.answer is not None and correct(run.answer, task["answer"])
     if options.verbose and not (run.status == "answered" and holds):
-        print(f"  wrong: {task['question']} -> {run.status} {run.answer!r} {run.reason} ({run.run})", flush=True)
+        print(f"  wrong: {task['question']} -> {run.status} {run.answer!r} {run.reason} ({run.id})", flush=True)
     return {
         "model": model,
         "loop": loop,
@@ -85,7 +85,7 @@ def measured(loop: str, model: str, task: dict[str, Any], options: argparse.Name
         "tokens": run.usage.tokens,
         "cached": run.usage.cached_tokens,
         "seconds": round(run.seconds, 1),
-        "run": run.run,
+        "run": run.id,
     }
 
 

@@ -71,7 +71,7 @@ def agent(address: str, stream: bool, journal: Path, loop: str = "react") -> pla
 
 def bodies(run: plait.Run) -> list[bytes]:
     """The exact requests of a run, for the bare loop to send."""
-    return [row.body for row in run.record if type(row.record).__name__ == "Thinking" and row.body]
+    return [row.body for row in run.trace if type(row.record).__name__ == "Thinking" and row.body]
 
 
 async def bare(session: aiohttp.ClientSession, address: str, requests: list[bytes], stream: bool) -> None:

@@ -85,7 +85,7 @@ def main() -> int:
         print(run.reason)
         run = agent.resume(run, input("> "))
     print(run.answer if run.status == "answered" else f"{run.status}: {run.reason}")
-    print(f"Every request and response: plait show {run.run}")
+    print(f"Every request and response: plait show {run.id}")
     return 0 if run.status == "answered" else 1
 
 

@@ -29,7 +29,7 @@ TOOLS = Path(__file__).parent / "tools.py"
 def describe_run(run: plait.Run) -> dict[str, Any]:
     waits = run.outcome if run.status == "waiting" else None
     return {
-        "run": run.run,
+        "run": run.id,
         "status": run.status,
         "answer": run.answer,
         "reason": run.reason,

@@ -203,5 +203,5 @@ if __name__ == "__main__":
         max_tools=0 if loop == "codeact" else None,
     )
     run = agent.resume("last") if "resume" in sys.argv else agent.run("Send one, two and three.")
-    troubles = [row.record.observation.trouble for row in run.record if isinstance(row.record, ObservedRecord)]
+    troubles = [row.record.observation.trouble for row in run.trace if isinstance(row.record, ObservedRecord)]
     print(json.dumps({"status": run.status, "answer": run.answer, "troubles": troubles, "points": passed}))

@@ -452,7 +452,7 @@ def test_a_chosen_agent_runs_and_its_record_says_by_what(folder: Path) -> None:
     run = agent.run("What is it?")
     assert (run.status, run.answer) == ("answered", "forty-two")
     assert agent._store is not None and agent.advice is not None and agent.advice.chosen is not None
-    head = agent._store.run(run.run).head
+    head = agent._store.run(run.id).head
     assert head.loop["options"]["dialect"] == "lines"
     assert head.settings["chosen"] == {
         "results": {"name": "sums", "suite": "basics:report", "digest": read_rows("table.json").digest},
@@ -468,11 +468,11 @@ def test_the_run_is_replayed_and_forked_by_what_the_record_says_without_the_resu
     Path("table.json").unlink()
     kept = plait.Agent(journal="j.db")._store
     assert kept is not None
-    again = plait.Agent.recorded(kept.run(run.run).head, journal="j.db")
+    again = plait.Agent.recorded(kept.run(run.id).head, journal="j.db")
     assert again.loop == plait.ReAct(dialect="lines") and again.advice is None
-    assert again.replay(run.run).requests
-    assert again.fork(run.run, 1).answer == "forty-two"
-    assert again.resume(run.run).answer == "forty-two"
+    assert again.replay(run.id).requests
+    assert again.fork(run.id, 1).answer == "forty-two"
+    assert again.resume(run.id).answer == "forty-two"
 
 
 def test_using_keeps_the_choice_until_loop_or_model_are_changed(folder: Path) -> None:

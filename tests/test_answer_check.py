@@ -66,7 +66,7 @@ def test_a_made_up_number_in_an_answer_is_told_and_the_loop_goes_on(loop: str, p
     assert (run.status, run.answer) == ("answered", RIGHT), run.reason
     notes = [event.text for event in run.events if isinstance(event, Noted) and event.kind == "unfounded"]
     assert notes == ["the answer has what stands neither in the task nor in any observation: 600,000"]
-    assert agent(loop, policy, tmp_path / "j.db").replay(run.run).whole
+    assert agent(loop, policy, tmp_path / "j.db").replay(run.id).whole
 
 
 @pytest.mark.parametrize("loop", SCRIPTS)

@@ -136,13 +136,13 @@ def test_an_unknown_name_was_searched_for(logs: list[Log], runs: dict[str, Run])
 
 def test_nothing_was_repaired(logs: list[Log], runs: dict[str, Run]) -> None:
     for log in logs:
-        kinds = {row.record.kind for row in runs[log.name].record if isinstance(row.record, NoteRecord)}
+        kinds = {row.record.kind for row in runs[log.name].trace if isinstance(row.record, NoteRecord)}
         assert kinds <= {"shortened", "refused"}, log.name
 
 
 def test_the_prompt_only_grows_at_its_end(logs: list[Log], runs: dict[str, Run]) -> None:
     for log in logs:
-        requests = [_messages(row.body) for row in runs[log.name].record if isinstance(row.record, Thinking)]
+        requests = [_messages(row.body) for row in runs[log.name].trace if isinstance(row.record, Thinking)]
         requests = requests[: len(log.steps)]
         for before, after in itertools.pairwise(requests):
             assert after[: len(before) - 1] == before[:-1]
@@ -152,7 +152,7 @@ def test_the_prompt_only_grows_at_its_end(logs: list[Log], runs: dict[str, Run])
 def observations(run: Run) -> dict[int, str]:
     """The observations in the longest prompt of a run, by their numbers."""
     found = {}
-    for row in run.record:
+    for row in run.trace:
         if isinstance(row.record, Thinking):
             for message in _messages(row.body):
                 if match := re.match(r"OBSERVATION (\d+):\n", message["content"]):

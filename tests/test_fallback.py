@@ -98,13 +98,13 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def requests(run: Any) -> list[tuple[str, str, dict[str, Any]]]:
     """(phase, model, body) of each request."""
-    rows = [(row.record, row.body) for row in run.record if isinstance(row.record, Thinking)]
+    rows = [(row.record, row.body) for row in run.trace if isinstance(row.record, Thinking)]
     return [(record.phase, record.model, json.loads(body)) for record, body in rows]
 
 
 def fallbacks(run: Any) -> list[str]:
     return [
-        row.record.text for row in run.record if isinstance(row.record, NoteRecord) and row.record.kind == "fallback"
+        row.record.text for row in run.trace if isinstance(row.record, NoteRecord) and row.record.kind == "fallback"
     ]
 
 
@@ -133,7 +133,7 @@ def test_the_other_loop_goes_on_with_its_own_prompts_under_its_own_phase(journal
     book = PromptBook("json")
     assert rules.startswith(book.source("system").split("{{")[0]) and "final_answer" in rules
     assert fallbacks(run) == ["scripted:scripted takes no native tools. Going on with the loop 'json'."]
-    replayed = agent.replay(run.run)
+    replayed = agent.replay(run.id)
     assert (replayed.whole, replayed.requests, replayed.outcome) == (True, 2, run.outcome)
 
 
@@ -161,7 +161,7 @@ def test_a_model_for_the_first_loops_phase_alone_serves_the_other_too(journal: P
     run = agent.run("How many?")
     assert run.answer == "522250"
     assert {model for _, model, _ in requests(run)} == {"scripted:one"}
-    assert agent.replay(run.run).whole
+    assert agent.replay(run.id).whole
 
 
 def test_from_the_command_line_with_a_model_for_one_phase_and_shown_later(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_refusal_leads_to_the_other_loop_and_stays_on_the_record(journal: Path
     assert (run.answer, run.steps, run.calls) == ("522250", 2, 2)
     assert ["tools" in body for body in sent] == [True, False, False]
     assert [phase for phase, _, _ in requests(run)] == ["act", "json.act", "json.act"]
-    replayed = agent.replay(run.run)
+    replayed = agent.replay(run.id)
     assert (replayed.whole, replayed.requests) == (True, 3)
 
 
@@ -238,10 +238,10 @@ def test_prompts_of_both_loops_can_be_replaced(journal: Path, tmp_path: Path) ->
 def test_a_fork_of_a_run_that_fell_back_shares_its_steps(journal: Path, at: int) -> None:
     agent = native_to_json(journal)
     run = agent.run("How many?")
-    fork = agent.fork(run.run, at=at)
+    fork = agent.fork(run.id, at=at)
     assert (fork.answer, len(fallbacks(fork))) == ("522250", 1)
     assert len(CALLS) == (2 if at == 1 else 1)
-    assert agent.replay(fork.run).whole
+    assert agent.replay(fork.id).whole
 
 
 def test_a_limit_near_is_concluded_by_the_loop_that_is_running(journal: Path) -> None:
@@ -264,7 +264,7 @@ def test_a_loop_of_ones_own_falls_back(journal: Path, word: bool) -> None:
     assert [phase for phase, _, _ in requests(run)] == ["first", "react.act", "react.act"]
     assert fallbacks(run) == ["The model does not know. Going on with the loop 'react'."]
     assert written(run.events)[:2] == [("Thought", 1, "No idea."), ("Thought", 2, "I look.")]
-    assert agent.replay(run.run).whole
+    assert agent.replay(run.id).whole
 
 
 @pytest.mark.usefixtures("_installed")
@@ -292,7 +292,7 @@ def test_a_loop_that_falls_back_to_one_that_falls_back(journal: Path) -> None:
         "Thought",
         "Answer",
     ]
-    assert agent.replay(run.run).whole
+    assert agent.replay(run.id).whole
 
 
 @pytest.mark.usefixtures("_installed")
@@ -302,7 +302,7 @@ def test_a_loop_that_comes_from_a_package_is_fallen_back_to(journal: Path) -> No
     run = agent.run("How many?")
     assert run.answer == "522250"
     assert requests(run)[0][2]["messages"][0]["content"] == "Do you know it? How many?"
-    assert agent.replay(run.run).whole
+    assert agent.replay(run.id).whole
 
 
 @pytest.mark.usefixtures("_installed")
@@ -340,7 +340,7 @@ def test_where_plans_need_leave_nothing_is_called_by_a_loop_that_shows_none(jour
     run = asking.run("How many?")
     assert (run.status, CALLS) == ("failed", [])
     assert run.reason.endswith("The loop 'react' was not begun: it shows no plan, and a plan needs a person's leave.")
-    assert asking.replay(run.run).whole
+    assert asking.replay(run.id).whole
     assert asking.using(approve="never").run("How many?").answer == "522250"
     # One that shows a plan is gone on with, and waits with it.
     planner = plait.Scripted({"plan": ["No.", "No."], "rewoo.plan": ["#E1 = people[Lyon]"], "rewoo.solve": ["522250"]})

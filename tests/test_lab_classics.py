@@ -219,7 +219,7 @@ def test_a_cell_has_the_mark_and_the_steps_of_its_run() -> None:
 
 
 def rows_of(journal: Path, run: plait.Run) -> list[Any]:
-    return Journal.at(journal).rows(run.run)
+    return Journal.at(journal).rows(run.id)
 
 
 BLOB = 'Thought: add.\nAction:\n```json\n{"action": "calculator", "action_input": "2 + 2"}\n```'

@@ -469,9 +469,9 @@ async def test_a_person_may_judge_runs_and_their_last_word_counts(tmp_path: Path
     journal = Journal.at(tmp_path / "j.db")
     run = await plait.Agent("react", model=scripted(), journal=journal.path).arun("What is a?")
     results = Results(journal)
-    await results.rate(run.run[:12], False, "too short")
-    await results.rate(run.run, True)
+    await results.rate(run.id[:12], False, "too short")
+    await results.rate(run.id, True)
     assert [(rating.good, rating.why) for rating in results.ratings().values()] == [(True, "")]
-    assert results.ratings([run.run]).keys() == {run.run} and not results.ratings(["other"])
+    assert results.ratings([run.id]).keys() == {run.id} and not results.ratings(["other"])
     with pytest.raises(plait.ConfigError):
         await results.rate("nope", True)

@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 def ended(outcome: Any) -> Run:
     """A run that ended so, with nothing on its record."""
     return Run(
-        run="r",
+        id="r",
         outcome=outcome,
         loop="react",
         steps=1,

@@ -237,12 +237,12 @@ async def test_a_run_is_adopted_once_with_its_exact_rows(tmp_path: Path) -> None
     there, here = Journal(tmp_path / "there.db"), Journal(tmp_path / "here.db")
     agent = plait.Agent("react", model=plait.Scripted([CALLS, RIGHT]), tools=["calculator"], journal=there.path)
     run = await agent.arun("What is 6 * 7?", label="a cell")
-    carried = pack(there, run.run)
+    carried = pack(there, run.id)
     assert await adopt(here, [carried]) and await adopt(here, [carried, carried])
-    assert here.rows(run.run) == there.rows(run.run) and len(here.runs()) == 1
-    assert here.run(run.run) == there.run(run.run) and here.head(run.run).label == "a cell"
+    assert here.rows(run.id) == there.rows(run.id) and len(here.runs()) == 1
+    assert here.run(run.id) == there.run(run.id) and here.head(run.id).label == "a cell"
     other = msgspec.structs.replace(carried, run={**carried.run, "started": 1.0})
-    assert not await adopt(here, [other]) and here.run(run.run) == there.run(run.run)
+    assert not await adopt(here, [other]) and here.run(run.id) == there.run(run.id)
     with pytest.raises(PlaitError, match="came with"):
         await adopt(here, [msgspec.structs.replace(carried, rows=carried.rows[1:])])
     there.close(), here.close()

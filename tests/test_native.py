@@ -118,13 +118,13 @@ def go(replies: list[Any], journal: Path, loop: Any = None, abilities: Abilities
         return ended.run, sent, seen, agent
 
     run, sent, seen, agent = asyncio.run(main())
-    replayed = agent.replay(run.run)
+    replayed = agent.replay(run.id)
     assert replayed.whole and replayed.requests == len(sent)
     return run, sent, seen
 
 
 def noted(run: Any, kind: str) -> list[str]:
-    return [row.record.text for row in run.record if isinstance(row.record, NoteRecord) and row.record.kind == kind]
+    return [row.record.text for row in run.trace if isinstance(row.record, NoteRecord) and row.record.kind == kind]
 
 
 LYON, NICE = native_call("people", {"city": "Lyon"}, "a1"), native_call("people", {"city": "Nice"}, "b2")
@@ -362,7 +362,7 @@ async def test_a_call_whose_input_goes_in_circles_is_cut_and_never_made(begins: 
     assert (run.answer, made, len(server.asked)) == ("I give up.", [], 2)
     notes = {each.kind: each.text for each in run.events if isinstance(each, ev.Noted)}
     assert notes["circle"].startswith("The input of a call went in circles: cut after 8,") and "unreadable" in notes
-    assert await asyncio.to_thread(lambda: agent.replay(run.run).whole)
+    assert await asyncio.to_thread(lambda: agent.replay(run.id).whole)
 
 
 # -- in text
@@ -383,8 +383,8 @@ def in_text(journal: Path, replies: list[Any], loop: Any = None, **options: Any)
         **options,
     )
     run = agent.run("How many?")
-    made = [json.loads(row.body) for row in run.record if isinstance(row.record, Thinking)]
-    replayed = agent.replay(run.run)
+    made = [json.loads(row.body) for row in run.trace if isinstance(row.record, Thinking)]
+    replayed = agent.replay(run.id)
     assert replayed.whole and replayed.requests == len(made)
     return run, made
 
@@ -415,7 +415,7 @@ def test_calls_written_together_run_at_once(journal: Path) -> None:
     two = "\n".join(json.dumps({"name": "meet", "arguments": {"who": who}}) for who in ("Ann", "Bob"))
     run, _ = in_text(journal, [two, "done"])
     assert run.answer == "done"
-    assert [len(row.record.calls) for row in run.record if isinstance(row.record, Acting)] == [2]
+    assert [len(row.record.calls) for row in run.trace if isinstance(row.record, Acting)] == [2]
 
 
 def test_in_text_a_result_never_reads_as_a_call(journal: Path) -> None:
@@ -501,12 +501,12 @@ def test_an_endpoint_that_refuses_tools_is_asked_so_once_and_then_in_text(journa
     run, sent, seen = go([refusal, completion(LOOK), completion("522250")], journal)
     assert (run.answer, run.steps, run.calls, CALLS) == ("522250", 2, 2, ["Lyon"])
     assert ["tools" in body for body in sent] == [True, False, False]
-    kinds = [type(row.record).__name__ for row in run.record][:4]
+    kinds = [type(row.record).__name__ for row in run.trace][:4]
     assert kinds == ["Thinking", "Got", "Thrown", "NoteRecord"]
-    got, thrown = run.record[1].record, run.record[2].record
+    got, thrown = run.trace[1].record, run.trace[2].record
     assert isinstance(got, Got) and (got.status, got.lost) == (refusal[0], "tools")
     assert isinstance(thrown, Thrown) and (thrown.kind, thrown.limit) == ("Unsupported", "tools")
-    assert [row.record.step for row in run.record if isinstance(row.record, Thinking)] == [1, 1, 2]
+    assert [row.record.step for row in run.trace if isinstance(row.record, Thinking)] == [1, 1, 2]
     assert [e.text for e in seen if isinstance(e, ev.Noted)] == noted(run, "calls_as_text")
 
 
@@ -559,9 +559,9 @@ def test_a_run_that_broke_off_around_the_refusal_goes_on_in_text(
         async with Server(Endpoint(REFUSALS[0], completion(LOOK), completion("522250"))) as server:
             agent = plait.Agent(ToolCalling(), model=server.model(), tools=[people], journal=journal)
             broke = await agent.arun("How many?")
-            assert (broke.status, type(broke.record[-1].record).__name__) == ("cancelled", after)
+            assert (broke.status, type(broke.trace[-1].record).__name__) == ("cancelled", after)
             breaking.clear()
-            run = await agent.aresume(broke.run)
+            run = await agent.aresume(broke.id)
             return run, [asked.body for asked in server.asked], agent
 
     run, sent, agent = asyncio.run(main())
@@ -569,7 +569,7 @@ def test_a_run_that_broke_off_around_the_refusal_goes_on_in_text(
     assert ["tools" in body for body in sent] == [True, False, False]
     assert '{"name": "people", "arguments"' in sent[1]["messages"][0]["content"]
     assert len(noted(run, "calls_as_text")) == 1
-    assert agent.replay(run.run).whole
+    assert agent.replay(run.id).whole
 
 
 def test_one_model_found_to_take_no_tools_leaves_the_next_run_its_own_try(journal: Path) -> None:

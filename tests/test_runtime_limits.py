@@ -100,7 +100,7 @@ def test_the_same_call_with_the_same_result_is_said_and_then_stopped() -> None:
     run = plait.Agent("react", model=plait.Scripted([reply] * 50), tools=[same]).run("Go")
     assert run.status == "stopped" and run.outcome.limit == "loop"  # type: ignore[union-attr]
     assert run.answer == "I could not find it"
-    notes = [row.record.observation.note for row in run.record if hasattr(row.record, "observation")]
+    notes = [row.record.observation.note for row in run.trace if hasattr(row.record, "observation")]
     assert notes[0] == "" and "before" in notes[1] and "next repetition ends" in notes[-1]
     assert len(notes) == 4
 
@@ -164,7 +164,7 @@ def test_the_time_a_person_takes_is_not_the_runs() -> None:
     turns = [("ask_user", "Which city?"), ("final_answer", "ok")]
     replies = [json.dumps({"thought": "on", "tool": tool, "tool_input": given}) for tool, given in turns]
     asking = plait.Agent("json", model=plait.Scripted(replies), limits=plait.Limits(seconds=2), journal=False)
-    run = asking.run("Plan", person=person)
+    run = asking.run("Plan", on_wait=person)
     assert run.status == "answered" and run.seconds < 2
 
 

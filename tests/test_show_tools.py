@@ -63,7 +63,7 @@ def agent(replies: Any, loop: Any = "react", max_tools: int | None = 2, **more: 
 
 
 def prompts(run: Run) -> list[str]:
-    return [row.body.decode() for row in run.record if isinstance(row.record, Thinking) and row.body is not None]
+    return [row.body.decode() for row in run.trace if isinstance(row.record, Thinking) and row.body is not None]
 
 
 def observed(run: Run) -> list[str]:
@@ -249,7 +249,7 @@ async def test_a_run_goes_on_and_is_replayed_and_forked_without_another_search(
     first = agent(replies, tools=tools, journal=journal, approve="effects")
     waiting = await first.arun("Send hello to the team's channel")
     assert waiting.status == "waiting"
-    head = Journal.at(journal).run(waiting.run).head
+    head = Journal.at(journal).run(waiting.id).head
     assert head.settings["max_tools"] == 2 and "post_to_channel" in head.settings["shown"]
     assert head.sources[-1] == SEARCH and len(head.tools) == len(tools) + 1
 
@@ -263,13 +263,13 @@ async def test_a_run_goes_on_and_is_replayed_and_forked_without_another_search(
     )
     ended = await again.aresume(waiting, "yes")
     assert ended.answer == "sent" and CALLED == [("post_to_channel", "hi")]
-    replayed = await asyncio.to_thread(again.replay, waiting.run)
+    replayed = await asyncio.to_thread(again.replay, waiting.id)
     assert replayed.whole and replayed.requests == 3
     # An agent that shows another number goes by the record all the same.
-    assert (await asyncio.to_thread(again.using(max_tools=None).replay, waiting.run)).whole
-    forked = await again.afork(waiting.run, 3)
+    assert (await asyncio.to_thread(again.using(max_tools=None).replay, waiting.id)).whole
+    forked = await again.afork(waiting.id, 3)
     assert forked.answer == "sent"
-    assert Journal.at(journal).run(forked.run).head.settings["shown"] == head.settings["shown"]
+    assert Journal.at(journal).run(forked.id).head.settings["shown"] == head.settings["shown"]
 
 
 def test_a_session_keeps_its_own_tool_beside_the_search(journal: Path) -> None:
@@ -277,8 +277,8 @@ def test_a_session_keeps_its_own_tool_beside_the_search(journal: Path) -> None:
     first.run(TASK, session="trip")
     run = first.run("And what is the weather in Rome?", session="trip")
     assert "chat_history" in prompts(run)[0] and "method_search" in prompts(run)[0]
-    assert first.replay(run.run).whole
-    head = Journal.at(journal).run(run.run).head
+    assert first.replay(run.id).whole
+    head = Journal.at(journal).run(run.id).head
     assert [source for source in head.sources if source] == [SEARCH, "(session)"]
     kit = plans.kit_of(head)
     assert kit.search == "method_search"
@@ -291,10 +291,10 @@ def test_a_recorded_run_of_words_is_made_again_with_its_choice(journal: Path, tm
     form = "@plait.tool(read_only=True)\ndef {}(text: str) -> str:\n    {!r}\n    return text\n"
     file.write_text("import plait\n" + "".join(form.format(tool.name, tool.description) for tool in TOOLS))
     run = agent([final("mild")], tools=(str(file),), journal=journal).run(TASK)
-    head = Journal.at(journal).run(run.run).head
+    head = Journal.at(journal).run(run.id).head
     again = plait.Agent.recorded(head, journal=journal, load_tools=True, model=plait.Scripted([final("mild")]))
     assert again.max_tools == 2 and again.tools == (str(file),)
-    assert again.replay(run.run).whole
+    assert again.replay(run.id).whole
 
 
 # -- a name that no tool has

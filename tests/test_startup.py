@@ -53,8 +53,8 @@ class Loading(plait.Scripted):
 def test_start_up_is_charged_to_no_phase() -> None:
     model = Loading(["Final Answer: 42"], rate=Rate("watts", watts=100.0, tariff=1.0))
     run = plait.Agent("react", model=model).run("6*7?")
-    (row,) = spending(run.record)
-    assert row.seconds < 0 and (run.cost or 0.0) < 0  # what remains of a moment without that hour
+    (row,) = spending(run.trace)
+    assert row.seconds < 0 and (run.cost_usd or 0.0) < 0  # what remains of a moment without that hour
 
 
 async def test_the_embedded_model_says_how_long_it_took_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,5 +97,5 @@ def test_a_refused_connection_on_this_machine_is_not_tried_again(tmp_path: Path)
     run = plait.Agent("react", model=gone).run("6*7?")
     assert run.status == "crashed" and "connection refused" in str(run.reason)
     assert "Is the server running?" in run.outcome.hint  # type: ignore[union-attr]
-    assert len([row for row in run.record if isinstance(row.record, Thinking)]) == 1
-    assert run.cost == 0.0 and run.usage.tokens == 0
+    assert len([row for row in run.trace if isinstance(row.record, Thinking)]) == 1
+    assert run.cost_usd == 0.0 and run.usage.tokens == 0

@@ -110,7 +110,7 @@ def test_a_run_with_such_names_is_replayed_from_its_record(tmp_path: Path) -> No
     agent = plait.Agent("codeact", model=plait.Scripted(texts, by_turn=False), tools=tools, journal=journal)
     run = agent.run("Weather?")
     assert run.answer == "done"
-    replayed = agent.replay(run.run)
+    replayed = agent.replay(run.id)
     assert replayed.whole and replayed.requests == 2
 
 

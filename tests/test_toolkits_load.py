@@ -146,7 +146,7 @@ async def test_an_image_goes_through_a_run_and_its_webhook_is_not_on_the_record(
         sent = there.seen[-1].parts["files[0]"]
     assert (Image.from_bytes(sent[2]).width, sent[1]) == (30, "image/png")
     with reading(journal) as connection:
-        number, row = find(connection, run.run, journal)
+        number, row = find(connection, run.id, journal)
         written = "\n".join(lines(row, iter_rows(connection, number, journal)))
     assert "refuses the request (400): bad /api/webhooks/42/[secret]" in written
     assert "SecretToken" not in written
@@ -162,7 +162,7 @@ def test_ask_user_makes_the_run_wait_and_goes_on_with_the_answer(tmp_path: Path)
     done = agent.resume(waiting, "the green one")
     assert done.status == "answered"
     assert [e.observation.text for e in done.events if isinstance(e, Observed)] == ["the green one"]
-    assert agent.replay(done.run).whole
+    assert agent.replay(done.id).whole
 
 
 def test_where_nobody_can_be_asked_the_model_is_told(tmp_path: Path) -> None:

@@ -330,7 +330,7 @@ def test_a_run_of_another_token_is_as_if_it_were_not(journal: Path) -> None:
 
 
 def test_a_run_that_no_server_began_is_for_full_tokens_alone(journal: Path) -> None:
-    run = agent(journal).run("?").run
+    run = agent(journal).run("?").id
     from plait.config import ServeTable
     from plait.server.agents import serve_agent
 

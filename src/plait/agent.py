@@ -108,7 +108,7 @@ class Agent:
 
     # -- running
 
-    def run(self, question: str, *, session: str | None = None, person: Person | None = None) -> Run:
+    def run(self, question: str, *, session: str | None = None, on_wait: Person | None = None) -> Run:
         """Run a task to its end, blocking; also from inside a running event loop, as in a notebook.
 
         `session` makes it a turn of the conversation of that name, kept in the journal: it is shown the turns
@@ -117,38 +117,38 @@ class Agent:
         journal that can't be written) raises `PlaitError`. Ctrl-C cancels the run, keeps what was done and raises
         KeyboardInterrupt.
         """
-        return run_blocking(self.arun(question, session=session, person=person))
+        return run_blocking(self.arun(question, session=session, on_wait=on_wait))
 
     async def arun(
         self,
         question: str,
         *,
         session: str | None = None,
-        emit: Callable[[Event], None] | None = None,
-        person: Person | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        on_wait: Person | None = None,
         label: str = "",
         history: Iterable[Exchange] | None = None,
     ) -> Run:
         """The same, awaited. Cancelling it cancels the run, which puts that on its record.
 
-        `emit` is told each event as it happens, the last (`Ended`) also of a run that is cancelled. `label` is what
+        `on_event` is told each event as it happens, the last (`Ended`) also of a run that is cancelled. `label` is what
         the run can be found again by in the journal. `history` are the session's turns so far where another keeps
         them, None for those in the journal.
         """
-        job, head = await self._prepare(question, session, person, history)
+        job, head = await self._prepare(question, session, on_wait, history)
         head = msgspec.structs.replace(head, label=label)
         log = await runs.open_log(job, head, self._store)
-        return await runs.perform(job, head, log, self._store, emit)
+        return await runs.perform(job, head, log, self._store, on_event)
 
     async def stream(
-        self, question: str, *, session: str | None = None, person: Person | None = None
+        self, question: str, *, session: str | None = None, on_wait: Person | None = None
     ) -> AsyncGenerator[Event, None]:
         """The run's events as they happen; the last is `Ended` and carries the `Run`.
 
         Leaving the iteration early cancels the run.
         """
-        work = partial(self.arun, question, session=session, person=person)
-        async with aclosing(stream_events(lambda emit: work(emit=emit))) as events:
+        work = partial(self.arun, question, session=session, on_wait=on_wait)
+        async with aclosing(stream_events(lambda on_event: work(on_event=on_event))) as events:
             async for event in events:
                 yield event
 
@@ -163,18 +163,18 @@ class Agent:
         return run_blocking(self.aplan(question))
 
     async def aplan(
-        self, question: str, *, session: str | None = None, emit: Callable[[Event], None] | None = None
+        self, question: str, *, session: str | None = None, on_event: Callable[[Event], None] | None = None
     ) -> Planned:
         """The same, awaited."""
         from plait.runtime.plans import Planned, planning
 
         loop = replace(planning(self._loop), plan=None, only_plan=True)
         planner = self.using(loop=loop, tools=tuple(self._toolset))
-        run = await planner.arun(question, session=session, emit=emit)
+        run = await planner.arun(question, session=session, on_event=on_event)
         if run.status != "answered":
             return Planned(None, None, run)
         plan = msgspec.convert(run.answer, Plan)
-        return Planned(plan, planner.expected(question, plan, run.record), run)
+        return Planned(plan, planner.expected(question, plan, run.trace), run)
 
     def expected(self, question: str, plan: Plan | str, record: Iterable[Row] = ()) -> Expected:
         """The calls, tokens and USD that carrying out a plan is expected to take (`runtime/estimate.py` says how).
@@ -239,15 +239,15 @@ class Agent:
         answer: str | None = None,
         *,
         question: str | None = None,
-        emit: Callable[[Event], None] | None = None,
+        on_event: Callable[[Event], None] | None = None,
         force: bool = False,
-        person: Person | None = None,
+        on_wait: Person | None = None,
     ) -> Run:
         """The same, awaited. `force` takes over a run that another machine began."""
         if isinstance(run, Run):
             if question is None and isinstance(run.outcome, Waiting):
                 question = run.outcome.question
-            run = run.run
+            run = run.id
         journal = self._journal_needed()
         row = journal.run(run)
         if row.status in ("answered", "failed", "stopped"):
@@ -262,9 +262,9 @@ class Agent:
         require_loaded(self.tools)
         await self._tools_there()
         sandbox = await self._sandbox_there(sandbox_for(self, row.head, _ran_code(journal.rows(row.head.run))))
-        job = self._job(row.head.question, person, recorded=row.head, sandbox=sandbox)
+        job = self._job(row.head.question, on_wait, recorded=row.head, sandbox=sandbox)
         job, log = await runs.claim(job, row.head, journal, answer=answer, question=question, force=force)
-        return await runs.perform(job, row.head, log, journal, emit, resumed=True)
+        return await runs.perform(job, row.head, log, journal, on_event, resumed=True)
 
     def replay(self, run: str) -> Replayed:
         """Take the loop through a run's record and compare every request, byte by byte; nothing is performed.
@@ -286,8 +286,8 @@ class Agent:
         run: str,
         at: int,
         *,
-        emit: Callable[[Event], None] | None = None,
-        person: Person | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        on_wait: Person | None = None,
         label: str = "",
     ) -> Run:
         """The same, awaited."""
@@ -299,11 +299,11 @@ class Agent:
         shown = await asyncio.to_thread(self._shown, row.head.question, row.head)
         rows = journal.rows(row.head.run)
         sandbox = await self._sandbox_there(sandbox_for(self, row.head, _ran_code(rows, at)))
-        job = self._job(row.head.question, person, seat=seat, shown=shown, sandbox=sandbox)
+        job = self._job(row.head.question, on_wait, seat=seat, shown=shown, sandbox=sandbox)
         head = self._head(row.head.question, job, seat)
         head = msgspec.structs.replace(head, parent=row.head.run, fork_at=at, label=label)
         job, log = await runs.fork(job, head, rows, at, journal)
-        return await runs.perform(job, head, log, journal, emit, resumed=True)
+        return await runs.perform(job, head, log, journal, on_event, resumed=True)
 
     @staticmethod
     def recorded(head: RunHead, *, journal: str | Path | None, load_tools: bool | None = None, **changes: Any) -> Agent:
@@ -383,7 +383,7 @@ class Agent:
     def _job(
         self,
         question: str,
-        person: Person | None,
+        on_wait: Person | None,
         recorded: RunHead | None = None,
         seat: Conversation | None = None,
         shown: tuple[str, ...] | None = None,
@@ -423,7 +423,7 @@ class Agent:
             limits=self.limits,
             approve=self.approve,
             on_interrupted_call=self.on_interrupted_call,
-            person=person,
+            on_wait=on_wait,
             grounding=self.grounding,
             sandbox=sandbox,
             fallback=_fallback(why),
@@ -476,7 +476,7 @@ class Agent:
         return find_followed(self.results, self._loop, self.model, self.models)
 
     async def _prepare(
-        self, question: str, session: str | None, person: Person | None, history: Iterable[Exchange] | None
+        self, question: str, session: str | None, on_wait: Person | None, history: Iterable[Exchange] | None
     ) -> tuple[RunSpec, RunHead]:
         """Check the question, and build what a new run needs."""
         if not isinstance(question, str) or not question.strip():
@@ -495,7 +495,7 @@ class Agent:
         if session is not None:
             seat = take_seat(session, self._journal_needed(), self.window, history)
         shown = await asyncio.to_thread(self._shown, question) if self._most_shown is not None else None
-        job = self._job(question, person, seat=seat, shown=shown)
+        job = self._job(question, on_wait, seat=seat, shown=shown)
         return job, self._head(question, job, seat)
 
 

@@ -129,7 +129,9 @@ class Chat:
         self.turns += 1
         try:
             run = perform_run(
-                lambda emit, person: self.agent.arun(question, session=self.session, emit=emit, person=person),
+                lambda on_event, on_wait: self.agent.arun(
+                    question, session=self.session, on_event=on_event, on_wait=on_wait
+                ),
                 view,
                 plans=PlanPrompt(self.agent, question),
                 on_signal=self._note_signal,

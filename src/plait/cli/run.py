@@ -79,7 +79,7 @@ def run(
         agent = make_agent(**flags)
     plans = PlanPrompt(agent, question)
     done = perform_run(
-        lambda emit, person: agent.arun(question, session=session, emit=emit, person=person),
+        lambda on_event, on_wait: agent.arun(question, session=session, on_event=on_event, on_wait=on_wait),
         view_for(sys.stderr, quiet=quiet),
         plans=plans,
         may_ask=not as_object,

@@ -149,7 +149,7 @@ def exit_with_run(
     except BrokenPipeError:
         discard_stdout()
     except OSError as why:
-        where = f" `plait show {run.run}` shows it." if is_recorded else ""
+        where = f" `plait show {run.id}` shows it." if is_recorded else ""
         _print_error(f"Error: the answer can't be written to stdout: {why.strerror}.{where}")
         discard_stdout()
         exit_with(CRASHED)
@@ -186,15 +186,15 @@ def summarize_run(run: Run, *, is_recorded: bool = True) -> str:
         format_seconds(run.seconds),
         format_usd(run.cost_usd),
     ]
-    return " · ".join([*parts, f"run {run.run}"] if is_recorded else parts)
+    return " · ".join([*parts, f"run {run.id}"] if is_recorded else parts)
 
 
 def next_steps(run: Run, journal: tuple[str, ...] = ()) -> list[str]:
     """Return what to do next, as commands that can be copied."""
-    resume = " ".join(("plait resume", run.run, *journal))
+    resume = " ".join(("plait resume", run.id, *journal))
     match run.outcome:
         case Waiting():
-            return how_to_answer(run.run, run.outcome, journal)
+            return how_to_answer(run.id, run.outcome, journal)
         case Crashed():
             return [f"To continue after fixing this, run: {resume}"]
         case _ if run.status == "cancelled":

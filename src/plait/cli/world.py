@@ -75,14 +75,14 @@ def run(
     agent = make_agent(tools=(word, *tools), no_ask=True, **flags)
     agent = agent.using(now=world_of(word).now.timestamp())
     view = view_for(sys.stderr, quiet=quiet)
-    done = perform_run(lambda emit, _: agent.arun(chosen.question, emit=emit), view, may_ask=False)
+    done = perform_run(lambda on_event, _: agent.arun(chosen.question, on_event=on_event), view, may_ask=False)
     if done is None:
         click.echo("Cancelled before the run began.", err=True)
         exit_with(CANCELLED)
     if not quiet or done.status != "answered":
         for line in (summarize_run(done), *next_steps(done, options.journal_words(flags["journal"]))):
             click.echo(line, err=True)
-    _print_graded(done.run, done.status, word, done.record, done.answer, done.loop_object, chosen, as_object=as_object)
+    _print_graded(done.id, done.status, word, done.trace, done.answer, done.loop_object, chosen, as_object=as_object)
     exit_with(CODES[done.status])
 
 

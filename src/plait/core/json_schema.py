@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 from plait.core.artifacts import Artifact
 from plait.core.text import cut_text
-from plait.core.things import Thing
 
 Schema: TypeAlias = Mapping[str, Any]
 Path: TypeAlias = tuple[str | int, ...]

@@ -135,7 +135,7 @@ def _grade_judging(judging: Run) -> Grade:
     outcome = judging.outcome
     if isinstance(outcome, Crashed):
         raise _error(outcome)
-    cost, id = judging.cost_usd, judging.run
+    cost, id = judging.cost_usd, judging.id
     if not isinstance(outcome, Answered):
         return Grade(False, 0.0, "unreadable", outcome.reason or outcome.status, cost_usd=cost, run=id)
     right = bool(outcome.answer["right"])

@@ -311,7 +311,7 @@ class Thinker:
     def _listener(self, n: int, effect: Think, step: int, *, again: bool) -> _Listener | None:
         """What to do with text as it is written, if anybody wants it before the reply is whole."""
         loop = self.desk.job.loop
-        split = (lambda: splitter_of(loop, effect.phase)) if self.desk.emit is not None else None
+        split = (lambda: splitter_of(loop, effect.phase)) if self.desk.on_event is not None else None
         on_piece = self._on_piece if effect.watch else None
         return _Listener(n, step, split, self.desk.say, on_piece, again) if split or on_piece else None
 

@@ -66,10 +66,10 @@ class Engine:
     """One run. Make one, await `run`, read what it used from `totals`."""
 
     def __init__(
-        self, job: RunSpec, log: AnyLog, emit: Callable[[Event], None] | None = None, span: RunSpan = UNWATCHED
+        self, job: RunSpec, log: AnyLog, on_event: Callable[[Event], None] | None = None, span: RunSpan = UNWATCHED
     ) -> None:
         self.job = job
-        self.desk = Desk(job, log, Meter(job.limits), Breaker(job.limits.repeats, job.tools), emit, span)
+        self.desk = Desk(job, log, Meter(job.limits), Breaker(job.limits.repeats, job.tools), on_event, span)
         self._actor = Actor(self.desk)
         self._tickets = Tickets(self.desk, self._perform_started, self._number, self._actor.at_once)
         self._thinker = Thinker(self.desk, self._tickets.piece)

@@ -15,14 +15,14 @@ from plait.runtime.recorded_events import retell
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """One run as it stands: how it ended, what it used, and its record.
+    """One run as it stands: how it ended, what it used, and its trace.
 
     `answer` is any JSON value, text for most loops; None unless there is one. `reason` says why a run has
     no answer, or had to answer early. `seconds` is wall time, `cost_usd` None where a price is not known.
     `models` maps each phase of the loop to the model it asks.
     """
 
-    run: str
+    id: str
     outcome: Outcome
     loop: str
     steps: int
@@ -33,7 +33,7 @@ class Run(Struct, frozen=True, kw_only=True):
     models: dict[str, str]
     question: str
     rows: Callable[[], Sequence[Row]]
-    """Reads the record; `record` is the same, read."""
+    """Reads the trace; `trace` is the same, read."""
     loop_object: Loop | None = None
     """The loop itself, None if it is not known."""
 
@@ -53,26 +53,21 @@ class Run(Struct, frozen=True, kw_only=True):
         return self.outcome.reason
 
     @property
-    def cost(self) -> float | None:
-        """The same as `cost_usd`."""
-        return self.cost_usd
-
-    @property
-    def record(self) -> tuple[Row, ...]:
-        """Every row of the run's record, in order."""
+    def trace(self) -> tuple[Row, ...]:
+        """Every row that the journal has of the run, in order."""
         return tuple(self.rows())
 
     @property
     def events(self) -> list[Event]:
         """What happened, as the events one would have seen, each text in one piece."""
-        return retell(self.record, self.loop_object)
+        return retell(self.trace, self.loop_object)
 
     @property
     def phases(self) -> tuple[PhaseSpending, ...]:
         """What each phase spent on each model, tool calls included, in the order of their first use.
 
         The rows' usage, USD and model calls add up to the run's exactly. Read off the record as it is now, as
-        `record` is: when the run was resumed since, take those of the `Run` that came of it. Raises `JournalError`
+        `trace` is: when the run was resumed since, take those of the `Run` that came of it. Raises `JournalError`
         where the record can't be read.
         """
         return spending(self.rows())
@@ -84,7 +79,7 @@ class Run(Struct, frozen=True, kw_only=True):
         except JournalError:  # the run's end must be told whatever became of its record
             phases = None
         return {
-            "run": self.run,
+            "run": self.id,
             "status": self.status,
             "answer": self.answer,
             "reason": self.reason,
@@ -123,7 +118,7 @@ def run_of(
 ) -> Run:
     """A run from its parts, as the engine or the journal has them."""
     return Run(
-        run=run,
+        id=run,
         outcome=outcome,
         loop=loop,
         steps=totals.get("steps", 0),

@@ -79,7 +79,7 @@ class RunSpec:
     limits: Limits
     approve: Approve = "never"
     on_interrupted_call: InDoubt = "skip"
-    person: Person | None = None
+    on_wait: Person | None = None
     grounding: Grounding = "off"
     sandbox: str | Sandbox = AUTO
     fallback: str = ""
@@ -106,7 +106,7 @@ class Desk:
     log: AnyLog
     meter: Meter
     breaker: Breaker
-    emit: Callable[[Event], None] | None = None
+    on_event: Callable[[Event], None] | None = None
     span: RunSpan = UNWATCHED
     clock: asyncio.Timeout | None = None
     """The run's time limit, where it is being performed."""
@@ -123,8 +123,8 @@ class Desk:
 
     def say(self, event: Event) -> None:
         """Tell whoever watches."""
-        if self.emit is not None:
-            self.emit(event)
+        if self.on_event is not None:
+            self.on_event(event)
 
     def remark(self, step: int, kind: str, text: str) -> None:
         """A remark of the runtime's own, told and recorded."""
@@ -145,7 +145,7 @@ class Desk:
             await self.log.append((asked, None))
         waiting = waiting_with(asked)
         for _ in range(TRIES):
-            answer = await self._person(waiting)
+            answer = await self._ask_person(waiting)
             if answer is None:
                 break
             try:
@@ -158,15 +158,15 @@ class Desk:
             return told
         raise Suspend(waiting_with(asked))
 
-    async def _person(self, waiting: Waiting) -> str | None:
+    async def _ask_person(self, waiting: Waiting) -> str | None:
         """Ask the person at hand, if there is one; the run's time stands still meanwhile."""
-        if self.job.person is None:
+        if self.job.on_wait is None:
             return None
         until = self.clock.when() if self.clock is not None else None
         if self.clock is not None:
             self.clock.reschedule(None)
         began = time.monotonic()
-        answer = await self.job.person(waiting)
+        answer = await self.job.on_wait(waiting)
         waited = time.monotonic() - began
         self.meter.went_on(-waited)
         if self.clock is not None and until is not None:

@@ -161,7 +161,7 @@ def _replay_errand(task: SuiteTask, run: Run, name: str) -> Grade:
     word = next((word for word in task.tools if word.partition(":")[0] == "world"), "")
     if not word:
         raise ConfigError(f"The task {task.id!r} is in no world.", hint="Give it a tool such as world:1.")
-    clock = next((row.record.now for row in run.record if isinstance(row.record, RanRecord) and row.record.now), None)
+    clock = next((row.record.now for row in run.trace if isinstance(row.record, RanRecord) and row.record.now), None)
     events = run.events
     state = replay_events(world_of(word), events)
     grade = task_of(name).grade(state, collect_evidence(run.answer, events, clock=clock))

@@ -10,11 +10,10 @@ from plait.core import Call, Event, Observation
 from plait.core.artifacts import ArtifactHandle
 from plait.core.errors import BadInput, ToolError
 from plait.core.events import Executed, Noted, Observed
-from plait.world.grades import RunEvidence
-from plait.world.state import World
-from plait.core.things import Handle
 from plait.lab.world.state import World
 from plait.lab.world.tasks import RunEvidence
+from plait.world.grades import RunEvidence
+from plait.world.state import World
 
 
 def replay_calls(world: World, calls: Iterable[tuple[Call, Observation]]) -> World:
