@@ -37,7 +37,7 @@ LOOPS = {
     "compiler": plait.LLMCompiler(),
     "phased": plait.Phased(),
     "phased 3 rounds": plait.Phased(rounds=3),
-    "native": plait.ToolCalling(),
+    "tool_calling": plait.ToolCalling(),
     "codeact": plait.CodeAct(),
     "codeact search": plait.CodeAct(),  # for its tools, where two are told at once
 }

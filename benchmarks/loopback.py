@@ -30,7 +30,7 @@ SCRIPTS: dict[str, list[str | list[str]]] = {
     # A list in a script is a reply with native calls: their arguments.
     "react": [ACTION.format(n=n) for n in range(CALLS - 1)] + [ANSWER],
     "json": [turn("add", str(n)) for n in range(CALLS - 1)] + [turn("final_answer", "it is 6")],
-    "native": [[str(n)] for n in range(CALLS - 1)] + ["it is 6"],
+    "tool_calling": [[str(n)] for n in range(CALLS - 1)] + ["it is 6"],
     "rewoo-plan": [PLAN],
     "rewoo-work": ["it is 4"],
     "rewoo-solve": ["it is 6"],

@@ -44,7 +44,7 @@ def add(n: str) -> str:
 LOOPS: dict[str, Loop] = {
     "react": plait.ReAct(),
     "json": plait.JsonReAct(),
-    "native": plait.ToolCalling(),
+    "tool_calling": plait.ToolCalling(),
     "rewoo": plait.ReWOO(),
     "compiler": plait.LLMCompiler(),
     "phased": plait.Phased(rounds=2),
@@ -88,7 +88,7 @@ async def bare(session: aiohttp.ClientSession, address: str, requests: list[byte
                         text += choices[0]["delta"].get("content", "") if choices else ""
             else:
                 text = (await response.json())["choices"][0]["message"]["content"]
-            assert text or b'"native"' in body
+            assert text or b'"tool_calling"' in body
 
 
 async def cpu(work: Callable[[], Awaitable[object]], runs: int, at_once: int) -> float:

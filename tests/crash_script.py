@@ -165,7 +165,7 @@ SCRIPTS: dict[str, Any] = {
         # The first turn is made by the loop: its reply is that of the other phase.
         "act": ["", "I send.\n" + CODE, "And the rest.\n" + AWAITED, STOP],
     },
-    "native": [
+    "tool_calling": [
         calls(("fetch", "a"), ("send", "one")),
         calls(("send", "two"), ("fetch", "b"), ("send", "three")),
         Reply("all is sent"),

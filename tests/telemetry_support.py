@@ -100,7 +100,7 @@ LOOPS: dict[str, tuple[Any, int, int]] = {
     "rewoo": ({"plan": [WORK], "solve": ["174165"]}, 2, 3),
     "compiler": ({"plan": [PLAN], "join": ["Thought: so.\nFinish: 174165"]}, 2, 3),
     "codeact": (blocks("a = people('Lyon')\nb = people('Nice')\nstop(a - b)"), 1, 2),
-    "native": (
+    "tool_calling": (
         [
             Reply("", "calls", calls=(Call("people", {"city": "Lyon"}, "c1"), Call("people", {"city": "Nice"}, "c2"))),
             "174165",

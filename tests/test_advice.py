@@ -137,13 +137,13 @@ def test_the_cheapest_that_meets_the_demand_is_named_and_the_next() -> None:
         row("react", successes=31, cost_usd=0.004),
         row("json", successes=28, cost_usd=0.002),
         row("rewoo", successes=27, cost_usd=0.003),
-        row("native", successes=20, cost_usd=0.001),
+        row("tool_calling", successes=20, cost_usd=0.001),
     ]
     advice = plait.advise(table(*rows), at_least=0.8)
     assert chosen(advice) == "json"
     assert advice.runner_up is not None and advice.runner_up.row.loop == "rewoo"
-    assert [each.row.loop for each in advice.cheaper] == ["native"]
-    assert [each.row.loop for each in advice.candidates] == ["native", "json", "rewoo", "react"]
+    assert [each.row.loop for each in advice.cheaper] == ["tool_calling"]
+    assert [each.row.loop for each in advice.candidates] == ["tool_calling", "json", "rewoo", "react"]
     assert advice.candidates[0].max_parse_errors == ("success",)
     assert advice.chosen is not None and advice.chosen.sure == probability_of_share(28, 32, 0.8)
     assert advice.cheaper[0].sure == probability_of_share(20, 32, 0.8) > 0
@@ -205,13 +205,16 @@ def test_where_none_meets_it_those_that_miss_only_one_part_are_told() -> None:
     rows = [
         row("react", successes=28, cost_usd=0.009),
         row("json", successes=29, cost_usd=0.005),
-        row("native", successes=24, cost_usd=0.001),
+        row("tool_calling", successes=24, cost_usd=0.001),
         row("rewoo", successes=20, cost_usd=0.0005),
         row("phased", successes=26, cost_usd=0.002),
         row("mine", successes=32, cost_usd=0.002),
     ]
     advice = plait.advise(table(*rows), usd=0.001)
-    assert {part: each.row.loop for part, each in advice.nearest.items()} == {"success": "native", "usd": "phased"}
+    assert {part: each.row.loop for part, each in advice.nearest.items()} == {
+        "success": "tool_calling",
+        "usd": "phased",
+    }
 
 
 def test_where_every_row_misses_several_parts_the_best_in_each_is_told() -> None:

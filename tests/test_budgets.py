@@ -60,7 +60,7 @@ async def broken(asked: Asked) -> None:
 
 
 async def run_at(
-    handler: Callable[[Asked], Awaitable[None]], loop: Any = "native", question: str = "Is it so?", **options: Any
+    handler: Callable[[Asked], Awaitable[None]], loop: Any = "tool_calling", question: str = "Is it so?", **options: Any
 ) -> tuple[plait.Run, Server]:
     """A run against an endpoint of that kind."""
     model = {key: options.pop(key) for key in ("rate", "params", "abilities") if key in options}
@@ -197,7 +197,7 @@ async def test_the_limit_wins_over_a_longer_reply_that_was_set() -> None:
 async def test_a_replay_sends_what_the_limit_asked_for(tmp_path: Path) -> None:
     async with Server(writing(None, finish="length")) as server:
         limits = plait.Limits(tokens=3000)
-        agent = plait.Agent("native", model=server.model(), limits=limits, journal=tmp_path / "journal.db")
+        agent = plait.Agent("tool_calling", model=server.model(), limits=limits, journal=tmp_path / "journal.db")
         run = await agent.arun("Is it so?")
         asked = [row.record for row in run.trace if isinstance(row.record, Thinking)]
         assert [each.most for each in asked] == [each.body["max_tokens"] for each in server.asked] and len(asked) > 1
@@ -212,7 +212,7 @@ async def test_a_replay_counts_what_was_lost(tmp_path: Path) -> None:
         await (broken(asked) if next(times) == 0 else writing(5)(asked))
 
     async with Server(handler) as server:
-        agent = plait.Agent("native", model=server.model(rate=PRICE), journal=tmp_path / "journal.db")
+        agent = plait.Agent("tool_calling", model=server.model(rate=PRICE), journal=tmp_path / "journal.db")
         agent = agent.using(limits=plait.Limits(tokens=150))
         run = await agent.arun("Is it so?")
     assert run.status == "stopped"
@@ -230,7 +230,7 @@ async def test_a_resumed_run_compares_and_goes_on_with_what_the_limit_asked_for(
 
     async with Server(handler) as server:
         limits = plait.Limits(tokens=3000, retries=0)
-        agent = plait.Agent("native", model=server.model(), limits=limits, journal=tmp_path / "journal.db")
+        agent = plait.Agent("tool_calling", model=server.model(), limits=limits, journal=tmp_path / "journal.db")
         run = await agent.arun("Is it so?")
         assert run.status == "crashed"
         run = await agent.aresume(run.id)
@@ -241,6 +241,6 @@ async def test_a_resumed_run_compares_and_goes_on_with_what_the_limit_asked_for(
 
 def test_plait_run_exits_with_4_and_says_by_how_much(shell: Shell) -> None:
     with endpoint(writing(100_000)) as at:
-        done = plait_run(shell, at, "--max-tokens", "500", "--loop", "native")
+        done = plait_run(shell, at, "--max-tokens", "500", "--loop", "tool_calling")
     assert (done.code, done.out) == (4, "It is so.\n")
     assert re.search(r"stopped: The run used 100,\d{3} tokens, 99,\d{3} more than its limit of 500\.", done.err)

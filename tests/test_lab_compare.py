@@ -216,7 +216,7 @@ async def test_a_run_whose_tool_calls_became_text_is_counted(tmp_path: Path) -> 
     async with Server(answer) as server:
         done = await acompare(
             TASKS,
-            loops="native",
+            loops="tool_calling",
             models=[server.model()],
             journal=tmp_path / "j.db",
             tools=["calculator"],

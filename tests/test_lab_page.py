@@ -54,7 +54,7 @@ in_the_browser = pytest.mark.asyncio(loop_scope="module")
 
 
 def contenders(count: int) -> tuple[Contender, ...]:
-    loops = ("react", "react(dialect=lines)", "json", "phased", "rewoo", "compiler", "codeact", "native")
+    loops = ("react", "react(dialect=lines)", "json", "phased", "rewoo", "compiler", "codeact", "tool_calling")
     models = ("local", "qwen2.5-0.5b")
     pairs = [(loop, model) for model in models for loop in loops][:count]
     return tuple(Contender(f"{loop} @ {model}", loop, model, {"": model}) for loop, model in pairs)

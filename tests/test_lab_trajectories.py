@@ -172,10 +172,10 @@ async def test_native_calls_keep_their_shape_and_the_tools_that_were_offered(tmp
     journal = tmp_path / "j.db"
     abilities = plait.models.base.Abilities(tools=True)
     called = Reply("", finish="calls", calls=(Call("calculator", {"expression": "2 + 2"}, "c1"),))
-    run = one(journal, "native", plait.Scripted([called, "It is 4."], abilities=abilities))
+    run = one(journal, "tool_calling", plait.Scripted([called, "It is 4."], abilities=abilities))
     await good(journal, run)
     find_trajectories(run.id, journal=journal).write(tmp_path / "out")
-    first, second = lines_of(tmp_path / "out" / "native.act.jsonl")
+    first, second = lines_of(tmp_path / "out" / "tool_calling.act.jsonl")
     assert first["tools"][0]["function"]["name"] == "calculator" and first["tools"] == second["tools"]
     call = first["messages"][-1]["tool_calls"][0]
     assert (call["id"], call["type"], call["function"]["name"]) == ("c1", "function", "calculator")

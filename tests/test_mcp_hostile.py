@@ -17,7 +17,7 @@ from mcp_talker import act, done
 from plait import Agent, ConfigError, Scripted, Tool
 from plait.tools.mcp import connection
 
-LOOPS = ["react", "json", "native", "rewoo", "compiler", "phased", "codeact"]
+LOOPS = ["react", "json", "tool_calling", "rewoo", "compiler", "phased", "codeact"]
 
 
 @pytest.fixture(autouse=True)

@@ -92,7 +92,7 @@ def test_a_request_offers_ask_user_only_where_somebody_can_be_asked(can_ask: boo
         "<think>capital",
     ],
 )
-def test_native_asks_again_where_a_call_of_its_tools_broke_in_the_text(text: str) -> None:
+def test_tool_calling_asks_again_where_a_call_of_its_tools_broke_in_the_text(text: str) -> None:
     answered = run(plait.ToolCalling(), text, '[capital(country="France")]', "Paris")
     assert (answered.status, answered.answer) == ("answered", "Paris")
     assert answered.calls == 3  # model calls: the broken one was not taken for the answer

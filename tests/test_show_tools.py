@@ -151,12 +151,12 @@ LOOPS: list[tuple[Any, list[Any], dict[str, Any]]] = [
         {},
     ),
     (
-        "native",
+        "tool_calling",
         [native(("method_search", SONG)), native(("sing_song", "la")), Reply("sung")],
         {"abilities": NATIVE},
     ),
     (
-        "native",
+        "tool_calling",
         [
             '{"name": "method_search", "arguments": {"description": "sings something"}}',
             '{"name": "sing_song", "arguments": {"text": "la"}}',
@@ -197,7 +197,7 @@ def test_a_plan_may_name_a_tool_that_is_not_shown() -> None:
     assert CALLED == [("sing_song", "la")]
 
 
-def test_native_offers_a_found_tool_from_then_on() -> None:
+def test_tool_calling_offers_a_found_tool_from_then_on() -> None:
     offers: list[list[str]] = []
 
     def reply(number: int, then: Reply) -> Any:
@@ -208,7 +208,7 @@ def test_native_offers_a_found_tool_from_then_on() -> None:
         return say
 
     replies = [native(("method_search", SONG)), native(("sing_song", "la")), Reply("sung")]
-    run = agent([reply(*each) for each in enumerate(replies)], "native", abilities=NATIVE).run(TASK)
+    run = agent([reply(*each) for each in enumerate(replies)], "tool_calling", abilities=NATIVE).run(TASK)
     assert run.answer == "sung"
     assert "sing_song" not in offers[0] and "current_weather" in offers[0] and "method_search" in offers[0]
     assert offers[1][:3] == offers[0]
@@ -315,7 +315,7 @@ def test_a_tool_found_by_an_unknown_name_is_offered_natively() -> None:
         offers.append([tool.name for tool in think.tools])
         return native(("singing_a_song", "la")) if len(offers) == 1 else Reply("x")
 
-    agent([say, say], "native", abilities=NATIVE).run(TASK)
+    agent([say, say], "tool_calling", abilities=NATIVE).run(TASK)
     assert "sing_song" not in offers[0] and "sing_song" in offers[1]
 
 

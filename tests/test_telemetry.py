@@ -131,7 +131,7 @@ def test_content_stays_here_unless_it_is_asked_for(tmp_path: Path, watched: Watc
 
 
 def test_content_that_is_asked_for_has_the_form_of_the_conventions(tmp_path: Path, told: Watched) -> None:
-    agent("native", tmp_path / "j.db").run(QUESTION)
+    agent("tool_calling", tmp_path / "j.db").run(QUESTION)
     top, (first, second) = told.one("invoke_agent"), told.named("chat ")
     (call, _) = told.named("execute_tool")
     read = lambda span, name: json.loads(span.attributes[name])  # noqa: E731

@@ -51,7 +51,7 @@ def called(loop: str, name: str, tools: list[plait.Tool], **options: Any) -> tup
 
         return answer
 
-    if loop == "native":
+    if loop == "tool_calling":
         replies: list[Any] = [Reply("", calls=(Call(fit, {"town": "Lyon"}, id="1"),)), "done"]
         replies = [lambda think, one=one: (asked.append(think), one)[1] for one in replies]
     else:
@@ -60,7 +60,7 @@ def called(loop: str, name: str, tools: list[plait.Tool], **options: Any) -> tup
     return plait.Agent(loop, model=model, tools=tools, journal=False, **options).run("Weather?"), asked
 
 
-@pytest.mark.parametrize("loop", [*REPLIES, "native"])
+@pytest.mark.parametrize("loop", [*REPLIES, "tool_calling"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_loop_calls_a_tool_of_any_name(loop: str, name: str) -> None:
     seen: list[str] = []

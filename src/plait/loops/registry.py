@@ -22,7 +22,7 @@ OURS: dict[str, tuple[str, str]] = {
     "phased": ("phased", "Phased"),
     "rewoo": ("rewoo", "ReWOO"),
     "compiler": ("compiler", "LLMCompiler"),
-    "native": ("native", "ToolCalling"),
+    "tool_calling": ("tool_calling", "ToolCalling"),
     "codeact": ("codeact", "CodeAct"),
 }
 

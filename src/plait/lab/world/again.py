@@ -12,8 +12,6 @@ from plait.core.errors import BadInput, ToolError
 from plait.core.events import Executed, Noted, Observed
 from plait.lab.world.state import World
 from plait.lab.world.tasks import RunEvidence
-from plait.world.grades import RunEvidence
-from plait.world.state import World
 
 
 def replay_calls(world: World, calls: Iterable[tuple[Call, Observation]]) -> World:

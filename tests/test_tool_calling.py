@@ -1,4 +1,4 @@
-"""The loop `native` over real HTTP: calls side by side, ids that match, and the same loop in text."""
+"""The loop `tool_calling` over real HTTP: calls side by side, ids that match, and the same loop in text."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def noted(run: Any, kind: str) -> list[str]:
 LYON, NICE = native_call("people", {"city": "Lyon"}, "a1"), native_call("people", {"city": "Nice"}, "b2")
 
 
-# -- native
+# -- tool calls
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -306,7 +306,7 @@ def test_of_tools_that_exclude_each_other_the_first_is_called(journal: Path) -> 
 
 
 def kit(**options: Any) -> LoopContext:
-    return LoopContext((people.spec, send.spec), PromptBook("native"), **options)
+    return LoopContext((people.spec, send.spec), PromptBook("tool_calling"), **options)
 
 
 def first(task: Task, kit: LoopContext) -> Think:
@@ -369,7 +369,7 @@ async def test_a_call_whose_input_goes_in_circles_is_cut_and_never_made(begins: 
 
 NO_TOOLS = ABILITIES.without("tools")
 LOOK = '{"name": "people", "arguments": {"city": "Lyon"}}'
-GO_ON = "\n\n" + PromptBook("native").render("go_on", {"question": "How many?"}).strip()
+GO_ON = "\n\n" + PromptBook("tool_calling").render("go_on", {"question": "How many?"}).strip()
 LOOK_NICE = '{"name": "people", "arguments": {"city": "Nice"}}'
 
 

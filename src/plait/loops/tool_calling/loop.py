@@ -33,8 +33,8 @@ from plait.core import (
 from plait.loops.call_objects import Calls
 from plait.loops.fallback import fall_back
 from plait.loops.format import Unreadable
-from plait.loops.native.pages import FORMAT, Log, NativePage, Page, TextPage, carried
 from plait.loops.phased.action_list import excluded
+from plait.loops.tool_calling.pages import FORMAT, Log, NativePage, Page, TextPage, carried
 from plait.loops.turn import fitting
 
 
@@ -51,7 +51,7 @@ class ToolCalling:
     max_parse_errors: int = 3
     max_tokens: int | None = None
 
-    name: ClassVar[str] = "native"
+    name: ClassVar[str] = "tool_calling"
     phases: ClassVar[tuple[str, ...]] = ("act",)
     reserved: ClassVar[tuple[str, ...]] = ("final_answer",)
     tool_names: ClassVar[str] = "wire"
