@@ -78,7 +78,7 @@ def make_task_table(comparison: ComparisonData) -> TaskTable:
 
 def _run_json(run: CellResult) -> dict[str, Any]:
     grade = run.grade
-    return {"mark": grade.mark, "steps": run.steps, "run": run.id, "success": grade.success, "why": grade.why}
+    return {"mark": grade.mark, "steps": run.steps, "run": run.run, "success": grade.success, "why": grade.why}
 
 
 def _cut(question: str) -> str:
