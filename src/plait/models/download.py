@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from plait.installation import install_command
 from plait.models.catalogue import CatalogueModel
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -53,7 +54,7 @@ def download_from_hub(model: CatalogueModel, folder: Path, report: Report) -> Pa
         from huggingface_hub.file_download import http_get
         from tqdm import tqdm
     except ImportError:
-        raise DownloadFailed('huggingface_hub is not installed (pip install "plait[local]")') from None
+        raise DownloadFailed(f"huggingface_hub is not installed ({install_command('local')})") from None
 
     class Bar(tqdm):  # type: ignore[misc]
         """Hands the library's progress on and draws nothing."""

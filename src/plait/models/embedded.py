@@ -28,6 +28,7 @@ from typing import IO, Any
 import msgspec
 
 from plait.core.errors import ModelMissing
+from plait.installation import install_hint
 
 _SCRIPT = Path(__file__).with_name("serve_gguf.py")
 _SPINS = "500"
@@ -91,7 +92,7 @@ class _Server:
         if spec is None or not spec.submodule_search_locations:
             raise ModelMissing(
                 f"The local model {self.name} needs the package xllamacpp, which is not installed.",
-                hint='`pip install "plait[local]"` installs it.',
+                hint=install_hint("local"),
             )
         key = secrets.token_urlsafe(16)
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child
