@@ -29,6 +29,7 @@ import msgspec
 
 from plait.core.errors import ModelMissing
 from plait.installation import install_hint
+from plait.models.stages import measure_stage
 
 _SCRIPT = Path(__file__).with_name("serve_gguf.py")
 _SPINS = "500"
@@ -120,9 +121,10 @@ class _Server:
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(msgspec.json.encode(settings) + b"\n")
             self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            raise self._load_error(path)
+        with measure_stage("loading model"):
+            line = self.process.stdout.readline()
+            if not line:
+                raise self._load_error(path)
         return ServerAddress(msgspec.json.decode(line)["address"] + "/v1", key)
 
     def _load_error(self, path: Path) -> ModelMissing:
