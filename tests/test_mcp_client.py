@@ -421,7 +421,7 @@ def test_agents_in_several_threads_share_a_server(log: Path) -> None:
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plait.tools.mcp.tools.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'plait\[mcp\]'"):
+    with pytest.raises(ConfigError, match=r"pip install .*\[mcp\]"):
         plait.mcp("anything")
 
 

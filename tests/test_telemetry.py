@@ -531,11 +531,11 @@ def test_without_the_extra_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delitem(sys.modules, "plait.telemetry.spans", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with telemetry_as_it_was():
-        with pytest.raises(plait.ConfigError, match=r"pip install 'plait\[otel\]'"):
+        with pytest.raises(plait.ConfigError, match=r"pip install .*\[otel\]"):
             plait.telemetry.on()
         monkeypatch.setenv("PLAIT_TELEMETRY", "on")
         made = plait.Agent(model=plait.Scripted([final("x")]), journal=False)
-        with pytest.raises(plait.ConfigError, match=r"pip install 'plait\[otel\]'"):
+        with pytest.raises(plait.ConfigError, match=r"pip install .*\[otel\]"):
             made.run("q")
         plait.telemetry.off()
         assert made.run("q").answer == "x"

@@ -21,6 +21,7 @@ from PIL import Image as pillow
 
 from plait.core.artifacts import Artifact
 from plait.core.errors import ToolError
+from plait.installation import install_hint
 from plait.toolkits import Image, download, images
 from plait.toolkits.download import is_public
 from toolkits_server import call, named, picture, refusal, site
@@ -158,7 +159,7 @@ def test_an_image_written_down_is_the_same_again_without_pillow() -> None:
         "except Exception as error: print(error)"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "Images need Pillow, which is not installed. pip install 'plait[images]'"
+    assert ran.stdout.strip() == f"Images need Pillow, which is not installed. {install_hint('images')}"
 
 
 # --- downloads

@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "world": ("world", "Run tasks in an offline world, graded by what was sent."),
     "trust": ("catalog", "Trust the configuration of this folder."),
     "loops": ("catalog", "List the loops with their options and phases."),
+    "doctor": ("doctor", "Check this installation: extras, models, keys, journal, sandbox."),
 }
 
 

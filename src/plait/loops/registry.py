@@ -13,7 +13,7 @@ import msgspec
 
 from plait.core import Loop, Splitter
 from plait.core.errors import ConfigError
-from plait.plugins import plugins
+from plait.installation import plugins
 
 # name: (module, class). Imported when it is first asked for.
 OURS: dict[str, tuple[str, str]] = {

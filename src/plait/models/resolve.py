@@ -12,13 +12,13 @@ from msgspec import structs
 
 from plait.core.errors import ConfigError
 from plait.core.secrets import SHORTEST
+from plait.installation import plugins
 from plait.models.base import Model
 from plait.models.chat import SILENCE, ChatModel
 from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of
 from plait.models.prices import LOCAL, Rate, bundled_rate, own_rate
 from plait.models.special_tokens import tokens_of_family
-from plait.plugins import plugins
 
 logger = logging.getLogger("plait")
 

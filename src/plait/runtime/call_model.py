@@ -75,6 +75,7 @@ async def ask_model(
         try:
             response = await model.send(request, limited, on_text)
             seconds = time.perf_counter() - began - response.startup
+            meter.exclude_startup(response.startup)
             reply = response.reply or model.decode(response, limited)
         except asyncio.CancelledError as why:
             came = getattr(why, "response", None)

@@ -83,7 +83,7 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        """Wall seconds the run has been performed, earlier processes included."""
+        """Wall seconds of the run, earlier processes included, without the download and start-up of local models."""
         return self._before + self._clock() - self._began
 
     @property
@@ -94,6 +94,10 @@ class Meter:
     def went_on(self, seconds: float) -> None:
         """Count the time an earlier process spent on this run."""
         self._before += seconds
+
+    def exclude_startup(self, seconds: float) -> None:
+        """Do not count the time in which a local model was downloaded and loaded."""
+        self._before -= seconds
 
     def asked(self, reply: Reply) -> None:
         """Count one reply and what it took."""

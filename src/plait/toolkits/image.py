@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from plait.core.artifacts import Artifact
 from plait.core.errors import ConfigError, ToolError
+from plait.installation import install_hint
 from plait.toolkits.service import SECONDS
 from plait.tools.tool import Tool, tool
 
@@ -113,7 +114,7 @@ def _open_image(data: bytes) -> Decoded:
     try:
         from PIL import Image as pillow
     except ImportError as error:
-        raise ConfigError("Images need Pillow, which is not installed.", hint="pip install 'plait[images]'") from error
+        raise ConfigError("Images need Pillow, which is not installed.", hint=install_hint("images")) from error
     if len(data) > MAX_BYTES:
         most = _describe_size(MAX_BYTES)
         raise ToolError(f"The image has {_describe_size(len(data))}; {most} are the most.", hint="Find a smaller one.")

@@ -20,7 +20,7 @@ from msgspec import structs
 
 from plait.core.errors import ConfigError, PlaitError
 from plait.core.tools import ToolSpec
-from plait.plugins import plugins
+from plait.installation import plugins
 from plait.tools.objects import is_toolset, tools_of_object
 from plait.tools.tool import Tool, tool
 from plait.tools.toolset import Toolset, nearest

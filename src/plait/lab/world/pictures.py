@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from plait.core.errors import ConfigError
+from plait.installation import install_hint
 from plait.lab.world.chance import chance
 
 BASE = "https://pictures.example/astronomy"
@@ -75,7 +76,7 @@ def draw_picture(picture: DailyPicture, large: bool = False) -> bytes:
     try:
         from PIL import Image, ImageDraw, ImageFilter
     except ImportError as error:
-        raise ConfigError("Images need Pillow, which is not installed.", hint="pip install 'plait[images]'") from error
+        raise ConfigError("Images need Pillow, which is not installed.", hint=install_hint("images")) from error
     dice = chance("drawn", picture.name)
     width, height = measure_picture(picture, large)
     small = Image.new("RGB", (48, 32), tuple(dice.randrange(0, 30) for _ in range(3)))

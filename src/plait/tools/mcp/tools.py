@@ -15,6 +15,7 @@ from plait.core.errors import BadInput, ConfigError, ToolError
 from plait.core.messages import JSON
 from plait.core.text import visible
 from plait.core.tools import ToolSpec
+from plait.installation import install_hint
 from plait.tools.call_context import progress_listener
 from plait.tools.mcp.results import encode_artifacts, read_result
 from plait.tools.mcp.schema import is_wrapped, repair_schema, result_type
@@ -180,8 +181,9 @@ class McpToolSource:
 
     def _connection(self) -> McpConnection:
         if find_spec("mcp") is None:
-            hint = "Install it: pip install 'plait[mcp]'."
-            raise ConfigError("Tools of MCP servers need the package mcp, which is not installed.", hint=hint)
+            raise ConfigError(
+                "Tools of MCP servers need the package mcp, which is not installed.", hint=install_hint("mcp")
+            )
         from plait.tools.mcp.connection import connection_to
 
         return connection_to(self._server, self._in_process)
