@@ -24,14 +24,14 @@ def main(path: str) -> None:
     """Print a line a run, and the ratios of all."""
     journal = Journal(path)
     runs = [run for run in journal.runs(1000) if run.head.loop["name"] == "rewoo" and run.status == "answered"]
-    rows = {run.head.run: journal.rows(run.head.run) for run in runs}
+    timelines = {run.head.run: journal.timeline(run.head.run) for run in runs}
     found: dict[str, list[tuple[Expected, int, int, int]]] = {"first": [], "later": []}
     for run in runs:
-        spent = spending(rows[run.head.run])
+        spent = spending(timelines[run.head.run])
         if not any(row.phase == "solve" for row in spent):
             continue  # it fell back to another loop, or only planned
         try:
-            plan = Plan(recorded_plan(run.head, rows[run.head.run]).steps)
+            plan = Plan(recorded_plan(run.head, timelines[run.head.run]).steps)
         except PlaitError as why:
             print(f"{run.head.run}: {why}")
             continue
@@ -41,12 +41,12 @@ def main(path: str) -> None:
             sum(row.usage.input_tokens for row in took),
             sum(row.usage.output_tokens for row in took),
         )
-        others = [(each.head, rows[each.head.run]) for each in runs if each is not run]
+        others = [(each.head, timelines[each.head.run]) for each in runs if each is not run]
         task, kit = Task(run.head.question, run.head.history), kit_of(run.head)
         for name, seen in (("first", Seen()), ("later", seen_of(others))):
             asked = Phases({"": _Asked(run.head.models)})  # type: ignore[dict-item]
             found[name].append(
-                (expected(ReWOO(), kit, task, plan, asked, rows[run.head.run], seen), calls, read, written)
+                (expected(ReWOO(), kit, task, plan, asked, timelines[run.head.run], seen), calls, read, written)
             )
         first, later = found["first"][-1][0].usual, found["later"][-1][0].usual
         print(

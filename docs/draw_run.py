@@ -13,7 +13,7 @@ from plait.cli.drawing import TerminalView
 from plait.cli.run_output import summarize_run
 from plait.journal.store import Journal
 from plait.loops import make
-from plait.runtime.recorded_events import retell
+from plait.runtime.recorded_events import make_events
 from plait.runtime.runs import finished
 
 PLACE = Path(__file__).with_name("images") / "run.svg"
@@ -66,7 +66,7 @@ def draw(run: str, journal: str | None = None) -> str:
     tools = " ".join(f"--tools {word}" for word in words)
     console.print(Text(f'$ plait run "{row.head.question}" \\\n    {tools}', style="bold"))
     watch = Still(console)
-    for event in retell(kept.rows(row.head.run), loop):
+    for event in make_events(kept.timeline(row.head.run), loop):
         watch(event)
     watch.close()
     done = finished(row, kept, loop)

@@ -18,6 +18,7 @@ from plait.core import Reply, Usage
 from plait.core.errors import ServerFailed
 from plait.journal.records import Thinking, Thought
 from plait.journal.store import Journal
+from plait.journal.timeline import Timeline
 from plait.lab import CellResult, Comparison, Grade, Suite, SuiteTask, compare
 from plait.lab.classics import (
     make_loop_tables,
@@ -87,7 +88,7 @@ def test_the_table_of_phases_is_that_of_plait_costs(tmp_path: Path) -> None:
         journal=tmp_path / "j.db",
     )
     journal = Journal.at(tmp_path / "j.db")
-    lines = average_rows(cost_row(journal.run(each.run), journal.rows(each.run)) for each in done.results)
+    lines = average_rows(cost_row(journal.run(each.run), journal.timeline(each.run)) for each in done.results)
     heads, rows = cost_table(lines, mean=True, tokens=False)
     theirs = [dict(zip((head.removeprefix(">") for head in heads), row, strict=True)) for row in rows]
     drawn = make_phase_table(done).draw()
@@ -232,7 +233,7 @@ def test_what_is_old_and_what_is_new_make_each_request_again(transcript: Any, tm
     loop = plait.ReAct(transcript=transcript)
     run = plait.Agent(loop, model=model, tools=["calculator"], journal=journal).run("What is 2 + 2?")
     assert run.status == "answered"
-    found = read_exchanges(rows_of(journal, run))
+    found = read_exchanges(Timeline(rows_of(journal, run)))
     bodies = [json.loads(row.body) for row in rows_of(journal, run) if isinstance(row.record, Thinking)]
     replies = [row.record.reply.text for row in rows_of(journal, run) if isinstance(row.record, Thought)]
     assert len(found) == len(bodies) == 2
@@ -259,7 +260,7 @@ def test_each_line_has_its_mark_and_a_retry_and_an_error_are_told(tmp_path: Path
     model = plait.Scripted([ServerFailed("it is down"), BLOB, "Thought: so.\nFinal Answer: 4"])
     agent = plait.Agent("react", model=model, tools=["calculator"], journal=journal)
     run = agent.run("What is 2 + 2?")
-    found = read_exchanges(rows_of(journal, run))
+    found = read_exchanges(Timeline(rows_of(journal, run)))
     assert [each.sent.attempt for each in found] == [1, 2, 1]
     assert found[1].sent.letters_before == sum(len(piece.text) for piece in found[1].sent.pieces)
     text = render_exchanges(run.question, found)
@@ -275,7 +276,7 @@ def test_markdown_holds_fences_of_any_length_and_nothing_draws_on_the_terminal(t
     journal = tmp_path / "j.db"
     model = plait.Scripted(["Thought: ````` and \x1b[2J\nFinal Answer: 4"])
     run = plait.Agent("react", model=model, journal=journal).run("What \x1b[31mis it?")
-    found = read_exchanges(rows_of(journal, run))
+    found = read_exchanges(Timeline(rows_of(journal, run)))
     assert "\x1b" not in render_exchanges(run.question, found) + render_exchanges_markdown(run.question, found)
     assert "``````text\nThought: ````` and" in render_exchanges_markdown(run.question, found)
 
@@ -286,10 +287,8 @@ def test_native_calls_are_told_in_requests_and_responses(tmp_path: Path) -> None
 
     called = Reply("", finish="calls", calls=(Call("calculator", {"expression": "2 + 2"}, "c1"),))
     model = plait.Scripted([called, "It is 4."], abilities=Abilities(tools=True))
-    run = plait.Agent("tool_calling", model=model, tools=["calculator"], journal=tmp_path / "j.db").run(
-        "What is 2 + 2?"
-    )
-    text = render_exchanges(run.question, read_exchanges(rows_of(tmp_path / "j.db", run)))
+    run = plait.Agent("native", model=model, tools=["calculator"], journal=tmp_path / "j.db").run("What is 2 + 2?")
+    text = render_exchanges(run.question, read_exchanges(Timeline(rows_of(tmp_path / "j.db", run))))
     assert "tools: calculator" in text
     assert '< calculator {"expression":"2 + 2"}' in text and '+ calculator {"expression":"2 + 2"}' in text
 

@@ -30,7 +30,7 @@ from plait.lab.page import check_report_extra, render_page
 from plait.lab.page.charts import drawing_script, find_frontier
 from plait.lab.page.records import make_record, show_hidden
 from plait.lab.results import make_result
-from plait.runtime.recorded_events import retell
+from plait.runtime.recorded_events import make_events
 
 skip_without("report", "altair", "vl_convert")
 
@@ -367,7 +367,7 @@ async def test_the_records_of_real_runs_are_shown(browser: Browser, tmp_path: Pa
     )
 
     def record(id: str) -> list[Event]:
-        return retell(Journal.at(journal).rows(id), ReAct(dialect="lines"))
+        return make_events(Journal.at(journal).timeline(id), ReAct(dialect="lines"))
 
     tab = await opened(browser, tmp_path, render_page(made, record=record))
     await tab.click("#grid button")

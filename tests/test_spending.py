@@ -208,7 +208,7 @@ def test_a_run_of_another_process_and_a_resumed_one_have_all_that_was_spent(jour
     again = agent(journal, Three(asks=True)).resume(run.id)  # finished: as the journal has it
     assert again.phases == run.phases
     adds_up(again)
-    assert spending(Journal(journal).rows(run.id)) == run.phases
+    assert spending(Journal(journal).timeline(run.id)) == run.phases
 
 
 def test_a_call_that_was_cancelled_has_a_row_and_costs_nothing_until_it_is_made_again(journal: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_call_that_was_cancelled_has_a_row_and_costs_nothing_until_it_is_made_
 
     asyncio.run(cancelled())
     kept = Journal(journal).run("last")
-    rows = spending(Journal(journal).rows(kept.head.run))
+    rows = spending(Journal(journal).timeline(kept.head.run))
     assert [(each.phase, each.calls, each.cost_usd) for each in rows] == [
         ("reason", 1, CHEAP.cost(Usage(101, 7))),
         ("react", 0, 0.0),

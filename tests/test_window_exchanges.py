@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from plait.journal.records import Got, Row, RunHead, Thinking
 from plait.journal.store import Journal
+from plait.journal.timeline import Timeline
 from plait.server.http_exchanges import ChangeMark, body_text, exact_body, mark_changes, read_exchanges, utf16_length
 from window_support import begin, codeact, react
 
@@ -56,7 +57,7 @@ def test_every_request_can_be_made_again_from_the_one_before(tmp_path: Path) -> 
         head = Journal.at(tmp_path / "j.db").head(run.id)
         sent = {row.seq: row.body for row in run.trace if isinstance(row.record, Thinking)}
         made: dict[int, str] = {}
-        found = list(read_exchanges(head, run.trace))
+        found = list(read_exchanges(head, run.timeline))
         for each in found:
             made[each.seq] = restored(made[each.before], each.marks) if each.before is not None else each.request
             assert made[each.seq].encode() == sent[each.seq]
@@ -67,7 +68,7 @@ def test_every_request_can_be_made_again_from_the_one_before(tmp_path: Path) -> 
 def test_the_bodies_are_byte_for_byte_and_of_one_step_where_one_is_asked_for(tmp_path: Path) -> None:
     run = begin(react(tmp_path / "j.db"))
     head = Journal.at(tmp_path / "j.db").head(run.id)
-    (second,) = read_exchanges(head, run.trace, steps=frozenset({2}))
+    (second,) = read_exchanges(head, run.timeline, steps=frozenset({2}))
     assert second.step == 2 and second.before == 0 and second.marks
     bodies = {row.seq: row.body for row in run.trace}
     assert exact_body(run.trace, second.seq) == bodies[second.seq]
@@ -86,7 +87,7 @@ def test_attempts_without_a_response_and_bytes_that_are_no_text() -> None:
         Row(1, 2.0, Got(0, 0, 0, 0.5, error="nobody answered")),
         Row(2, 3.0, Thinking(0, 1, "act", "x", "chat/completions", attempt=1), b'{"a": 1}'),
     ]
-    first, second = read_exchanges(head, rows)
+    first, second = read_exchanges(head, Timeline(rows))
     assert first.odd and first.request == '{"a": "\\xff"}' and first.response is None
     assert (first.path, first.error, first.status) == (
         "http://localhost:1/v1/chat/completions",

@@ -100,12 +100,12 @@ def test_a_run_that_waits_says_for_what_and_what_was_said(tmp_path: Path) -> Non
     journal = Journal.at(tmp_path / "j.db")
     row = journal.run(run.id)
     asked = run.outcome.question  # type: ignore[union-attr]
-    assert open_questions(row, run.trace) == [{"item": "w1.0", "ask": "approval", "question": asked}]
+    assert open_questions(row, run.timeline) == [{"item": "w1.0", "ask": "approval", "question": asked}]
     assert build_timeline(run.trace, recorded_loop(head)).items["w1.0"]["told"] is None
     done = agent.resume(run, "yes")
     after = journal.run(run.id)
-    item = build_timeline(done.trace, recorded_loop(head)).items["w1.0"]
-    assert (item["approved"], open_questions(after, done.trace)) == (True, [])
+    item = build_timeline(done.record, recorded_loop(head)).items["w1.0"]
+    assert (item["approved"], open_questions(after, done.timeline)) == (True, [])
     assert done.status == "answered"
 
 
@@ -136,7 +136,7 @@ def test_what_is_hostile_stays_as_it_is_and_is_json_all_the_same(tmp_path: Path)
 def test_the_plan_is_drawn_without_a_style_of_its_own(tmp_path: Path) -> None:
     run, _ = read(rewoo(tmp_path / "j.db"))
     row = Journal.at(tmp_path / "j.db").run(run.id)
-    plan = plan_view(row, run.trace)
+    plan = plan_view(row, run.timeline)
     assert plan is not None
     assert (plan["steps"], plan["found"]) == (2, 2)
     assert "<style" not in plan["svg"] and "<rect" in plan["svg"]

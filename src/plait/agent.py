@@ -15,8 +15,9 @@ import msgspec
 from plait import __version__, config, loops, telemetry
 from plait.core import CodeLimits, Event, Exchange, Loop, LoopContext, Plan, Task, ToolSpec, Waiting
 from plait.core.errors import ConfigError, StaleAnswer
-from plait.journal.records import RanRecord, Row, RunHead
+from plait.journal.records import Row, RunHead
 from plait.journal.store import Journal, default_path
+from plait.journal.timeline import Timeline
 from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
 from plait.models.resolve import resolve_all
@@ -187,7 +188,7 @@ class Agent:
         job = self._job(question, None, shown=self._shown(question))
         loop, checked = plans.planning(self._loop), plans.plan_of(plan, self.known_to(plan))
         return plan_estimate.expected(
-            loop, job.kit, job.task, checked, job.phases, record, plan_estimate.seen_in(self._store)
+            loop, job.kit, job.task, checked, job.phases, Timeline(record), plan_estimate.seen_in(self._store)
         )
 
     def with_plan(self, plan: Plan | str) -> Agent:
@@ -261,7 +262,9 @@ class Agent:
             return runs.finished(row, journal, self._loop)
         require_loaded(self.tools)
         await self._tools_there()
-        sandbox = await self._sandbox_there(sandbox_for(self, row.head, _ran_code(journal.rows(row.head.run))))
+        sandbox = await self._sandbox_there(
+            sandbox_for(self, row.head, bool(journal.timeline(row.head.run, bodies=False).code))
+        )
         job = self._job(row.head.question, on_wait, recorded=row.head, sandbox=sandbox)
         job, log = await runs.claim(job, row.head, journal, answer=answer, question=question, force=force)
         return await runs.perform(job, row.head, log, journal, on_event, resumed=True)
@@ -298,7 +301,9 @@ class Agent:
         seat = seat_of(row.head, runs.fresh_id())
         shown = await asyncio.to_thread(self._shown, row.head.question, row.head)
         rows = journal.rows(row.head.run)
-        sandbox = await self._sandbox_there(sandbox_for(self, row.head, _ran_code(rows, at)))
+        sandbox = await self._sandbox_there(
+            sandbox_for(self, row.head, any(each.step < at for each in Timeline(rows).code))
+        )
         job = self._job(row.head.question, on_wait, seat=seat, shown=shown, sandbox=sandbox)
         head = self._head(row.head.question, job, seat)
         head = msgspec.structs.replace(head, parent=row.head.run, fork_at=at, label=label)
@@ -497,11 +502,6 @@ class Agent:
         shown = await asyncio.to_thread(self._shown, question) if self._most_shown is not None else None
         job = self._job(question, on_wait, seat=seat, shown=shown)
         return job, self._head(question, job, seat)
-
-
-def _ran_code(rows: Iterable[Row], before: float = float("inf")) -> bool:
-    """Code of the run ran before that step."""
-    return any(isinstance(row.record, RanRecord) and row.record.step < before for row in rows)
 
 
 def _fallback(why: str) -> str:

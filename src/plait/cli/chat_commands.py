@@ -17,7 +17,7 @@ from plait.cli.runs import format_time
 from plait.core.errors import ConfigError, PlaitError
 from plait.runtime.agent_description import loop_of
 from plait.runtime.costs import in_all, merged, spending
-from plait.runtime.recorded_events import recorded_loop, retell
+from plait.runtime.recorded_events import make_events, recorded_loop
 from plait.runtime.sessions import fresh_name, named
 from plait.tools import toolkit_names
 
@@ -106,7 +106,7 @@ class ChatCommands:
         row = chat.journal.run(turn.run)
         chat.say(f"Turn {turn.number}: {turn.question}")
         view = view_for(sys.stderr)
-        for event in retell(chat.journal.rows(turn.run), recorded_loop(row.head)):
+        for event in make_events(chat.journal.timeline(turn.run, bodies=False), recorded_loop(row.head)):
             view(event)
         view.close()
         chat.say(f"{row.status} · run {turn.run}")
@@ -114,7 +114,7 @@ class ChatCommands:
     def _cost(self, rest: str) -> None:
         chat = self.chat
         turns = chat.journal.turns(chat.session)
-        spent = merged(part for turn in turns for part in spending(chat.journal.rows(turn.run)))
+        spent = merged(part for turn in turns for part in spending(chat.journal.timeline(turn.run, bodies=False)))
         whole = in_all(spent)
         parts = [format_count(len(turns), "turn"), format_count(whole.calls, "model call"), format_tokens(whole.usage)]
         parts += [format_seconds(whole.seconds), format_usd(whole.cost_usd)]

@@ -153,7 +153,7 @@ def wire(question: str | None, models: str, loop: str | None, run: str | None, f
     objects = []
     for number, each in enumerate(wanted):
         row, store = find_run(each, flags["journal"])
-        exchanged = read_exchanges(store.rows(row.head.run))
+        exchanged = read_exchanges(store.timeline(row.head.run))
         if flags["as_object"]:
             head = {"run": row.head.run, "question": row.head.question, "loop": row.head.loop["name"]}
             objects.append({**head, "exchanges": [one.json() for one in exchanged]})

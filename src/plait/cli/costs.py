@@ -19,7 +19,8 @@ from plait.cli.output import print_json
 from plait.cli.runs import open_journal
 from plait.core.errors import ConfigError
 from plait.core.text import clean
-from plait.journal.records import Resumed, Row, RunHead, RunRow, Thinking
+from plait.journal.records import RunHead, RunRow
+from plait.journal.timeline import Timeline
 from plait.lab import grid
 from plait.lab.grid import merge_in_order
 from plait.loops import phases_of
@@ -80,7 +81,7 @@ def costs(
         wanted.setdefault(row.head.run, row)
     if not wanted:
         raise ConfigError("No run is named.", hint="Name runs by id, or `last`, or the newest with --last N.")
-    costed = [cost_row(row, store.rows(run)) for run, row in wanted.items()]
+    costed = [cost_row(row, store.timeline(run, bodies=False)) for run, row in wanted.items()]
     if mean:
         costed = average_rows(costed)
     if hardware is not None and len(costed) < 2:
@@ -168,16 +169,16 @@ class CostRow:
         }
 
 
-def cost_row(row: RunRow, rows: Sequence[Row]) -> CostRow:
+def cost_row(row: RunRow, timeline: Timeline) -> CostRow:
     """Return a recorded run as a row."""
-    spent = spending(rows)
-    described = [row.head.models, *(each.record.models for each in rows if isinstance(each.record, Resumed))]
+    spent = spending(timeline)
+    described = [row.head.models, *(each.models for each in timeline.resumptions)]
     rates = {(part.phase, part.model): _recorded_rate(part, described) for part in spent if not part.is_work}
     asked: dict[str, tuple[str, ...]] = {phase: (spec,) for phase, spec in _configured_models(row.head).items()}
     used: dict[str, tuple[str, ...]] = {}
-    for each in rows:
-        if isinstance(each.record, Thinking) and each.record.model not in used.get(each.record.phase, ()):
-            used[each.record.phase] = (*used.get(each.record.phase, ()), each.record.model)
+    for _, attempt in timeline.attempts:
+        if attempt.model not in used.get(attempt.phase, ()):
+            used[attempt.phase] = (*used.get(attempt.phase, ()), attempt.model)
     combination = (row.head.loop["name"], *sorted({**asked, **used}.items()))
     return CostRow((row.head.run,), row.head.loop["name"], combination, spent, rates, row.totals.get("seconds"))
 

@@ -15,6 +15,7 @@ from plait.core import Plan
 from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.journal.records import Row, RunRow
+from plait.journal.timeline import Timeline
 from plait.loops.plan_graph import as_mermaid, as_text, input_words
 from plait.loops.rewoo.scan import guard
 from plait.runtime.plan_estimate import Amount, Expected
@@ -37,7 +38,7 @@ def read_recorded_plan(run: str, journal: str | None) -> tuple[Plan, RunRow, lis
     """Return the plan of a recorded run with the evidence it found, and the run."""
     row, store = find_run(run, journal)
     rows = list(store.rows(row.head.run))
-    return recorded_plan(row.head, rows), row, rows
+    return recorded_plan(row.head, Timeline(rows)), row, rows
 
 
 def make_agent_with_plan(file: str | None, evidence: str | None, *, loop: str | None, **flags: Any) -> Agent:

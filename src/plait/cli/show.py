@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -32,9 +32,10 @@ from plait.core import Usage
 from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.journal.export import lines
-from plait.journal.records import Got, Thinking
+from plait.journal.records import Row, RunHead, RunRow
+from plait.journal.timeline import ModelCall, RecordedResponse, Timeline
 from plait.runtime.costs import spending
-from plait.runtime.recorded_events import recorded_loop, retell
+from plait.runtime.recorded_events import make_events, recorded_loop
 
 
 @click.command()
@@ -54,19 +55,20 @@ def show(
     if html is not None and (wire or as_object):
         raise ConfigError("--html shows everything by itself.", hint="Leave out --wire and --json.")
     row, store = find_run(run, journal)
+    if html is not None:
+        _write_html(row, store.rows(row.head.run), html, full=full)
+        return
     if wire:
         _show_wire(row.head, store.iter_rows(row.head.run), pretty=pretty, as_object=as_object)
         return
-    rows = store.rows(row.head.run)
-    if html is not None:
-        _write_html(row, rows, html, full=full)
-    elif as_object:
-        _show_object(row, rows)
+    timeline = store.timeline(row.head.run, bodies=False)
+    if as_object:
+        _show_object(row, timeline)
     else:
-        _show_steps(row, rows, full=full)
+        _show_steps(row, timeline, full=full)
 
 
-def _write_html(row: Any, rows: Any, name: str, *, full: bool) -> None:
+def _write_html(row: RunRow, rows: Sequence[Row], name: str, *, full: bool) -> None:
     from plait.server.html_file import LONGEST, render_html
 
     path = check_writable(name)
@@ -78,7 +80,7 @@ def _write_html(row: Any, rows: Any, name: str, *, full: bool) -> None:
     click.echo(f"Written: {path}", err=True)
 
 
-def _show_steps(row: Any, rows: Any, *, full: bool) -> None:
+def _show_steps(row: RunRow, timeline: Timeline, *, full: bool) -> None:
     head, outcome, totals = row.head, row.outcome or {}, row.totals
     models = ", ".join(
         f"{phase}={model['spec']}" if phase else str(model["spec"]) for phase, model in head.models.items()
@@ -88,7 +90,7 @@ def _show_steps(row: Any, rows: Any, *, full: bool) -> None:
     click.echo(f"run {head.run} · {head.loop['name']} · {clean(models)} · {format_time(row.started)}{origin}")
     click.echo(f"Question: {clean_text(head.question)}")
     view = view_for(sys.stdout, limit=None if full else SHOWN)
-    for event in retell(rows, recorded_loop(head)):
+    for event in make_events(timeline, recorded_loop(head)):
         view(event)
     view.close()
     if (answer := outcome.get("answer")) is not None:
@@ -100,63 +102,64 @@ def _show_steps(row: Any, rows: Any, *, full: bool) -> None:
         parts += [format_count(totals["steps"], "step"), format_count(totals["calls"], "call"), format_tokens(usage)]
         parts += [format_seconds(totals["seconds"]), format_usd(totals["cost_usd"])]
     click.echo(" · ".join(parts))
-    if len(spent := spending(rows)) > 1:  # the line above describes a single phase
+    if len(spent := spending(timeline)) > 1:  # the line above describes a single phase
         click.echo()
         print_table(*phase_table(spent))
 
 
-def _show_object(row: Any, rows: Any) -> None:
+def _show_object(row: RunRow, timeline: Timeline) -> None:
     print_json(
         {
             **run_as_json(row),
             "fork_at": row.head.fork_at or None,
-            "phases": [each.json() for each in spending(rows)],
-            "events": msgspec.to_builtins(retell(rows, recorded_loop(row.head))),
+            "phases": [each.json() for each in spending(timeline)],
+            "events": msgspec.to_builtins(make_events(timeline, recorded_loop(row.head))),
         }
     )
 
 
-def _show_wire(head: Any, rows: Iterable[Any], *, pretty: bool, as_object: bool) -> None:
-    steps: dict[int, int] = {}
+def _show_wire(head: RunHead, rows: Iterable[Row], *, pretty: bool, as_object: bool) -> None:
     separator = ""
-    for row in rows:
-        record = row.record
-        if isinstance(record, Thinking):
-            steps[record.n] = record.step
-            path = head.address(record)
-            about = {
-                "type": "request",
-                "step": record.step,
-                "phase": record.phase,
-                "model": record.model,
-                "attempt": record.attempt + 1,
-                "method": "POST",
-                "path": path,
-            }
-            title = f"request · step {record.step} · {record.phase} · {record.model} · attempt {record.attempt + 1}"
-            line = f"POST {path}"
-        elif isinstance(record, Got):
-            step = steps.get(record.n, 0)
-            about = {
-                "type": "response",
-                "step": step,
-                "attempt": record.attempt + 1,
-                "status": record.status or None,
-                "seconds": record.seconds,
-                "error": record.error or None,
-                "cut": record.cut,
-            }
-            title = f"response · step {step} · {record.seconds:.3f} s" + (" · cut at a stop" if record.cut else "")
-            line = str(record.status or "no response") + (f"  {record.error}" if record.error else "")
-        else:
-            continue
-        body = row.body or b""
+    for about, title, line, body in _describe_exchanges(head, rows):
         if as_object:
             print_json({**about, "body": body.decode(errors="backslashreplace")}, indent=None)
             continue
         click.echo(f"{separator}--- {title}\n{line}")
         separator = "\n"
         _print_body(body, pretty=pretty)
+
+
+def _describe_exchanges(head: RunHead, rows: Iterable[Row]) -> Iterator[tuple[dict[str, Any], str, str, bytes]]:
+    """Yield what is shown of each request and response: an object, a title, a line and the exact body."""
+    timeline = Timeline()
+    for row in rows:  # one body at a time: those of a long run take much memory
+        for moment in timeline.add(row, keep_body=False):
+            match moment.change, moment.entry:
+                case "asked", ModelCall() as call:
+                    yield *_describe_request(head, call), row.body or b""
+                case "responded", ModelCall(last=attempt) as call if attempt.response is not None:
+                    yield *_describe_response(call.step, attempt.number + 1, attempt.response), row.body or b""
+
+
+def _describe_request(head: RunHead, call: ModelCall) -> tuple[dict[str, Any], str, str]:
+    path, attempt = head.address(call.phase, call.last.path), call.last.number + 1
+    about = {"step": call.step, "phase": call.phase, "model": call.model, "attempt": attempt}
+    title = f"request · step {call.step} · {call.phase} · {call.model} · attempt {attempt}"
+    return {"type": "request", **about, "method": "POST", "path": path}, title, f"POST {path}"
+
+
+def _describe_response(step: int, attempt: int, response: RecordedResponse) -> tuple[dict[str, Any], str, str]:
+    about = {
+        "type": "response",
+        "step": step,
+        "attempt": attempt,
+        "status": response.status or None,
+        "seconds": response.seconds,
+        "error": response.error or None,
+        "cut": response.cut,
+    }
+    title = f"response · step {step} · {response.seconds:.3f} s" + (" · cut at a stop" if response.cut else "")
+    return about, title, str(response.status or "no response") + (f"  {response.error}" if response.error else "")
 
 
 def _print_body(body: bytes, *, pretty: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,12 +19,12 @@ from plait.cli.run_output import CODES, next_steps, summarize_run, view_for
 from plait.cli.runs import find_run
 from plait.core.errors import ConfigError
 from plait.core.text import clean
-from plait.journal.records import RanRecord, Row
+from plait.journal.timeline import Timeline
 from plait.lab.world import World, WorldTask, world_of
 from plait.lab.world.again import collect_evidence, replay_events
 from plait.lab.world.tasks import TASKS, task_of
 from plait.lab.world.variations import VARIATIONS
-from plait.runtime.recorded_events import recorded_loop, retell
+from plait.runtime.recorded_events import make_events, recorded_loop
 
 
 @click.group()
@@ -82,7 +81,7 @@ def run(
     if not quiet or done.status != "answered":
         for line in (summarize_run(done), *next_steps(done, options.journal_words(flags["journal"]))):
             click.echo(line, err=True)
-    _print_graded(done.id, done.status, word, done.trace, done.answer, done.loop_object, chosen, as_object=as_object)
+    _print_graded(done.id, done.status, word, done.timeline, done.answer, done.loop_object, chosen, as_object=as_object)
     exit_with(CODES[done.status])
 
 
@@ -101,8 +100,8 @@ def show(run: str, task: str | None, journal: str | None, as_object: bool) -> No
     asked = next((each for each in (*TASKS, *VARIATIONS) if each.question == head.question), None)
     chosen = task_of(task) if task else asked
     answer = (row.outcome or {}).get("answer")
-    rows = store.rows(head.run)
-    _print_graded(head.run, row.status, word, rows, answer, recorded_loop(head), chosen, as_object=as_object)
+    timeline = store.timeline(head.run, bodies=False)
+    _print_graded(head.run, row.status, word, timeline, answer, recorded_loop(head), chosen, as_object=as_object)
 
 
 def _world_word(task: WorldTask, seed: int | None, now: str | None, here: str | None) -> str:
@@ -120,7 +119,7 @@ def _print_graded(
     run: str,
     status: str,
     word: str,
-    rows: Sequence[Row],
+    timeline: Timeline,
     answer: Any,
     loop: Any,
     task: WorldTask | None,
@@ -128,12 +127,11 @@ def _print_graded(
     as_object: bool,
 ) -> None:
     """Print what a recorded run sent in its world, and its grade if the task is known."""
-    events = retell(rows, loop)
+    events = make_events(timeline, loop)
     state = replay_events(world_of(word), events)
     grade = None
     if task is not None:
-        clock = next((row.record.now for row in rows if isinstance(row.record, RanRecord) and row.record.now), None)
-        grade = task.grade(state, collect_evidence(answer, events, clock=clock))
+        grade = task.grade(state, collect_evidence(answer, events, clock=timeline.code_clock))
     if as_object:
         print_json(
             {

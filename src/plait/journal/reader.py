@@ -260,6 +260,13 @@ def iter_rows(connection: sqlite3.Connection, n: int, path: Path, bodies: Bodies
         raise faults.damaged_rows(path, run, ", ".join(bad))
 
 
+def rows_without_bodies(connection: sqlite3.Connection, n: int, after: int, until: int | None = None) -> list[Row]:
+    """The rows of a run behind `after` as they are now, up to `until`; unchecked, for whoever follows a run."""
+    query = "SELECT seq, at, data FROM events WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
+    found = connection.execute(query, (n, after, 1 << 60 if until is None else until)).fetchall()
+    return [Row(seq, at, codec.decode_record(data)) for seq, at, data in found]
+
+
 _ROWS = (
     "SELECT r.id, r.rows, r.digest, e.seq, e.at, CAST(e.kind AS BLOB), CAST(e.data AS BLOB), e.base, e.head, e.tail, "
     "e.packed, e.body, e.digest FROM runs r LEFT JOIN events e ON e.run = r.n WHERE r.n = ? ORDER BY e.seq"

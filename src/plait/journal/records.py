@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from plait.core import Call, Exchange, Observation, Ran, Reply, Taken, Usage
 
@@ -129,6 +130,10 @@ class Told(Struct, frozen=True, omit_defaults=True, tag="told"):
     approved: bool | None = None
     input: tuple[Any, ...] = ()
 
+    def edit(self, call: Call) -> Call:
+        """Return the call with the input that the person put in place of the model's, if they did."""
+        return replace(call, input=self.input[0], by_code=False) if self.input else call
+
 
 class NoteRecord(Struct, frozen=True, tag="note"):
     """A remark of the loop (it has a number of its own) or of the runtime (`n` is -1)."""
@@ -231,10 +236,10 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     label: str = ""
     given: tuple[Exchange, ...] = ()
 
-    def address(self, request: Thinking) -> str:
+    def address(self, phase: str, path: str) -> str:
         """Where a request went: the endpoint's address and the path under it, the path alone where no server is."""
-        model: dict[str, Any] = self.models.get(request.phase) or self.models.get("") or {}
-        return "/".join(filter(None, (str(model.get("endpoint", "")).rstrip("/"), request.path)))
+        model: dict[str, Any] = self.models.get(phase) or self.models.get("") or {}
+        return "/".join(filter(None, (str(model.get("endpoint", "")).rstrip("/"), path)))
 
 
 class SessionTurn(Struct, frozen=True):

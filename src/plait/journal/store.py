@@ -28,6 +28,7 @@ from plait.journal.effects import EffectsFile, has_effects
 from plait.journal.log import ENDED, Entry, RunLog
 from plait.journal.owner import OwnerLock, hold_owner_lock, life_of, owner_of_this_process
 from plait.journal.records import Resumed, Row, RunHead, RunRow, SessionRow, SessionTurn
+from plait.journal.timeline import Timeline
 from plait.journal.writer import INSERTS, Writer
 
 _BEGIN = (
@@ -303,6 +304,13 @@ class Journal:
         with reader.reading(self.path) as connection:
             n, _ = reader.find(connection, run_id, self.path)
             yield from reader.iter_rows(connection, n, self.path)
+
+    def timeline(self, run_id: str, *, bodies: bool = True) -> Timeline:
+        """A run's record as typed values. Without `bodies`, requests and responses are empty, which saves memory."""
+        timeline = Timeline()
+        for row in self.iter_rows(run_id):
+            timeline.add(row, keep_body=bodies)
+        return timeline
 
     # ---- inside
 

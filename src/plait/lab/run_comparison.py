@@ -22,7 +22,7 @@ from plait.lab.schedule import CellEngine, LocalEngine, OnProgress, run_cells
 from plait.lab.suites import make_suite
 from plait.lab.tasks import Suite, SuiteTask
 from plait.runtime.background import run_blocking
-from plait.runtime.recorded_events import recorded_loop, retell
+from plait.runtime.recorded_events import make_events, recorded_loop
 
 
 class Comparison(ComparisonData, frozen=True, kw_only=True):
@@ -107,10 +107,10 @@ def events_reader(comparison: ComparisonData) -> Callable[[str], list[Event] | N
 
     def read_events(run: str) -> list[Event] | None:
         try:
-            head, rows = journal.head(run), journal.rows(run)
+            head, timeline = journal.head(run), journal.timeline(run, bodies=False)
         except JournalError:
             return None
-        return retell(rows, recorded_loop(head))
+        return make_events(timeline, recorded_loop(head))
 
     return read_events
 

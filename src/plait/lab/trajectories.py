@@ -20,9 +20,10 @@ from msgspec import Struct
 from plait import loops
 from plait.core import Reply
 from plait.core.errors import ConfigError, JournalError, PlaitError, UnknownRun
-from plait.journal.records import NoteRecord, Row, RunRow, Thinking, Thought, Thrown
+from plait.journal.records import RunRow
 from plait.journal.results import Rating, Results
 from plait.journal.store import Journal
+from plait.journal.timeline import LoopException, ModelCall, RecordedNote, Timeline
 from plait.lab.cells import read_result
 from plait.lab.results import CellResult
 from plait.lab.run_comparison import load_comparison
@@ -130,11 +131,11 @@ class Trajectories:
                 "approved": good.approved,
             }
             try:
-                rows = self.journal.rows(good.run)
+                timeline = self.journal.timeline(good.run)
             except JournalError:
                 left_out[DAMAGED] = left_out.get(DAMAGED, 0) + 1
                 continue
-            made, without = make_examples(rows, about, model=self.model, strict=self.strict)
+            made, without = make_examples(timeline, about, model=self.model, strict=self.strict)
             for reason, count in without.items():
                 left_out[reason] = left_out.get(reason, 0) + count
             for example in made:
@@ -284,14 +285,14 @@ class TrainingExample(Struct, frozen=True, kw_only=True):
 class _RecordedReply:
     """A reply, and the notes about it."""
 
-    def __init__(self, thinking: Thinking, body: bytes | None, reply: Reply) -> None:
-        self.thinking, self.body, self.reply = thinking, body, reply
+    def __init__(self, call: ModelCall, reply: Reply) -> None:
+        self.call, self.reply = call, reply
         self.remarks: list[str] = []
         self.unreadable = False
 
 
 def make_examples(
-    rows: Iterable[Row], about: Mapping[str, Any], *, model: str = "", strict: bool = False
+    timeline: Timeline, about: Mapping[str, Any], *, model: str = "", strict: bool = False
 ) -> tuple[list[TrainingExample], dict[str, int]]:
     """Return the lines of a run's record in the order of the replies, and the number of skipped calls by reason.
 
@@ -300,8 +301,8 @@ def make_examples(
     """
     made: list[TrainingExample] = []
     left_out: dict[str, int] = {}
-    for reply in _read_replies(rows):
-        if model and reply.thinking.model != model:
+    for reply in _read_replies(timeline):
+        if model and reply.call.model != model:
             continue
         found = _make_example(reply, about)
         if not isinstance(found, str) and strict and found.remarks:
@@ -313,32 +314,31 @@ def make_examples(
     return made, left_out
 
 
-def _read_replies(rows: Iterable[Row]) -> list[_RecordedReply]:
-    open_: dict[int, tuple[Thinking, bytes | None]] = {}
+def _read_replies(timeline: Timeline) -> list[_RecordedReply]:
+    open_: set[int] = set()
     said: list[_RecordedReply] = []
     early: list[str] = []
-    for row in rows:
-        match row.record:
-            case Thinking(n=n) as thinking:
-                open_[n] = thinking, row.body  # a later attempt replaces the one before
-            case Thrown(n=n):
-                open_.pop(n, None)
-            case Thought(n=n, reply=reply) if n in open_:
-                said.append(_RecordedReply(*open_.pop(n), reply))
+    for moment in timeline.moments:
+        match moment.change, moment.entry:
+            case "asked", ModelCall(n=n):
+                open_.add(n)
+            case _, LoopException(n=n):
+                open_.discard(n)
+            case "replied", ModelCall(n=n, reply=reply) as call if n in open_ and reply is not None:
+                open_.remove(n)
+                said.append(_RecordedReply(call, reply))
                 said[-1].remarks, early = early, []
-            case NoteRecord(kind="unreadable") if said:
+            case _, RecordedNote(kind="unreadable") if said:
                 said[-1].unreadable = True
-            case NoteRecord(kind="repaired", text=text):
+            case _, RecordedNote(kind="repaired", text=text):
                 # A reply that is read while it streams has notes before it is complete.
                 (early if open_ or not said else said[-1].remarks).append(text)
-            case _:
-                pass
     return said
 
 
 def _make_example(said: _RecordedReply, about: Mapping[str, Any]) -> TrainingExample | str:
     """Return the line of a call, or why it is skipped."""
-    thinking, reply = said.thinking, said.reply
+    call, reply = said.call, said.reply
     if said.unreadable:
         return UNREADABLE
     if reply.finish not in ("stop", "calls"):
@@ -346,7 +346,7 @@ def _make_example(said: _RecordedReply, about: Mapping[str, Any]) -> TrainingExa
     if not reply.text.strip() and not reply.calls:
         return EMPTY
     try:
-        sent = msgspec.json.decode(said.body or b"")
+        sent = msgspec.json.decode(call.last.request)
     except msgspec.DecodeError:
         return UNSENT
     raw = isinstance(sent, dict) and isinstance(sent.get("prompt"), str)
@@ -355,9 +355,9 @@ def _make_example(said: _RecordedReply, about: Mapping[str, Any]) -> TrainingExa
         return UNSENT
     return TrainingExample(
         messages=tuple(_append_reply(messages, reply)),
-        step=thinking.step,
-        phase=thinking.phase,
-        model=thinking.model,
+        step=call.step,
+        phase=call.phase,
+        model=call.model,
         tools=tuple(sent.get("tools") or ()),
         remarks=tuple(said.remarks),
         raw=raw,

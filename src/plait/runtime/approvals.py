@@ -14,7 +14,7 @@ from plait.core import Call, Waiting
 from plait.core.errors import StaleAnswer
 from plait.journal import codec
 from plait.journal.records import Waits
-from plait.runtime.recorded_effects import Past
+from plait.journal.timeline import Question, Timeline
 
 LENGTH = 8
 """Characters of an id: 40 bits."""
@@ -27,7 +27,7 @@ def question_id(run: str, n: int, i: int, kind: str, text: str, call: Call | Non
     return base64.b32encode(hashlib.sha256(asked).digest()).decode()[:LENGTH].lower()
 
 
-def waiting_with(asked: Waits) -> Waiting:
+def waiting_with(asked: Waits | Question) -> Waiting:
     """The outcome of a run that waits with a question."""
     return Waiting(asked.kind, asked.text, asked.question)
 
@@ -39,9 +39,9 @@ def without_id(answer: str, id: str) -> str | None:
     return (told + end + rest).strip() if id and found else None
 
 
-def open_question(run: str, past: Past, id: str | None) -> Waits:
+def open_question(run: str, timeline: Timeline, id: str | None) -> Question:
     """The open question of that id. Raises `StaleAnswer`, which names the open ones."""
-    still = past.waiting()
+    still = timeline.open_questions
     found = next((asked for asked in still if asked.question == id), None)
     if found is not None:
         return found
@@ -49,7 +49,7 @@ def open_question(run: str, past: Past, id: str | None) -> Waits:
         why = f"Run {run} does not wait for an answer."
     elif id is None:
         why = f"The answer names no question of run {run}."
-    elif any(asked.question == id for effect in past.effects.values() for asked in effect.waits.values()):
+    elif any(asked.question == id for asked in timeline.questions):
         why = f"Question {id} of run {run} was answered before."
     else:
         why = f"Run {run} asks no question {id!r}."

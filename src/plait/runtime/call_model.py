@@ -20,6 +20,7 @@ from plait.core import events as ev
 from plait.core.errors import BadRequest, ContextOverflow, ModelError, Unsupported
 from plait.journal.log import AnyLog
 from plait.journal.records import Got, Thinking, Thought, Thrown
+from plait.journal.timeline import LoopException
 from plait.loops import splitter_of
 from plait.models.base import Model
 from plait.models.wires.replies import usage_received
@@ -53,10 +54,10 @@ async def ask_model(
     Raises `ContextOverflow`, `Unsupported` or `LimitNear` for the loop, `LimitReached` where a limit leaves no room,
     or another `ModelError` when all is lost.
     """
-    for got, _ in past.got:
-        if got.lost:
-            phases.lost(think.phase, got.lost)
-    attempt = len(past.thinking)
+    for earlier in past.responses:
+        if earlier.lost:
+            phases.lost(think.phase, earlier.lost)
+    attempt = len(past.attempts)
     failures = 0
     while True:
         model = phases.of(think.phase)
@@ -181,9 +182,9 @@ class Thinker:
         effect = without_special_tokens(effect, self.desk.job.data_tokens)
         meter = self.desk.meter
         step = meter.steps + (0 if effect.repair else 1)
-        if past.thrown is None and not past.thinking:
+        if past.thrown is None and not past.attempts:
             await self._may_begin(n, effect, step, started)
-        elif past.thrown is not None and not past.thinking:
+        elif past.thrown is not None and not past.attempts:
             self._rethrow(past.thrown)
         counts = not effect.repair and meter.near is None
         meter.steps += counts
@@ -193,7 +194,7 @@ class Thinker:
             model = self.desk.job.phases.of(effect.phase)
             self.desk.say(ev.Asked(step, effect.phase, model.spec))
             # If another process made an attempt, pieces of it may have been taken: the reply begins again.
-            listener = self._listener(n, effect, step, again=bool(past.thinking))
+            listener = self._listener(n, effect, step, again=bool(past.attempts))
             with meter.asking(started=started) as share, self.desk.span.model(step, effect, model) as span:
                 reply = await ask_model(
                     self.desk.job.phases,
@@ -227,7 +228,7 @@ class Thinker:
 
     def _recorded(self, n: int, effect: Think, past: PastEffect, step: int) -> Reply | None:
         """Return the recorded reply, or raise what was thrown in its place; None if the model is to be asked."""
-        if past.thinking:
+        if past.attempts:
             self._same_request(n, effect, past, step)
             self._count(past)
         if past.thrown is not None:
@@ -279,12 +280,12 @@ class Thinker:
     def _count(self, past: PastEffect) -> None:
         """Count the attempts on record, and what those took that brought no reply."""
         meter = self.desk.meter
-        meter.requests += len(past.thinking)
-        for got, _ in past.got:
-            if got.usage is not None:
-                meter.lost(got.usage, got.cost)
+        meter.requests += len(past.attempts)
+        for response in past.responses:
+            if response.usage is not None:
+                meter.lost(response.usage, response.cost)
 
-    def _rethrow(self, thrown: Thrown) -> NoReturn:
+    def _rethrow(self, thrown: LoopException) -> NoReturn:
         if thrown.kind == "LimitNear":
             self.desk.meter.was_near(thrown.limit, thrown.detail)
             raise LimitNear(thrown.limit, thrown.detail)
@@ -298,16 +299,15 @@ class Thinker:
         """Compare every recorded attempt of this effect with the request the loop makes now."""
         if step < self.desk.job.trust_until:
             return
-        lost = {got.attempt: got.lost for got, _ in past.got if got.lost}
-        for thinking, body in past.thinking:
-            if thinking.phase != effect.phase:
-                raise differs(n, step, f"phase {thinking.phase}", f"phase {effect.phase}")
-            made = self.desk.job.phases.of(effect.phase).encode(limit_reply(effect, thinking.most))
-            if (found := self.desk.log.scrub(made.body)) != body or made.path != thinking.path:
-                raise differs(n, step, text_of(body), text_of(found))
+        for asked in past.attempts:
+            if asked.phase != effect.phase:
+                raise differs(n, step, f"phase {asked.phase}", f"phase {effect.phase}")
+            made = self.desk.job.phases.of(effect.phase).encode(limit_reply(effect, asked.max_tokens))
+            if (found := self.desk.log.scrub(made.body)) != asked.request or made.path != asked.path:
+                raise differs(n, step, text_of(asked.request), text_of(found))
             self.desk.compared += 1
-            if thinking.attempt in lost:
-                self.desk.job.phases.lost(effect.phase, lost[thinking.attempt])
+            if asked.response is not None and asked.response.lost:
+                self.desk.job.phases.lost(effect.phase, asked.response.lost)
 
     def _listener(self, n: int, effect: Think, step: int, *, again: bool) -> _Listener | None:
         """What to do with text as it is written, if anybody wants it before the reply is whole."""

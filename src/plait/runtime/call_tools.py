@@ -79,13 +79,13 @@ class Actor:
         if past.thrown is not None:
             self.desk.meter.was_near(past.thrown.limit, past.thrown.detail)
             raise LimitNear(past.thrown.limit, past.thrown.detail)
-        if past.acting is not None and past.acting.calls != calls:
-            raise differs(n, step, lines_of(past.acting.calls), lines_of(calls))
+        if past.planned and past.planned != calls:
+            raise differs(n, step, lines_of(past.planned), lines_of(calls))
         results: dict[int, Observation] = dict(past.observed)
         made = as_told(calls, past.told)
         for i, seen in results.items():
             self._note_doubt(made[i], seen)
-        if past.acting is None and not past.waits:
+        if not past.planned and not past.waits:
             self.desk.meter.before_act()
             for call in calls:
                 if why := self.desk.breaker.before(call):
@@ -148,7 +148,7 @@ class Actor:
     async def _begin(self, group: Group, free: tuple[int, ...]) -> dict[int, Observation]:
         """Put on the record that the calls are made, and make those that nothing holds up."""
         intent: list[Entry] = []
-        if group.past.acting is None:
+        if not group.past.planned:
             for i, found in group.invented.items():
                 self.desk.remark(group.step, "invented", f"{group.calls[i].tool}: {told(found)}")
             intent.append((Acting(group.n, group.step, group.calls, free), None))

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from plait.core import Usage
 from plait.core.errors import ConfigError
-from plait.journal.records import Got, ObservedRecord, RanRecord, Row, Thinking, Thought
+from plait.journal.timeline import CodeTurn, ModelCall, Moment, Timeline, ToolCall
 from plait.models.prices import NANO
 
 MICRO = 1_000_000
@@ -74,35 +74,36 @@ class PhaseSpending(Struct, frozen=True, omit_defaults=True):
         }
 
 
-def spending(rows: Iterable[Row]) -> tuple[PhaseSpending, ...]:
-    """What the run of these rows spent, a row for each phase and model in the order of their first use.
+def spending(timeline: Timeline) -> tuple[PhaseSpending, ...]:
+    """What a run spent, a row for each phase and model in the order of their first use.
 
-    All rows count, whoever wrote them: a resumed run has what it spent before, and a fork has what the steps it
-    took from its parent had cost, as its totals and its limits have.
+    Everything on record counts, whoever wrote it: a resumed run has what it spent before, and a fork has what the steps
+    it took from its parent had cost, as its totals and its limits have.
     """
-    found: list[PhaseSpending] = []
-    asked: dict[int, Thinking] = {}
-    for row in rows:
-        record = row.record
-        match record:
-            case Thinking():
-                asked[record.n] = record
-                found.append(PhaseSpending(record.phase, record.model))
-            case Got(n=n) if n in asked:
-                phase, model = asked[n].phase, asked[n].model
-                seconds = round(record.seconds * MICRO) / MICRO
-                usage, cost = record.usage or Usage(), record.cost if record.usage is not None else 0.0
-                retries = int(bool(record.error))
-                found.append(PhaseSpending(phase, model, 0, retries, usage, seconds, cost))
-            case Thought(n=n, reply=reply):
-                phase, model = (asked[n].phase, asked[n].model) if n in asked else ("", reply.model)
-                found.append(PhaseSpending(phase, model, calls=1, usage=reply.usage, cost_usd=reply.cost))
-            case ObservedRecord(observation=observation):
-                seconds = round(observation.seconds * MICRO) / MICRO
-                found.append(PhaseSpending(TOOLS, "", calls=1, seconds=seconds))
-            case RanRecord(ran=ran, code=code):
-                found.append(PhaseSpending(CODE, "", calls=int(code is not None), seconds=ran.seconds))
-    return merged(found)
+    return merged(part for moment in timeline.moments if (part := spent_at(moment)) is not None)
+
+
+def spent_at(moment: Moment) -> PhaseSpending | None:
+    """What a run spent at that moment; None if it is none at which a run spends."""
+    match moment.change, moment.entry:
+        case "asked", ModelCall(phase=phase, model=model):
+            return PhaseSpending(phase, model)
+        case "responded", ModelCall(phase=phase, model=model, last=last) if (response := last.response) is not None:
+            usage, cost = response.usage or Usage(), response.cost if response.usage is not None else 0.0
+            return PhaseSpending(
+                phase, model, 0, int(bool(response.error)), usage, _whole_micros(response.seconds), cost
+            )
+        case "replied", ModelCall(phase=phase, model=model, reply=reply) if reply is not None:
+            return PhaseSpending(phase, model, calls=1, usage=reply.usage, cost_usd=reply.cost)
+        case "ended", ToolCall(observation=observation) if observation is not None:
+            return PhaseSpending(TOOLS, "", calls=1, seconds=_whole_micros(observation.seconds))
+        case _, CodeTurn(ran=ran, code=code):
+            return PhaseSpending(CODE, "", calls=int(code is not None), seconds=ran.seconds)
+    return None
+
+
+def _whole_micros(seconds: float) -> float:
+    return round(seconds * MICRO) / MICRO
 
 
 def merged(parts: Iterable[PhaseSpending]) -> tuple[PhaseSpending, ...]:

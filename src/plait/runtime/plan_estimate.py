@@ -18,8 +18,9 @@ from msgspec import Struct, structs
 
 from plait.core import LoopContext, Message, Observation, Plan, Task, Usage
 from plait.core.errors import JournalError
-from plait.journal.records import Acting, ObservedRecord, Row, RunHead, Thinking, Thought
+from plait.journal.records import RunHead
 from plait.journal.store import Journal
+from plait.journal.timeline import Timeline
 from plait.loops.rewoo.loop import ReWOO
 from plait.loops.rewoo.pages import NO_EVIDENCE, by_model
 from plait.models.prices import total
@@ -104,15 +105,15 @@ def expected(
     task: Task,
     plan: Plan,
     phases: Phases,
-    rows: Iterable[Row] = (),
+    timeline: Timeline,
     seen: Seen | None = None,
 ) -> Expected:
     """What the plan's steps and the answer will take.
 
-    `rows` are the record of the run that made the plan, if any; `seen` is what earlier runs had.
+    `timeline` is that of the run that made the plan, empty if none did; `seen` is what earlier runs had.
     """
-    rows, seen = list(rows), seen or Seen()
-    pace = _Pace(loop, kit, task, phases, rows, seen)
+    seen = seen or Seen()
+    pace = _Pace(loop, kit, task, phases, timeline, seen)
     still = [step for step in plan.calls if step.id not in plan.evidence]
     asking = [step for step in still if by_model(kit, step)]
     by_tool = [step for step in still if step not in asking]
@@ -134,7 +135,7 @@ def expected(
         for phase, model, calls in (("work", worker, len(asking)), ("solve", solver, 1))
         if calls
     ]
-    spent = [each for each in spending(rows) if each.phase == "plan"]
+    spent = [each for each in spending(timeline) if each.phase == "plan"]
     return Expected(
         tuple(found),
         len(by_tool),
@@ -147,18 +148,17 @@ class _Pace:
     """Tokens of a character, and seconds of a token as the planner's own call had them."""
 
     def __init__(
-        self, loop: ReWOO, kit: LoopContext, task: Task, phases: Phases, rows: Sequence[Row], seen: Seen
+        self, loop: ReWOO, kit: LoopContext, task: Task, phases: Phases, timeline: Timeline, seen: Seen
     ) -> None:
         self._phases, self._seen = phases, seen
         self.tokens_a_char, self._seconds_a_token, self._timed = TOKENS_A_CHAR, 0.0, ""
-        first = next((row.record for row in rows if isinstance(row.record, Thinking)), None)
-        reply = next((row.record.reply for row in rows if isinstance(row.record, Thought)), None)
-        if first is None or reply is None or first.phase != "plan":
+        if not timeline.replies or timeline.model_calls[0].phase != "plan":
             return
+        call, reply = timeline.replies[0]
         if reply.usage.input_tokens and not reply.usage.estimated:
             self.tokens_a_char = reply.usage.input_tokens / _chars(loop.plan_messages(kit, task))
         if reply.usage.tokens:
-            self._seconds_a_token, self._timed = reply.seconds / reply.usage.tokens, first.model
+            self._seconds_a_token, self._timed = reply.seconds / reply.usage.tokens, call.model
 
     def amount(self, phase: str, requests: Sequence[Sequence[Message]], guess: Guess) -> Amount:
         """What these requests take, with replies as long as is taken to be so."""
@@ -239,41 +239,33 @@ def seen_in(journal: Journal | None) -> Seen:
     if journal is None or not journal.path.exists():
         return Seen()
     try:
-        return seen_of((run.head, journal.rows(run.head.run)) for run in journal.runs(RUNS))
+        return seen_of((run.head, journal.timeline(run.head.run)) for run in journal.runs(RUNS))
     except JournalError:
         return Seen()
 
 
-def seen_of(runs: Iterable[tuple[RunHead, Iterable[Row]]]) -> Seen:
+def seen_of(runs: Iterable[tuple[RunHead, Timeline]]) -> Seen:
     """What these runs had. A call that failed counts by what the solver is shown of it, its error."""
     results: dict[str, list[int]] = {}
     replies: dict[Asked, list[int]] = {}
     requests: dict[Asked, list[tuple[int, int]]] = {}
-    for head, rows in runs:
-        calls: dict[int, Acting] = {}
-        asked: dict[int, Row] = {}
-        for row in rows:
-            match row.record:
-                case Acting(n=n):
-                    calls[n] = row.record
-                case ObservedRecord(n=n, i=i, observation=observation) if n in calls:
-                    size = len(observation.text) + (0 if observation.ok else len(f"{NO_EVIDENCE} ()"))
-                    results.setdefault(calls[n].calls[i].tool, []).append(size)
-                case Thinking(n=n) if head.loop["name"] == ReWOO.name:
-                    asked[n] = row
-                case Thought(n=n, reply=reply) if n in asked and isinstance(intent := asked[n].record, Thinking):
-                    key = (intent.phase, intent.model)
-                    replies.setdefault(key, []).append(reply.usage.output_tokens)
-                    size = 0 if reply.usage.estimated else sum(map(len, texts_in(asked[n].body)))
-                    if size:
-                        requests.setdefault(key, []).append((reply.usage.input_tokens, size))
+    for head, timeline in runs:
+        for call, observation in timeline.results:
+            size = len(observation.text) + (0 if observation.ok else len(f"{NO_EVIDENCE} ()"))
+            results.setdefault(call.planned.tool, []).append(size)
+        for asked, reply in timeline.replies if head.loop["name"] == ReWOO.name else ():
+            key = (asked.phase, asked.model)
+            replies.setdefault(key, []).append(reply.usage.output_tokens)
+            size = 0 if reply.usage.estimated else sum(map(len, texts_in(asked.last.request)))
+            if size:
+                requests.setdefault(key, []).append((reply.usage.input_tokens, size))
     return Seen(results, replies, requests)
 
 
-def texts_in(body: bytes | None) -> list[str]:
+def texts_in(body: bytes) -> list[str]:
     """The texts of a request's messages; none where it has none that can be read."""
     try:
-        found = [message["content"] for message in json.loads(body or b"")["messages"]]
+        found = [message["content"] for message in json.loads(body)["messages"]]
     except (ValueError, LookupError, TypeError):
         return []
     return [text for text in found if isinstance(text, str)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +12,8 @@ from msgspec import Struct, structs
 
 from plait.core import Call, Loop, LoopContext, Observation, Plan, Step, Task, ToolSpec
 from plait.core.errors import ConfigError
-from plait.journal.records import Acting, ObservedRecord, Row, RunHead, Thinking, Thought, Told, Waits
+from plait.journal.records import RunHead
+from plait.journal.timeline import ModelCall, Question, Timeline
 from plait.loops import make
 from plait.loops.compiler.loop import FORM, LLMCompiler
 from plait.loops.compiler.streamed_plan import Written
@@ -73,21 +74,20 @@ def plan_of(given: Plan | str, tools: Iterable[ToolSpec]) -> Plan:
         ) from why
 
 
-def recorded_plan(head: RunHead, rows: Iterable[Row]) -> Plan:
+def recorded_plan(head: RunHead, timeline: Timeline) -> Plan:
     """The plan that a recorded run carried out, or was about to, with the evidence found for its steps.
 
     Steps that failed, or were not run, have none. Raises `ConfigError` where the run has no plan.
     """
-    rows = list(rows)
     kit, loop = kit_of(head), make(head.loop["name"], head.loop["options"])
     if isinstance(loop, LLMCompiler):
-        plan: Plan | None = _numbered_plan(rows, kit)
+        plan: Plan | None = _numbered_plan(timeline, kit)
     else:
-        plan = _last_plan(planning(loop), rows, kit)
+        plan = _last_plan(planning(loop), timeline, kit)
     if plan is None:
         raise ConfigError(f"Run {head.run} has no plan that could be read.", hint=f"`plait show {head.run}` tells why.")
     if isinstance(loop, ReWOO):
-        plan = _with_found(loop, kit, Task(head.question, head.history), plan, rows)
+        plan = _with_found(loop, kit, Task(head.question, head.history), plan, timeline)
     return plan
 
 
@@ -122,31 +122,22 @@ def kit_of(head: RunHead) -> LoopContext:
     return as_recorded(LoopContext(tools, book, head.settings.get("system"), limits.observation_chars), head)
 
 
-def _last_plan(loop: ReWOO, rows: Iterable[Row], kit: LoopContext) -> Plan | None:
+def _last_plan(loop: ReWOO, timeline: Timeline, kit: LoopContext) -> Plan | None:
     """The plan given to the loop, the planner's, or the person's: whichever came last."""
     plan = loop.plan
-    phase: dict[int, str] = {}
-    asked: set[int] = set()
-    for row in rows:
-        record = row.record
-        try:
-            match record:
-                case Thinking():
-                    phase[record.n] = record.phase
-                case Thought() if phase.get(record.n) == "plan":
-                    plan = read_plan(record.reply.text, kit.known, loop.max_steps).plan
-                case Waits(kind="plan"):
-                    asked.add(record.n)
-                case Told() if record.n in asked and reads_as_plan(record.text):
-                    plan = plan_of_text(record.text, kit.known)
-        except Unreadable:
-            continue
+    for moment in timeline.moments:
+        with suppress(Unreadable):
+            match moment.change, moment.entry:
+                case "replied", ModelCall(phase="plan", reply=reply) if reply is not None:
+                    plan = read_plan(reply.text, kit.known, loop.max_steps).plan
+                case _, Question(kind="plan", answer=answer) if answer is not None and reads_as_plan(answer.text):
+                    plan = plan_of_text(answer.text, kit.known)
     return plan
 
 
-def _with_found(loop: ReWOO, kit: LoopContext, task: Task, plan: Plan, rows: Sequence[Row]) -> Plan:
+def _with_found(loop: ReWOO, kit: LoopContext, task: Task, plan: Plan, timeline: Timeline) -> Plan:
     """The plan with the evidence that is on record, of steps whose needs are there."""
-    made, said = _calls_made(rows), _replies(rows)
+    made, said = _calls_made(timeline), _worker_replies(timeline)
     results = {id: Observation(text) for id, text in plan.evidence.items()}
     for step in plan.calls:
         if step.id not in results and all(need in results for need in step.needs):
@@ -156,15 +147,12 @@ def _with_found(loop: ReWOO, kit: LoopContext, task: Task, plan: Plan, rows: Seq
     return structs.replace(plan, evidence={id: seen.text for id, seen in results.items()})
 
 
-def _numbered_plan(rows: Iterable[Row], kit: LoopContext) -> Plan | None:
+def _numbered_plan(timeline: Timeline, kit: LoopContext) -> Plan | None:
     """The calls of all plans of a run of `compiler`, under the numbers that they were made by, with their results."""
-    rows = list(rows)
-    made = _calls_made(rows)
+    made = _calls_made(timeline)
     steps: dict[str, Step] = {}
     results: dict[str, Observation] = {}
     plan: Plan | None = None
-    phase: dict[int, str] = {}
-    asked: set[int] = set()
 
     def carried_out(plan: Plan | None) -> None:
         for step in plan.calls if plan is not None else ():
@@ -173,24 +161,19 @@ def _numbered_plan(rows: Iterable[Row], kit: LoopContext) -> Plan | None:
             found = next((observation for each, observation in made if each == call), None)
             results[step.id] = found if found is not None else Observation("It was not made.", "cancelled")
 
-    for row in rows:
-        record = row.record
-        match record:
-            case Thinking():
-                phase[record.n] = record.phase
-                if record.phase == "join":
-                    carried_out(plan)
-                    plan = None
-            case Thought() if phase.get(record.n) == "plan":
+    for moment in timeline.moments:
+        match moment.change, moment.entry:
+            case "asked", ModelCall(phase="join"):
+                carried_out(plan)
+                plan = None
+            case "replied", ModelCall(phase="plan", reply=reply) if reply is not None:
                 reader = Written(kit.known, steps, results, held=True)
-                for _ in reader.whole(record.reply.text):
+                for _ in reader.whole(reply.text):
                     pass
                 plan = reader.plan if reader.plan.calls else plan
-            case Waits(kind="plan"):
-                asked.add(record.n)
-            case Told() if record.n in asked:
+            case _, Question(kind="plan", answer=answer) if answer is not None:
                 with suppress(Unreadable):
-                    plan = FORM.read(record.text, kit.known)[0]
+                    plan = FORM.read(answer.text, kit.known)[0]
     carried_out(plan)
     found = {id: seen.text for id, seen in results.items() if seen.ok}
     return Plan(tuple(steps.values()), found) if steps else None
@@ -213,24 +196,14 @@ def _result(
     return next((observation for each, observation in made if each == call), None)
 
 
-def _calls_made(rows: Iterable[Row]) -> list[tuple[Call, Observation]]:
-    calls: dict[int, tuple[Call, ...]] = {}
-    found = []
-    for row in rows:
-        if isinstance(row.record, Acting):
-            calls[row.record.n] = row.record.calls
-        elif isinstance(row.record, ObservedRecord):
-            found.append((calls[row.record.n][row.record.i], row.record.observation))
-    return found
+def _calls_made(timeline: Timeline) -> list[tuple[Call, Observation]]:
+    return [(made.planned, observation) for made, observation in timeline.results]
 
 
-def _replies(rows: Iterable[Row]) -> list[tuple[str, str]]:
+def _worker_replies(timeline: Timeline) -> list[tuple[str, str]]:
     """Each request of the workers, its last message's text, with the reply."""
-    asked: dict[int, str] = {}
-    found = []
-    for row in rows:
-        if isinstance(row.record, Thinking) and row.record.phase == "work":
-            asked[row.record.n] = (texts_in(row.body) or [""])[-1]
-        elif isinstance(row.record, Thought) and row.record.n in asked:
-            found.append((asked[row.record.n], row.record.reply.text.strip()))
-    return found
+    return [
+        ((texts_in(call.last.request) or [""])[-1], reply.text.strip())
+        for call, reply in timeline.replies
+        if call.phase == "work"
+    ]

@@ -10,8 +10,9 @@ from msgspec import Struct
 from plait.core import Event, Loop, Outcome, Status, Usage, Waiting
 from plait.core.errors import JournalError
 from plait.journal.records import Row
+from plait.journal.timeline import Timeline
 from plait.runtime.costs import PhaseSpending, spending
-from plait.runtime.recorded_events import retell
+from plait.runtime.recorded_events import make_events
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -58,9 +59,14 @@ class Run(Struct, frozen=True, kw_only=True):
         return tuple(self.rows())
 
     @property
+    def timeline(self) -> Timeline:
+        """The record as typed values: model calls, tool calls, pieces of code, questions, notes."""
+        return Timeline(self.rows())
+
+    @property
     def events(self) -> list[Event]:
         """What happened, as the events one would have seen, each text in one piece."""
-        return retell(self.trace, self.loop_object)
+        return make_events(self.timeline, self.loop_object)
 
     @property
     def phases(self) -> tuple[PhaseSpending, ...]:
@@ -70,7 +76,7 @@ class Run(Struct, frozen=True, kw_only=True):
         `trace` is: when the run was resumed since, take those of the `Run` that came of it. Raises `JournalError`
         where the record can't be read.
         """
-        return spending(self.rows())
+        return spending(self.timeline)
 
     def json(self) -> dict[str, Any]:
         """The run as `plait run --json` prints it; `phases` is None where the record can't be read."""

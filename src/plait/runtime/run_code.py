@@ -25,6 +25,7 @@ from plait.core import ArtifactHandle, Call, Continue, Execute, Observation, Pla
 from plait.core import events as ev
 from plait.core.artifacts import MARK
 from plait.journal.records import RanRecord
+from plait.journal.timeline import CodeTurn
 from plait.runtime.artifacts import read_handles
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_context import Desk, RecordEnds, differs
@@ -101,14 +102,14 @@ class Executor:
             except Exception:  # how the run ended is not to be lost to this
                 logger.debug("the session did not close", exc_info=True)
 
-    def _recorded(self, n: int, effect: Execute | Continue, results: tuple[Result, ...], record: RanRecord) -> Ran:
+    def _recorded(self, n: int, effect: Execute | Continue, results: tuple[Result, ...], record: CodeTurn) -> Ran:
         code = effect.code if isinstance(effect, Execute) else None
         if code != record.code:
             raise differs(n, self.desk.meter.steps, record.code or "", code or "")
         self._keep(record, results)
         return record.ran
 
-    def _keep(self, record: RanRecord, results: tuple[Result, ...]) -> None:
+    def _keep(self, record: RanRecord | CodeTurn, results: tuple[Result, ...]) -> None:
         if self.desk.sources is not None:
             self.desk.sources.add(record.ran.output)
             if record.code is not None:

@@ -20,6 +20,7 @@ from plait.core.text import escape_hidden
 from plait.journal import codec
 from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord, Told, Waits
+from plait.journal.timeline import Question
 from plait.runtime.approvals import question_id, waiting_with
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.grounding import Grounding, Sources, sources_of
@@ -139,7 +140,7 @@ class Desk:
         self, n: int, step: int, i: int, kind: WaitKind, text: str, past: PastEffect, call: Call | None = None
     ) -> Told:
         """What the person says, of a `call` if that needs approval. Raises `Suspend` when nobody is there."""
-        asked = past.waits.get(i)
+        asked: Question | Waits | None = past.waits.get(i)
         if asked is None:
             asked = Waits(n, step, kind, text, i, question_id(self.log.run, n, i, kind, text, call))
             await self.log.append((asked, None))
@@ -207,12 +208,7 @@ def check_edit(told: Told, call: Call | None, tools: Toolset, artifacts: Artifac
 
 def as_told(calls: tuple[Call, ...], told: Mapping[int, Told]) -> tuple[Call, ...]:
     """The calls with the inputs that the person put in place of the model's."""
-    return tuple(
-        structs.replace(call, input=said.input[0], by_code=False)
-        if (said := told.get(i)) is not None and said.input
-        else call
-        for i, call in enumerate(calls)
-    )
+    return tuple(told[i].edit(call) if i in told else call for i, call in enumerate(calls))
 
 
 def differs(n: int, step: int, expected: str, found: str) -> ReplayDiffers:

@@ -18,22 +18,14 @@ from plait.journal.log import AnyLog, Entry, RunLog
 from plait.journal.memory import MemoryLog
 from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import (
-    Acting,
-    NoteRecord,
-    RanRecord,
-    Record,
     Resumed,
     Row,
     RunHead,
     RunRow,
-    StartRecord,
-    Thinking,
-    Thrown,
     Told,
-    TookRecord,
-    Waits,
 )
 from plait.journal.store import Journal
+from plait.journal.timeline import Question, Timeline, select_rows_before
 from plait.runtime.approvals import open_question, waiting_with, without_id
 from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.engine import Engine
@@ -84,9 +76,9 @@ async def claim(
         rows = journal.rows(head.run)
         entries: list[Entry] = [(Resumed(job.phases.describe()), None)]
         if answer is not None:
-            past = Past(rows)
-            asked = open_question(head.run, past, question)
-            entries.append((_told(answer, asked, past, job, head.run), None))
+            timeline = Timeline(rows)
+            asked = open_question(head.run, timeline, question)
+            entries.append((_told(answer, asked, timeline, job, head.run), None))
         try:
             log = await journal.claim(
                 head.run,
@@ -100,12 +92,12 @@ async def claim(
             if answer is None:
                 raise
             # Somebody else wrote meanwhile, and may have answered: the question is looked for again.
-    return _changed(job, past=Past(journal.rows(head.run))), log
+    return _changed(job, past=Past(journal.timeline(head.run))), log
 
 
 async def replay(job: RunSpec, head: RunHead, rows: Sequence[Row], recorded: Outcome | None) -> Replayed:
     """Take the loop through its record, performing nothing. Raises `ReplayDiffers` at the first difference."""
-    job = _changed(job, past=Past(rows), replay=True)
+    job = _changed(job, past=Past(Timeline(rows)), replay=True)
     engine = Engine(job, MemoryLog(head, secrets=job.phases.secrets()))
     try:
         outcome: Outcome | None = await engine.run()
@@ -132,12 +124,12 @@ async def replay(job: RunSpec, head: RunHead, rows: Sequence[Row], recorded: Out
 
 async def fork(job: RunSpec, head: RunHead, rows: Sequence[Row], at: int, journal: Journal) -> tuple[RunSpec, AnyLog]:
     """Open a new run that shares the first `at - 1` steps of its parent."""
-    kept, last = _before(rows, at)
+    kept, last = select_rows_before(rows, at)
     if at < 1 or at > last + 1:
         raise ConfigError(f"There is no step {at} in run {head.parent}.", hint=f"It has steps 1 to {last}.")
     records = [(row.record, row.body) for row in kept]
     log = await journal.begin(head, owner_of_this_process(), records, secrets=job.phases.secrets())
-    return _changed(job, past=Past(kept), trust_until=at), log
+    return _changed(job, past=Past(Timeline(kept)), trust_until=at), log
 
 
 def finished(row: RunRow, journal: Journal, loop: Loop | None = None) -> Run:
@@ -169,14 +161,14 @@ def fresh_id() -> str:
     return new_run_id()
 
 
-def _told(answer: str, waits: Waits, past: Past, job: RunSpec, run: str) -> Told:
+def _told(answer: str, waits: Question, timeline: Timeline, job: RunSpec, run: str) -> Told:
     """The answer to what a run waits for. Raises `BadAnswer`: the run is as it was."""
-    acting = past.effect(waits.n).acting
-    call = acting.calls[waits.i] if acting is not None and 0 <= waits.i < len(acting.calls) else None
+    calls = (each.planned for each in timeline.tool_calls if (each.n, each.i) == (waits.n, waits.i))
+    call = next(calls, None)
     named = without_id(answer, waits.question)
     try:
         told = told_by(answer if named is None else named, waits.n, waits.i, waits.kind)
-        check_edit(told, call, job.tools, ArtifactStore(past.artifacts))
+        check_edit(told, call, job.tools, ArtifactStore(Past(timeline).artifacts))
     except ConfigError as why:
         raise BadAnswer(str(why), run=run, waits=waiting_with(waits)) from None
     return told
@@ -194,47 +186,6 @@ def lost_text(lost: Lost) -> str:
 def _changed(job: RunSpec, **changes: Any) -> RunSpec:
     """The same job with some fields changed."""
     return replace(job, **changes)
-
-
-def _before(rows: Sequence[Row], at: int) -> tuple[list[Row], int]:
-    """The rows of the steps below `at`, and the number of the last step there is."""
-    steps = _steps(rows)
-    kept = []
-    for row in rows:
-        record = row.record
-        if isinstance(record, NoteRecord):
-            if record.n >= 0 and record.step < at:
-                kept.append(row)
-        elif not isinstance(record, Resumed) and steps.get(record.n, 0) < at:
-            kept.append(row)
-    past = Past(kept)
-    return [row for row in kept if _is_used(row.record, past)], max(steps.values(), default=0)
-
-
-def _is_used(record: Record, past: Past) -> bool:
-    """False for a question without an answer, and for the approval of a call that was not made: it is for the run that
-    asked, and a fork asks anew."""
-    if not isinstance(record, Waits | Told):
-        return True
-    effect = past.effect(record.n)
-    return record.i in effect.told if record.i < 0 else record.i in effect.begun or record.i in effect.observed
-
-
-def _steps(rows: Sequence[Row]) -> dict[int, int]:
-    """The step of each effect. A start belongs to the first step it started, a take to the last one begun."""
-    steps: dict[int, int] = {}
-    for row in rows:
-        record = row.record
-        if isinstance(record, Thinking | Acting | RanRecord | Waits | Thrown):
-            steps.setdefault(record.n, record.step)
-    begun = dict(steps)
-    for row in rows:
-        record = row.record
-        if isinstance(record, StartRecord | TookRecord):
-            before = max((step for n, step in begun.items() if n < record.n), default=0)
-            started = record.tickets if isinstance(record, StartRecord) else ()
-            steps[record.n] = min((begun[n] for n in started if n in begun), default=before)
-    return steps
 
 
 async def perform(

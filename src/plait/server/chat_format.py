@@ -16,7 +16,7 @@ from msgspec import Struct
 from plait.core import Exchange, Waiting
 from plait.core.errors import ConfigError
 from plait.journal.codec import encode
-from plait.journal.records import Waits
+from plait.journal.timeline import Question
 from plait.runtime.run import Run
 from plait.runtime.sessions import named
 from plait.server.errors import RequestRejected
@@ -192,7 +192,7 @@ def usage_of(run: Run) -> dict[str, Any]:
     }
 
 
-def question_text(waits: Waiting | Waits) -> str:
+def question_text(waits: Waiting | Question) -> str:
     """Return what a waiting run asks the user. The next message is the answer."""
     text = sound(waits.reason if isinstance(waits, Waiting) else waits.text)
     id = waits.question

@@ -24,11 +24,11 @@ from plait.core import Waiting
 from plait.core.errors import StaleAnswer, UnknownRun
 from plait.journal.owner import new_run_id
 from plait.journal.reader import NoJournal
-from plait.journal.records import Row, RunRow, Told, Waits
+from plait.journal.records import RunRow
 from plait.journal.results import Results
 from plait.journal.store import Journal
+from plait.journal.timeline import Question
 from plait.runtime.approvals import LENGTH, waiting_with, without_id
-from plait.runtime.recorded_effects import Past
 from plait.server.auth import Caller, RunLabel
 from plait.server.chat_format import ChatMessage, answer_text, question_text
 from plait.server.errors import RequestRejected
@@ -126,9 +126,9 @@ def find_answered_question(journal: Journal, state: ConversationState, messages:
     run = state.waiting_run or (_last_run(journal, state.session) if may_name else "")
     if not run or state.answered:
         return state.answered or None
-    past = Past(_question_rows(journal, run))
-    still_open = past.waiting() if state.waiting_run else []
-    asked = [each for effect in past.effects.values() for each in effect.waits.values()]
+    timeline = journal.timeline(run, bodies=False)
+    still_open = timeline.open_questions if state.waiting_run else []
+    asked = timeline.questions
     found = [each for each in asked if without_id(text, each.question) is not None]
     if not state.waiting_run and not found:
         return None
@@ -178,18 +178,12 @@ def _was_said(journal: Journal, row: RunRow, since: Sequence[str]) -> bool:
     answer = [] if outcome.get("answer") is None else [answer_text(outcome["answer"]).strip()]
     if answer and list(since) == answer:
         return True  # it asked nothing: its rows need not be read
-    asked: dict[tuple[int, int], Waits] = {}
     shown: list[str] = []
     replies = list(since[1::2])
-    for each in _question_rows(journal, row.head.run):
-        record = each.record
-        if isinstance(record, Waits):
-            asked[record.n, record.i] = record
-        elif isinstance(record, Told):
-            question = asked[record.n, record.i]
-            shown.append(question_text(question).strip())
-            if replies and not _is_reply(replies.pop(0), question, record):
-                return False
+    for question in journal.timeline(row.head.run, bodies=False).answered_questions:
+        shown.append(question_text(question).strip())
+        if replies and not _is_reply(replies.pop(0), question):
+            return False
     still_open = [convert(outcome, Waiting)] if row.status == "waiting" else []
     shown += [*(question_text(each).strip() for each in still_open), *answer]
     count = len(since[::2])
@@ -200,10 +194,13 @@ def _was_said(journal: Journal, row: RunRow, since: Sequence[str]) -> bool:
     raise StaleAnswer("What this message answers was answered before.", run=row.head.run, waits=still_open)
 
 
-def _is_reply(text: str, question: Waits, told: Told) -> bool:
+def _is_reply(text: str, question: Question) -> bool:
     """Whether the client's text is the recorded reply. An approval is known by its question, which was shown with its
     id."""
-    return told.approved is not None or told.text.strip() in (text, without_id(text, question.question))
+    answer = question.answer
+    if answer is None:
+        return False
+    return answer.approved is not None or answer.text.strip() in (text, without_id(text, question.question))
 
 
 def _is_last_turn(journal: Journal, row: RunRow) -> bool:
@@ -216,15 +213,10 @@ def _is_last_turn(journal: Journal, row: RunRow) -> bool:
     return False
 
 
-def _is_asked_in(question: Waits, text: str) -> bool:
+def _is_asked_in(question: Question, text: str) -> bool:
     return (bool(question.question) and question.question in text) or question_text(question).strip() == text.strip()
 
 
 def _last_run(journal: Journal, session: str) -> str:
     turns = journal.turns(session, limit=1)
     return turns[-1].run if turns else ""
-
-
-def _question_rows(journal: Journal, run: str) -> list[Row]:
-    """Read what a run asked, and what was replied, in order."""
-    return [row for row in journal.iter_rows(run) if isinstance(row.record, Waits | Told)]

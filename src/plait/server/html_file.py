@@ -80,9 +80,9 @@ def _document(row: RunRow, rows: Sequence[Row], max_text: int | None) -> dict[st
         "run": run_facts(row, timeline),
         "steps": timeline.changes(),
         "seq": timeline.seq,
-        "waiting": open_questions(row, rows),
-        "plan": plan_view(row, rows),
-        "wire": [_shrink(each) for each in read_exchanges(row.head, rows)],
+        "waiting": open_questions(row, timeline.trace),
+        "plan": plan_view(row, timeline.trace),
+        "wire": [_shrink(each) for each in read_exchanges(row.head, timeline.trace)],
     }
 
 

@@ -16,7 +16,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from plait.journal.records import Got, Row, RunHead, Thinking
+from plait.journal.records import Row, RunHead
+from plait.journal.timeline import ModelAttempt, ModelCall, Timeline
 
 ChangeMark: TypeAlias = tuple[str, int | str]
 
@@ -53,28 +54,23 @@ class HttpExchange(Struct, frozen=True):
     odd: bool
 
 
-def read_exchanges(
-    head: RunHead, rows: Iterable[Row], *, steps: frozenset[int] | None = None
-) -> Iterator[HttpExchange]:
+def read_exchanges(head: RunHead, timeline: Timeline, *, steps: frozenset[int] | None = None) -> Iterator[HttpExchange]:
     """Read the exchanges of a run in the order of their requests; `steps`: only those."""
-    last: dict[str, tuple[int, str]] = {}
-    requests: dict[tuple[int, int], tuple[Row, tuple[int, str] | None]] = {}
-    responses: dict[tuple[int, int], Row] = {}
-    for row in rows:
-        record = row.record
-        if isinstance(record, Thinking):
-            if steps is None or record.step in steps:
-                requests[record.n, record.attempt] = (row, last.get(record.phase))
-            last[record.phase] = (row.seq, body_text(row.body)[0])
-        elif isinstance(record, Got):
-            responses.setdefault((record.n, record.attempt), row)
-    for key, (row, before) in sorted(requests.items(), key=lambda each: each[1][0].seq):
-        yield _make_exchange(head, row, before, responses.get(key))
+    last: dict[str, ModelAttempt] = {}
+    for call, attempt in timeline.attempts:
+        if steps is None or call.step in steps:
+            yield _make_exchange(head, call, attempt, last.get(attempt.phase))
+        last[attempt.phase] = attempt
 
 
 def exact_body(rows: Iterable[Row], seq: int) -> bytes | None:
-    """Return the body of one row byte for byte; None if that row has none."""
-    return next((row.body for row in rows if row.seq == seq and isinstance(row.record, Thinking | Got)), None)
+    """Return the request or response of one row byte for byte; None if that row has neither."""
+    timeline = Timeline()
+    for row in rows:
+        changes = {moment.change for moment in timeline.add(row, keep_body=False)}
+        if row.seq == seq:
+            return row.body if changes & {"asked", "responded"} else None
+    return None
 
 
 def mark_changes(before: str, after: str) -> tuple[ChangeMark, ...]:
@@ -105,31 +101,29 @@ def body_text(body: bytes | None) -> tuple[str, bool]:
         return (body or b"").decode(errors="backslashreplace"), True
 
 
-def _make_exchange(head: RunHead, asked: Row, before: tuple[int, str] | None, answered: Row | None) -> HttpExchange:
-    thinking = asked.record
-    got = answered.record if answered is not None else None
-    assert isinstance(thinking, Thinking) and isinstance(got, Got | None)
-    answer = answered.body if answered is not None else None
-    request, odd_request = body_text(asked.body)
-    response, odd_response = body_text(answer)
+def _make_exchange(head: RunHead, call: ModelCall, attempt: ModelAttempt, before: ModelAttempt | None) -> HttpExchange:
+    response = attempt.response
+    answer = response.body if response is not None else None
+    request, odd_request = body_text(attempt.request)
+    answered, odd_response = body_text(answer)
     return HttpExchange(
-        seq=asked.seq,
-        n=thinking.n,
-        step=thinking.step,
-        phase=thinking.phase,
-        model=thinking.model,
-        attempt=thinking.attempt + 1,
-        path=head.address(thinking),
+        seq=attempt.seq,
+        n=call.n,
+        step=call.step,
+        phase=attempt.phase,
+        model=attempt.model,
+        attempt=attempt.number + 1,
+        path=head.address(attempt.phase, attempt.path),
         request=request,
-        before=before[0] if before else None,
-        marks=mark_changes(before[1], request) if before else (),
-        response=response if answer is not None else None,
-        answered=answered.seq if answered is not None else None,
-        status=(got.status or None) if got is not None else None,
-        seconds=got.seconds if got is not None else None,
-        error=got.error if got is not None else "",
-        cut=got.cut if got is not None else False,
-        bytes=(len(asked.body or b""), len(answer or b"")),
+        before=before.seq if before is not None else None,
+        marks=mark_changes(body_text(before.request)[0], request) if before is not None else (),
+        response=answered if answer is not None else None,
+        answered=response.seq if response is not None else None,
+        status=(response.status or None) if response is not None else None,
+        seconds=response.seconds if response is not None else None,
+        error=response.error if response is not None else "",
+        cut=response.cut if response is not None else False,
+        bytes=(len(attempt.request), len(answer or b"")),
         odd=odd_request or odd_response,
     )
 

@@ -16,7 +16,6 @@ from plait.core import Event
 from plait.core import events as ev
 from plait.core.errors import PlaitError
 from plait.journal import codec, reader
-from plait.journal.records import Row
 from plait.journal.store import Journal
 from plait.models.stages import Stage
 from plait.runtime.recorded_events import recorded_loop
@@ -108,9 +107,9 @@ class RunFollower:
         waits = self.row.status == "waiting"
         if changed or waits:
             news["run"]["children"] = run_search.find_forks(self.journal, run)
-            news["waiting"] = open_questions(self.row, self.journal.rows(run)) if waits else []
+            news["waiting"] = open_questions(self.row, self.timeline.trace) if waits else []
         if self.row.head.loop["name"] in PLANNERS and (changed or _has_finished_work(news["steps"])):
-            news["plan"] = plan_view(self.row, self.journal.rows(run))
+            news["plan"] = plan_view(self.row, self.journal.timeline(run))
         return news
 
     @property
@@ -119,7 +118,9 @@ class RunFollower:
         return self.row.status in OVER
 
     def _read(self, until: int | None = None) -> None:
-        for row in _rows_after(self.journal, self._n, self.timeline.seq, until):
+        with reader.reading(self.journal.path) as connection:
+            rows = reader.rows_without_bodies(connection, self._n, self.timeline.seq, until)
+        for row in rows:
             self.timeline.add(row)
 
 
@@ -127,7 +128,8 @@ def full_timeline(journal: Journal, run: str) -> ViewerTimeline:
     """Read a run with all its texts whole; blocking."""
     with reader.reading(journal.path) as connection:
         n, row = reader.find(connection, run, journal.path)
-    return build_timeline(_rows_after(journal, n, -1), recorded_loop(row.head), max_text=None)
+        rows = reader.rows_without_bodies(connection, n, -1)
+    return build_timeline(rows, recorded_loop(row.head), max_text=None)
 
 
 def run_document(journal: Journal, run: str) -> dict[str, Any]:
@@ -211,14 +213,6 @@ def last_seen_row(header: str | None, query: str | None) -> int | None:
         if given and re.fullmatch(r"-?[0-9]{1,18}", given):
             return int(given)
     return None
-
-
-def _rows_after(journal: Journal, n: int, seq: int, until: int | None = None) -> list[Row]:
-    """Return a run's rows after one, without their bodies, which the timeline does not show."""
-    query = "SELECT seq, at, data FROM events WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
-    with reader.reading(journal.path) as connection:
-        found = connection.execute(query, (n, seq, 1 << 60 if until is None else until)).fetchall()
-    return [Row(seq, at, codec.decode_record(data)) for seq, at, data in found]
 
 
 def _list_event(runs: list[run_search.NumberedRun]) -> bytes:

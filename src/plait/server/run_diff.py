@@ -8,16 +8,16 @@ The items of a step are compared in the order of the journal.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from plait.journal.records import Row, RunRow, Thinking
+from plait.journal.records import Row, RunRow
 from plait.runtime.recorded_events import recorded_loop
-from plait.server.timeline import ViewerTimeline, build_timeline, format_input
+from plait.server.timeline import ViewerTimeline, format_input
 
 LABELS = {
     "model": "what the model said",
@@ -67,15 +67,12 @@ class RunDifference(Struct, frozen=True):
 
 def load_compared(row: RunRow, rows: Iterable[Row]) -> ComparedRun:
     """Read a whole run."""
-    requests: dict[int, str] = {}
-
-    def digest_requests() -> Iterator[Row]:
-        for each in rows:
-            if isinstance(each.record, Thinking):
-                requests[each.seq] = hashlib.blake2b(each.body or b"", digest_size=12).hexdigest()
-            yield each
-
-    return ComparedRun(row, build_timeline(digest_requests(), recorded_loop(row.head), max_text=None), requests)
+    timeline, requests = ViewerTimeline(recorded_loop(row.head), max_text=None), {}
+    for each in rows:
+        moments = timeline.add(each, keep_body=False)
+        if any(moment.change == "asked" for moment in moments):
+            requests[each.seq] = hashlib.blake2b(each.body or b"", digest_size=12).hexdigest()
+    return ComparedRun(row, timeline, requests)
 
 
 def first_difference(a: ComparedRun, b: ComparedRun) -> RunDifference | None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from plait.core.errors import PlaitError
 from plait.journal.owner import owner_of_this_process
-from plait.journal.records import Row, RunRow
-from plait.runtime.recorded_effects import Past
+from plait.journal.records import RunRow
+from plait.journal.timeline import Timeline
 from plait.server.auth import RunLabel
 from plait.server.timeline import ViewerTimeline
 
@@ -77,16 +76,16 @@ def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
     }
 
 
-def open_questions(row: RunRow, rows: Sequence[Row]) -> list[dict[str, Any]]:
+def open_questions(row: RunRow, timeline: Timeline) -> list[dict[str, Any]]:
     """Return what a run waits for, in order: the item, the kind, and the id that an answer names."""
     if row.status != "waiting":
         return []
     return [
-        {"item": f"w{each.n}.{each.i}", "ask": each.kind, "question": each.question} for each in Past(rows).waiting()
+        {"item": f"w{each.n}.{each.i}", "ask": each.kind, "question": each.question} for each in timeline.open_questions
     ]
 
 
-def plan_view(row: RunRow, rows: Sequence[Row]) -> dict[str, Any] | None:
+def plan_view(row: RunRow, timeline: Timeline) -> dict[str, Any] | None:
     """Return the plan of a run as a picture (SVG) and as text that can be edited; None without a plan."""
     if row.head.loop["name"] not in PLANNERS:
         return None
@@ -94,7 +93,7 @@ def plan_view(row: RunRow, rows: Sequence[Row]) -> dict[str, Any] | None:
     from plait.runtime.plans import recorded_plan, written
 
     try:
-        plan = recorded_plan(row.head, rows)
+        plan = recorded_plan(row.head, timeline)
         # The page has the style: its policy lets in no other.
         svg = as_svg(plan).replace(f"<style>\n{STYLE}\n</style>\n", "")
         return {"svg": svg, "text": written(plan), "steps": len(plan.calls), "found": len(plan.evidence)}

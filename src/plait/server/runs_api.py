@@ -16,7 +16,6 @@ from starlette.routing import Route
 from plait import loops
 from plait.agent import Agent
 from plait.core.errors import ConfigError
-from plait.journal.records import Thinking
 from plait.journal.results import Results
 from plait.server import live, run_search
 from plait.server.auth import LOGGED_IN, LoginLimit, cookie_name
@@ -186,11 +185,11 @@ class ViewerApi:
 
         def read() -> dict[str, Any]:
             row = self._journal.run(_run_id(request))
-            rows = self._journal.rows(row.head.run)
-            found = list(read_exchanges(row.head, rows, steps=frozenset({step})))
+            timeline = self._journal.timeline(row.head.run)
+            found = list(read_exchanges(row.head, timeline, steps=frozenset({step})))
             before = {each.before for each in found}
-            bodies = {each.seq: body_text(each.body)[0] for each in rows if each.seq in before}
-            steps = sorted({each.record.step for each in rows if isinstance(each.record, Thinking)})
+            bodies = {each.seq: body_text(each.request)[0] for _, each in timeline.attempts if each.seq in before}
+            steps = sorted({each.step for each in timeline.model_calls})
             return {"exchanges": found, "before": bodies, "steps": steps}
 
         return json_response(await asyncio.to_thread(read))

@@ -15,25 +15,22 @@ import json
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from plait.core import Loop, Observation, Ran
+from plait.core import Loop, Ran
 from plait.core import events as ev
-from plait.journal.records import (
-    Acting,
-    Begun,
-    Got,
-    NoteRecord,
-    ObservedRecord,
-    RanRecord,
-    Resumed,
-    Row,
-    Thinking,
-    Thought,
-    Thrown,
-    Told,
-    Waits,
+from plait.journal.records import Row
+from plait.journal.timeline import (
+    CodeTurn,
+    LoopException,
+    ModelCall,
+    Moment,
+    Question,
+    RecordedNote,
+    Resumption,
+    Timeline,
+    ToolCall,
 )
-from plait.runtime.costs import PhaseSpending, in_all, merged, spending
-from plait.runtime.recorded_events import retell
+from plait.runtime.costs import PhaseSpending, in_all, merged, spent_at
+from plait.runtime.recorded_events import split_reply
 
 LONG = 4_000
 """Characters of a text in the document."""
@@ -70,8 +67,8 @@ class ViewerTimeline:
         self.steps: dict[int, JSON] = {}
         self.seq = -1
         self.phases: tuple[PhaseSpending, ...] = ()
+        self.trace = Timeline()
         self._loop, self._max_text = loop, max_text
-        self._requests: dict[int, Row] = {}
         self._inputs: dict[tuple[int, int], str] = {}
         """The calls' inputs as JSON, which the user may edit; "" for one that is too long."""
         self._changed_items: dict[str, None] = {}
@@ -106,82 +103,77 @@ class ViewerTimeline:
             "work": whole.seconds,
         }
 
-    def add(self, row: Row) -> None:
-        """Add the next row of the run."""
+    def add(self, row: Row, *, keep_body: bool = True) -> list[Moment]:
+        """Add the next row of the run, and return what it changed."""
         self.seq = row.seq
-        record = row.record
-        match record:
-            case Thinking():
-                self._add_request(row, record)
-            case Got():
-                self._add_response(row, record)
-            case Thought():
-                self._add_reply(row, record)
-            case Acting(n=n, step=step, calls=calls, begun=begun):
-                for i, call in enumerate(calls):
-                    as_json = format_input(call.input)
-                    self._inputs[n, i] = as_json if len(as_json) <= LONG else ""
-                    shown = "" if call.input is None else call.input if isinstance(call.input, str) else as_json
-                    state = "running" if i in begun else "asked"
-                    fields = {"tool": call.tool, "input": self._cut(shown), "state": state, "seconds": 0.0}
-                    self._add_item(row, step, f"c{n}.{i}", "call", **fields)
-            case Begun(n=n, begun=begun):
-                for i in begun:
-                    self._change(f"c{n}.{i}", state="running")
-            case ObservedRecord(n=n, i=i, observation=observation):
-                self._add_observation(row, f"c{n}.{i}", observation)
-            case RanRecord():
-                self._add_code(row, record)
-            case NoteRecord(step=step, kind=kind, text=text):
-                self._add_note(row, step, kind, text)
-            case Thrown(step=step, kind=kind, detail=detail) if kind != "Unsupported":
-                self._add_note(row, step, "limit", detail)
-            case Waits(n=n, i=i, step=step, kind=kind, text=text):
-                asked = {"ask": kind, "text": self._cut(text), "told": None, "approved": None}
-                self._add_item(row, step, f"w{n}.{i}", "wait", **asked, given=self._inputs.get((n, i), ""))
-            case Told(n=n, i=i, text=text, approved=approved):
-                answer = f"made with {format_input(record.input[0])}" if record.input else text
-                self._change(f"w{n}.{i}", told=self._cut(answer), approved=approved)
-            case Resumed() if self.items:
-                self._add_note(row, 0, "resumed", "The run goes on from here.")
+        moments = self.trace.add(row, keep_body=keep_body)
+        for moment in moments:
+            if (part := spent_at(moment)) is not None:
+                self.phases = merged((*self.phases, part))
+            self._show(moment)
+        return moments
 
-    def _add_request(self, row: Row, request: Thinking) -> None:
-        self._requests[request.n] = row
-        self._spend(row)
-        id = f"m{request.n}"
+    def _show(self, moment: Moment) -> None:
+        match moment.change, moment.entry:
+            case "asked", ModelCall() as asked:
+                self._show_request(moment, asked)
+            case "responded", ModelCall() as asked:
+                self._show_response(asked)
+            case "replied", ModelCall() as asked:
+                self._show_reply(asked)
+            case "planned", ToolCall() as call:
+                self._show_call(moment, call)
+            case "began", ToolCall(n=n, i=i):
+                self._change(f"c{n}.{i}", state="running")
+            case "ended", ToolCall() as call:
+                self._show_observation(call)
+            case _, CodeTurn() as code:
+                self._show_code(moment, code)
+            case _, RecordedNote(step=step, kind=kind, text=text):
+                self._show_note(moment, step, kind, text)
+            case _, LoopException(step=step, kind=kind, detail=detail) if kind != "Unsupported":
+                self._show_note(moment, step, "limit", detail)
+            case "waits", Question(n=n, i=i, step=step, kind=kind, text=text):
+                shown = {"ask": kind, "text": self._cut(text), "told": None, "approved": None}
+                self._add_item(moment, step, f"w{n}.{i}", "wait", **shown, given=self._inputs.get((n, i), ""))
+            case "answered", Question(n=n, i=i, answer=answer) if answer is not None:
+                text = f"made with {format_input(answer.input[0])}" if answer.input else answer.text
+                self._change(f"w{n}.{i}", told=self._cut(text), approved=answer.approved)
+            case _, Resumption() if self.items:
+                self._show_note(moment, 0, "resumed", "The run goes on from here.")
+
+    def _show_request(self, moment: Moment, call: ModelCall) -> None:
+        id = f"m{call.n}"
         if id not in self.items:
-            named = {"phase": request.phase, "model": request.model}
-            self._add_item(row, request.step, id, "model", **named, state="asking", errors=[], wire=[], seconds=0.0)
-            step = self.steps[request.step]
-            for names, name in ((step["phases"], request.phase), (step["models"], request.model)):
+            named = {"phase": call.phase, "model": call.model}
+            self._add_item(moment, call.step, id, "model", **named, state="asking", errors=[], wire=[], seconds=0.0)
+            step = self.steps[call.step]
+            for names, name in ((step["phases"], call.phase), (step["models"], call.model)):
                 if name and name not in names:
                     names.append(name)
         else:
             self._change(id, state="asking")
-        self.items[id]["wire"].append(row.seq)
+        self.items[id]["wire"].append(moment.seq)
 
-    def _add_response(self, row: Row, got: Got) -> None:
-        if got.n not in self._requests:
+    def _show_response(self, call: ModelCall) -> None:
+        item, response = self.items[f"m{call.n}"], call.last.response
+        if response is None:
             return
-        self._spend(self._requests[got.n], row)
-        item = self.items[f"m{got.n}"]
-        self._change(item["id"], seconds=round(item["seconds"] + got.seconds, 6))
-        self._sum(item["step"], seconds=got.seconds)
-        if got.error:
-            error = {"attempt": got.attempt + 1, "status": got.status or None, "text": self._cut(got.error)}
-            item["errors"].append({**error, "lost": got.lost})
+        self._change(item["id"], seconds=round(item["seconds"] + response.seconds, 6))
+        self._sum(item["step"], seconds=response.seconds)
+        if response.error:
+            error = {"attempt": call.last.number + 1, "status": response.status or None}
+            item["errors"].append({**error, "text": self._cut(response.error), "lost": response.lost})
             item["state"] = "failed"
-        if got.cut:
+        if response.cut:
             item["cut"] = True
 
-    def _add_reply(self, row: Row, thought: Thought) -> None:
-        request, reply = self._requests.get(thought.n), thought.reply
-        if request is None:
+    def _show_reply(self, call: ModelCall) -> None:
+        item, reply = self.items[f"m{call.n}"], call.reply
+        if reply is None:
             return
-        self._spend(request, row)
-        item = self.items[f"m{thought.n}"]
         parts: JSON = {}
-        for number, event in enumerate(retell((request, row), self._loop)):
+        for number, event in enumerate(split_reply(call, self._loop), 1):
             if isinstance(event, ev.Thought | ev.Action | ev.Answer) and event.text.strip():
                 kind = next(kind for kind, made in ev.WRITTEN.items() if isinstance(event, made))
                 parts[f"{kind}{number}"] = self._cut(event.text.strip("\n" if kind == "action" else None))
@@ -205,22 +197,30 @@ class ViewerTimeline:
         step["estimated"] = step["estimated"] or usage.estimated
         step["cost"] = None if reply.cost is None or step["cost"] is None else step["cost"] + reply.cost
 
-    def _add_observation(self, row: Row, id: str, seen: Observation) -> None:
-        if id not in self.items:
-            return
-        self._spend(row)
-        note = {"note": self._cut(seen.note)} if seen.note else {}
-        self._change(id, state="done", text=self._cut(seen.text), trouble=seen.trouble, seconds=seen.seconds, **note)
-        self._sum(self.items[id]["step"], seconds=seen.seconds)
+    def _show_call(self, moment: Moment, call: ToolCall) -> None:
+        given = call.planned.input
+        as_json = format_input(given)
+        self._inputs[call.n, call.i] = as_json if len(as_json) <= LONG else ""
+        shown = "" if given is None else given if isinstance(given, str) else as_json
+        fields = {"tool": call.planned.tool, "input": self._cut(shown), "state": "asked", "seconds": 0.0}
+        self._add_item(moment, call.step, f"c{call.n}.{call.i}", "call", **fields)
 
-    def _add_code(self, row: Row, record: RanRecord) -> None:
-        self._spend(row)
-        result = self._describe_result(record.ran)
-        if record.code is not None:
-            self._add_item(row, record.step, f"x{record.n}", "code", code=self._cut(record.code), **result)
-        elif record.ran.output or record.ran.error or record.ran.lost:
-            self._add_item(row, record.step, f"x{record.n}", "output", **result)
-        self._sum(record.step, seconds=record.ran.seconds)
+    def _show_observation(self, call: ToolCall) -> None:
+        seen = call.observation
+        if seen is None:
+            return
+        note = {"note": self._cut(seen.note)} if seen.note else {}
+        shown = {"text": self._cut(seen.text), "trouble": seen.trouble, "seconds": seen.seconds}
+        self._change(f"c{call.n}.{call.i}", state="done", **shown, **note)
+        self._sum(call.step, seconds=seen.seconds)
+
+    def _show_code(self, moment: Moment, turn: CodeTurn) -> None:
+        result = self._describe_result(turn.ran)
+        if turn.code is not None:
+            self._add_item(moment, turn.step, f"x{turn.n}", "code", code=self._cut(turn.code), **result)
+        elif turn.ran.output or turn.ran.error or turn.ran.lost:
+            self._add_item(moment, turn.step, f"x{turn.n}", "output", **result)
+        self._sum(turn.step, seconds=turn.ran.seconds)
 
     def _describe_result(self, ran: Ran) -> JSON:
         result: JSON = {"seconds": ran.seconds, "calls": len(ran.calls), "lost": ran.lost}
@@ -231,20 +231,21 @@ class ViewerTimeline:
             result["line"], result["limit"] = ran.error.line, ran.error.limit
         return result
 
-    def _add_note(self, row: Row, step: int, word: str, text: str) -> None:
+    def _show_note(self, moment: Moment, step: int, word: str, text: str) -> None:
         asked = next((item for item in reversed(self.items.values()) if item["kind"] == "model"), None)
         if word == "retry" and asked is not None and asked["step"] == step and asked["errors"]:
             self._change(asked["id"], errors=[*asked["errors"][:-1], {**asked["errors"][-1], "then": text}])
             return
         sort = SORTS.get(word, "plain" if word == "resumed" else "warning")
-        self._add_item(row, step or self._last_step, f"n{row.seq}", "note", word=word, sort=sort, text=self._cut(text))
+        shown = {"word": word, "sort": sort, "text": self._cut(text)}
+        self._add_item(moment, step or self._last_step, f"n{moment.seq}", "note", **shown)
 
-    def _add_item(self, row: Row, step: int, id: str, kind: str, **fields: Any) -> None:
+    def _add_item(self, moment: Moment, step: int, id: str, kind: str, **fields: Any) -> None:
         self._last_step = max(self._last_step, step)
         if step not in self.steps:
             empty: JSON = {"phases": [], "models": [], "in": 0, "out": 0, "cached": 0, "estimated": False}
-            self.steps[step] = {"n": step, "at": row.at, **empty, "cost": 0.0, "seconds": 0.0}
-        self.items[id] = {"id": id, "kind": kind, "step": step, "at": row.at}
+            self.steps[step] = {"n": step, "at": moment.at, **empty, "cost": 0.0, "seconds": 0.0}
+        self.items[id] = {"id": id, "kind": kind, "step": step, "at": moment.at}
         self._change(id, **fields)
 
     def _change(self, id: str, **fields: Any) -> None:
@@ -257,10 +258,6 @@ class ViewerTimeline:
         step = self.steps[number]
         for name, amount in amounts.items():
             step[name] = round(step[name] + amount, 6)
-
-    def _spend(self, *rows: Row) -> None:
-        # A request counts by its row alone. What came of it is added with the request's row, which then adds nothing.
-        self.phases = merged((*self.phases, *spending(rows)))
 
     def _cut(self, text: str) -> list[Any]:
         if self._max_text is None or len(text) <= self._max_text:

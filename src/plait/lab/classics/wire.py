@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from plait.core import Reply
 from plait.core.text import clean
-from plait.journal.records import Got, Row, Thinking, Thought
+from plait.journal.timeline import ModelAttempt, Timeline
 from plait.models.wires.chat_completions import arguments
 
 PROMPT = "prompt"
@@ -90,51 +90,36 @@ class WireExchange(Struct, frozen=True):
         return made
 
 
-def read_exchanges(rows: Iterable[Row]) -> tuple[WireExchange, ...]:
+def read_exchanges(timeline: Timeline) -> tuple[WireExchange, ...]:
     """Return the exchanges of a run's record, in the order of the requests."""
-    asked: list[tuple[Thinking, bytes]] = []
-    got: dict[int, Got] = {}
-    replies: dict[int, Reply] = {}
-    at: dict[int, int] = {}
-    for row in rows:
-        match row.record:
-            case Thinking(n=n) as thinking:
-                at[n] = len(asked)
-                asked.append((thinking, row.body or b""))
-            case Got(n=n) as response if n in at:
-                got[at[n]] = response
-            case Thought(n=n, reply=reply) if n in at:
-                replies[at[n]] = reply
-            case _:
-                pass
     made: list[WireExchange] = []
     bodies: list[list[tuple[str, str]]] = []
-    for number, (thinking, body) in enumerate(asked):
-        sent, texts = _read_request(number + 1, thinking, body, bodies)
+    for number, (call, attempt) in enumerate(timeline.attempts, 1):
+        sent, texts = _read_request(number, call.step, attempt, bodies)
         bodies.append(texts)
-        made.append(WireExchange(sent, _read_response(got.get(number), replies.get(number))))
+        made.append(WireExchange(sent, _read_response(attempt, call.reply if attempt is call.last else None)))
     return tuple(made)
 
 
 def _read_request(
-    number: int, thinking: Thinking, body: bytes, before: Sequence[list[tuple[str, str]]]
+    number: int, step: int, attempt: ModelAttempt, before: Sequence[list[tuple[str, str]]]
 ) -> tuple[SentRequest, list[tuple[str, str]]]:
     try:
-        told = msgspec.json.decode(body)
+        told = msgspec.json.decode(attempt.request)
     except msgspec.DecodeError:
         told = None
     if not isinstance(told, dict):
-        told = {"prompt": body.decode(errors="backslashreplace")}
+        told = {"prompt": attempt.request.decode(errors="backslashreplace")}
     texts = _message_texts(told)
     nearest = max(before, key=lambda each: _count_old_letters(each, texts), default=[])
     stop = told.get("stop") or ()
     sent = SentRequest(
         number=number,
-        step=thinking.step,
-        phase=thinking.phase,
-        model=thinking.model,
-        path=thinking.path,
-        attempt=thinking.attempt + 1,
+        step=step,
+        phase=attempt.phase,
+        model=attempt.model,
+        path=attempt.path,
+        attempt=attempt.number + 1,
         stop=(stop,) if isinstance(stop, str) else tuple(stop),
         tools=tuple(str(tool.get("function", {}).get("name", "?")) for tool in told.get("tools") or ()),
         other={name: value for name, value in told.items() if name not in _NOT_OTHER},
@@ -190,7 +175,8 @@ def _count_old_letters(before: Sequence[tuple[str, str]], texts: Sequence[tuple[
     return sum(len(piece.text) + 1 for piece in _split_messages(texts, before) if not piece.new)
 
 
-def _read_response(got: Got | None, reply: Reply | None) -> ReceivedResponse | None:
+def _read_response(attempt: ModelAttempt, reply: Reply | None) -> ReceivedResponse | None:
+    got = attempt.response
     if got is None:
         return None
     if reply is None:

@@ -12,10 +12,10 @@ from msgspec import structs
 from plait.core.errors import ConfigError
 from plait.core.events import Observed
 from plait.core.text import cut_text
-from plait.journal.records import RanRecord
 from plait.lab.graders import answers
 from plait.lab.graders.answers import answer_text, list_golds
 from plait.lab.tasks import Grade, Grader, SuiteTask
+from plait.lab.world.again import collect_evidence, replay_events
 from plait.runtime.run import Run
 
 Scorer: TypeAlias = Callable[[SuiteTask, Any], Grade]
@@ -156,15 +156,13 @@ async def grade_errand(task: SuiteTask, run: Run, name: str = "") -> Grade:
 
 def _replay_errand(task: SuiteTask, run: Run, name: str) -> Grade:
     from plait.lab.world import task_of, world_of
-    from plait.lab.world.again import collect_evidence, replay_events
 
     word = next((word for word in task.tools if word.partition(":")[0] == "world"), "")
     if not word:
         raise ConfigError(f"The task {task.id!r} is in no world.", hint="Give it a tool such as world:1.")
-    clock = next((row.record.now for row in run.trace if isinstance(row.record, RanRecord) and row.record.now), None)
     events = run.events
     state = replay_events(world_of(word), events)
-    grade = task_of(name).grade(state, collect_evidence(run.answer, events, clock=clock))
+    grade = task_of(name).grade(state, collect_evidence(run.answer, events, clock=run.timeline.code_clock))
     score = {"done": 1.0, "flaw": 0.5}.get(grade.mark, 0.0)
     return Grade(grade.mark == "done", score, grade.mark, "; ".join(grade.why[:5]))
 

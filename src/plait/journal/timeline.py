@@ -1,0 +1,442 @@
+"""A run as typed values: the one reader of the rows of a trace.
+
+A row names what it belongs to by numbers: a reply has the number of its request's effect, a result also the place of
+its call. A `Timeline` resolves these. Each row gives one or more `Moment`s: what changed, and the model call, tool
+call, piece of code, question, note ... as it was from then on. The command line, the viewer, the lab, costs, plans and
+the engine's own replay all read a trace this way; tests/test_one_reader.py checks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from plait.core import Call, Observation, Ran, Reply, Taken, Usage
+from plait.journal.records import (
+    Acting,
+    Begun,
+    Got,
+    NoteRecord,
+    ObservedRecord,
+    RanRecord,
+    Record,
+    Resumed,
+    Row,
+    StartRecord,
+    Thinking,
+    Thought,
+    Thrown,
+    Told,
+    TookRecord,
+    Waits,
+)
+
+
+class RecordedResponse(Struct, frozen=True):
+    """What a request to a model brought: the exact `body` if any came, or the `error`.
+
+    `status` is 0 if no response came. `lost` names an ability that the endpoint turned out not to have; `cut`: Plait
+    ended the reply. `usage` and `cost` (USD) are those of an attempt without a reply, estimated; None: it took nothing.
+    """
+
+    seq: int
+    status: int
+    seconds: float
+    error: str
+    lost: str
+    cut: bool
+    usage: Usage | None
+    cost: float | None
+    body: bytes | None
+
+
+class ModelAttempt(Struct, frozen=True):
+    """A request to a model and its response. `number` counts the attempts of a call from 0.
+
+    `request` is the exact body. `max_tokens` is the length that a limit of the run left for the reply, if one did.
+    """
+
+    seq: int
+    number: int
+    phase: str
+    model: str
+    path: str
+    max_tokens: int | None
+    request: bytes
+    response: RecordedResponse | None = None
+
+
+class ModelCall(Struct, frozen=True):
+    """A model call: its attempts, at least one, and the reply that the loop was given."""
+
+    n: int
+    step: int
+    attempts: tuple[ModelAttempt, ...]
+    reply: Reply | None = None
+
+    @property
+    def last(self) -> ModelAttempt:
+        """The newest attempt."""
+        return self.attempts[-1]
+
+    @property
+    def phase(self) -> str:
+        """The phase that asked."""
+        return self.last.phase
+
+    @property
+    def model(self) -> str:
+        """The model that was asked last."""
+        return self.last.model
+
+    @property
+    def request(self) -> bytes:
+        """The exact body of the last attempt."""
+        return self.last.request
+
+
+class ToolCall(Struct, frozen=True):
+    """Call `i` of effect `n`: as the loop `planned` it, and (`call`) with the input that a person put in its place.
+
+    It is in doubt if it has `begun` and has no `observation`. `artifacts` are the things that it gave, as stored.
+    """
+
+    n: int
+    i: int
+    step: int
+    planned: Call
+    call: Call
+    begun: bool = False
+    observation: Observation | None = None
+    artifacts: bytes | None = None
+
+
+class CodeTurn(Struct, frozen=True):
+    """A piece of `code` that ran, or (None) the one before that went on with the results of its calls.
+
+    `now` is the piece's clock in seconds since 1970, `zone` the seconds that its local time was ahead of UTC, `seed`
+    that of the session's random numbers.
+    """
+
+    n: int
+    step: int
+    code: str | None
+    ran: Ran
+    now: float
+    seed: int
+    zone: int | None
+
+
+class Question(Struct, frozen=True):
+    """What a person is asked: about call `i` of effect `n`, or (i is -1) by the loop. `question` is its id."""
+
+    n: int
+    i: int
+    step: int
+    kind: Literal["question", "approval", "plan"]
+    text: str
+    question: str
+    answer: Told | None = None
+
+
+class RecordedNote(Struct, frozen=True):
+    """A remark of the loop (`n` counts these from 0) or of the runtime (`n` is -1)."""
+
+    n: int
+    step: int
+    kind: str
+    text: str
+
+
+class LoopException(Struct, frozen=True):
+    """What effect `n` raised in the loop: a limit, an ability that is missing, a prompt that is too long."""
+
+    n: int
+    step: int
+    kind: Literal["LimitNear", "LimitReached", "ContextOverflow", "Unsupported"]
+    limit: str
+    detail: str
+    tokens: int
+    room: int
+
+
+class Resumption(Struct, frozen=True):
+    """Another process goes on with the run, and asks these models. `lost` says why calls are in doubt, if they are."""
+
+    models: dict[str, Any]
+    lost: str
+    lost_calls: tuple[str, ...]
+
+
+class EffectsStarted(Struct, frozen=True):
+    """Effect `n` started others, whose numbers are the tickets."""
+
+    n: int
+    tickets: tuple[int, ...]
+
+
+class EffectTaken(Struct, frozen=True):
+    """Effect `n` took what finished first."""
+
+    n: int
+    taken: Taken
+
+
+Entry: TypeAlias = (
+    ModelCall
+    | ToolCall
+    | CodeTurn
+    | Question
+    | RecordedNote
+    | LoopException
+    | Resumption
+    | EffectsStarted
+    | EffectTaken
+)
+Change: TypeAlias = Literal[
+    "asked",  # a model: a further attempt of a ModelCall
+    "responded",  # its last attempt ended
+    "replied",  # it has its reply
+    "planned",  # a ToolCall: known, not begun
+    "began",
+    "ended",
+    "ran",  # a CodeTurn
+    "waits",  # a Question
+    "answered",
+    "noted",
+    "raised",  # a LoopException
+    "resumed",
+    "started",
+    "took",
+]
+
+
+class Moment(Struct, frozen=True):
+    """What a row changed: the entry as it is from then on. `seq` is the row's place, `at` its time (since 1970)."""
+
+    seq: int
+    at: float
+    change: Change
+    entry: Entry
+
+
+class Timeline:
+    """A run's trace. `moments` are in the order of the rows; the other properties have each entry as it became.
+
+    Rows can be added while the run goes on.
+    """
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self.moments: list[Moment] = []
+        self.seconds = 0.0
+        """The time that the run was being performed: not while it waited for a person or lay between two processes."""
+        self._model_calls: dict[int, ModelCall] = {}
+        self._tool_calls: dict[tuple[int, int], ToolCall] = {}
+        self._questions: dict[tuple[int, int], Question] = {}
+        self._last_at = 0.0
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: Row, *, keep_body: bool = True) -> list[Moment]:
+        """Add the next row, and return what it changed.
+
+        Without `keep_body`, the row's request or response is empty here: those of a long run take much memory.
+        """
+        if self._last_at and not isinstance(row.record, Resumed | Told):
+            self.seconds += max(0.0, row.at - self._last_at)
+        self._last_at = row.at
+        made = [
+            Moment(row.seq, row.at, change, entry) for change, entry in self._read(row, row.body if keep_body else None)
+        ]
+        self.moments += made
+        return made
+
+    @property
+    def model_calls(self) -> list[ModelCall]:
+        """The model calls, in the order they were asked."""
+        return list(self._model_calls.values())
+
+    @property
+    def attempts(self) -> list[tuple[ModelCall, ModelAttempt]]:
+        """All requests to models with their calls, in the order they were sent."""
+        pairs = [(call, attempt) for call in self._model_calls.values() for attempt in call.attempts]
+        return sorted(pairs, key=lambda pair: pair[1].seq)
+
+    @property
+    def replies(self) -> list[tuple[ModelCall, Reply]]:
+        """The model calls that have a reply, in the order of the replies."""
+        replied = [each.entry for each in self.moments if each.change == "replied"]
+        return [(each, each.reply) for each in replied if isinstance(each, ModelCall) and each.reply is not None]
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """The tool calls, in the order they were planned."""
+        return list(self._tool_calls.values())
+
+    @property
+    def results(self) -> list[tuple[ToolCall, Observation]]:
+        """The tool calls that ended, in the order they ended."""
+        ended = [each.entry for each in self.moments if each.change == "ended"]
+        return [
+            (each, each.observation) for each in ended if isinstance(each, ToolCall) and each.observation is not None
+        ]
+
+    @property
+    def code(self) -> list[CodeTurn]:
+        """What ran of the model's code."""
+        return [each.entry for each in self.moments if isinstance(each.entry, CodeTurn)]
+
+    @property
+    def code_clock(self) -> float | None:
+        """What the first piece of code was told of the time; None if no code ran."""
+        return next((each.now for each in self.code if each.now), None)
+
+    @property
+    def questions(self) -> list[Question]:
+        """What a person was asked, in order."""
+        return list(self._questions.values())
+
+    @property
+    def open_questions(self) -> list[Question]:
+        """The questions without an answer."""
+        return [each for each in self._questions.values() if each.answer is None]
+
+    @property
+    def answered_questions(self) -> list[Question]:
+        """The questions with an answer, in the order of the answers."""
+        answered = [each.entry for each in self.moments if each.change == "answered"]
+        return [each for each in answered if isinstance(each, Question)]
+
+    @property
+    def resumptions(self) -> list[Resumption]:
+        """How often another process went on with the run."""
+        return [each.entry for each in self.moments if isinstance(each.entry, Resumption)]
+
+    # -- reading rows
+
+    def _read(self, row: Row, body: bytes | None) -> Iterator[tuple[Change, Entry]]:
+        """What a row changes. A row whose effect has no beginning on record changes nothing."""
+        record = row.record
+        match record:
+            case Thinking():
+                yield "asked", self._add_attempt(row.seq, record, body)
+            case Got(n=n) if n in self._model_calls:
+                yield "responded", self._add_response(row.seq, record, body)
+            case Thought(n=n, reply=reply) if n in self._model_calls:
+                self._model_calls[n] = call = replace(self._model_calls[n], reply=reply)
+                yield "replied", call
+            case Acting(n=n, step=step):
+                for i, each in enumerate(record.calls):
+                    yield "planned", self._put_call(ToolCall(n, i, step, each, each))
+                yield from self._begin(n, record.begun)
+            case Begun(n=n):
+                yield from self._begin(n, record.begun)
+            case ObservedRecord(n=n, i=i, observation=observation) if (n, i) in self._tool_calls:
+                ended = replace(self._tool_calls[n, i], observation=observation, artifacts=body)
+                yield "ended", self._put_call(ended)
+            case Waits(n=n, i=i):
+                asked = Question(n, i, record.step, record.kind, record.text, record.question)
+                self._questions[n, i] = asked
+                yield "waits", asked
+            case Told(n=n, i=i) if (n, i) in self._questions:
+                self._questions[n, i] = answered = replace(self._questions[n, i], answer=record)
+                if (n, i) in self._tool_calls:
+                    known = self._tool_calls[n, i]
+                    self._put_call(replace(known, call=record.edit(known.planned)))
+                yield "answered", answered
+            case _:
+                yield from _read_alone(record)
+
+    def _add_attempt(self, seq: int, asked: Thinking, body: bytes | None) -> ModelCall:
+        attempt = ModelAttempt(seq, asked.attempt, asked.phase, asked.model, asked.path, asked.most, body or b"")
+        before = self._model_calls.get(asked.n)
+        attempts = before.attempts if before is not None else ()
+        self._model_calls[asked.n] = call = ModelCall(asked.n, asked.step, (*attempts, attempt))
+        return call
+
+    def _add_response(self, seq: int, got: Got, body: bytes | None) -> ModelCall:
+        response = RecordedResponse(
+            seq, got.status, got.seconds, got.error, got.lost, got.cut, got.usage, got.cost, body
+        )
+        call = self._model_calls[got.n]
+        attempts = tuple(
+            replace(each, response=response) if each.number == got.attempt else each for each in call.attempts
+        )
+        self._model_calls[got.n] = call = replace(call, attempts=attempts)
+        return call
+
+    def _begin(self, n: int, begun: Sequence[int]) -> Iterator[tuple[Change, Entry]]:
+        for i in begun:
+            if (n, i) in self._tool_calls:
+                yield "began", self._put_call(replace(self._tool_calls[n, i], begun=True))
+
+    def _put_call(self, call: ToolCall) -> ToolCall:
+        self._tool_calls[call.n, call.i] = call
+        return call
+
+
+def _read_alone(record: Record) -> Iterator[tuple[Change, Entry]]:
+    """What a row says that belongs to no earlier row."""
+    match record:
+        case RanRecord():
+            code = CodeTurn(record.n, record.step, record.code, record.ran, record.now, record.seed, record.zone)
+            yield "ran", code
+        case NoteRecord(n=n, step=step, kind=kind, text=text):
+            yield "noted", RecordedNote(n, step, kind, text)
+        case Thrown(n=n, step=step, kind=kind, limit=limit, detail=detail, tokens=tokens, room=room):
+            yield "raised", LoopException(n, step, kind, limit, detail, tokens, room)
+        case Resumed(models=models, lost=lost, lost_calls=lost_calls):
+            yield "resumed", Resumption(models, lost, lost_calls)
+        case StartRecord(n=n, tickets=tickets):
+            yield "started", EffectsStarted(n, tickets)
+        case TookRecord(n=n, taken=taken):
+            yield "took", EffectTaken(n, taken)
+        case _:
+            pass
+
+
+# -- forks
+
+
+def select_rows_before(rows: Sequence[Row], at: int) -> tuple[list[Row], int]:
+    """Return the rows that a fork from step `at` takes over, and the number of the last step there is.
+
+    A question without an answer, and the approval of a call that was not made, are for the run that asked: a fork asks
+    anew.
+    """
+    steps = _steps_of_effects(rows)
+    kept = [row for row in rows if _step_of(row.record, steps) < at]
+    timeline = Timeline(kept)
+    asked = {(each.n, each.i) for each in timeline.questions if each.i < 0 and each.answer is not None}
+    made = {(each.n, each.i) for each in timeline.tool_calls if each.begun or each.observation is not None}
+    used = [
+        row for row in kept if not isinstance(row.record, Waits | Told) or (row.record.n, row.record.i) in asked | made
+    ]
+    return used, max(steps.values(), default=0)
+
+
+def _step_of(record: Record, steps: dict[int, int]) -> float:
+    """The step of a row; infinite for one of the runtime, which a fork never takes over."""
+    if isinstance(record, NoteRecord):
+        return record.step if record.n >= 0 else float("inf")
+    return float("inf") if isinstance(record, Resumed) else steps.get(record.n, 0)
+
+
+def _steps_of_effects(rows: Sequence[Row]) -> dict[int, int]:
+    """The step of each effect. A start belongs to the first step that it started, a take to the last one begun."""
+    steps: dict[int, int] = {}
+    for row in rows:
+        record = row.record
+        if isinstance(record, Thinking | Acting | RanRecord | Waits | Thrown):
+            steps.setdefault(record.n, record.step)
+    begun = dict(steps)
+    for row in rows:
+        record = row.record
+        if isinstance(record, StartRecord | TookRecord):
+            before = max((step for n, step in begun.items() if n < record.n), default=0)
+            started = record.tickets if isinstance(record, StartRecord) else ()
+            steps[record.n] = min((begun[n] for n in started if n in begun), default=before)
+    return steps

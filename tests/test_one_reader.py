@@ -1,0 +1,68 @@
+"""Only the journal's timeline reads rows. Other modules get model calls, tool calls, questions and notes from it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import plait
+from plait.journal.records import Record
+
+SOURCE = Path(plait.__file__).parent
+RECORDS = {each.__name__ for each in get_args(Record)}
+WRITERS = {
+    "runtime/approvals.py": "makes the outcome of a run that waits from the question it has just written",
+    "runtime/call_model.py": "writes the requests, responses and replies",
+    "runtime/call_tools.py": "writes the calls and observations",
+    "runtime/engine.py": "writes the loop's notes",
+    "runtime/recorded_effects.py": "gives the engine a person's answers as they were written",
+    "runtime/run_code.py": "writes the pieces of code",
+    "runtime/run_context.py": "writes questions, answers and the runtime's notes",
+    "runtime/runs.py": "writes that a run is resumed",
+    "runtime/started_effects.py": "writes what is started and taken",
+}
+"""The modules that make records, because they perform effects. They read a trace as a `Timeline` as well."""
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = path.relative_to(SOURCE).as_posix()
+        if not name.startswith("journal/"):
+            yield name, ast.parse(path.read_text("utf-8"))
+
+
+def imported_records(module: ast.Module) -> set[str]:
+    return {
+        alias.name
+        for node in ast.walk(module)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("plait.journal")
+        for alias in node.names
+        if alias.name in RECORDS | {"Record", "records"}
+    }
+
+
+def names_in(node: ast.expr) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def matched_records(module: ast.Module) -> set[str]:
+    """The record classes that a module tells apart by `case` or `isinstance`."""
+    found: set[str] = set()
+    for node in ast.walk(module):
+        match node:
+            case ast.MatchClass(cls=cls):
+                found |= names_in(cls)
+            case ast.Call(func=ast.Name("isinstance"), args=[_, kinds]):
+                found |= names_in(kinds)
+    return found & imported_records(module)
+
+
+def test_only_the_modules_that_write_records_import_them() -> None:
+    found = {name for name, module in modules() if imported_records(module)}
+    assert found == set(WRITERS)
+
+
+def test_no_module_outside_the_journal_tells_records_apart() -> None:
+    assert {name: found for name, module in modules() if (found := matched_records(module))} == {}
