@@ -126,7 +126,9 @@ async def ask_plainly(session: aiohttp.ClientSession, url: str, request: dict[st
                 for choice in json.loads(line[6:])["choices"]:
                     text += choice["delta"].get("content") or ""
                     calls += choice["delta"].get("tool_calls") or ()
-    return {"role": "assistant", "content": text, "tool_calls": calls} if calls else {"role": "assistant", "content": text}
+    return (
+        {"role": "assistant", "content": text, "tool_calls": calls} if calls else {"role": "assistant", "content": text}
+    )
 
 
 async def bare_turns(session: aiohttp.ClientSession, url: str, first: dict[str, Any], loop: str) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from plait.core.messages import JSON
 from plait.core.things import Handle, Thing
 from plait.sandbox.worker_values import unpack
+from plait.tools import Tool
 from plait.tools.render import sound
 
 Kept = Mapping[str, tuple[str, bytes]]
@@ -49,12 +50,12 @@ class Things:
         """Keep the thing: what stands for it where JSON does."""
         return self.keep(thing).json()
 
-    def given(self, value: JSON, by_name: bool) -> Any:
-        """A tool's input with the things themselves in place of their handles; `by_name`, also in place of a text
-        that is an id."""
+    def given(self, value: JSON, tool: Tool) -> Any:
+        """A tool's input with the things themselves in place of their handles; where the tool takes things, also in
+        place of a text that is an id."""
         if not self._live and not self._kept:
             return value
-        return self._given(value, by_name)
+        return self._given(value, tool.signature.takes_things)
 
     def exactly(self, value: JSON) -> Any:
         """The input of a call that code made: the Python values that it passed, with the things themselves."""
