@@ -492,13 +492,13 @@ def test_connections_are_closed_when_their_loop_ends():
         async with Server(handler) as server:
             await asyncio.gather(ask(server.model()), ask(server.model()))
 
-    before = len(http._sessions)
+    before = len(http._clients)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for _ in range(3):
             asyncio.run(run())
         gc.collect()
-    assert len(http._sessions) == before
+    assert len(http._clients) == before
 
 
 async def test_a_prefill_that_the_model_repeats_is_dropped_in_the_stream_too():

@@ -43,6 +43,7 @@ MOST = 8
 _GROUPED = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
 _BOOLEANS = dict.fromkeys(("true", "yes", "on", "1", "t", "y"), True)
 _BOOLEANS |= dict.fromkeys(("false", "no", "off", "0", "f", "n"), False)
+_MAY_HOLD_ARGUMENTS = re.compile("[{[(=:：,]")
 _UNREADABLE: Any = object()
 _BOUNDS = {
     "minimum": (float.__lt__, "at least"),
@@ -148,7 +149,7 @@ def _required(parameters: Schema) -> list[str]:
 
 def _read_text(parameters: Schema, given: Any) -> Any:
     """Returns the arguments that a text holds, where the tool takes several or the text names them; else the input."""
-    if not isinstance(given, str):
+    if not isinstance(given, str) or not _MAY_HOLD_ARGUMENTS.search(given):
         return given
     required = _required(parameters)
     read = read_structure(given)

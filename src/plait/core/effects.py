@@ -63,9 +63,11 @@ class Think(Struct, frozen=True, omit_defaults=True, tag="think"):
     resample: bool = False
 
     def __post_init__(self) -> None:
-        if any(each.role == "system" and not each.content for each in self.messages):  # an empty one is none
-            messages = tuple(each for each in self.messages if each.role != "system" or each.content)
-            structs.force_setattr(self, "messages", messages)
+        for each in self.messages:
+            if not each.content and each.role == "system":  # an empty one is none
+                messages = tuple(each for each in self.messages if each.role != "system" or each.content)
+                structs.force_setattr(self, "messages", messages)
+                return
 
 
 class Act(Struct, frozen=True, tag="act"):

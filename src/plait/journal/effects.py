@@ -24,6 +24,7 @@ import re
 import shutil
 import threading
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,12 +83,18 @@ class EffectsFile:
     """The file of one run. Every method raises `JournalError` when the file can't be used."""
 
     def __init__(self, journal: Path, run: str) -> None:
-        # Whatever a foreign journal calls its run, the file lies in the folder.
-        name = run if _NAME.fullmatch(run) else hashlib.blake2b(run.encode("utf-8", "replace")).hexdigest()[:40]
-        self.path = folder_of(journal) / name
+        self._journal = journal
         self.run = run
         self._last = b""
         self._lock = threading.Lock()
+
+    @cached_property
+    def path(self) -> Path:
+        """The file."""
+        # Whatever a foreign journal calls its run, the file lies in the folder.
+        named = _NAME.fullmatch(self.run)
+        name = self.run if named else hashlib.blake2b(self.run.encode("utf-8", "replace")).hexdigest()[:40]
+        return folder_of(self._journal) / name
 
     def start(self, rows: int) -> None:
         """Make the file anew, for a run of so many rows: no line stands for a call in these. Not synced: a file that is

@@ -10,6 +10,7 @@ import msgspec
 from plait.core.artifacts import Artifact, ArtifactHandle
 from plait.core.messages import JSON
 from plait.sandbox.worker_values import unpack
+from plait.tools import Tool
 from plait.tools.render import sound
 
 StoredArtifacts = Mapping[str, tuple[str, bytes]]
@@ -49,12 +50,12 @@ class ArtifactStore:
         """Keep the artifact: what stands for it where JSON does."""
         return self.keep(artifact).json()
 
-    def given(self, value: JSON, by_name: bool) -> Any:
-        """A tool's input with the artifacts themselves in place of their handles; `by_name`, also in place of a text
-        that is an id."""
+    def given(self, value: JSON, tool: Tool) -> Any:
+        """A tool's input with the artifacts themselves in place of their handles; where the tool takes artifacts,
+        also in place of a text that is an id."""
         if not self._live and not self._kept:
             return value
-        return self._given(value, by_name)
+        return self._given(value, tool.signature.takes_artifacts)
 
     def exactly(self, value: JSON) -> Any:
         """The input of a call that code made: the Python values that it passed, with the artifacts themselves."""

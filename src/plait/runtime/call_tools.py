@@ -39,7 +39,7 @@ from plait.runtime.run_context import Desk, RecordEnds, as_told, differs, input_
 from plait.runtime.tool_models import ToolModels
 from plait.runtime.tool_prints import as_usual, collecting
 from plait.tools import Tool, Toolset, render
-from plait.tools.call_context import count_model_calls, report_progress_to, set_cancel_event
+from plait.tools.call_context import ToolCallContext, set_cancel_event
 from plait.tools.render import sound
 
 Invented: TypeAlias = dict[int, tuple[str, ...]]
@@ -116,6 +116,8 @@ class Actor:
         self, n: int, step: int, calls: tuple[Call, ...], todo: list[int], past: PastEffect
     ) -> dict[int, Observation]:
         """Make the calls that have no result yet: those in doubt by policy, those that need leave after it is given."""
+        if self._needs_nobody(past, calls):
+            return await self._begin(Group(n, step, calls, calls, past, {}), tuple(todo))
         results: dict[int, Observation] = {}
         doubtful = [i for i in todo if i in past.begun and not self._may_repeat(calls[i])]
         todo = [i for i in todo if i not in doubtful]
@@ -144,6 +146,13 @@ class Actor:
         for i in need:
             results[i] = await self._with_leave(group, i)
         return results
+
+    def _needs_nobody(self, past: PastEffect, calls: tuple[Call, ...]) -> bool:
+        """The calls were never begun, and nothing has to be looked at or asked before they are made."""
+        desk = self.desk
+        if past.recorded or self._doubtful or desk.sources is not None or desk.job.past.lost is not None:
+            return False
+        return desk.job.approve == "never" and not any(map(self._is_question, calls))
 
     async def _begin(self, group: Group, free: tuple[int, ...]) -> dict[int, Observation]:
         """Put on the record that the calls are made, and make those that nothing holds up."""
@@ -197,9 +206,8 @@ class Actor:
                 with as_usual():
                     self.desk.say(ev.Noted(group.step, "progress", f"{call.tool}: {text}"))
 
-            heard = report_progress_to(progress)
-            metered = count_model_calls(ToolModels(self.desk, group.step, call.tool))
-            with heard, metered, self.desk.span.tool(group.step, call, job.tools) as span:
+            context = ToolCallContext(progress, ToolModels(self.desk, group.step, call.tool))
+            with context, self.desk.span.tool(group.step, call, job.tools) as span:
                 try:
                     made = await make_call(job.tools, call, job.limits.tool_seconds, self.desk.artifacts)
                 except BaseException:  # the run is cancelled, or a limit stops it
@@ -324,7 +332,7 @@ class Actor:
         tool = self.desk.job.tools.get(call.tool)
         if tool is not None:
             with suppress(BadInput):
-                args, kwargs = tool.bind(self.desk.artifacts.given(call.input, tool.signature.takes_artifacts))
+                args, kwargs = tool.bind(self.desk.artifacts.given(call.input, tool))
                 found.add(repr((call.tool, args, sorted(kwargs.items()))).encode())
         return found
 
@@ -374,8 +382,7 @@ async def _make(tools: Toolset, call: Call, seconds: float, artifacts: ArtifactS
         said = tools.unknown(call.tool) if tools.near is None else await _in_thread(lambda: tools.unknown(call.tool))
         return Observation(said, trouble="unknown_tool")
     try:
-        takes = tool.signature.takes_artifacts
-        args, kwargs = tool.bind(artifacts.exactly(call.input) if call.by_code else artifacts.given(call.input, takes))
+        args, kwargs = tool.bind(artifacts.exactly(call.input) if call.by_code else artifacts.given(call.input, tool))
     except BadInput as why:
         return Observation(str(why), trouble="bad_input")
     exact, unfit = None, ""

@@ -263,9 +263,10 @@ class Engine:
     def _perform(self, n: int, effect: Effect, started: bool = False) -> Awaitable[Any]:
         """Perform effect `n`, or return what is recorded of it."""
         past = self.job.past.effect(n)
-        if self.job.replay and not past.recorded:
-            raise RecordEnds
-        if past.kind not in ("", type(effect).__name__):
+        if not past.recorded:
+            if self.job.replay:
+                raise RecordEnds
+        elif past.kind not in ("", type(effect).__name__):
             raise differs(n, self.desk.meter.steps, f"effect {past.kind}", f"effect {type(effect).__name__}")
         match effect:
             case Think():

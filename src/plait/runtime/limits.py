@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from statistics import median
 
 from msgspec import Struct
@@ -138,17 +137,9 @@ class Meter:
         """The estimated tokens of a request."""
         return math.ceil((len(body) + LENGTH_FIELD) * self._density.get(model.spec, TOKENS_A_BYTE))
 
-    @contextmanager
-    def asking(self, *, started: bool = False) -> Iterator[Share]:
+    def asking(self, *, started: bool = False) -> Share:
         """A model call is under way. Its share is reserved: calls that begin meanwhile count it as used."""
-        share = Share(self, last=self.near is not None and not started)
-        self.requests += 1
-        try:
-            yield share
-        finally:
-            if not share.attempts:
-                self.requests -= 1
-            share.release()
+        return Share(self, last=self.near is not None and not started)
 
     @property
     def last_output(self) -> int:
@@ -258,6 +249,15 @@ class Share:
         self._tokens = 0
         self._usd = 0.0
         self._waits = meter.waiting > 0
+
+    def __enter__(self) -> Share:
+        self._meter.requests += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.attempts:
+            self._meter.requests -= 1
+        self.release()
 
     def release(self) -> None:
         """Give back what was reserved."""

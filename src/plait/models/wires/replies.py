@@ -171,9 +171,9 @@ class Draft:
 
     def _within(self, text: str) -> str:
         """Return the text up to where the reply is longer than it may be."""
-        self.written += len(text.encode(errors="replace"))
-        self.over = self.over or len(text) > self._room
-        text = text[: max(0, self._room)]
+        self.written += len(text) if text.isascii() else len(text.encode(errors="replace"))
+        if len(text) > self._room:
+            self.over, text = True, text[: self._room]
         self._room -= len(text)
         return text
 
@@ -257,10 +257,7 @@ class Draft:
 
 def usage_of(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> Usage | None:
     """Return the usage that an endpoint reports, None if it reports none. Cached tokens are part of the input."""
-    details = (usage.get("prompt_tokens_details"), usage.get("input_tokens_details"))
-    places = [each.get("cached_tokens") for each in details if isinstance(each, dict)]
-    places += [usage.get("prompt_cache_hit_tokens"), usage.get("cache_read_input_tokens"), timings.get("cache_n")]
-    cached = next(filter(None, map(_count, places)), 0)
+    cached = _cached(usage, timings)
     if "prompt_tokens" in usage:
         read = _count(usage["prompt_tokens"])
     elif "input_tokens" in usage:
@@ -273,6 +270,16 @@ def usage_of(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> Usage | No
     written = _count(usage.get("completion_tokens", usage.get("output_tokens")))
     written = max(written, _count(usage.get("total_tokens")) - read)
     return Usage(read, written, min(cached, read)) if read or written else None
+
+
+def _cached(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> int:
+    for details in (usage.get("prompt_tokens_details"), usage.get("input_tokens_details")):
+        if isinstance(details, dict) and (count := _count(details.get("cached_tokens"))):
+            return count
+    for value in (usage.get("prompt_cache_hit_tokens"), usage.get("cache_read_input_tokens"), timings.get("cache_n")):
+        if value and (count := _count(value)):
+            return count
+    return 0
 
 
 def _count(value: Any) -> int:
@@ -305,6 +312,7 @@ class ReplyReader:
         if self.kind == "json":
             self.draft.chunk(body)
             self.draft.done = True
+            return
         for event in self._events.close():
             self.draft.chunk(event)
 

@@ -36,6 +36,10 @@ class CircleCut:
         """Return the text up to where a circle is found."""
         if self.found:
             return ""
+        if self._passed + len(text) < self._most:  # too short for a circle
+            self._passed += len(text)
+            self._end += text
+            return text
         at = 0
         while at < len(text):
             piece = text[at : at + EVERY - self._passed % EVERY]
@@ -67,11 +71,13 @@ class TextFilter:
     def __init__(
         self, stop: Sequence[str] = (), prefill: str = "", after_object: Sequence[str] = (), before: str = ""
     ) -> None:
-        self._stop = tuple(s for s in stop if s)
-        self._after_object = tuple(s for s in after_object if s)
-        self._object = FirstObject()
-        self._object.end_in(before)
-        inside = bool(self._after_object and not self._stop and self._object.open)
+        self._stop = tuple(filter(None, stop))
+        self._after_object = tuple(filter(None, after_object))
+        inside = False
+        if self._after_object and not self._stop:
+            self._object = FirstObject()
+            self._object.end_in(before)
+            inside = self._object.open
         self._stop = self._stop or (() if inside else self._after_object)
         self._body = self._in_object if inside else self._in_text
         self._prefill = prefill.strip()
@@ -188,7 +194,7 @@ class TextFilter:
             self.stopped = True
             self._held = ""
             return text[: min(met)[1]]
-        keep = max(_overlap(text, s) for s in self._stop)
+        keep = max([_overlap(text, s) for s in self._stop])
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]
 
