@@ -37,7 +37,7 @@ class Coded(NamedTuple):
     body: bytes
 
 
-NO_BODY: Coded = (None, None, None, None)
+NO_BODY = (None, None, None, None)
 """The columns of a record without a body."""
 
 
