@@ -1,4 +1,4 @@
-"""The artifacts of one run: objects that go through it by their handles."""
+"""The artifacts of one run: objects that JSON cannot hold. Models see their handles."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from plait.tools import Tool
 from plait.tools.render import sound
 
 StoredArtifacts = Mapping[str, tuple[str, bytes]]
-"""Artifacts as they stand on the record, by id: their kind, and the bytes they were written down as."""
+"""Artifacts in the journal, by id: their kind and their bytes."""
 
 
 class ArtifactStore:
-    """Keeps what tools return that JSON can't hold. `kept` are those of an earlier process: read when first used.
+    """Keeps what tools return that JSON cannot hold. `kept` are those of an earlier process, read when first used.
 
-    `scrub` takes secrets out of what goes on the record.
+    `scrub` removes secrets from what the journal stores.
     """
 
     def __init__(self, kept: StoredArtifacts, scrub: Callable[[bytes], bytes] = bytes) -> None:
@@ -34,11 +34,11 @@ class ArtifactStore:
             self._counts[kind] = max(self._counts.get(kind, 0), int(number))
 
     def keep(self, artifact: Artifact) -> ArtifactHandle:
-        """The artifact's handle; the same one each time. Raises what the artifact raises while it is written down."""
+        """Return the artifact's handle, the same one each time. Raises what the artifact's `dump` and `about` raise."""
         for name, known in self._live.items():
             if known is artifact:
                 return ArtifactHandle(name, sound(artifact.about()))
-        # It is written down here, where what goes wrong is the call's error; at the record it would end the run.
+        # Dumped here, where an error is the call's. An error while the journal writes would end the run.
         data, about = artifact.dump(), sound(artifact.about())
         number = self._counts[artifact.kind] = self._counts.get(artifact.kind, 0) + 1
         name = f"{artifact.kind}-{number}"
@@ -47,7 +47,7 @@ class ArtifactStore:
         return ArtifactHandle(name, about)
 
     def put_away(self, artifact: Artifact) -> JSON:
-        """Keep the artifact: what stands for it where JSON does."""
+        """Keep the artifact, and return the JSON of its handle."""
         return self.keep(artifact).json()
 
     def given(self, value: JSON, tool: Tool) -> Any:
@@ -58,7 +58,7 @@ class ArtifactStore:
         return self._given(value, tool.signature.takes_artifacts)
 
     def exactly(self, value: JSON) -> Any:
-        """The input of a call that code made: the Python values that it passed, with the artifacts themselves."""
+        """Return the Python values that code passed to a call, with artifacts in place of their handles."""
         return unpack(value, lambda stands: self._or_itself(str(stands.get("$thing", "")), stands))
 
     def _given(self, value: Any, by_name: bool) -> Any:
@@ -77,7 +77,7 @@ class ArtifactStore:
         return value if artifact is None else artifact
 
     def find(self, name: str) -> Artifact | None:
-        """The artifact with that id; None where there is none, or where it can't be read back."""
+        """Return the artifact with that id; None if there is none, or if its bytes cannot be read."""
         if name in self._live:
             return self._live[name]
         kind, data = self._kept.get(name, ("", b""))
@@ -90,7 +90,7 @@ class ArtifactStore:
         return artifact
 
     def written(self, value: JSON) -> bytes | None:
-        """The new artifacts that a value holds, written down for the record; None where there are none."""
+        """Return the new artifacts in a value as bytes for the journal; None if there are none."""
         if not self._unwritten:
             return None
         names = sorted(_names(value).intersection(self._unwritten))
@@ -100,12 +100,12 @@ class ArtifactStore:
 
 
 def decode_artifacts(body: bytes | None) -> dict[str, tuple[str, bytes]]:
-    """The artifacts that a row of the record carries."""
+    """Return the artifacts that a row of the journal holds."""
     return msgspec.msgpack.decode(body, type=dict[str, tuple[str, bytes]]) if body else {}
 
 
 def read_handles(value: JSON) -> Any:
-    """A JSON value with `ArtifactHandle`s where it says so."""
+    """Return a JSON value with `ArtifactHandle`s in place of their JSON."""
     handle = ArtifactHandle.read(value)
     if handle is not None:
         return handle

@@ -1,8 +1,7 @@
-"""Tells whether a number is what simple arithmetic on known numbers gives.
+"""Decides whether a number is the result of simple arithmetic on known numbers.
 
-A sum that a model worked out in its head is no made-up value if it is right. That it is the result of *some* sum of
-known numbers proves little where many numbers are known and the result is short: then nearly every number is. So
-it counts only where it would not be hit by chance.
+A sum that a model worked out itself is grounded if it is right. But if many numbers are known and the result is short,
+nearly every number is *some* sum of them. So a result counts only if it is unlikely to be met by chance.
 """
 
 from __future__ import annotations
@@ -23,19 +22,22 @@ from plait.sandbox.worker_values import Budget, Figures, pack
 from plait.tools.render import Numeral, fields_of, sound
 
 MOST = 30
-"""So many known numbers at most: of more, nearly everything is some sum."""
+"""Maximum number of known numbers: of more, nearly everything is some sum."""
 
 CHANCE = 0.05
-"""A number is taken for computed if at most this share of all numbers written alike (as long, with as many decimals)
-could be computed as well."""
+"""A number counts as computed if at most this share of all numbers of its form (as long, with as many decimals) could
+be computed as well."""
 
 ROUNDED = 3
-"""A rounded result needs so many digits: 26 would be the quotient of too many things."""
+"""Minimum number of digits of a rounded result: 26 would be the quotient of too many numbers."""
 
 
 def can_be_computed(value: float, decimals: int, numbers: Iterable[float]) -> bool:
-    """`value`, written with so many decimals, is the sum, difference, product or quotient of two of the numbers, the
-    sum of three or four, or what is left of or comes to a hundred percent (20 percent off: 0.8 and 80)."""
+    """Say whether `value`, written with so many decimals, follows from the numbers.
+
+    It is the sum, difference, product or quotient of two of them, the sum of three or four, or a percentage less or
+    more than a hundred percent (20 percent off: 0.8 and 80).
+    """
     known = tuple(sorted({abs(number) for number in numbers} - {0.0}))
     if len(known) > MOST:
         return False
@@ -49,13 +51,12 @@ def can_be_computed(value: float, decimals: int, numbers: Iterable[float]) -> bo
 
 @lru_cache(maxsize=64)
 def _alike(known: tuple[float, ...], decimals: int, size: int, *, rounded: bool) -> frozenset[float]:
-    """All results with so many digits before and behind the point: the same for every number of a long text."""
+    """Return all results with so many digits before and behind the point."""
     return frozenset(each for each in _results(known, decimals, rounded=rounded) if len(str(int(each))) == size)
 
 
 def _results(known: tuple[float, ...], decimals: int, *, rounded: bool) -> Iterator[float]:
-    """What can be computed and written with so many decimals: sums are written out, what was multiplied or divided may
-    be rounded."""
+    """Yield what can be computed and written with so many decimals. Products and quotients may be rounded."""
     pairs = list(combinations(known, 2))
     sums = [each for a, b in pairs for each in (a + b, b - a)]
     sums += [sum(some) for count in (3, 4) if len(known) <= MOST // count for some in combinations(known, count)]
@@ -82,10 +83,10 @@ DEPTH = 60
 
 
 def exact_result(value: Any, plain: JSON, artifacts: ArtifactStore) -> tuple[JSON, str]:
-    """The result as JSON that loses nothing, None where `plain` is just that; and why it can't be had, "" where it can.
+    """Return the result as JSON that loses nothing (None if `plain` is just that), and why there is none, or "".
 
-    A data class, struct, model or named tuple is a dict of its fields, as a model is shown it; an Enum is its value;
-    a number or array of numpy is Python's. Any other object can't be passed to code.
+    A data class, struct, model or named tuple becomes a dict of its fields, an Enum its value, a number or array of
+    numpy that of Python. Any other object cannot be passed to code.
     """
     value = _numbers(value)
     try:
@@ -96,7 +97,7 @@ def exact_result(value: Any, plain: JSON, artifacts: ArtifactStore) -> tuple[JSO
 
 
 def _numbers(value: Any) -> Any:
-    """Texts of a table that are numbers become numbers, where nothing of the text is lost: 14.5, but not 14.50."""
+    """Return texts of a table as numbers if the text loses nothing: 14.5, but not 14.50."""
     if isinstance(value, Numeral):
         number: Any = float(value) if "." in value else int(value)
         return number if repr(number) == value else Figures(value)
@@ -104,7 +105,7 @@ def _numbers(value: Any) -> Any:
 
 
 def _stands(value: Any, artifacts: ArtifactStore) -> Any:
-    """What stands for an object in JSON; None where nothing does."""
+    """Return the JSON of an object; None if it has none."""
     if isinstance(value, Artifact):
         return artifacts.put_away(value)
     fields = _fields(value)
@@ -114,7 +115,7 @@ def _stands(value: Any, artifacts: ArtifactStore) -> Any:
 
 
 def _fields(value: Any) -> tuple[Any] | None:
-    """The Python value that an object amounts to, in a tuple; None for one that is only itself."""
+    """Return the plain Python value of an object, in a tuple; None for an object without one."""
     if isinstance(value, type):
         return None
     if isinstance(value, Enum):
@@ -128,7 +129,7 @@ def _fields(value: Any) -> tuple[Any] | None:
 
 
 def find_constants(code: str) -> Iterator[str]:
-    """The literals that a piece of code wrote down."""
+    """Yield the literals in a piece of code."""
     for node in _nodes(code):
         if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, float)):
             yield str(node.value)
@@ -137,8 +138,10 @@ def find_constants(code: str) -> Iterator[str]:
 
 
 def find_operands(code: str, *, units: bool = False) -> Iterator[tuple[float, str]]:
-    """The numbers in code that are operands (what converts units is not), or the value of a name. `units`: there is
-    talk of such, so 100 may convert a whole number as well."""
+    """Yield the numbers in code that are operands or the value of a name, except those that convert units.
+
+    `units`: the text names units, so 100 may convert a whole number as well.
+    """
     for node in _nodes(code):
         if isinstance(node, ast.BinOp):
             scales = isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv | ast.Mod)
@@ -154,7 +157,7 @@ def find_operands(code: str, *, units: bool = False) -> Iterator[tuple[float, st
 
 
 def _nodes(code: str) -> Iterator[ast.AST]:
-    """The parts of code; none where it can't be read."""
+    """Yield the nodes of code; none if it cannot be parsed."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -167,7 +170,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _numbers_of(node: ast.expr) -> list[tuple[float, str]]:
-    """A number that is written there, without its sign."""
+    """Return the number that a node is, without its sign."""
     if isinstance(node, ast.UnaryOp):
         node = node.operand
     alone = isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool)
@@ -175,7 +178,7 @@ def _numbers_of(node: ast.expr) -> list[tuple[float, str]]:
 
 
 _NUMBERS = r"10{1,4}|10{6}|10{9}|0\.0?01|12|24|60|365|3600"
-"""Other powers of ten are what an unknown area is guessed at."""
+"""Numbers that convert units. Other powers of ten are guesses of unknown sizes."""
 _ROUND = r"10{1,3}"
 _CONVERTING = re.compile(rf"[*/]\s*({_NUMBERS})(?![\d.,]*\d)|(?<![\d.,])({_NUMBERS})\s*[*/]")
 _GUESSED = re.compile(
@@ -189,23 +192,24 @@ _WORDS = {
 
 
 def name_units(words: Set[str]) -> bool:
-    """There is talk of units."""
+    """Say whether words of a text name units."""
     return not words.isdisjoint(_WORDS)
 
 
 def find_conversions(formula: str) -> set[str]:
-    """What a formula multiplies with, or divides by, to convert units; as it is written."""
+    """Return the numbers that a formula multiplies with, or divides by, to convert units; as written."""
     return {each for match in _CONVERTING.finditer(formula) for each in match.groups() if each}
 
 
 def find_guesses(formula: str) -> set[str]:
-    """The 10, 100 and 1000 that a formula multiplies a whole number with. Where there is no talk of units they convert
-    nothing: so an unknown price is guessed."""
+    """Return the 10, 100 and 1000 that a formula multiplies a whole number with.
+
+    In a text without units they convert nothing: models guess unknown prices with them.
+    """
     found = () if "/" in formula else _GUESSED.finditer(formula)
     return {each for match in found for each in match.groups() if each}
 
 
 def is_conversion(number: str, *, whole: bool) -> bool:
-    """A number that something is multiplied with, or divided by, converts units. `whole`: it is a whole number that is
-    multiplied, and there is no talk of units."""
+    """Say whether a factor or divisor converts units. `whole`: it multiplies a whole number in a text without units."""
     return re.fullmatch(_NUMBERS, number) is not None and not (whole and re.fullmatch(_ROUND, number))

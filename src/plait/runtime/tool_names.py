@@ -1,4 +1,4 @@
-"""Names of tools that fit the loop: none that the loop uses itself, and none that it or its endpoint cannot write."""
+"""Gives tools names that the loop does not use itself, and that the loop and its endpoint can write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plait.tools.names import fit_names
 
 
 def with_free_names(tools: Toolset, loop: Loop) -> Toolset:
-    """The tools with names that the loop, and one that it may fall back to, do not use.
+    """Return the tools with names that the loop, and one that it may fall back to, do not use.
 
     A tool of an MCP server gets the server's word before its name, with a warning. Raises `ConfigError` for another.
     """
@@ -40,7 +40,7 @@ def with_free_names(tools: Toolset, loop: Loop) -> Toolset:
 
 
 def with_fitting_names(tools: Toolset, loop: Loop) -> Toolset:
-    """The tools by names that the loop, and one that it may fall back to, can call; all else about them stays."""
+    """Return the tools with names that the loop, and one that it may fall back to, can call. All else stays."""
     other = loops.fallback_of(loop)
     needs = {getattr(each, "tool_names", "") for each in (loop, other)}
     reserved = _reserved(loop)
@@ -64,10 +64,10 @@ def _reserved(loop: Loop) -> dict[str, str]:
 
 
 def _asks(tool: Tool, word: str) -> bool:
-    """The tool that asks the person does what the loop's own of that name does."""
+    """Say whether a tool that asks the user replaces the loop's own `ask_user`."""
     return tool.person and word == "ask_user"
 
 
 def _folded(name: str) -> str:
-    """A name as a model may write it."""
+    """Return a name without case and signs, as models vary them."""
     return "".join(sign for sign in name.casefold() if sign.isalnum())
