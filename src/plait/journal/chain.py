@@ -30,9 +30,10 @@ def digest_of_row(before: bytes, columns: Sequence[Any]) -> bytes:
     It is `_digest` written out for these columns, because a run does it for every record.
     """
     seq, at, kind, data, base, head, tail, packed, body = columns
-    if not (isinstance(kind, str) and isinstance(data, str)):
-        return _digest(before, columns)  # a damaged row
-    kind, data = kind.encode("utf-8", "surrogatepass"), data.encode("utf-8", "surrogatepass")
+    try:
+        kind, data = kind.encode("utf-8", "surrogatepass"), data.encode("utf-8", "surrogatepass")
+    except AttributeError:  # no text: a damaged row
+        return _digest(before, columns)
     size = None if body is None else str(len(body))
     shape = f"[{seq!r}, {at!r}, '{len(kind)}', '{len(data)}', {base!r}, {head!r}, {tail!r}, {packed!r}, {size!r}]"
     return hashlib.blake2b(b"".join((before, shape.encode(), kind, data, body or b"")), digest_size=SIZE).digest()

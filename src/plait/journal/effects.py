@@ -80,10 +80,14 @@ def folder_of(journal: Path) -> Path:
 
 
 class EffectsFile:
-    """The file of one run. Every method raises `JournalError` when the file can't be used."""
+    """The file of one run. Every method raises `JournalError` when the file can't be used.
 
-    def __init__(self, journal: Path, run: str) -> None:
+    `is_new`: the run begins now, so there is no file yet.
+    """
+
+    def __init__(self, journal: Path, run: str, *, is_new: bool = False) -> None:
         self._journal = journal
+        self._is_there = not is_new
         self.run = run
         self._last = b""
         self._lock = threading.Lock()
@@ -107,6 +111,7 @@ class EffectsFile:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(line)
             os.replace(new, self.path)
+            self._is_there = True
         except OSError as error:
             raise self._failed(error) from None
         self._last = line
@@ -169,8 +174,9 @@ class EffectsFile:
 
     def remove(self) -> None:
         """Remove the file; nothing when there is none."""
-        with contextlib.suppress(OSError):
-            self.path.unlink(missing_ok=True)
+        if self._is_there:
+            with contextlib.suppress(OSError):
+                self.path.unlink(missing_ok=True)
 
     def _line(self, text: str, before: bytes) -> bytes:
         check = hashlib.blake2b(f"{self.run} {text}".encode("utf-8", "replace") + before, digest_size=8).hexdigest()

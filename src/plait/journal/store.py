@@ -125,7 +125,7 @@ class Journal:
         origin = chain.digest_of_run(head.run, question, name, head.parent, head.fork_at, text, session)
         state = chain.digest_of_state(origin, "running", owner, None, None, "{}")
         begun = (head.run, question, name, owner, head.parent, head.fork_at, now, now, text, session, head.label)
-        effects = EffectsFile(self.path, head.run)
+        effects = EffectsFile(self.path, head.run, is_new=True)
 
         def work(connection: sqlite3.Connection) -> RunLog:
             self._hold_lock(owner)

@@ -147,11 +147,14 @@ def _environment(texts: tuple[tuple[str, str], ...]) -> Any:
 
 
 def _same(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Say whether the texts are equal, and all other values are the very same objects."""
-    return len(before) == len(values) and all(
-        type(given := values.get(key)) is type(value) and (given is value or (type(value) is str and given == value))
-        for key, value in before.items()
-    )
+    """The same values, as far as that is seen at once: equal texts, and for the rest the very same objects."""
+    if len(before) != len(values):
+        return False
+    for key, value in before.items():
+        given = values.get(key)
+        if given is not value and not (type(given) is type(value) is str and given == value):
+            return False
+    return True
 
 
 @cache
