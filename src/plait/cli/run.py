@@ -18,7 +18,7 @@ from plait.core import Event
 from plait.core.errors import ConfigError
 from plait.core.events import Began, Ended
 from plait.runtime.run import Run
-from plait.runtime.run_context import Person
+from plait.runtime.run_context import OnWait
 
 T = TypeVar("T")
 
@@ -118,7 +118,7 @@ class _WatchedRun:
 
 
 def perform_run(
-    start: Callable[[Callable[[Event], None], Person | None], Coroutine[Any, Any, T]],
+    start: Callable[[Callable[[Event], None], OnWait | None], Coroutine[Any, Any, T]],
     view: RunView,
     *,
     plans: PlanPrompt | None = None,
