@@ -60,11 +60,10 @@ def measured(loop: str, model: str, task: dict[str, Any], options: argparse.Name
         LOOPS[loop],
         model=model,
         tools=[f"lookup:{table}", "calculator"],
-        limits=plait.Limits(steps=8),
         can_ask=False,
         journal=options.journal,
         prompts=options.prompts,
-        max_tools=0 if loop == "codeact search" else None,
+        limits=plait.Limits(steps=8, tools=0 if loop == "codeact search" else None),
     )
     run = agent.run(task["question"])
     holds = run.answer is not None and correct(run.answer, task["answer"])

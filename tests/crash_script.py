@@ -200,7 +200,7 @@ if __name__ == "__main__":
         model=Dying(SCRIPTS[loop], chunk=20),
         tools=[fetch, send],
         journal=journal,
-        max_tools=0 if loop == "codeact" else None,
+        limits=plait.Limits(tools=0 if loop == "codeact" else None),
     )
     run = agent.resume("last") if "resume" in sys.argv else agent.run("Send one, two and three.")
     troubles = [row.record.observation.trouble for row in run.trace if isinstance(row.record, ObservedRecord)]

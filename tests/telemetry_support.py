@@ -115,5 +115,10 @@ LOOPS: dict[str, tuple[Any, int, int]] = {
 def agent(loop: str, journal: Path | bool, **more: Any) -> plait.Agent:
     """An agent of that loop whose model answers `QUESTION`."""
     replies, _, _ = LOOPS[loop]
-    settings = {"model": plait.Scripted(replies, chunk=5), "tools": [people, "calculator"], "max_tools": 9, **more}
+    settings = {
+        "model": plait.Scripted(replies, chunk=5),
+        "tools": [people, "calculator"],
+        "limits": plait.Limits(tools=9),
+        **more,
+    }
     return plait.Agent(loop, journal=journal, **settings)  # type: ignore[arg-type]

@@ -48,13 +48,11 @@ def driven(log: Log, journal: Path) -> Run:
         CodeAct(repeats=0),
         model=plait.Scripted(list(replies(log)), by_turn=False),
         tools=world.tools,
-        max_tools=0,
-        limits=plait.Limits(repeats=0),
+        limits=plait.Limits(repeats=0, tools=0),
         journal=journal,
-        # What code takes for the time is the world's: the share prices that are asked for are those before it.
-        now=world.now.timestamp(),
     )
-    return agent.run(log.task)
+    # The time that code sees is the world's: the share prices that are asked for are those before it.
+    return agent.run(log.task, now=world.now.timestamp())
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ def people(city: str) -> int:
 
 def agent(journal: Path, codes: Sequence[str], **more: Any) -> plait.Agent:
     replies = [f" so.\nACTION {n}:\n```python\n{code}\n```" for n, code in enumerate(codes, 1)]
-    settings = {"tools": [people], "max_tools": 9, "code_limits": CodeLimits(seconds=2.0), **more}
+    settings = {"tools": [people], "limits": plait.Limits(tools=9, code=CodeLimits(seconds=2.0)), **more}
     return plait.Agent("codeact", model=plait.Scripted(replies), journal=journal, **settings)
 
 
@@ -225,7 +225,7 @@ def test_a_run_that_was_shown_all_tools_is_forked_with_all_of_them(tmp_path: Pat
         "codeact",
         model=f"scripted:{tmp_path / 'script.json'}",
         tools=[str(tmp_path / "tools.py")],
-        max_tools=9,
+        limits=plait.Limits(tools=9),
         journal=tmp_path / "j.db",
     ).run("How many people live in Lyon?")
     from plait.journal.store import Journal

@@ -54,8 +54,8 @@ def test_a_value_that_only_a_search_for_tools_or_an_unknown_name_showed_is_made_
         "json",
         model=plait.Scripted(replies, by_turn=False),
         tools=[send, archive],
-        max_tools=1,
-        embedder=lambda texts: [[float(len(text)), 1.0] for text in texts],
+        limits=plait.Limits(tools=1),
+        history=plait.History(embedder=lambda texts: [[float(len(text)), 1.0] for text in texts]),
         grounding="refuse",
         journal=tmp_path / "j.db",
     )

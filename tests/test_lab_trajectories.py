@@ -140,7 +140,7 @@ async def test_talk_in_place_of_a_list_of_actions_teaches_no_list(tmp_path: Path
 
 async def test_a_reply_without_steps_teaches_none(tmp_path: Path) -> None:
     journal = tmp_path / "j.db"
-    run = one(journal, "codeact", plait.Scripted(["1.", CODE], by_turn=False), max_tools=0)
+    run = one(journal, "codeact", plait.Scripted(["1.", CODE], by_turn=False), limits=plait.Limits(tools=0))
     assert run.phases[0].phase == "decompose"
     await good(journal, run)
     found = find_trajectories(run.id, journal=journal)

@@ -59,7 +59,10 @@ def troubles(run: plait.Run) -> list[str]:
 
 
 def agent(loop: str, script: list[str], *tools: Any, **fields: Any) -> Agent:
-    return Agent(loop, **{"model": Scripted(script), "tools": tools, "journal": False, "max_tools": 20, **fields})
+    return Agent(
+        loop,
+        **{"model": Scripted(script), "tools": tools, "journal": False, "limits": plait.Limits(tools=20), **fields},
+    )
 
 
 # -- every loop, stdio and HTTP

@@ -136,9 +136,8 @@ def runs(logs: list[Log]) -> dict[str, Run]:
             limits=plait.Limits(repeats=0),
             journal=False,
             grounding="note",
-            now=world_of(WORD).now.timestamp(),
         )
-        found[log.name] = agent.run(log.task)
+        found[log.name] = agent.run(log.task, now=world_of(WORD).now.timestamp())
     return found
 
 

@@ -167,17 +167,17 @@ def test_the_window_keeps_the_newest_turns_within_its_bounds(
 def test_a_long_answer_in_the_window_is_shortened_and_whole_on_record(journal: Path) -> None:
     long = f"begin {' '.join(f'word{number}' for number in range(2000))} end"
     say(journal, "Tell me all.", long)
-    run = say(journal, "And?", "ok", window=plait.History(turns=3, chars=1000))
+    run = say(journal, "And?", "ok", history=plait.History(turns=3, chars=1000))
     (exchange,) = Journal(journal).head(run.id).history
     assert len(exchange.answer) <= 250 and exchange.answer.startswith("begin") and exchange.answer.endswith("end")
     assert "characters left out" in shown(run)[1]
     assert Journal(journal).turns("trip")[0].answer == long
 
 
-def test_a_window_of_nothing_shows_nothing_and_one_below_nothing_is_refused(journal: Path) -> None:
+def test_a_history_of_nothing_shows_nothing_and_one_below_nothing_is_refused(journal: Path) -> None:
     say(journal, "one", "1")
-    assert "Earlier" not in shown(say(journal, "two", "2", window=plait.History(turns=0)))[1]
-    with pytest.raises(plait.ConfigError, match="window of -1 turns"):
+    assert "Earlier" not in shown(say(journal, "two", "2", history=plait.History(turns=0)))[1]
+    with pytest.raises(plait.ConfigError, match="turns=-1"):
         plait.History(turns=-1)
 
 
@@ -251,7 +251,7 @@ def test_nothing_is_indexed_for_a_run_that_does_not_search(journal: Path) -> Non
         raise AssertionError("embedded")
 
     say(journal, "one", "1")
-    assert say(journal, "two", "2", embedder=must_not_be_asked).answer == "2"
+    assert say(journal, "two", "2", history=plait.History(embedder=must_not_be_asked)).answer == "2"
 
 
 def test_an_own_function_measures_meaning_and_is_asked_once_for_the_conversation(journal: Path) -> None:
@@ -265,7 +265,9 @@ def test_an_own_function_measures_meaning_and_is_asked_once_for_the_conversation
     say(journal, "uuuuuuuu", "u")
     say(journal, "aaaaaaaa", "a")
     searching = agent(
-        [action("chat_history", "uu"), action("chat_history", "aa"), final("x")], journal, embedder=vowels
+        [action("chat_history", "uu"), action("chat_history", "aa"), final("x")],
+        journal,
+        history=plait.History(embedder=vowels),
     )
     assert searching.run("q", session="trip").answer == "x"
     assert sorted(len(texts) for texts in calls) == [1, 1, 2]
@@ -288,7 +290,9 @@ def test_an_embedder_that_fails_leaves_the_words(journal: Path) -> None:
     pytest.importorskip("numpy")
     say(journal, "My dog is called Bruno.", "Noted.")
     asked = [action("chat_history", "dog"), final("Bruno")]
-    run = agent(asked, journal, embedder="openai:text-embedding-3-small").run("q", session="trip")
+    run = agent(asked, journal, history=plait.History(embedder="openai:text-embedding-3-small")).run(
+        "q", session="trip"
+    )
     assert "Bruno" in observed(run)[0] and "words only" in observed(run)[0] and "OPENAI_API_KEY" in observed(run)[0]
 
 
@@ -373,9 +377,9 @@ def test_a_recorded_turn_is_gone_on_with_from_its_record_alone(journal: Path, tm
     script.write_text(json.dumps([turn("ask_user", "Sure?"), turn("chat_history", "dog"), turn("final_answer", "B")]))
     say(journal, "My dog is called Bruno.", "Noted.")
     first = plait.Agent("json", model=f"scripted:{script}", journal=journal, tools=["calculator"])
-    waiting = first.using(window=plait.History(turns=1)).run("Which dog?", session="trip")
+    waiting = first.using(history=plait.History(turns=1)).run("Which dog?", session="trip")
     again = plait.Agent.recorded(Journal(journal).head(waiting.id), journal=journal)
-    assert again.tools == ("calculator",) and again.window == plait.History(turns=1)
+    assert again.tools == ("calculator",) and again.history == plait.History(turns=1)
     resumed = again.resume(waiting, "Yes.")
     assert resumed.answer == "B" and "Bruno" in observed(resumed)[0]
     assert again.replay(waiting.id).requests == 3

@@ -59,7 +59,7 @@ def agent(replies: Any, loop: Any = "react", max_tools: int | None = 2, **more: 
     abilities = {"abilities": more.pop("abilities")} if "abilities" in more else {}
     model = plait.Scripted(replies, by_turn=isinstance(replies, dict), **abilities)
     more = {"tools": TOOLS, "journal": False, **more}
-    return plait.Agent(loop, model=model, max_tools=max_tools, **more)
+    return plait.Agent(loop, model=model, limits=plait.Limits(tools=max_tools), **more)
 
 
 def prompts(run: Run) -> list[str]:
@@ -96,7 +96,7 @@ def test_none_shown_leaves_the_search_alone() -> None:
 
 @pytest.mark.parametrize("number", [-1, 2.5, "12", True])
 def test_a_number_that_can_not_be_is_refused(number: Any) -> None:
-    with pytest.raises(ConfigError, match="max_tools"):
+    with pytest.raises(ConfigError, match="tools="):
         agent([], max_tools=number)
 
 
@@ -259,14 +259,18 @@ async def test_a_run_goes_on_and_is_replayed_and_forked_without_another_search(
     monkeypatch.setattr(minilm.LocalEmbedder, "embed", nothing)
     monkeypatch.setattr("plait.search.index.Index.search", nothing)
     again = plait.Agent(
-        model=plait.Scripted(replies, by_turn=True), tools=tools, journal=journal, approve="effects", max_tools=2
+        model=plait.Scripted(replies, by_turn=True),
+        tools=tools,
+        journal=journal,
+        approve="effects",
+        limits=plait.Limits(tools=2),
     )
     ended = await again.aresume(waiting, "yes")
     assert ended.answer == "sent" and CALLED == [("post_to_channel", "hi")]
     replayed = await asyncio.to_thread(again.replay, waiting.id)
     assert replayed.whole and replayed.requests == 3
     # An agent that shows another number goes by the record all the same.
-    assert (await asyncio.to_thread(again.using(max_tools=None).replay, waiting.id)).whole
+    assert (await asyncio.to_thread(again.using(limits=plait.Limits()).replay, waiting.id)).whole
     forked = await again.afork(waiting.id, 3)
     assert forked.answer == "sent"
     assert Journal.at(journal).run(forked.id).head.settings["shown"] == head.settings["shown"]
@@ -293,7 +297,7 @@ def test_a_recorded_run_of_words_is_made_again_with_its_choice(journal: Path, tm
     run = agent([final("mild")], tools=(str(file),), journal=journal).run(TASK)
     head = Journal.at(journal).run(run.id).head
     again = plait.Agent.recorded(head, journal=journal, load_tools=True, model=plait.Scripted([final("mild")]))
-    assert again.max_tools == 2 and again.tools == (str(file),)
+    assert again.limits.tools == 2 and again.tools == (str(file),)
     assert again.replay(run.id).whole
 
 

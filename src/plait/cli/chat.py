@@ -112,8 +112,6 @@ class Chat:
 
     def changed_agent(self, **changes: Any) -> Agent:
         """Return the agent with some fields changed. Raises `ConfigError`."""
-        if self.agent.results is not None:  # a comparison chose the loop; now it is named
-            changes = {"results": None, "demand": None, **changes}
         return self.agent.using(**changes)
 
     def take_turn(self, question: str) -> None:

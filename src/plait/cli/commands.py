@@ -27,7 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("compare", "Compare loops and models on the same tasks, in one table."),
     "results": ("compare", "List stored comparisons and show their tables."),
     "classics": ("classics", "Reproduce four classic tables with your models."),
-    "advise": ("advise", "Name the cheapest loop and models that meet a demand, and how sure that is."),
+    "recommend": ("recommend", "Recommend the cheapest loop and models that meet a demand."),
     "runs": ("runs", "List the recorded runs, newest first."),
     "show": ("show", "Show a recorded run, or its requests and responses."),
     "costs": ("costs", "Compare the time and cost of runs, phase by phase."),

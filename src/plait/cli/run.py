@@ -20,7 +20,7 @@ from plait.core.errors import ConfigError
 from plait.core.events import Action, Answer, Asked, Began, Ended, Thought
 from plait.models.stages import StageEnded, listen_to_stages
 from plait.runtime.run import Run
-from plait.runtime.run_context import Person
+from plait.runtime.run_context import OnWait
 
 T = TypeVar("T")
 
@@ -140,7 +140,7 @@ class _WatchedRun:
 
 
 def perform_run(
-    start: Callable[[Callable[[Event], None], Person | None], Coroutine[Any, Any, T]],
+    start: Callable[[Callable[[Event], None], OnWait | None], Coroutine[Any, Any, T]],
     view: RunView,
     *,
     plans: PlanPrompt | None = None,

@@ -72,9 +72,11 @@ def run(
     chosen = task_of(task)
     word = _world_word(chosen, seed, now, here)
     agent = make_agent(tools=(word, *tools), no_ask=True, **flags)
-    agent = agent.using(now=world_of(word).now.timestamp())
+    now_there = world_of(word).now.timestamp()
     view = view_for(sys.stderr, quiet=quiet)
-    done = perform_run(lambda on_event, _: agent.arun(chosen.question, on_event=on_event), view, may_ask=False)
+    done = perform_run(
+        lambda on_event, _: agent.arun(chosen.question, on_event=on_event, now=now_there), view, may_ask=False
+    )
     if done is None:
         click.echo("Cancelled before the run began.", err=True)
         exit_with(CANCELLED)

@@ -63,7 +63,7 @@ async def run_cell(cell: Cell, earlier: list[RunRow], grader: Grader) -> CellRes
 async def _find_or_run(cell: Cell, earlier: list[RunRow]) -> Run:
     """Return the newest run of the cell, resumed if it has not ended; run the cell if it has no run."""
     if not earlier:
-        return await cell.agent.arun(cell.task.question, label=cell.digest)
+        return await cell.agent.arun(cell.task.question, label=cell.digest, now=cell.task.now)
     row = earlier[0]
     if row.status == "running":
         raise CellTaken(f"run {row.head.run} is still going on in another process")

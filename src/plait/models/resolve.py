@@ -54,6 +54,16 @@ def resolve(spec: str, config: ModelConfig | None = None, *, env: Mapping[str, s
     return _model_of_plugin(spec, provider, name, config)
 
 
+def check_spec(spec: str, settings: Callable[[], ModelConfig]) -> None:
+    """Raise `ConfigError` for a word whose provider is unknown. Needs no key; reads `settings` only for other words."""
+    provider, _, name = spec.strip().partition(":")
+    if provider in ("local", "scripted") or (provider in HOSTS and name.strip()):
+        return
+    config = settings()
+    if provider not in config.endpoints:
+        resolve(spec, config)
+
+
 def resolve_all(wanted: Mapping[str, str | Model], settings: Callable[[], ModelConfig]) -> dict[str, Model]:
     """Resolve the models of phases. `settings` are read only if one of them is a word."""
     config = settings() if any(isinstance(model, str) for model in wanted.values()) else None

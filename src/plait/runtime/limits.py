@@ -9,7 +9,8 @@ from statistics import median
 
 from msgspec import Struct
 
-from plait.core import LimitNear, Reply, Usage
+from plait.core import CodeLimits, LimitNear, Reply, Usage
+from plait.core.errors import ConfigError
 from plait.models.base import Model
 from plait.models.prices import total
 from plait.tools.call_context import BudgetSpent, run_meter
@@ -24,14 +25,17 @@ SMALLEST_REPLY = 16
 """Tokens: a call that may write less than this is not worth making, unless it is the last one."""
 
 
-class Limits(Struct, frozen=True, omit_defaults=True):
+class Limits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """What a run may use. None means no limit.
 
     `steps`: turns of the loop. `calls`: requests to models, failed ones included. `tokens`: input and output together.
     `usd`: money. `seconds`: wall time. One model call is kept in reserve, so that the model can be asked to answer
     with what there is. `tool_seconds` is each tool call's time where the tool sets none of its own;
     `retries` how often a failed request is sent again; `repeats` how often the same call may bring the
-    same result before the run is stopped (0: never stopped for that).
+    same result before the run is stopped (0: never stopped for that). `tools`: with more tools than this, the model is
+    shown those that fit the task best, and a tool that finds the others; None shows all, but `codeact` then shows none
+    of more than eight and finds them by searching. `code`: what one piece of code may use. Raises `ConfigError` for an
+    invalid limit.
     """
 
     steps: int | None = 25
@@ -43,6 +47,24 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     retries: int = 3
     repeats: int = 4
     observation_chars: int = 8000
+    tools: int | None = None
+    code: CodeLimits = CodeLimits()
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__[:-1]:
+            value = getattr(self, name)
+            if value is None and name in _OPTIONAL:
+                continue
+            kinds, wanted = ((int, float), "a number") if name in _NUMBERS else ((int,), "a whole number")
+            if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < math.inf:
+                none = ", or None for no limit" if name in _OPTIONAL else ""
+                raise ConfigError(f"Limits({name}={value!r}) is invalid.", hint=f"Give {wanted} from 0 up{none}.")
+        if not isinstance(self.code, CodeLimits):
+            raise ConfigError(f"Limits(code={self.code!r}) is invalid.", hint="Give plait.CodeLimits(...).")
+
+
+_NUMBERS = ("usd", "seconds", "tool_seconds")
+_OPTIONAL = ("steps", "calls", "tokens", "tools", "usd", "seconds")
 
 
 class LimitReached(Exception):

@@ -14,6 +14,7 @@ from typing import Any
 
 from plait.core.errors import ConfigError
 from plait.core.labels import labels_in
+from plait.loops import OURS
 from plait.runtime.prompt_labels import BLOCKS, labels_of_template
 
 _FIXED = frozenset({str, tuple, bool, int, type(None)})
@@ -37,6 +38,7 @@ class PromptBook:
         self.loop = loop
         self.folder = folder
         self._others = {book.loop: book for book in others}
+        self._extra = bool(extra)
         self._texts = {**shipped_prompts(loop), **(extra or {})}
         self._verbatim: dict[str, str] = {}
         self._compiled: dict[str, Any] = {}
@@ -96,6 +98,21 @@ class PromptBook:
             self._last[name] = (dict(values), text)
         return text
 
+    def check(self) -> None:
+        """Compile all templates. Raises `ConfigError` for one that is not a template, or uses an unknown variable."""
+        for name, text in self._texts.items():
+            if name not in self._compiled:
+                self._compiled[name] = self._compile(name)
+            unknown = variables_of(text) - known_variables() if text != shipped_prompts(self.loop).get(name) else set()
+            if unknown and not self._extra:
+                where = f"The prompt '{self.loop}/{name}' in {self.folder}"
+                raise ConfigError(
+                    f"{where} uses the variable '{min(unknown)}', which does not exist.",
+                    hint=f"`plait prompts show {self.loop}/{name}` shows the variables of the built-in prompt.",
+                )
+        for book in self._others.values():
+            book.check()
+
     def _compile(self, name: str) -> Any:
         self.source(name)
         try:
@@ -144,6 +161,22 @@ def _environment(texts: tuple[tuple[str, str], ...]) -> Any:
         auto_reload=False,
         **BLOCKS,
     )
+
+
+@cache
+def variables_of(text: str) -> frozenset[str]:
+    """The variables of a template that it does not set itself."""
+    from jinja2 import meta
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    return frozenset(meta.find_undeclared_variables(ImmutableSandboxedEnvironment(**BLOCKS).parse(text)))
+
+
+@cache
+def known_variables() -> frozenset[str]:
+    """The variables of all prompts that ship."""
+    texts = [text for loop in OURS for text in shipped_prompts(loop).values()]
+    return frozenset({"tools"}).union(*map(variables_of, texts))
 
 
 def _same(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:

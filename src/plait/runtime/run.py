@@ -9,6 +9,8 @@ from msgspec import Struct
 
 from plait.core import Event, Loop, Outcome, Status, Usage, Waiting
 from plait.core.errors import JournalError
+from plait.core.events import Observed, Replied
+from plait.core.notebook import render_html, repr_short
 from plait.journal.records import Row
 from plait.journal.timeline import Timeline
 from plait.runtime.costs import PhaseSpending, spending
@@ -37,6 +39,39 @@ class Run(Struct, frozen=True, kw_only=True):
     """Reads the trace; `trace` is the same, read."""
     loop_object: Loop | None = None
     """The loop itself, None if it is not known."""
+
+    def __repr__(self) -> str:
+        """One line: how the run ended, and what it used."""
+        end = f"answer={repr_short(self.answer)}" if self.answer is not None else f"reason={repr_short(self.reason)}"
+        used = f"steps={self.steps}, tokens={self.usage.tokens}, cost_usd={self.cost_usd}, seconds={self.seconds:.3g}"
+        return f"Run({self.status}, {end}, loop={self.loop!r}, {used}, id={self.id!r})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the question, how the run ended, and a table of its steps."""
+        cost = "cost unknown" if self.cost_usd is None else f"{self.cost_usd:.6f} USD"
+        used = f"{self.steps} steps · {self.usage.tokens:,} tokens · {cost} · {self.seconds:.3g} s · run {self.id}"
+        end = self.answer if isinstance(self.answer, str) else repr_short(self.answer, 2000)
+        lines = [self.question, end if self.answer is not None else "", self.reason or "", used]
+        return render_html(
+            f"{self.loop}: {self.status}", lines, ("step", "what", "tokens", "seconds", "USD"), self._steps()
+        )
+
+    def _steps(self) -> list[tuple[str, ...]]:
+        """The rows of the table: each reply of a model, and each call of a tool."""
+        try:
+            events = self.events
+        except JournalError:
+            return []
+        rows: list[tuple[str, ...]] = []
+        for event in events:
+            if isinstance(event, Replied):
+                cost = "?" if event.cost is None else f"{event.cost:.6f}"
+                tokens = f"{event.usage.input_tokens:,} + {event.usage.output_tokens:,}"
+                rows.append((str(event.step), f"{event.phase}: {event.model}", tokens, f"{event.seconds:.3g}", cost))
+            elif isinstance(event, Observed):
+                call = f"{event.call.tool}({repr_short(event.call.input)}) → {repr_short(event.observation.text)}"
+                rows.append((str(event.step), call, "", "", ""))
+        return rows
 
     @property
     def status(self) -> Status:

@@ -135,7 +135,7 @@ class Executor:
         if job.fallback and not self._pieces:
             self.desk.remark(self.desk.meter.steps, "sandbox", job.fallback)
         names = frozenset(spec.name for spec in (*job.kit.tools, *job.kit.others))
-        self._session = session = await made.open(Settings(names, job.code_limits, self._seed))
+        self._session = session = await made.open(Settings(names, job.limits.code, self._seed))
         for piece in self._pieces:
             if not await self._ran_alike(session, piece):
                 raise PlaitError(

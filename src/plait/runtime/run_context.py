@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import structs
 
-from plait.core import Call, CodeLimits, Event, Loop, LoopContext, Task, Waiting
+from plait.core import Call, Event, Loop, LoopContext, Task, Waiting
 from plait.core import events as ev
 from plait.core.errors import BadInput, ConfigError, ReplayDiffers
 from plait.core.text import escape_hidden
@@ -38,7 +38,7 @@ Approve: TypeAlias = Literal["never", "effects", "always", "plan"] | Callable[[C
 InDoubt: TypeAlias = Literal["skip", "repeat"]
 """What a resumed run does with a call that may or may not have happened, of a tool that is not repeatable."""
 
-Person: TypeAlias = Callable[[Waiting], Awaitable[str | None]]
+OnWait: TypeAlias = Callable[[Waiting], Awaitable[str | None]]
 """Answers for the person while a run goes on; None leaves the run waiting."""
 
 WaitKind: TypeAlias = Literal["question", "approval", "plan"]
@@ -80,12 +80,11 @@ class RunSpec:
     limits: Limits
     approve: Approve = "never"
     on_interrupted_call: InDoubt = "skip"
-    on_wait: Person | None = None
+    on_wait: OnWait | None = None
     grounding: Grounding = "off"
     sandbox: str | Sandbox = AUTO
     fallback: str = ""
     """Said once when code first runs: that it runs in another sandbox than the preferred one, and why."""
-    code_limits: CodeLimits = field(default_factory=CodeLimits)
     now: float | None = None
     """What code is told of the time, in seconds since 1970; None for the machine's clock."""
     tracer: Tracer = UNWATCHED

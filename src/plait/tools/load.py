@@ -24,7 +24,7 @@ from plait.installation import plugins
 from plait.tools.objects import is_toolset, tools_of_object
 from plait.tools.tool import Tool, tool
 from plait.tools.toolset import Toolset, nearest
-from plait.tools.user_code import add_to_path, run_file, show_error
+from plait.tools.user_code import add_to_path, read_file, run_file, show_error
 
 GROUP = "plait.toolkits"
 TASK_GROUP = "plait.task_toolkits"
@@ -52,6 +52,18 @@ SHIPPED = {
 
 MCP = "mcp:"
 """The beginning of a word for the tools of an MCP server."""
+
+
+def check_word(word: str) -> None:
+    """Raises `ConfigError` for a word that can name no tool, without running code of the user or starting a server."""
+    rest = _split_name(word)[1]
+    name, _, text = rest.partition(":")
+    if rest.startswith(MCP) or name in SHIPPED or _is_module_word(name, text):
+        return
+    if rest.endswith(".py"):
+        read_file(rest)
+    elif name not in _plugins():
+        raise _unknown(name)
 
 
 def load(word: str) -> tuple[Tool, ...]:
@@ -167,10 +179,18 @@ def _load(word: str) -> tuple[Tool, ...]:
                 f"The toolkit {name} can't be loaded: {show_error(error)}.", hint="Reinstall it."
             ) from error
         return _make_tools(found, word, argument)
-    if text and re.fullmatch(r"[A-Za-z_][\w.]*", name):
+    if _is_module_word(name, text):
         return _make_tools(_import_name(word, word), word, None)
+    raise _unknown(name)
+
+
+def _is_module_word(name: str, text: str) -> bool:
+    return bool(text and re.fullmatch(r"[A-Za-z_][\w.]*", name))
+
+
+def _unknown(name: str) -> ConfigError:
     hint = _suggest(name, "") or f"Toolkits: {', '.join(toolkit_names())}."
-    raise ConfigError(
+    return ConfigError(
         f"No toolkit is named {name!r}.", hint=f"{hint} A file ends in .py; a name in a module is module:name."
     )
 

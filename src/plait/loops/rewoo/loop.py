@@ -47,6 +47,7 @@ from plait.loops.grounding import made_up, struck
 from plait.loops.offered_tools import searched
 from plait.loops.plan import Dispatch, Results, of_reply, troubled, with_leave
 from plait.loops.references import EVIDENCE, in_formula
+from plait.loops.registry import check_options
 from plait.loops.rewoo import plan_text
 from plait.loops.rewoo.pages import by_model, plan_page, solve_page, work_page
 from plait.loops.rewoo.splitter import PlanSplitter
@@ -81,6 +82,9 @@ class ReWOO:
     plan_messages = staticmethod(plan_page)
     work_messages = staticmethod(work_page)
     solve_messages = staticmethod(solve_page)
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """The loop."""

@@ -34,6 +34,7 @@ from plait.loops.call_objects import Calls
 from plait.loops.fallback import fall_back
 from plait.loops.format import Unreadable
 from plait.loops.phased.action_list import excluded
+from plait.loops.registry import check_options
 from plait.loops.tool_calling.pages import FORMAT, Log, NativePage, Page, TextPage, carried
 from plait.loops.turn import fitting
 
@@ -55,6 +56,9 @@ class ToolCalling:
     phases: ClassVar[tuple[str, ...]] = ("act",)
     reserved: ClassVar[tuple[str, ...]] = ("final_answer",)
     tool_names: ClassVar[str] = "wire"
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """The loop."""

@@ -1,4 +1,4 @@
-"""`plait advise`: the cheapest loop and models that meet a demand, and how sure that is."""
+"""`plait recommend`: the cheapest loop and models that meet a demand, and how sure that is."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from plait.advice.choose import run_command, show_probability, show_short
 from plait.cli import options
 from plait.cli.commands import exit_with
 from plait.cli.output import one_line, print_json, print_table
 from plait.cli.run_output import CODES
+from plait.lab.recommend.choose import run_command, show_probability, show_short
 
 if TYPE_CHECKING:
-    from plait.advice import Advice, Candidate
+    from plait.lab.recommend import Candidate, Recommendation
 
 EPILOG = """\
 \b
 Examples:
   plait compare basics:report --loops react,rewoo --models local --json > table.json
-  plait advise table.json --at-least 80%
-  plait advise table.json --at-least 0.9 --budget 0.002 --max-seconds 10
+  plait recommend table.json --at-least 80%
+  plait recommend table.json --at-least 0.9 --budget 0.002 --max-seconds 10
 
-RESULTS is the output of `plait compare --json`, or the name of a comparison in the journal. Exit codes: 0 advice, 3
-nothing meets the demand, 2 wrong usage.
+RESULTS is the output of `plait compare --json`, or the name of a comparison in the journal. Exit codes: 0 a row meets
+the demand, 3 no row meets it, 2 wrong usage.
 """
 _MISSES = {
     "success": "too few done",
@@ -50,35 +50,37 @@ _MISSES = {
 )
 @options.journal
 @options.as_object
-def advise(results: str, journal: str | None, as_object: bool, **demand: Any) -> None:
+def recommend(results: str, journal: str | None, as_object: bool, **demand: Any) -> None:
     """Name the cheapest loop and models of RESULTS that meet a demand, how sure that is, and the command to run them.
 
     The cheapest has the lowest USD; if these are equal, the fewest tokens, then the fewest seconds.
     """
-    from plait.advice import advise as make_advice
+    from plait.lab.recommend import recommend as make_recommendation
 
-    advice = make_advice(results, journal=options.journal_path(journal), **demand)
+    recommendation = make_recommendation(results, journal=options.journal_path(journal), **demand)
     if as_object:
-        print_json(advice.json(), indent=None)
+        print_json(recommendation.json(), indent=None)
     else:
         # Names come from a file and must not be able to draw.
-        for sentence in advice.sentences():
+        for sentence in recommendation.sentences():
             click.echo(one_line(sentence))
         click.echo()
         heads = ["loop", "models", ">done", ">of", ">sure", ">USD", ">tokens", ">s", ""]
-        print_table(heads, [[one_line(cell) for cell in _cells(advice, each)] for each in advice.candidates])
-        if advice.chosen is not None:
-            click.echo(f"\nRun it with: {one_line(run_command(advice.chosen.row))}")
-    exit_with(CODES["answered" if advice.chosen is not None else "failed"])
+        print_table(
+            heads, [[one_line(cell) for cell in _cells(recommendation, each)] for each in recommendation.candidates]
+        )
+        if recommendation.chosen is not None:
+            click.echo(f"\nRun it with: {one_line(run_command(recommendation.chosen.row))}")
+    exit_with(CODES["answered" if recommendation.chosen is not None else "failed"])
 
 
-def _cells(advice: Advice, each: Candidate) -> list[str]:
+def _cells(recommendation: Recommendation, each: Candidate) -> list[str]:
     row = each.row
-    stands = "chosen" if each == advice.chosen else "next" if each == advice.runner_up else "meets it"
+    stands = "chosen" if each == recommendation.chosen else "next" if each == recommendation.runner_up else "meets it"
     sure = show_probability(each.sure).replace("more than ", ">").replace("less than ", "<")
     ran = [
         f"{row.success * 100:.0f} %",
-        sure if advice.demand.at_least else "-",
+        sure if recommendation.demand.at_least else "-",
         "?" if row.cost_usd is None else show_short(row.cost_usd),
         f"{row.tokens:,.0f}",
         show_short(row.seconds),

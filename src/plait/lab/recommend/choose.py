@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from plait.advice.rows import MeasuredLoop, read_rows
+from plait.agent import Agent
 from plait.core.errors import ConfigError
+from plait.lab.recommend.rows import MeasuredLoop, read_rows
 from plait.loops import loop_from, parts_of
 
 _PARTS = {"success": "tasks done", "usd": "USD", "seconds": "seconds", "tokens": "tokens"}
@@ -58,7 +59,7 @@ class Candidate(Struct, frozen=True):
     unusable: str = ""
 
 
-class Advice(Struct, frozen=True, kw_only=True):
+class Recommendation(Struct, frozen=True, kw_only=True):
     """The cheapest row that meets the demand (`chosen`, None if no row does), and the other rows.
 
     `candidates` are all rows, the cheapest first: by USD (unknown prices last), then by tokens, then by seconds.
@@ -81,6 +82,16 @@ class Advice(Struct, frozen=True, kw_only=True):
     unfinished: str = ""
 
     @property
+    def agent(self) -> Agent:
+        """The agent with the recommended loop and models. Raises `ConfigError` if no row meets the demand."""
+        if self.chosen is None:
+            raise ConfigError(str(self).replace("\n", " "), hint="Ask for less, or compare more loops and models.")
+        row = self.chosen.row
+        if len(set(row.models.values())) == 1:
+            return Agent(loop_from(row.loop), model=next(iter(row.models.values())))
+        return Agent(loop_from(row.loop), models=row.models)
+
+    @property
     def thin(self) -> bool:
         """Whether the evidence for the chosen row is thin: few tasks, or less than 80 % certain."""
         if self.chosen is None:
@@ -91,7 +102,7 @@ class Advice(Struct, frozen=True, kw_only=True):
         return "\n".join(self.sentences())
 
     def sentences(self) -> list[str]:
-        """Return the advice, its certainty, and what speaks against it: a sentence a line."""
+        """Return the reasons: the choice, its certainty, and what speaks against it, a sentence a line."""
         said = []
         if (chosen := self.chosen) is not None:
             said.append(f"{describe_result(chosen, self.demand)}; {describe_cost(chosen.row)}.")
@@ -128,7 +139,7 @@ class Advice(Struct, frozen=True, kw_only=True):
         return said
 
     def json(self) -> dict[str, Any]:
-        """Return everything as `plait advise --json` prints it."""
+        """Return everything as `plait recommend --json` prints it."""
         chosen, runner_up = self.chosen, self.runner_up
         return {
             **self._source(),
@@ -143,12 +154,6 @@ class Advice(Struct, frozen=True, kw_only=True):
             "text": self.sentences(),
             "command": run_command(chosen.row) if chosen is not None else None,
         }
-
-    def record(self) -> dict[str, Any]:
-        """Return what a run's settings store of the advice that chose its loop."""
-        assert self.chosen is not None
-        row = self.chosen.row
-        return {**self._source(), "loop": row.loop, "models": row.models, "sure": self.chosen.sure}
 
     def _source(self) -> dict[str, Any]:
         return {
@@ -167,7 +172,7 @@ class Advice(Struct, frozen=True, kw_only=True):
         return f"{said} About {_rough(self.more_tasks)} more would make it 95 % sure, if the share stays as it is."
 
 
-def advise(
+def recommend(
     results: object,
     demand: Demand | None = None,
     *,
@@ -178,19 +183,19 @@ def advise(
     include_changed: bool | None = None,
     only: Mapping[str, str] | None = None,
     journal: object = None,
-) -> Advice:
+) -> Recommendation:
     """Choose the cheapest loop and models that meet a demand, from the results of a comparison.
 
-    `results` are what `read_rows` reads: a file, a mapping, anything with `rows`, or a name in `journal`; an advice
-    stands for its own results. The demand is a value, or given in parts; the default is 80 % of the tasks. `only`
-    selects rows with these models: by phase, "" for every other. Raises `ConfigError` for invalid results and demands,
-    and if `only` leaves no row.
+    `results` are what `read_rows` reads: a file, a mapping, anything with `rows`, or a name in `journal`; a
+    recommendation stands for its own results. The demand is a value, or given in parts; the default is 80 % of the
+    tasks. `only` selects rows with these models: by phase, "" for every other. Raises `ConfigError` for invalid results
+    and demands, and if `only` leaves no row.
     """
     parts = {"at_least": at_least, "usd": usd, "seconds": seconds, "tokens": tokens, "include_changed": include_changed}
     said = {name: value for name, value in parts.items() if value is not None}
     wanted = structs.replace(demand or Demand(), **said)
-    source = results if isinstance(results, Advice) else read_rows(results, journal)
-    rows = [each.row for each in source.candidates] if isinstance(source, Advice) else source.rows
+    source = results if isinstance(results, Recommendation) else read_rows(results, journal)
+    rows = [each.row for each in source.candidates] if isinstance(source, Recommendation) else source.rows
     chosen_rows = [row for row in rows if only is None or _has_models(row, only)]
     if not chosen_rows:
         asked = ", ".join(f"{phase}={model}" if phase else model for phase, model in (only or {}).items())
@@ -200,7 +205,7 @@ def advise(
     meeting = [each for each in candidates if not each.max_parse_errors]
     chosen = meeting[0] if meeting else None
     before = candidates[: candidates.index(chosen)] if chosen is not None else []
-    return Advice(
+    return Recommendation(
         demand=wanted,
         name=source.name,
         suite=source.suite,

@@ -1,4 +1,4 @@
-"""Advice: the cheapest row that meets a demand, how sure that is, and an agent whose loop is chosen by it."""
+"""Recommendation: the cheapest row that meets a demand, how sure that is, and the agent that it names."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 import plait
 from conftest import CAMPAIGN
 from plait import loops
-from plait.advice import read_rows
-from plait.advice.choose import count_more_tasks, probability_of_share, show_short
 from plait.core.errors import ConfigError
 from plait.journal.results import Results as Comparisons
 from plait.journal.store import Journal
+from plait.lab.recommend import read_rows
+from plait.lab.recommend.choose import count_more_tasks, probability_of_share, show_short
 
 
 def row(loop: str = "react", model: str = "local", successes: int = 30, n: int = 32, **more: Any) -> dict[str, Any]:
@@ -51,20 +51,20 @@ def table(*rows: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"name": "sums", "suite": "basics:report", "tasks": 32, "rows": list(rows), "pairs": [], **more}
 
 
-def chosen(advice: plait.Advice) -> str:
-    assert advice.chosen is not None, str(advice)
-    return advice.chosen.row.loop
+def chosen(recommendation: plait.Recommendation) -> str:
+    assert recommendation.chosen is not None, str(recommendation)
+    return recommendation.chosen.row.loop
 
 
 @pytest.mark.parametrize("changed", ["fell_back", "calls_as_text"])
 def test_a_row_whose_runs_changed_their_loop_is_chosen_only_when_asked(changed: str) -> None:
     results = table(row("rewoo", cost_usd=0.0001, **{changed: 3}), row("react"))
-    advice = plait.advise(results)
-    assert chosen(advice) == "react"
+    recommendation = plait.recommend(results)
+    assert chosen(recommendation) == "react"
     assert "Not chosen, because runs continued as another loop or wrote tool calls as text: rewoo with local." in str(
-        advice
+        recommendation
     )
-    assert chosen(plait.advise(results, include_changed=True)) == "rewoo"
+    assert chosen(plait.recommend(results, include_changed=True)) == "rewoo"
 
 
 # --- how sure
@@ -139,14 +139,14 @@ def test_the_cheapest_that_meets_the_demand_is_named_and_the_next() -> None:
         row("rewoo", successes=27, cost_usd=0.003),
         row("tool_calling", successes=20, cost_usd=0.001),
     ]
-    advice = plait.advise(table(*rows), at_least=0.8)
-    assert chosen(advice) == "json"
-    assert advice.runner_up is not None and advice.runner_up.row.loop == "rewoo"
-    assert [each.row.loop for each in advice.cheaper] == ["tool_calling"]
-    assert [each.row.loop for each in advice.candidates] == ["tool_calling", "json", "rewoo", "react"]
-    assert advice.candidates[0].max_parse_errors == ("success",)
-    assert advice.chosen is not None and advice.chosen.sure == probability_of_share(28, 32, 0.8)
-    assert advice.cheaper[0].sure == probability_of_share(20, 32, 0.8) > 0
+    recommendation = plait.recommend(table(*rows), at_least=0.8)
+    assert chosen(recommendation) == "json"
+    assert recommendation.runner_up is not None and recommendation.runner_up.row.loop == "rewoo"
+    assert [each.row.loop for each in recommendation.cheaper] == ["tool_calling"]
+    assert [each.row.loop for each in recommendation.candidates] == ["tool_calling", "json", "rewoo", "react"]
+    assert recommendation.candidates[0].max_parse_errors == ("success",)
+    assert recommendation.chosen is not None and recommendation.chosen.sure == probability_of_share(28, 32, 0.8)
+    assert recommendation.cheaper[0].sure == probability_of_share(20, 32, 0.8) > 0
 
 
 def test_of_equal_price_the_fewest_tokens_decide_then_the_seconds() -> None:
@@ -155,23 +155,23 @@ def test_of_equal_price_the_fewest_tokens_decide_then_the_seconds() -> None:
         row("json", cost_usd=0.0, tokens=800, seconds=3),
         row("rewoo", cost_usd=0.0, tokens=800, seconds=2),
     ]
-    advice = plait.advise(table(*rows))
-    assert [each.row.loop for each in advice.candidates] == ["rewoo", "json", "react"]
+    recommendation = plait.recommend(table(*rows))
+    assert [each.row.loop for each in recommendation.candidates] == ["rewoo", "json", "react"]
     unknown = [{**each, "cost_usd": None} for each in rows]
-    assert chosen(plait.advise(table(*unknown))) == "rewoo"
+    assert chosen(plait.recommend(table(*unknown))) == "rewoo"
 
 
 def test_a_price_that_is_not_known_meets_no_budget_and_stands_behind_those_that_are() -> None:
     both = table(row("react", cost_usd=None, tokens=1), row("json", cost_usd=0.5))
-    assert chosen(plait.advise(both)) == "json"
-    assert "A price that is not known stands last: react with local." in str(plait.advise(both))
-    advice = plait.advise(both, usd=0.1)
-    assert advice.chosen is None
-    assert {each.row.loop: each.max_parse_errors for each in advice.candidates} == {
+    assert chosen(plait.recommend(both)) == "json"
+    assert "A price that is not known stands last: react with local." in str(plait.recommend(both))
+    recommendation = plait.recommend(both, usd=0.1)
+    assert recommendation.chosen is None
+    assert {each.row.loop: each.max_parse_errors for each in recommendation.candidates} == {
         "json": ("usd",),
         "react": ("price",),
     }
-    assert "A price that is not known meets no budget: react with local." in str(advice)
+    assert "A price that is not known meets no budget: react with local." in str(recommendation)
 
 
 @pytest.mark.parametrize(
@@ -189,15 +189,15 @@ def test_a_price_that_is_not_known_meets_no_budget_and_stands_behind_those_that_
     ],
 )
 def test_each_demand_is_met_up_to_its_bound(demand: dict[str, float], met: bool) -> None:
-    advice = plait.advise(table(row(successes=30, n=32)), **demand)
-    assert (advice.chosen is not None) is met
-    assert plait.advise(table(row(cost_usd=0.0)), usd=0).chosen is not None
+    recommendation = plait.recommend(table(row(successes=30, n=32)), **demand)
+    assert (recommendation.chosen is not None) is met
+    assert plait.recommend(table(row(cost_usd=0.0)), usd=0).chosen is not None
 
 
 def test_a_share_that_is_just_what_is_asked_is_not_lost_to_rounding() -> None:
     for of in range(1, 200, 1 if CAMPAIGN else 13):
         for right in range(of + 1):
-            found = plait.advise(table(row(successes=right, n=of)), at_least=right / of)
+            found = plait.recommend(table(row(successes=right, n=of)), at_least=right / of)
             assert found.chosen is not None, (right, of)
 
 
@@ -210,8 +210,8 @@ def test_where_none_meets_it_those_that_miss_only_one_part_are_told() -> None:
         row("phased", successes=26, cost_usd=0.002),
         row("mine", successes=32, cost_usd=0.002),
     ]
-    advice = plait.advise(table(*rows), usd=0.001)
-    assert {part: each.row.loop for part, each in advice.nearest.items()} == {
+    recommendation = plait.recommend(table(*rows), usd=0.001)
+    assert {part: each.row.loop for part, each in recommendation.nearest.items()} == {
         "success": "tool_calling",
         "usd": "phased",
     }
@@ -223,39 +223,41 @@ def test_where_every_row_misses_several_parts_the_best_in_each_is_told() -> None
         row("json", successes=16, cost_usd=0.001, seconds=9),
         row("rewoo", successes=8, cost_usd=0.002, seconds=1),
     ]
-    advice = plait.advise(table(*rows), at_least=0.9, usd=0.0001, seconds=0.5)
-    assert advice.chosen is None and advice.runner_up is None
-    assert {part: each.row.loop for part, each in advice.nearest.items()} == {
+    recommendation = plait.recommend(table(*rows), at_least=0.9, usd=0.0001, seconds=0.5)
+    assert recommendation.chosen is None and recommendation.runner_up is None
+    assert {part: each.row.loop for part, each in recommendation.nearest.items()} == {
         "success": "react",
         "usd": "json",
         "seconds": "rewoo",
     }
-    said = str(advice)
+    said = str(recommendation)
     assert said.startswith("No row of sums meets the demand: at least 90 % of the tasks, at most 0.0001 USD a run")
     assert "Nearest in seconds: rewoo with local: 25 % of 32 tasks" in said
 
 
 def test_repeats_of_a_task_count_as_no_further_evidence() -> None:
-    once = plait.advise(table(row(successes=27, n=32))).chosen
-    three_times = plait.advise(table(row(successes=81, n=96, tasks=32))).chosen
+    once = plait.recommend(table(row(successes=27, n=32))).chosen
+    three_times = plait.recommend(table(row(successes=81, n=96, tasks=32))).chosen
     assert once is not None and three_times is not None
     assert three_times.sure == once.sure == probability_of_share(27, 32, 0.8)
     assert three_times.row.success == 81 / 96
-    odd = plait.advise(table(row(successes=83, n=96, tasks=32))).chosen
+    odd = plait.recommend(table(row(successes=83, n=96, tasks=32))).chosen
     assert odd is not None and odd.sure == probability_of_share(27, 32, 0.8), "27.7 of 32 count as 27"
-    assert "84 % of 32 tasks in 96 runs" in str(plait.advise(table(row(successes=81, n=96, tasks=32))))
+    assert "84 % of 32 tasks in 96 runs" in str(plait.recommend(table(row(successes=81, n=96, tasks=32))))
 
 
 def test_the_words_are_those_of_the_numbers() -> None:
-    advice = plait.advise(table(row("rewoo", successes=27, interval=[0.682, 0.931], cost_usd=0.0012, tokens=1240)))
-    first, second = str(advice).splitlines()
+    recommendation = plait.recommend(
+        table(row("rewoo", successes=27, interval=[0.682, 0.931], cost_usd=0.0012, tokens=1240))
+    )
+    first, second = str(recommendation).splitlines()
     assert first == (
         "rewoo with local: 84 % of 32 tasks (68-93); sure to 67 % that it is at least 80 %; "
         "a run takes 0.0012 USD, 1,240 tokens, 2.0 s."
     )
     assert probability_of_share(27, 32, 0.8) == pytest.approx(0.67, abs=0.005)
-    assert advice.thin
-    assert advice.more_tasks is not None and 100 < advice.more_tasks < 300
+    assert recommendation.thin
+    assert recommendation.more_tasks is not None and 100 < recommendation.more_tasks < 300
     assert second.startswith("This is thin evidence: 32 tasks. About ") and "95 % sure" in second
 
 
@@ -276,20 +278,20 @@ def test_numbers_are_told_plainly(number: float, said: str) -> None:
 
 
 def test_a_price_that_is_not_known_is_said_of_the_row() -> None:
-    assert "a run takes 1,000 tokens, 2.0 s; its price is not known." in str(plait.advise(table(row(cost_usd=None))))
+    assert "a run takes 1,000 tokens, 2.0 s; its price is not known." in str(plait.recommend(table(row(cost_usd=None))))
 
 
 def test_thin_evidence_is_few_tasks_or_little_certainty() -> None:
-    assert not plait.advise(table(row(successes=32))).thin
-    assert plait.advise(table(row(successes=9, n=9)), at_least=0.5).thin
-    assert not plait.advise(table(row(successes=10, n=10)), at_least=0.5).thin
-    hardly = plait.advise(table(row(successes=8, n=10)), at_least=0.8)
+    assert not plait.recommend(table(row(successes=32))).thin
+    assert plait.recommend(table(row(successes=9, n=9)), at_least=0.5).thin
+    assert not plait.recommend(table(row(successes=10, n=10)), at_least=0.5).thin
+    hardly = plait.recommend(table(row(successes=8, n=10)), at_least=0.8)
     assert hardly.thin and hardly.more_tasks is None
     assert "no number of tasks would make it 95 % sure" in str(hardly)
 
 
 def test_certainty_is_never_told_as_whole() -> None:
-    said = str(plait.advise(table(row(successes=500, n=500), row("json", successes=0, n=500, cost_usd=0.0))))
+    said = str(plait.recommend(table(row(successes=500, n=500), row("json", successes=0, n=500, cost_usd=0.0))))
     assert "sure to more than 99 %" in said and "sure to less than 1 %" in said
 
 
@@ -300,19 +302,21 @@ def test_a_loop_that_is_not_here_is_not_advised_and_is_said() -> None:
         row("rewoo", models={"plan": "local"}, cost_usd=0.0),
         row("react(dialect=lines)", cost_usd=0.1),
     ]
-    advice = plait.advise(table(*rows))
-    assert chosen(advice) == "react(dialect=lines)"
-    said = str(advice)
+    recommendation = plait.recommend(table(*rows))
+    assert chosen(recommendation) == "react(dialect=lines)"
+    said = str(recommendation)
     assert "Can't be run here: mine with local: There is no loop 'mine'." in said
     assert "has no option 'colour'" in said and "It names no model for the phase" in said
-    assert all(each.max_parse_errors == ("here",) for each in advice.candidates[:3])
+    assert all(each.max_parse_errors == ("here",) for each in recommendation.candidates[:3])
 
 
 def test_a_row_without_runs_and_an_unfinished_comparison_are_said() -> None:
-    advice = plait.advise(table(row(n=0, successes=0), row("json"), unfinished="the budget of 1 USD is used up"))
-    assert chosen(advice) == "json"
-    assert "The comparison is not finished: the budget of 1 USD is used up." in str(advice)
-    assert plait.advise(table(row(n=0, successes=0)), at_least=0).chosen is None
+    recommendation = plait.recommend(
+        table(row(n=0, successes=0), row("json"), unfinished="the budget of 1 USD is used up")
+    )
+    assert chosen(recommendation) == "json"
+    assert "The comparison is not finished: the budget of 1 USD is used up." in str(recommendation)
+    assert plait.recommend(table(row(n=0, successes=0)), at_least=0).chosen is None
 
 
 # --- what results may be
@@ -347,11 +351,11 @@ async def test_a_comparison_in_the_journal_is_found_by_its_name(tmp_path: Path) 
     kept = Comparisons(journal)
     await kept.save("sums", {}, table(row("react")))
     await kept.save("begun", {})
-    assert chosen(plait.advise("sums", journal=journal.path)) == "react"
+    assert chosen(plait.recommend("sums", journal=journal.path)) == "react"
     with pytest.raises(ConfigError, match="has no table yet"):
-        plait.advise("begun", journal=journal.path)
+        plait.recommend("begun", journal=journal.path)
     with pytest.raises(ConfigError, match=r"There is no file other\. .*sums"):
-        plait.advise("other", journal=journal.path)
+        plait.recommend("other", journal=journal.path)
 
 
 def test_a_comparison_its_file_and_its_journal_are_the_same_results(tmp_path: Path) -> None:
@@ -365,16 +369,16 @@ def test_a_comparison_its_file_and_its_journal_are_the_same_results(tmp_path: Pa
         made, contenders=tuple(structs.replace(each, models={"act": "local"}) for each in made.contenders)
     )
     (tmp_path / "table.json").write_text(json.dumps(as_object(made)))
-    advice = plait.advise(made, at_least=0.6)
-    assert chosen(advice) == "react" and advice.chosen is not None
-    assert advice.chosen.row.evidence == (2, 3), "5 of 6 runs of 3 tasks"
-    assert (advice.name, advice.suite) == ("trial", "towns")
+    recommendation = plait.recommend(made, at_least=0.6)
+    assert chosen(recommendation) == "react" and recommendation.chosen is not None
+    assert recommendation.chosen.row.evidence == (2, 3), "5 of 6 runs of 3 tasks"
+    assert (recommendation.name, recommendation.suite) == ("trial", "towns")
     assert read_rows(made).digest == read_rows(tmp_path / "table.json").digest
 
 
 def test_an_advice_stands_for_what_it_was_made_from() -> None:
-    first = plait.advise(table(row("react", successes=31, cost_usd=0.9), row("json", successes=28, cost_usd=0.1)))
-    again = plait.advise(first, at_least=0.95)
+    first = plait.recommend(table(row("react", successes=31, cost_usd=0.9), row("json", successes=28, cost_usd=0.1)))
+    again = plait.recommend(first, at_least=0.95)
     assert (chosen(first), chosen(again)) == ("json", "react")
     assert again.digest == first.digest
 
@@ -399,7 +403,7 @@ def test_an_advice_stands_for_what_it_was_made_from() -> None:
 def test_what_is_no_results_is_said(given: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError) as error:
-        plait.advise(given, journal=tmp_path / "journal.db")
+        plait.recommend(given, journal=tmp_path / "journal.db")
     assert said in str(error.value)
 
 
@@ -408,7 +412,7 @@ def test_a_file_that_is_no_json_is_said(text: str, tmp_path: Path) -> None:
     place = tmp_path / "table.json"
     place.write_text(text)
     with pytest.raises(ConfigError, match="is not JSON"):
-        plait.advise(place)
+        plait.recommend(place)
 
 
 @pytest.mark.parametrize(
@@ -418,7 +422,7 @@ def test_a_demand_that_cant_be_is_refused(parts: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(parts))):
         plait.Demand(**parts)
     with pytest.raises(ConfigError, match=next(iter(parts))):
-        plait.advise(table(row()), **parts)
+        plait.recommend(table(row()), **parts)
 
 
 # --- an agent whose loop is chosen
@@ -442,102 +446,30 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_auto_takes_loop_options_and_models_from_the_results(folder: Path) -> None:
-    agent = plait.Agent("auto", results="table.json", journal="j.db")
+def test_the_recommended_agent_has_the_loop_its_options_and_the_models(folder: Path) -> None:
+    agent = plait.recommend("table.json").agent
     assert agent.loop == plait.ReAct(dialect="lines") and agent.model == ONE
-    assert agent.advice is not None and agent.advice.demand == plait.Demand(0.8)
-    stricter = plait.Agent("auto", results="table.json", demand=plait.Demand(0.95), journal="j.db")
-    assert stricter.loop == plait.ReAct() and stricter.model == TWO
-
-
-def test_a_chosen_agent_runs_and_its_record_says_by_what(folder: Path) -> None:
-    agent = plait.Agent("auto", results="table.json", journal="j.db")
-    run = agent.run("What is it?")
+    run = agent.using(journal="j.db").run("What is it?")
     assert (run.status, run.answer) == ("answered", "forty-two")
-    assert agent._store is not None and agent.advice is not None and agent.advice.chosen is not None
-    head = agent._store.run(run.id).head
-    assert head.loop["options"]["dialect"] == "lines"
-    assert head.settings["chosen"] == {
-        "results": {"name": "sums", "suite": "basics:report", "digest": read_rows("table.json").digest},
-        "demand": {"at_least": 0.8, "usd": None, "seconds": None, "tokens": None, "include_changed": False},
-        "loop": "react(dialect=lines)",
-        "models": {"act": ONE},
-        "sure": agent.advice.chosen.sure,
-    }
-
-
-def test_the_run_is_replayed_and_forked_by_what_the_record_says_without_the_results(folder: Path) -> None:
-    run = plait.Agent("auto", results="table.json", journal="j.db").run("What is it?")
-    Path("table.json").unlink()
-    kept = plait.Agent(journal="j.db")._store
-    assert kept is not None
-    again = plait.Agent.recorded(kept.run(run.id).head, journal="j.db")
-    assert again.loop == plait.ReAct(dialect="lines") and again.advice is None
-    assert again.replay(run.id).requests
-    assert again.fork(run.id, 1).answer == "forty-two"
-    assert again.resume(run.id).answer == "forty-two"
-
-
-def test_using_keeps_the_choice_until_loop_or_model_are_changed(folder: Path) -> None:
-    agent = plait.Agent("auto", results="table.json", journal="j.db")
-    Path("table.json").unlink()
-    more = agent.using(limits=plait.Limits(steps=3))
-    assert more.advice == agent.advice is not None and more.loop == agent.loop
-    other = agent.using(loop="json")
-    assert other.advice is None and "chosen" not in other._settings
-    assert agent.using(model=TWO).advice is None
-    assert agent.using(loop="auto").advice == agent.advice
-    stricter = agent.using(loop="auto", demand=plait.Demand(0.95))
+    stricter = plait.recommend("table.json", at_least=0.95).agent
     assert stricter.loop == plait.ReAct() and stricter.model == TWO
-    with pytest.raises(ConfigError, match='loop="auto"'):
-        agent.using(demand=plait.Demand(0.95))
 
 
-def test_only_rows_with_the_models_that_are_named_are_taken(folder: Path) -> None:
-    assert plait.Agent("auto", results="table.json", model=TWO).loop == plait.ReAct()
-    by_phase = plait.Agent("auto", results="table.json", models={"solve": TWO})
-    assert by_phase.loop == plait.ReWOO()
-    assert by_phase.models == {"plan": ONE, "work": ONE, "solve": TWO}
-    assert by_phase.advice is not None
-    mixed = plait.Agent("auto", results="table.json", model=ONE, models={"solve": TWO})
-    assert mixed.loop == plait.ReWOO() and mixed.models["plan"] == ONE
+def test_a_recommended_agent_has_a_model_for_each_phase(folder: Path) -> None:
+    agent = plait.recommend("table.json", only={"solve": TWO}).agent
+    assert agent.loop == plait.ReWOO() and agent.models == {"plan": ONE, "work": ONE, "solve": TWO}
+
+
+def test_without_a_row_that_meets_the_demand_there_is_no_agent(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="meets the demand"):
+        _ = plait.recommend("table.json", plait.Demand(1.0, usd=0.1)).agent
     with pytest.raises(ConfigError, match=r"no row with the model local\..*react with scripted:two.json"):
-        plait.Agent("auto", results="table.json", model="local")
+        plait.recommend("table.json", only={"": "local"})
 
 
-def test_a_model_given_as_an_object_is_the_one_that_is_asked(folder: Path) -> None:
-    model = plait.Scripted(["Thought: I know it.\nFinal Answer: mine"])
-    results = table(row("json", "scripted:one.json", cost_usd=0.0), row("react", model.spec))
-    agent = plait.Agent("auto", results=results, model=model, journal=False)
-    assert agent.loop == plait.ReAct() and agent.model is model
-    assert agent.run("Well?").answer == "mine"
-    assert agent.using(loop="auto", demand=plait.Demand(0.5)).model is model
-
-
-def test_an_advice_that_was_looked_at_can_be_used(folder: Path) -> None:
-    advice = plait.advise("table.json", at_least=0.95)
-    agent = plait.Agent("auto", results=advice)
-    assert agent.loop == plait.ReAct() and agent.demand == advice.demand
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"loop": "auto"}, "there are none"),
-        ({"loop": "auto", "results": "table.json", "demand": plait.Demand(1.0, usd=0.1)}, "meets the demand"),
-        ({"loop": "react", "results": "table.json"}, 'loop="auto"'),
-        ({"loop": "react", "demand": plait.Demand()}, 'loop="auto"'),
-    ],
-)
-def test_what_contradicts_itself_is_refused(fields: dict[str, Any], said: str, folder: Path) -> None:
-    with pytest.raises(ConfigError) as error:
-        plait.Agent(**fields)
-    assert said in str(error.value)
-
-
-def test_an_agent_that_is_told_no_model_has_the_usual_one() -> None:
-    agent = plait.Agent(journal=False)
-    assert agent.model == "local" and agent.advice is None and "chosen" not in agent._settings
+def test_the_loop_auto_is_tool_calling_or_react() -> None:
+    agent = plait.Agent("auto", journal=False)
+    assert agent.loop == plait.ToolCalling(fallback="react") and agent.model == "local"
 
 
 # --- words of loops

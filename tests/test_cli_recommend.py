@@ -1,4 +1,4 @@
-"""`plait advise`, and `plait run --loop auto`: what they print, on what stream, and how they end."""
+"""`plait recommend`: what they print, on what stream, and how they end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def line(loop: str, model: str, successes: int, cost: float | None) -> dict[str,
 
 
 def test_it_prints_the_advice_the_candidates_and_a_command_that_runs(shell: Shell) -> None:
-    ended = shell("advise", "table.json", "--at-least", "80%")
+    ended = shell("recommend", "table.json", "--at-least", "80%")
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
     assert lines[0].startswith("react(dialect=lines) with scripted:one.json: 88 % of 32 tasks (40-95); sure to 8")
@@ -60,7 +60,7 @@ def test_it_prints_the_advice_the_candidates_and_a_command_that_runs(shell: Shel
 
 
 def test_json_is_one_object_with_every_digit(shell: Shell) -> None:
-    found = shell("advise", "table.json", "--at-least", "0.8", "--json").object
+    found = shell("recommend", "table.json", "--at-least", "0.8", "--json").object
     assert found["chosen"]["loop"] == "react(dialect=lines)" and found["chosen"]["success"] == 28 / 32
     assert found["demand"] == {"at_least": 0.8, "usd": None, "seconds": None, "tokens": None, "include_changed": False}
     assert found["results"]["name"] == "sums" and len(found["results"]["digest"]) == 64
@@ -83,7 +83,7 @@ def test_json_is_one_object_with_every_digit(shell: Shell) -> None:
     ],
 )
 def test_each_demand_is_taken_from_its_flag(flags: list[str], chosen: str, shell: Shell) -> None:
-    assert shell("advise", "table.json", *flags, "--json").object["chosen"]["loop"] == chosen
+    assert shell("recommend", "table.json", *flags, "--json").object["chosen"]["loop"] == chosen
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_each_demand_is_taken_from_its_flag(flags: list[str], chosen: str, shell
     [["--budget", "0"], ["--max-seconds", "2"], ["--max-tokens", "1000"], ["--at-least", "95%", "--budget", "0.001"]],
 )
 def test_where_nothing_meets_it_the_code_is_three_and_the_nearest_is_told(flags: list[str], shell: Shell) -> None:
-    ended = shell("advise", "table.json", *flags)
+    ended = shell("recommend", "table.json", *flags)
     assert ended.code == 3
     assert ended.out.startswith("No row of sums meets the demand: at least ")
     assert "Nearest in " in ended.out and "Run it with" not in ended.out
-    as_object = shell("advise", "table.json", *flags, "--json")
+    as_object = shell("recommend", "table.json", *flags, "--json")
     assert as_object.code == 3 and as_object.object["chosen"] is None and as_object.object["nearest"]
 
 
@@ -114,7 +114,7 @@ def test_where_nothing_meets_it_the_code_is_three_and_the_nearest_is_told(flags:
     ],
 )
 def test_what_cant_be_understood_is_wrong_usage(args: list[str], said: str, shell: Shell) -> None:
-    ended = shell("advise", *args)
+    ended = shell("recommend", *args)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
 
@@ -122,64 +122,6 @@ def test_what_cant_be_understood_is_wrong_usage(args: list[str], said: str, shel
 def test_control_characters_in_results_do_not_reach_the_terminal(shell: Shell) -> None:
     rows = [{**line("react", "scripted:\x1b[2Jone.json", 32, None)}, line("json\x1b]0;x\x07", "x\ny", 3, 0.1)]
     (shell.folder / "bad.json").write_text(json.dumps({"rows": rows}))
-    ended = shell("advise", "bad.json")
+    ended = shell("recommend", "bad.json")
     assert "\x1b" not in ended.out + ended.err and "\x07" not in ended.out + ended.err
     assert not any(each.startswith("y") for each in ended.out.splitlines()), "nor do they draw lines of their own"
-
-
-# --- plait run --loop auto
-
-
-def test_run_takes_loop_and_model_from_the_results_and_records_it(shell: Shell) -> None:
-    ended = shell("run", "Well?", "--loop", "auto", "--results", "table.json", "--json")
-    assert (ended.code, ended.object["answer"]) == (0, "cheap")
-    assert ended.object["models"] == {"act": "scripted:one.json"}
-    stricter = shell("run", "Well?", "--loop", "auto", "--results", "table.json", "--at-least", "95%", "--quiet")
-    assert (stricter.code, stricter.out) == (0, "dear\n")
-    (shell.folder / "table.json").unlink()
-    assert shell("replay", ended.object["run"]).code == 0
-
-
-def test_what_a_run_may_take_is_what_the_chosen_loop_takes(shell: Shell) -> None:
-    auto = ("run", "Well?", "--loop", "auto", "--results", "table.json")
-    ended = shell(*auto, "--max-tokens", "1000")
-    assert ended.code == 2 and "at most 1,000 tokens a run" in ended.err
-    assert shell(*auto, "--max-tokens", "100000", "--quiet").out == "cheap\n"
-
-
-def test_a_model_that_is_named_is_the_one_the_row_must_have(shell: Shell) -> None:
-    auto = ("run", "Well?", "--loop", "auto", "--results", "table.json", "--quiet")
-    assert shell(*auto, "--model", "scripted:two.json").out == "dear\n"
-    assert shell(*auto, env={"PLAIT_MODEL": "scripted:two.json"}).out == "dear\n"
-    assert shell(*auto, "--model", "act=scripted:two.json").out == "dear\n"
-    ended = shell(*auto, "--model", "local")
-    assert ended.code == 2 and "no row with the model local" in ended.err
-
-
-def test_plait_toml_says_it_once_and_for_all(shell: Shell) -> None:
-    place = shell.folder / "plait.toml"
-    place.write_text('[run]\nloop = "auto"\nresults = "table.json"\nat_least = 0.95\n')
-    assert shell("run", "Well?", "--quiet").out == "dear\n"
-    assert shell("run", "Well?", "--quiet", "--at-least", "0.8").out == "cheap\n"
-    # A loop that is named is not chosen, whatever the file says.
-    assert shell("run", "Well?", "--quiet", "--loop", "react", "--model", "scripted:two.json").out == "dear\n"
-    place.write_text('[run]\nloop = "auto"\nresults = "table.json"\nat_least = 80\n')
-    ended = shell("run", "Well?")
-    assert ended.code == 2 and "at_least is 80" in ended.err
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--loop", "auto"], "--results FILE"),
-        (["--results", "table.json"], "--results chooses a loop"),
-        (["--loop", "json", "--at-least", "0.9"], "--at-least chooses a loop"),
-        (["--loop", "auto", "--results", "table.json", "--set", "dialect=lines"], "Leave out --set"),
-        (["--loop", "auto", "--results", "absent.json"], "There is no file absent.json"),
-        (["--loop", "auto", "--results", "table.json", "--max-seconds", "1"], "No row of sums meets the demand"),
-    ],
-)
-def test_what_contradicts_itself_is_wrong_usage(flags: list[str], said: str, shell: Shell) -> None:
-    ended = shell("run", "Well?", *flags)
-    assert (ended.code, ended.out) == (2, "")
-    assert said in ended.err

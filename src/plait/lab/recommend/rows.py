@@ -71,7 +71,7 @@ class MeasuredRows(Struct, frozen=True, kw_only=True):
     """A comparison's rows, and their source.
 
     `name` is the comparison's, or the file's if it has none. `digest` is the SHA-256 of the given rows as JSON with
-    sorted keys: it says whether two advices were made from the same rows.
+    sorted keys: it says whether two recommendations were made from the same rows.
     """
 
     name: str
