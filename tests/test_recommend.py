@@ -144,7 +144,7 @@ def test_the_cheapest_that_meets_the_demand_is_named_and_the_next() -> None:
     assert recommendation.runner_up is not None and recommendation.runner_up.row.loop == "rewoo"
     assert [each.row.loop for each in recommendation.cheaper] == ["tool_calling"]
     assert [each.row.loop for each in recommendation.candidates] == ["tool_calling", "json", "rewoo", "react"]
-    assert recommendation.candidates[0].max_parse_errors == ("success",)
+    assert recommendation.candidates[0].unmet == ("success",)
     assert recommendation.chosen is not None and recommendation.chosen.sure == probability_of_share(28, 32, 0.8)
     assert recommendation.cheaper[0].sure == probability_of_share(20, 32, 0.8) > 0
 
@@ -167,7 +167,7 @@ def test_a_price_that_is_not_known_meets_no_budget_and_stands_behind_those_that_
     assert "A price that is not known stands last: react with local." in str(plait.recommend(both))
     recommendation = plait.recommend(both, usd=0.1)
     assert recommendation.chosen is None
-    assert {each.row.loop: each.max_parse_errors for each in recommendation.candidates} == {
+    assert {each.row.loop: each.unmet for each in recommendation.candidates} == {
         "json": ("usd",),
         "react": ("price",),
     }
@@ -307,7 +307,7 @@ def test_a_loop_that_is_not_here_is_not_advised_and_is_said() -> None:
     said = str(recommendation)
     assert "Can't be run here: mine with local: There is no loop 'mine'." in said
     assert "has no option 'colour'" in said and "It names no model for the phase" in said
-    assert all(each.max_parse_errors == ("here",) for each in recommendation.candidates[:3])
+    assert all(each.unmet == ("here",) for each in recommendation.candidates[:3])
 
 
 def test_a_row_without_runs_and_an_unfinished_comparison_are_said() -> None:

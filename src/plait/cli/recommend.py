@@ -86,5 +86,5 @@ def _cells(recommendation: Recommendation, each: Candidate) -> list[str]:
         show_short(row.seconds),
     ]
     done, sure, *used = ran if row.n else ["-"] * len(ran)
-    verdict = ", ".join(_MISSES[miss] for miss in each.max_parse_errors) or stands
+    verdict = ", ".join(_MISSES[miss] for miss in each.unmet) or stands
     return [row.loop, row.who, done, f"{row.evidence[1]:,}", sure, *used, verdict]

@@ -48,14 +48,14 @@ class Demand(Struct, frozen=True):
 class Candidate(Struct, frozen=True):
     """A row compared with a demand. `sure` is the probability that its true share is high enough.
 
-    `max_parse_errors` lists what it fails: "success", "usd", "price" (unknown, with a budget), "seconds", "tokens",
+    `unmet` lists what it fails: "success", "usd", "price" (unknown, with a budget), "seconds", "tokens",
     "runs" (it has none), "changed" (runs of another loop, or calls as text), "here". `unusable` says why it cannot run
     here.
     """
 
     row: MeasuredLoop
     sure: float
-    max_parse_errors: tuple[str, ...] = ()
+    unmet: tuple[str, ...] = ()
     unusable: str = ""
 
 
@@ -125,7 +125,7 @@ class Recommendation(Struct, frozen=True, kw_only=True):
                 " The tables [prices] and [electricity] of plait.toml tell prices of new runs:"
                 " plait compare ... --again."
             )
-        changed = [name_row(each.row) for each in self.candidates if "changed" in each.max_parse_errors]
+        changed = [name_row(each.row) for each in self.candidates if "changed" in each.unmet]
         if changed:
             said.append(
                 f"Not chosen, because runs continued as another loop or wrote tool calls as text: {', '.join(changed)}."
@@ -202,7 +202,7 @@ def recommend(
         there = ", ".join(dict.fromkeys(f"{row.loop} with {row.who}" for row in rows))
         raise ConfigError(f"{source.name} has no row with the model {asked}.", hint=f"There are: {there}.")
     candidates = sorted((_compare_row(row, wanted) for row in chosen_rows), key=_price)
-    meeting = [each for each in candidates if not each.max_parse_errors]
+    meeting = [each for each in candidates if not each.unmet]
     chosen = meeting[0] if meeting else None
     before = candidates[: candidates.index(chosen)] if chosen is not None else []
     return Recommendation(
@@ -213,7 +213,7 @@ def recommend(
         candidates=tuple(candidates),
         chosen=chosen,
         runner_up=meeting[1] if len(meeting) > 1 else None,
-        cheaper=tuple(each for each in before if each.max_parse_errors == ("success",)),
+        cheaper=tuple(each for each in before if each.unmet == ("success",)),
         nearest={} if meeting else _find_nearest(candidates, wanted),
         more_tasks=count_more_tasks(chosen.row.success, chosen.row.evidence[1], wanted.at_least) if chosen else None,
         unfinished=source.unfinished,
@@ -221,19 +221,19 @@ def recommend(
 
 
 def _compare_row(row: MeasuredLoop, demand: Demand) -> Candidate:
-    max_parse_errors, unusable = [], ""
+    unmet, unusable = [], ""
     if not row.n:
-        max_parse_errors.append("runs")
+        unmet.append("runs")
     elif row.success < demand.at_least - 1e-9:
-        max_parse_errors.append("success")
+        unmet.append("success")
     if (row.fell_back or row.calls_as_text) and not demand.include_changed:
-        max_parse_errors.append("changed")
+        unmet.append("changed")
     if demand.usd is not None and (row.cost_usd is None or row.cost_usd > demand.usd):
-        max_parse_errors.append("usd" if row.cost_usd is not None else "price")
+        unmet.append("usd" if row.cost_usd is not None else "price")
     if demand.seconds is not None and row.seconds > demand.seconds:
-        max_parse_errors.append("seconds")
+        unmet.append("seconds")
     if demand.tokens is not None and row.tokens > demand.tokens:
-        max_parse_errors.append("tokens")
+        unmet.append("tokens")
     try:
         phases = loop_from(row.loop).phases
         lacking = [phase for phase in phases if not row.model_of(phase)]
@@ -241,8 +241,8 @@ def _compare_row(row: MeasuredLoop, demand: Demand) -> Candidate:
     except ConfigError as why:
         unusable = str(why)
     if unusable:
-        max_parse_errors.append("here")
-    return Candidate(row, probability_of_share(*row.evidence, demand.at_least), tuple(max_parse_errors), unusable)
+        unmet.append("here")
+    return Candidate(row, probability_of_share(*row.evidence, demand.at_least), tuple(unmet), unusable)
 
 
 def _price(candidate: Candidate) -> tuple[float, float, float]:
@@ -256,9 +256,9 @@ def _find_nearest(candidates: list[Candidate], demand: Demand) -> dict[str, Cand
     If every row misses several parts, it is the best row in each. Rows without runs, or that cannot run here, are
     skipped.
     """
-    able = [each for each in candidates if not {"runs", "here"} & set(each.max_parse_errors)]
+    able = [each for each in candidates if not {"runs", "here"} & set(each.unmet)]
     parts = ("success", *(name for name in ("usd", "seconds", "tokens") if getattr(demand, name) is not None))
-    found = {part: [each for each in able if each.max_parse_errors == (part,)] for part in parts}
+    found = {part: [each for each in able if each.unmet == (part,)] for part in parts}
     if not any(found.values()):
         found = dict.fromkeys(parts, able)
     ranked = {part: [(_distance(each.row, part), at) for at, each in enumerate(rows)] for part, rows in found.items()}
@@ -401,7 +401,7 @@ def _row_json(each: Candidate) -> dict[str, Any]:
         **msgspec.to_builtins(each.row),
         "success": each.row.success,
         "sure": each.sure,
-        "max_parse_errors": list(each.max_parse_errors),
+        "unmet": list(each.unmet),
     }
     return {**made, "unusable": each.unusable} if each.unusable else made
 
