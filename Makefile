@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: run test campaign check lint types imports clean docs
 
 run: $(STAMP)  ## set up, then answer a two-step question with the embedded model
-	$(BIN)/plait run "How many more people live in Lyon than in Nice?" \
+	PLAIT_GUIDE=1 $(BIN)/plait run "How many more people live in Lyon than in Nice?" \
 		--tools lookup:examples/cities.json --tools calculator
 
 test: $(STAMP)  ## all tests, on all cores; fetches the small test model once
@@ -35,9 +35,12 @@ docs: $(STAMP)  ## write the generated reference pages anew
 	$(BIN)/python docs/generate_reference.py
 
 $(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
-	touch $@
+	@echo "setting up the environment $(VENV) (a few minutes the first time)"
+	@began=$$(date +%s); \
+	$(PYTHON) -m venv $(VENV) && \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]" && \
+	echo "setting up the environment: $$(($$(date +%s) - began)) s"
+	@touch $@
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -37,7 +37,7 @@ LOOPS = {
     "compiler": plait.LLMCompiler(),
     "phased": plait.Phased(),
     "phased 3 rounds": plait.Phased(rounds=3),
-    "native": plait.ToolCalling(),
+    "tool_calling": plait.ToolCalling(),
     "codeact": plait.CodeAct(),
     "codeact search": plait.CodeAct(),  # for its tools, where two are told at once
 }
@@ -60,16 +60,15 @@ def measured(loop: str, model: str, task: dict[str, Any], options: argparse.Name
         LOOPS[loop],
         model=model,
         tools=[f"lookup:{table}", "calculator"],
-        limits=plait.Limits(steps=8),
         can_ask=False,
         journal=options.journal,
         prompts=options.prompts,
-        max_tools=0 if loop == "codeact search" else None,
+        limits=plait.Limits(steps=8, tools=0 if loop == "codeact search" else None),
     )
     run = agent.run(task["question"])
     holds = run.answer is not None and correct(run.answer, task["answer"])
     if options.verbose and not (run.status == "answered" and holds):
-        print(f"  wrong: {task['question']} -> {run.status} {run.answer!r} {run.reason} ({run.run})", flush=True)
+        print(f"  wrong: {task['question']} -> {run.status} {run.answer!r} {run.reason} ({run.id})", flush=True)
     return {
         "model": model,
         "loop": loop,
@@ -85,7 +84,7 @@ def measured(loop: str, model: str, task: dict[str, Any], options: argparse.Name
         "tokens": run.usage.tokens,
         "cached": run.usage.cached_tokens,
         "seconds": round(run.seconds, 1),
-        "run": run.run,
+        "run": run.id,
     }
 
 

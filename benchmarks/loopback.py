@@ -30,7 +30,7 @@ SCRIPTS: dict[str, list[str | list[str]]] = {
     # A list in a script is a reply with native calls: their arguments.
     "react": [ACTION.format(n=n) for n in range(CALLS - 1)] + [ANSWER],
     "json": [turn("add", str(n)) for n in range(CALLS - 1)] + [turn("final_answer", "it is 6")],
-    "native": [[str(n)] for n in range(CALLS - 1)] + ["it is 6"],
+    "tool_calling": [[str(n)] for n in range(CALLS - 1)] + ["it is 6"],
     "rewoo-plan": [PLAN],
     "rewoo-work": ["it is 4"],
     "rewoo-solve": ["it is 6"],
@@ -43,7 +43,9 @@ SCRIPTS: dict[str, list[str | list[str]]] = {
 """The replies of each model of the endpoint, a turn each."""
 
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.I)
-_MODEL = re.compile(rb'"model":"([^"]+)"')
+_MODEL = re.compile(rb'"model": ?"([^"]+)"')
+_ASSISTANT = re.compile(rb'"role": ?"assistant"')
+_STREAMED = re.compile(rb'"stream": ?true')
 _USAGE = {"prompt_tokens": 300, "completion_tokens": 30, "total_tokens": 330}
 
 
@@ -102,8 +104,8 @@ class _Endpoint(asyncio.Protocol):
             return
         self.buffer = b""
         script = _BODIES[_MODEL.search(body)[1].decode()]  # type: ignore[index]
-        plain, stream = script[min(body.count(b'"role":"assistant"'), len(script) - 1)]
-        if b'"stream":true' in body:
+        plain, stream = script[min(len(_ASSISTANT.findall(body)), len(script) - 1)]
+        if _STREAMED.search(body):
             kind, content = b"text/event-stream", stream
         else:
             kind, content = b"application/json", plain

@@ -1,6 +1,10 @@
-"""What a run of each loop costs beyond its HTTP: CPU beside a bare aiohttp loop making the same calls.
+"""What a run of each loop costs in CPU time, compared with the same loop written by hand with aiohttp.
 
     python benchmarks/overhead.py             CPU a run, one at a time and 64 at once; 1,000 at once with memory
+
+The hand-written loop is minimal: one shared session, `json=` with a dict, the reply looked up in the decoded dict,
+the action read with `json.loads`, the tool called from a dict, messages appended to a list. For the planners it only
+sends the requests that a run made, as dicts. Plait runs with its journal on.
 
 The endpoint answers at once, in a process of its own; only this process's CPU is counted. Bare and Plait take
 turns, so that a drift of the machine's speed falls on both; the median of the ratios is what counts.
@@ -18,6 +22,7 @@ import time
 from collections.abc import Awaitable, Callable
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import loopback
@@ -44,7 +49,7 @@ def add(n: str) -> str:
 LOOPS: dict[str, Loop] = {
     "react": plait.ReAct(),
     "json": plait.JsonReAct(),
-    "native": plait.ToolCalling(),
+    "tool_calling": plait.ToolCalling(),
     "rewoo": plait.ReWOO(),
     "compiler": plait.LLMCompiler(),
     "phased": plait.Phased(rounds=2),
@@ -69,26 +74,82 @@ def agent(address: str, stream: bool, journal: Path, loop: str = "react") -> pla
     )
 
 
-def bodies(run: plait.Run) -> list[bytes]:
-    """The exact requests of a run, for the bare loop to send."""
-    return [call.request for call in run.timeline.model_calls]
+def add_plainly(n: str) -> str:
+    """The same tool without Plait."""
+    return f"added {n}"
 
 
-async def bare(session: aiohttp.ClientSession, address: str, requests: list[bytes], stream: bool) -> None:
-    """The same calls with nothing around them: send the bytes, read and decode the reply."""
-    for body in requests:
-        async with session.post(
-            f"{address}/chat/completions", data=body, headers={"Content-Type": "application/json"}
-        ) as response:
-            if stream:
-                text = ""
-                async for line in response.content:
-                    if line.startswith(b"data: {"):
-                        choices = json.loads(line[6:])["choices"]
-                        text += choices[0]["delta"].get("content", "") if choices else ""
-            else:
-                text = (await response.json())["choices"][0]["message"]["content"]
-            assert text or b'"native"' in body
+PLAIN_TOOLS: dict[str, Callable[..., str]] = {"add": add_plainly}
+
+
+def read_react(message: dict[str, Any]) -> dict[str, Any] | None:
+    text = message["content"]
+    if "Final Answer:" in text:
+        return None
+    action = json.loads(text.partition("```json")[2].partition("```")[0])
+    return {"tool": action["action"], "input": {"n": action["action_input"]}}
+
+
+def read_json(message: dict[str, Any]) -> dict[str, Any] | None:
+    turn = json.loads(message["content"])
+    return None if turn["tool"] == "final_answer" else {"tool": turn["tool"], "input": {"n": turn["tool_input"]}}
+
+
+def read_tool_calls(message: dict[str, Any]) -> dict[str, Any] | None:
+    if not message.get("tool_calls"):
+        return None
+    function = message["tool_calls"][0]["function"]
+    return {"tool": function["name"], "input": json.loads(function["arguments"])}
+
+
+READERS: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
+    "react": read_react,
+    "json": read_json,
+    "tool_calling": read_tool_calls,
+}
+
+
+def sent(run: plait.Run) -> list[dict[str, Any]]:
+    """The requests of a run, as the dicts that a program without Plait would have made."""
+    return [json.loads(call.request) for call in run.timeline.model_calls]
+
+
+async def ask_plainly(session: aiohttp.ClientSession, url: str, request: dict[str, Any]) -> dict[str, Any]:
+    """The message of one reply, as little code as does it."""
+    async with session.post(url, json=request) as response:
+        if not request.get("stream"):
+            message: dict[str, Any] = (await response.json())["choices"][0]["message"]
+            return message
+        text, calls = "", []
+        async for line in response.content:
+            if line.startswith(b"data: {"):
+                for choice in json.loads(line[6:])["choices"]:
+                    text += choice["delta"].get("content") or ""
+                    calls += choice["delta"].get("tool_calls") or ()
+    return (
+        {"role": "assistant", "content": text, "tool_calls": calls} if calls else {"role": "assistant", "content": text}
+    )
+
+
+async def bare_turns(session: aiohttp.ClientSession, url: str, first: dict[str, Any], loop: str) -> None:
+    """The loop by hand: ask, append, look the tool up, call it, append; no checks, no record, no limits."""
+    messages, read = list(first["messages"]), READERS[loop]
+    while True:
+        message = await ask_plainly(session, url, {**first, "messages": messages})
+        messages.append(message)
+        if (call := read(message)) is None:
+            return
+        result = PLAIN_TOOLS[call["tool"]](**call["input"])
+        if loop == "tool_calling":
+            messages.append({"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": result})
+        else:
+            messages.append({"role": "user", "content": f"Observation: {result}"})
+
+
+async def bare_requests(session: aiohttp.ClientSession, url: str, requests: list[dict[str, Any]]) -> None:
+    """The requests of a planner, made already: even less than its loop by hand would do."""
+    for request in requests:
+        await ask_plainly(session, url, request)
 
 
 async def cpu(work: Callable[[], Awaitable[object]], runs: int, at_once: int) -> float:
@@ -105,11 +166,15 @@ async def cpu(work: Callable[[], Awaitable[object]], runs: int, at_once: int) ->
 async def compare(address: str, loop: str, stream: bool, at_once: int, runs: int, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         one = agent(address, stream, Path(folder) / "journal.db", loop)
-        requests = bodies(await one.arun(QUESTION))
+        requests = sent(await one.arun(QUESTION))
+        url = f"{address}/chat/completions"
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 
             async def plainly() -> None:
-                await bare(session, address, requests, stream)
+                if loop in READERS:
+                    await bare_turns(session, url, requests[0], loop)
+                else:
+                    await bare_requests(session, url, requests)
 
             number = count()
 
@@ -126,8 +191,9 @@ async def compare(address: str, loop: str, stream: bool, at_once: int, runs: int
     kind = "streamed" if stream else "not streamed"
     print(
         f"{loop:9} {len(requests)} calls, {kind:12} {at_once:4} at once: "
-        f"plait {ours_ms:6.2f} ms, bare {bare_ms:6.2f} ms, ratio {ratio:.2f} "
-        f"({min(a / b for a, b in pairs):.2f} to {max(a / b for a, b in pairs):.2f})",
+        f"ratio {ratio:.2f} ({min(a / b for a, b in pairs):.2f} to {max(a / b for a, b in pairs):.2f}); "
+        f"a run {ours_ms:.2f} ms, bare {bare_ms:.2f} ms; "
+        f"a call {ours_ms / len(requests):.3f} ms, bare {bare_ms / len(requests):.3f} ms",
         flush=True,
     )
 
@@ -171,6 +237,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--runs", type=int, default=128)
     parser.add_argument("--loops", default=",".join(LOOPS))
+    parser.add_argument("--quick", action="store_true", help="only the ratios, without 1,000 runs and long runs")
     options = parser.parse_args()
     # What is imported at the first use is not a run's cost.
     ChatModel(spec="x:y", name="y", endpoint="http://127.0.0.1").encode(Think("act", (Message("user", "x"),)))
@@ -180,6 +247,8 @@ def main() -> None:
             for stream in (False, True):
                 for at_once in (1, 64):
                     asyncio.run(compare(address, loop, stream, at_once, options.runs, options.rounds))
+        if options.quick:
+            return
         asyncio.run(crowd(address, 1000))
     finally:
         process.terminate()

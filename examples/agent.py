@@ -7,4 +7,4 @@ agent = plait.Agent("react", model="local", tools=["lookup:examples/cities.json"
 if __name__ == "__main__":
     run = agent.run("How many people live in Lyon?")
     print(run.status, run.answer)
-    print(f"{run.steps} steps, {run.usage.tokens} tokens, {run.cost_usd} USD, record {run.run}")
+    print(f"{run.steps} steps, {run.usage.tokens} tokens, {run.cost_usd} USD, record {run.id}")

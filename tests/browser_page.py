@@ -142,9 +142,12 @@ class Page:
         """Wait until an expression is true; its value."""
         until = time.monotonic() + timeout
         while True:
-            value = await self.evaluate(script)
-            if value:
-                return value
+            try:
+                if value := await self.evaluate(script):
+                    return value
+            except ProtocolError as why:  # the page that was asked has given way to the next
+                if "navigated" not in str(why):
+                    raise
             if time.monotonic() > until:
                 raise TimeoutError(f"not true within {timeout:.0f} s: {script}; problems: {self.problems}")
             await asyncio.sleep(0.05)

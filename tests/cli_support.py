@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fork_server import can_fork, run_forked
+from patience import patience
 
 PLAIT = str(Path(sys.executable).with_name("plait"))
 
@@ -139,8 +140,9 @@ def checked(code: int, out: str, err: str) -> Ended:
 
 
 def is_before_ours(err: str) -> bool:
-    """Whether a signal met Python while it was starting: its traceback names none of our modules."""
-    return "KeyboardInterrupt" in err and "/plait/" not in err
+    """Whether a signal met Python while it was starting: at most an import of ours was on."""
+    ours = [line for line in err.splitlines() if "/plait/" in line]
+    return "KeyboardInterrupt" in err and all(line.endswith("in <module>") for line in ours)
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> str:
@@ -156,7 +158,7 @@ def read_until(process: subprocess.Popen[str], text: str) -> str:
 
 def until(path: Path, seconds: float = 20) -> None:
     """Wait until something is written in a file."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + patience(seconds)
     while not path.exists() or not path.stat().st_size:
         assert time.monotonic() < end, f"{path} never came"
         time.sleep(0.01)
@@ -175,7 +177,7 @@ def interrupt(process: subprocess.Popen[str], number: int = signal.SIGINT) -> En
     began = time.monotonic()
     process.send_signal(number)
     found = ended(process)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < patience(5)
     return found
 
 

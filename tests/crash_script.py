@@ -165,7 +165,7 @@ SCRIPTS: dict[str, Any] = {
         # The first turn is made by the loop: its reply is that of the other phase.
         "act": ["", "I send.\n" + CODE, "And the rest.\n" + AWAITED, STOP],
     },
-    "native": [
+    "tool_calling": [
         calls(("fetch", "a"), ("send", "one")),
         calls(("send", "two"), ("fetch", "b"), ("send", "three")),
         Reply("all is sent"),
@@ -200,8 +200,8 @@ if __name__ == "__main__":
         model=Dying(SCRIPTS[loop], chunk=20),
         tools=[fetch, send],
         journal=journal,
-        max_tools=0 if loop == "codeact" else None,
+        limits=plait.Limits(tools=0 if loop == "codeact" else None),
     )
     run = agent.resume("last") if "resume" in sys.argv else agent.run("Send one, two and three.")
-    troubles = [row.record.observation.trouble for row in run.record if isinstance(row.record, ObservedRecord)]
+    troubles = [row.record.observation.trouble for row in run.trace if isinstance(row.record, ObservedRecord)]
     print(json.dumps({"status": run.status, "answer": run.answer, "troubles": troubles, "points": passed}))

@@ -12,7 +12,7 @@ from fork_server import run_forked
 from plait.journal.store import Journal
 
 SCRIPT = Path(__file__).with_name("crash_script.py")
-LOOPS = ("react", "json", "rewoo", "compiler", "phased", "codeact", "native")
+LOOPS = ("react", "json", "rewoo", "compiler", "phased", "codeact", "tool_calling")
 ANSWER = "all is sent"
 SENT = {"one", "two", "three"}
 

@@ -39,7 +39,7 @@ PRELOADED = """
     sqlite3 genai_prices
     plait.agent plait.models.chat plait.models.scripted plait.journal.store plait.runtime.engine plait.cli.commands
     plait.cli.run plait.cli.chat plait.cli.show plait.cli.plan plait.cli.compare plait.cli.costs plait.cli.resume
-    plait.loops.react.loop plait.loops.native.loop plait.loops.codeact.loop plait.loops.phased.loop
+    plait.loops.react.loop plait.loops.tool_calling.loop plait.loops.codeact.loop plait.loops.phased.loop
     plait.loops.compiler.loop plait.loops.rewoo.loop plait.toolkits.calculator
 """
 """Modules that the server imports once. A module that is missing is left to the program."""

@@ -137,7 +137,7 @@ def _child() -> None:
     import math
     from datetime import date, datetime, timedelta
 
-    from plait.world import RunEvidence, task_of, world_of
+    from plait.lab.world import RunEvidence, task_of, world_of
 
     asked = json.load(sys.stdin)
     world = world_of(asked["word"])

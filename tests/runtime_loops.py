@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import sys
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -75,6 +77,13 @@ class Watching(Ahead):
             pieces.append("|" * taken.again + taken.piece)
 
 
+def wait_for_results(journal: str, number: int) -> None:
+    """Wait until the journal holds the results of so many calls: the kill that follows must not lose them."""
+    with closing(sqlite3.connect(journal)) as connection:
+        while connection.execute("SELECT count(*) FROM events WHERE kind = 'observed'").fetchone()[0] < number:
+            time.sleep(0.01)
+
+
 if __name__ == "__main__":
     journal, counts, fatal = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
 
@@ -85,6 +94,7 @@ if __name__ == "__main__":
         with counts.open("a") as file:
             file.write(text + "\n")
         if text == fatal:
+            wait_for_results(journal, int(fatal) - 1)
             os.kill(os.getpid(), signal.SIGKILL)
         return f"sent {text}"
 

@@ -100,7 +100,7 @@ LOOPS: dict[str, tuple[Any, int, int]] = {
     "rewoo": ({"plan": [WORK], "solve": ["174165"]}, 2, 3),
     "compiler": ({"plan": [PLAN], "join": ["Thought: so.\nFinish: 174165"]}, 2, 3),
     "codeact": (blocks("a = people('Lyon')\nb = people('Nice')\nstop(a - b)"), 1, 2),
-    "native": (
+    "tool_calling": (
         [
             Reply("", "calls", calls=(Call("people", {"city": "Lyon"}, "c1"), Call("people", {"city": "Nice"}, "c2"))),
             "174165",
@@ -115,5 +115,10 @@ LOOPS: dict[str, tuple[Any, int, int]] = {
 def agent(loop: str, journal: Path | bool, **more: Any) -> plait.Agent:
     """An agent of that loop whose model answers `QUESTION`."""
     replies, _, _ = LOOPS[loop]
-    settings = {"model": plait.Scripted(replies, chunk=5), "tools": [people, "calculator"], "max_tools": 9, **more}
+    settings = {
+        "model": plait.Scripted(replies, chunk=5),
+        "tools": [people, "calculator"],
+        "limits": plait.Limits(tools=9),
+        **more,
+    }
     return plait.Agent(loop, journal=journal, **settings)  # type: ignore[arg-type]

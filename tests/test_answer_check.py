@@ -34,7 +34,7 @@ FINAL = "Thought: I know.\nFinal Answer: "
 SCRIPTS: dict[str, list[str]] = {
     "react": [FINAL + WRONG, blob("lookup", "Lyon"), FINAL + RIGHT],
     "json": [turn("final_answer", WRONG), turn("lookup", "Lyon"), turn("final_answer", RIGHT)],
-    "native": [WRONG, '{"tool": "lookup", "input": "Lyon"}', RIGHT],
+    "tool_calling": [WRONG, '{"tool": "lookup", "input": "Lyon"}', RIGHT],
     "codeact": [code(f'stop("{WRONG}")'), code('print(lookup("Lyon"))'), code(f'stop("{RIGHT}")')],
     "compiler": [
         'Thought: So.\n1. lookup("Nice")\n2. join()',
@@ -66,7 +66,7 @@ def test_a_made_up_number_in_an_answer_is_told_and_the_loop_goes_on(loop: str, p
     assert (run.status, run.answer) == ("answered", RIGHT), run.reason
     notes = [event.text for event in run.events if isinstance(event, Noted) and event.kind == "unfounded"]
     assert notes == ["the answer has what stands neither in the task nor in any observation: 600,000"]
-    assert agent(loop, policy, tmp_path / "j.db").replay(run.run).whole
+    assert agent(loop, policy, tmp_path / "j.db").replay(run.id).whole
 
 
 @pytest.mark.parametrize("loop", SCRIPTS)
@@ -82,7 +82,7 @@ def test_refuse_never_ends_with_a_made_up_number_and_warn_says_it_once(loop: str
     only = {
         "react": [FINAL + WRONG] * 9,
         "json": [turn("final_answer", WRONG)] * 9,
-        "native": [WRONG] * 9,
+        "tool_calling": [WRONG] * 9,
         "codeact": [code(f'stop("{WRONG}")')] * 9,
         "compiler": SCRIPTS["compiler"][:2] * 9,
         "phased": ["I think.", "[]", WRONG] * 9,

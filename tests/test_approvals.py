@@ -83,14 +83,14 @@ def test_an_answer_that_comes_twice_does_not_approve_the_next_call(journal: Path
         agent.resume(first, "yes")
     assert why.value.waits == (second.outcome,) and SENT == ["one"]
     with pytest.raises(StaleAnswer, match=r"names no question.*two"):
-        agent.resume(first.run, "yes")
+        agent.resume(first.id, "yes")
     with pytest.raises(StaleAnswer, match="asks no question 'other'"):
-        agent.resume(first.run, "yes", question="other")
-    assert agent.resume(first.run).status == "waiting"
-    assert agent.resume(first.run, "yes", question=asked(second)).status == "answered" and SENT == ["one", "two"]
+        agent.resume(first.id, "yes", question="other")
+    assert agent.resume(first.id).status == "waiting"
+    assert agent.resume(first.id, "yes", question=asked(second)).status == "answered" and SENT == ["one", "two"]
     with pytest.raises(StaleAnswer, match="is over"):
         agent.resume(second, "yes")
-    assert agent.replay(first.run).whole
+    assert agent.replay(first.id).whole
 
 
 def test_a_question_has_another_id_for_another_input_another_place_and_another_run(journal: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_question_has_another_id_for_another_input_another_place_and_another_r
     other = sending(journal, "two").run("?")
     again = agent.run("?")
     assert len({asked(each) for each in (first, second, other, again)}) == 4
-    assert asked(agent.resume(again.run)) == asked(again)  # and the same one while it is the same question
+    assert asked(agent.resume(again.id)) == asked(again)  # and the same one while it is the same question
 
 
 def test_an_edited_call_and_a_refusal_are_for_one_question_too(journal: Path) -> None:
@@ -121,12 +121,12 @@ def test_of_several_open_questions_each_is_answered_by_its_own_id(journal: Path)
     model = plait.Scripted({"plan": [plan], "solve": ["Over."]})
     agent = plait.Agent("rewoo", model=model, tools=[send], journal=journal, approve="effects")
     run = agent.run("?")
-    ids = [row.record.question for row in run.record if isinstance(row.record, Waits)]
+    ids = [row.record.question for row in run.trace if isinstance(row.record, Waits)]
     assert len(ids) == 2
-    run = agent.resume(run.run, "yes", question=ids[1])
+    run = agent.resume(run.id, "yes", question=ids[1])
     assert SENT == ["two"] and asked(run) == ids[0]
     with pytest.raises(StaleAnswer):
-        agent.resume(run.run, "yes", question=ids[1])
+        agent.resume(run.id, "yes", question=ids[1])
     assert agent.resume(run, "no").status == "answered" and SENT == ["two"]
 
 
@@ -340,11 +340,11 @@ def test_approval_by_a_function_is_stored_as_always_until_a_function_is_given_ag
     agent = sending(journal, "one", "two", approve=lambda call: call.input == {"text": "two"})
     run = agent.run("?")
     assert run.status == "waiting" and SENT == ["one"]
-    again = plait.Agent.recorded(Journal.at(journal).head(run.run), journal=journal, tools=[send], model=agent.model)
+    again = plait.Agent.recorded(Journal.at(journal).head(run.id), journal=journal, tools=[send], model=agent.model)
     assert again.approve == "always"
-    fork = again.fork(run.run, 1)
+    fork = again.fork(run.id, 1)
     assert fork.status == "waiting" and SENT == ["one"]
-    assert agent.fork(run.run, 1).reason == run.reason and SENT == ["one", "one"]
+    assert agent.fork(run.id, 1).reason == run.reason and SENT == ["one", "one"]
 
 
 async def approved_and_left(journal: Path, run: str) -> None:
@@ -356,19 +356,19 @@ async def approved_and_left(journal: Path, run: str) -> None:
 def test_a_fork_takes_no_open_question_and_no_unused_approval_along(journal: Path) -> None:
     agent = sending(journal, "one", "two")
     run = agent.run("?")
-    fork = agent.fork(run.run, 2)
+    fork = agent.fork(run.id, 2)
     assert fork.status == "waiting" and asked(fork) != asked(run)
     with pytest.raises(StaleAnswer):
-        agent.resume(fork.run, "yes", question=asked(run))
+        agent.resume(fork.id, "yes", question=asked(run))
     # The approval is on record, and its process died before the call began.
-    asyncio.run(approved_and_left(journal, run.run))
-    assert agent.fork(run.run, 2).status == "waiting" and SENT == []
-    assert agent.resume(run.run).status == "waiting" and SENT == ["one"]  # in the run itself it counts
+    asyncio.run(approved_and_left(journal, run.id))
+    assert agent.fork(run.id, 2).status == "waiting" and SENT == []
+    assert agent.resume(run.id).status == "waiting" and SENT == ["one"]  # in the run itself it counts
 
 
 def test_what_was_asked_needs_an_answer_though_the_policy_has_changed(journal: Path) -> None:
     run = sending(journal, "one").run("?")
-    assert sending(journal, "one", approve="never").resume(run.run).status == "waiting" and SENT == []
+    assert sending(journal, "one", approve="never").resume(run.id).status == "waiting" and SENT == []
 
 
 @dataclass(frozen=True)
@@ -396,7 +396,7 @@ def test_the_approval_of_a_plan_is_not_for_another_plan(journal: Path) -> None:
     run = agent("pay 1").run("?")
     other = agent("pay 900").resume(run, "yes")
     assert other.status == "crashed" and "pay 900" in str(other.reason)
-    assert agent("pay 1").resume(run.run).answer == "yes: pay 1"
+    assert agent("pay 1").resume(run.id).answer == "yes: pay 1"
 
 
 async def test_a_person_at_hand_is_asked_about_each_call_by_itself(journal: Path) -> None:
@@ -406,6 +406,6 @@ async def test_a_person_at_hand_is_asked_about_each_call_by_itself(journal: Path
         seen.append(waiting)
         return "yes"
 
-    run = await sending(journal, "one", "two").arun("?", person=person)
+    run = await sending(journal, "one", "two").arun("?", on_wait=person)
     assert run.status == "answered" and SENT == ["one", "two"]
     assert len({each.question for each in seen}) == 2 and all(each.question for each in seen)

@@ -60,7 +60,7 @@ async def broken(asked: Asked) -> None:
 
 
 async def run_at(
-    handler: Callable[[Asked], Awaitable[None]], loop: Any = "native", question: str = "Is it so?", **options: Any
+    handler: Callable[[Asked], Awaitable[None]], loop: Any = "tool_calling", question: str = "Is it so?", **options: Any
 ) -> tuple[plait.Run, Server]:
     """A run against an endpoint of that kind."""
     model = {key: options.pop(key) for key in ("rate", "params", "abilities") if key in options}
@@ -80,7 +80,7 @@ async def test_a_reply_far_over_the_token_limit_is_stopped_and_says_by_how_much(
 async def test_a_reply_far_over_the_cost_limit_is_stopped_and_says_by_how_much() -> None:
     run, server = await run_at(writing(100_000), limits=plait.Limits(usd=0.001), rate=PRICE)
     assert run.status == "stopped" and run.outcome.limit == "usd"  # type: ignore[union-attr]
-    assert run.cost is not None and f"{run.cost - 0.001:.5f} more than its limit" in str(run.reason)
+    assert run.cost_usd is not None and f"{run.cost_usd - 0.001:.5f} more than its limit" in str(run.reason)
     assert 0 < server.asked[0].body["max_tokens"] <= 100
 
 
@@ -89,7 +89,7 @@ async def test_an_endpoint_that_keeps_to_max_tokens_keeps_the_run_within_its_lim
     # Each reply uses all that it may have, and is cut there.
     run, _ = await run_at(writing(None, finish="length"), limits=limits, rate=PRICE)
     assert run.status == "stopped" and "more than its limit" not in str(run.reason)
-    assert run.usage.tokens <= (limits.tokens or 10**9) and (run.cost or 0.0) <= (limits.usd or 1.0)
+    assert run.usage.tokens <= (limits.tokens or 10**9) and (run.cost_usd or 0.0) <= (limits.usd or 1.0)
 
 
 @pytest.mark.parametrize("limits", [plait.Limits(tokens=20_000), plait.Limits(usd=0.05)], ids=["tokens", "usd"])
@@ -104,7 +104,7 @@ async def test_steps_that_run_in_parallel_share_what_is_left(limits: plait.Limit
 
     run, server = await run_at(handler, "rewoo", limits=limits, rate=PRICE)
     assert len(server.asked) > 15
-    assert run.usage.tokens <= (limits.tokens or 10**9) and (run.cost or 0.0) <= (limits.usd or 1.0)
+    assert run.usage.tokens <= (limits.tokens or 10**9) and (run.cost_usd or 0.0) <= (limits.usd or 1.0)
 
 
 async def test_a_stream_that_never_ends_is_cut_at_its_share_and_counted() -> None:
@@ -156,15 +156,15 @@ async def test_a_call_that_was_cancelled_is_counted() -> None:
         await asyncio.sleep(60)
 
     run, _ = await run_at(handler, limits=plait.Limits(seconds=0.5), rate=PRICE)
-    assert run.status == "stopped" and run.usage.output_tokens == 100 and run.cost
-    got = [row.record for row in run.record if isinstance(row.record, Got)]
+    assert run.status == "stopped" and run.usage.output_tokens == 100 and run.cost_usd
+    got = [row.record for row in run.trace if isinstance(row.record, Got)]
     assert [each.error for each in got] == ["cancelled"]
 
 
 async def test_a_call_that_was_cancelled_before_its_reply_began_counts_its_prompt() -> None:
     run, _ = await run_at(lambda asked: asyncio.sleep(60), limits=plait.Limits(seconds=0.5), rate=PRICE)
     assert run.status == "stopped" and run.usage.output_tokens == 0
-    assert run.usage.input_tokens > 10 and run.cost
+    assert run.usage.input_tokens > 10 and run.cost_usd
 
 
 async def test_requests_that_the_endpoint_refused_cost_nothing() -> None:
@@ -172,7 +172,7 @@ async def test_requests_that_the_endpoint_refused_cost_nothing() -> None:
         await asked.answer(401, {"error": {"message": "no key"}})
 
     run, _ = await run_at(handler, rate=PRICE)
-    assert run.status == "crashed" and run.usage.tokens == 0 and run.cost == 0.0
+    assert run.status == "crashed" and run.usage.tokens == 0 and run.cost_usd == 0.0
 
 
 async def test_a_limit_in_usd_without_a_price_stops_before_the_first_request() -> None:
@@ -197,11 +197,11 @@ async def test_the_limit_wins_over_a_longer_reply_that_was_set() -> None:
 async def test_a_replay_sends_what_the_limit_asked_for(tmp_path: Path) -> None:
     async with Server(writing(None, finish="length")) as server:
         limits = plait.Limits(tokens=3000)
-        agent = plait.Agent("native", model=server.model(), limits=limits, journal=tmp_path / "journal.db")
+        agent = plait.Agent("tool_calling", model=server.model(), limits=limits, journal=tmp_path / "journal.db")
         run = await agent.arun("Is it so?")
-        asked = [row.record for row in run.record if isinstance(row.record, Thinking)]
+        asked = [row.record for row in run.trace if isinstance(row.record, Thinking)]
         assert [each.most for each in asked] == [each.body["max_tokens"] for each in server.asked] and len(asked) > 1
-    replayed = agent.replay(run.run)
+    replayed = agent.replay(run.id)
     assert replayed.whole and replayed.requests == len(asked)
 
 
@@ -212,11 +212,11 @@ async def test_a_replay_counts_what_was_lost(tmp_path: Path) -> None:
         await (broken(asked) if next(times) == 0 else writing(5)(asked))
 
     async with Server(handler) as server:
-        agent = plait.Agent("native", model=server.model(rate=PRICE), journal=tmp_path / "journal.db")
+        agent = plait.Agent("tool_calling", model=server.model(rate=PRICE), journal=tmp_path / "journal.db")
         agent = agent.using(limits=plait.Limits(tokens=150))
         run = await agent.arun("Is it so?")
     assert run.status == "stopped"
-    assert agent.replay(run.run).outcome == run.outcome
+    assert agent.replay(run.id).outcome == run.outcome
 
 
 async def test_a_resumed_run_compares_and_goes_on_with_what_the_limit_asked_for(tmp_path: Path) -> None:
@@ -230,17 +230,17 @@ async def test_a_resumed_run_compares_and_goes_on_with_what_the_limit_asked_for(
 
     async with Server(handler) as server:
         limits = plait.Limits(tokens=3000, retries=0)
-        agent = plait.Agent("native", model=server.model(), limits=limits, journal=tmp_path / "journal.db")
+        agent = plait.Agent("tool_calling", model=server.model(), limits=limits, journal=tmp_path / "journal.db")
         run = await agent.arun("Is it so?")
         assert run.status == "crashed"
-        run = await agent.aresume(run.run)
-    asked = [row.record for row in run.record if isinstance(row.record, Thinking)]
+        run = await agent.aresume(run.id)
+    asked = [row.record for row in run.trace if isinstance(row.record, Thinking)]
     assert [each.most for each in asked] == [each.body["max_tokens"] for each in server.asked] and len(asked) == 4
     assert run.status == "stopped" and run.usage.tokens < 3000
 
 
 def test_plait_run_exits_with_4_and_says_by_how_much(shell: Shell) -> None:
     with endpoint(writing(100_000)) as at:
-        done = plait_run(shell, at, "--max-tokens", "500", "--loop", "native")
+        done = plait_run(shell, at, "--max-tokens", "500", "--loop", "tool_calling")
     assert (done.code, done.out) == (4, "It is so.\n")
     assert re.search(r"stopped: The run used 100,\d{3} tokens, 99,\d{3} more than its limit of 500\.", done.err)

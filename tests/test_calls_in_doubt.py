@@ -60,7 +60,7 @@ LOOPS: dict[str, Any] = {
 
 
 def seen(run: plait.Run) -> list[Observation]:
-    return [row.record.observation for row in run.record if isinstance(row.record, ObservedRecord)]
+    return [row.record.observation for row in run.trace if isinstance(row.record, ObservedRecord)]
 
 
 def agent(journal: Path, loop: str = "react", script: Any = None, **fields: Any) -> plait.Agent:
@@ -77,7 +77,7 @@ def test_a_call_that_exceeds_its_time_is_in_doubt_and_the_same_call_needs_approv
     assert "The same call was made before" in str(run.reason)
     refused = agent(journal, loop).resume(run, "no")
     assert (refused.status, refused.answer, PAID) == ("answered", "Over.", ["Ada"])
-    assert agent(journal, loop).replay(run.run).whole
+    assert agent(journal, loop).replay(run.id).whole
 
 
 def test_in_a_plan_too_the_same_call_needs_approval(journal: Path) -> None:
@@ -102,9 +102,9 @@ def test_the_doubt_outlives_the_process_and_is_there_in_a_fork(journal: Path) ->
     script = [action("pay", "Ada"), action("look", "x"), action("pay", {"to": "Ada"}), final("Over.")]
     run = agent(journal, script=script).run("?")
     assert run.status == "waiting" and PAID == ["Ada", "x"]
-    again = agent(journal, script=script).resume(run.run)
+    again = agent(journal, script=script).resume(run.id)
     assert again.status == "waiting" and PAID == ["Ada", "x"]
-    fork = agent(journal, script=script).fork(run.run, 2)
+    fork = agent(journal, script=script).fork(run.id, 2)
     assert fork.status == "waiting" and PAID == ["Ada", "x", "x"]
 
 
@@ -135,7 +135,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> plait.Tool:
 
 def noted(run: plait.Run) -> list[str]:
     return [
-        row.record.text for row in run.record if isinstance(row.record, NoteRecord) and row.record.kind == "in_doubt"
+        row.record.text for row in run.trace if isinstance(row.record, NoteRecord) and row.record.kind == "in_doubt"
     ]
 
 
@@ -147,7 +147,7 @@ def test_a_call_under_way_when_a_limit_stops_the_run_is_recorded_as_in_doubt(jou
     (note,) = noted(run)
     assert "'transfer'" in note and "not known" in note and '"Ada"' in note
     assert [each.text for each in run.events if isinstance(each, ev.Noted) and each.kind == "in_doubt"] == [note]
-    fork = limited.using(limits=plait.Limits()).fork(run.run, 2)
+    fork = limited.using(limits=plait.Limits()).fork(run.id, 2)
     assert (fork.status, PAID) == ("waiting", ["Ada"]) and seen(fork)[0].trouble == "in_doubt"
 
 

@@ -70,8 +70,8 @@ def adds_up(row: dict[str, str], *kinds: str) -> None:
 
 def test_a_row_a_run_and_a_column_a_phase_that_add_up_as_shown(plait: Shell) -> None:
     run = three(plait, **ODD)
-    (row,) = read(plait("costs", run.run, "--csv", "--tokens"))
-    assert row["run"] == run.run and row["loop"] == "three"
+    (row,) = read(plait("costs", run.id, "--csv", "--tokens"))
+    assert row["run"] == run.id and row["loop"] == "three"
     assert row["models"] == "reason=scripted:small react=scripted:middle reply=scripted:great"
     adds_up(row, "s", "USD", "in", "cached", "out")
     assert run.cost_usd is not None
@@ -93,7 +93,7 @@ def test_swapping_one_phase_s_model_changes_that_phase_s_column_alone(plait: She
     ):
         said = ODD[swapped].scripts[""][0]
         second = three(plait, **{**ODD, swapped: scripted("other", Rate("tokens", 50.0, 50.0), said)})
-        before, after = json.loads(plait("costs", first.run, second.run, "--json").out)
+        before, after = json.loads(plait("costs", first.id, second.id, "--json").out)
         was = {row["phase"]: row for row in before["phases"]}
         now = {row["phase"]: row for row in after["phases"]}
         assert {phase for phase in was if was[phase]["cost_usd"] != now[phase]["cost_usd"]} == {swapped}
@@ -103,7 +103,7 @@ def test_swapping_one_phase_s_model_changes_that_phase_s_column_alone(plait: She
 
 def test_loops_of_different_phases_stand_in_one_table(plait: Shell) -> None:
     one, other = three(plait, **ODD), react(plait, DEAR)
-    rows = read(plait("costs", one.run, other.run, "--csv"))
+    rows = read(plait("costs", one.id, other.id, "--csv"))
     assert list(rows[0]) == [
         *("run", "loop", "models"),
         *("act s", "act USD", "reason s", "reason USD", "react s", "react USD"),
@@ -118,10 +118,10 @@ def test_loops_of_different_phases_stand_in_one_table(plait: Shell) -> None:
 
 def test_a_price_that_is_not_known_is_said_and_the_others_are_shown(plait: Shell) -> None:
     run = three(plait, **{**ODD, "react": scripted("odd", UNKNOWN, reply("I look.", 5, 5))})
-    (row,) = read(plait("costs", run.run, "--csv"))
+    (row,) = read(plait("costs", run.id, "--csv"))
     assert (row["react USD"], row["in all USD"]) == ("?", "?")
     assert Decimal(row["reason USD"]) > 0
-    assert plait("costs", run.run).out.splitlines()[-1] == "?: a price is not known"
+    assert plait("costs", run.id).out.splitlines()[-1] == "?: a price is not known"
 
 
 def test_the_mean_of_runs_of_the_same_loop_and_models_is_one_row_that_adds_up(plait: Shell) -> None:
@@ -130,8 +130,8 @@ def test_the_mean_of_runs_of_the_same_loop_and_models_is_one_row_that_adds_up(pl
         for read in (301, 400, 502)
     ]
     other = react(plait, CHEAP)
-    words = [run.run for run in runs]
-    rows = read(plait("costs", *words, other.run, words[0], "--mean", "--tokens", "--csv"))
+    words = [run.id for run in runs]
+    rows = read(plait("costs", *words, other.id, words[0], "--mean", "--tokens", "--csv"))
     assert [(row["runs"], row["loop"]) for row in rows] == [("3", "three"), ("1", "react")], (
         "one named twice counts once"
     )
@@ -140,8 +140,8 @@ def test_the_mean_of_runs_of_the_same_loop_and_models_is_one_row_that_adds_up(pl
     mean = sum(Decimal(str(run.cost_usd)) for run in runs) / 3
     assert Decimal(rows[0]["in all USD"]) == round(mean, 5)
     assert rows[0]["reply in"] == "401"
-    together, alone = json.loads(plait("costs", *words, other.run, "--mean", "--json").out)
-    assert together["runs"] == words and alone["runs"] == [other.run]
+    together, alone = json.loads(plait("costs", *words, other.id, "--mean", "--json").out)
+    assert together["runs"] == words and alone["runs"] == [other.id]
     assert together["in_all"]["usage"]["input_tokens"] == pytest.approx(1006 + 2003 + 401)
     nanos = [round(phase["cost_usd"] * 10**9) for phase in together["phases"]]
     assert sum(nanos) == round(together["in_all"]["cost_usd"] * 10**9)
@@ -150,59 +150,59 @@ def test_the_mean_of_runs_of_the_same_loop_and_models_is_one_row_that_adds_up(pl
 
 def test_other_models_are_another_row(plait: Shell) -> None:
     one, other = react(plait, CHEAP), react(plait, CHEAP, "two")
-    rows = read(plait("costs", one.run, other.run, "--mean", "--csv"))
+    rows = read(plait("costs", one.id, other.id, "--mean", "--csv"))
     assert [row["models"] for row in rows] == ["scripted:one", "scripted:two"]
 
 
 def test_the_forms_show_the_same_cells(plait: Shell) -> None:
     run = three(plait, **ODD)
-    row = list(read(plait("costs", run.run, "--csv"))[0].values())
-    head, below = plait("costs", run.run).out.splitlines()
-    assert below.split("  ")[0] == run.run and all(cell in below for cell in row)
+    row = list(read(plait("costs", run.id, "--csv"))[0].values())
+    head, below = plait("costs", run.id).out.splitlines()
+    assert below.split("  ")[0] == run.id and all(cell in below for cell in row)
     assert len(below) == len(head), "numbers stand to the right, below their heads"
-    lines = plait("costs", run.run, "--markdown").out.splitlines()
+    lines = plait("costs", run.id, "--markdown").out.splitlines()
     assert [cell.strip() for cell in lines[2].strip("|").split("|")] == row
     assert len({line.count("|") for line in lines}) == 1
-    (found,) = json.loads(plait("costs", run.run, "--json").out)
+    (found,) = json.loads(plait("costs", run.id, "--json").out)
     assert [{**phase, "rate": None} for phase in found["phases"]] == [
         {**each.json(), "rate": None} for each in run.phases
     ]
     assert found["in_all"]["cost_usd"] == run.cost_usd
-    assert found["wall_seconds"] == json.loads(plait("show", run.run, "--json").out)["seconds"] > 0
+    assert found["wall_seconds"] == json.loads(plait("show", run.id, "--json").out)["seconds"] > 0
 
 
 def test_rates_say_what_was_reckoned_with_and_where_it_is_from(plait: Shell) -> None:
     run = three(plait, **ODD)
-    said = plait("costs", run.run, "--rates").out
+    said = plait("costs", run.id, "--rates").out
     assert "scripted:middle: 2 in, 3 out USD per 1,000,000 tokens (contract, 2026-01-31)" in said
     assert "scripted:great: 3 in, 0.3 cached, 15 out USD per 1,000,000 tokens" in said
-    (row,) = read(plait("costs", run.run, "--rates", "--csv"))
+    (row,) = read(plait("costs", run.id, "--rates", "--csv"))
     assert row["rates"].count("USD per 1,000,000 tokens") == 3
 
 
 def test_the_newest_runs_stand_behind_those_named_the_older_first(plait: Shell) -> None:
-    runs = [react(plait, CHEAP, name).run for name in ("one", "two", "three")]
+    runs = [react(plait, CHEAP, name).id for name in ("one", "two", "three")]
     assert [row["run"] for row in read(plait("costs", "--last", "2", "--csv"))] == runs[1:]
     assert [row["run"] for row in read(plait("costs", runs[2], "--last", "9", "--csv"))] == [runs[2], *runs[:2]]
 
 
 def test_what_can_t_be_is_said(plait: Shell) -> None:
     run = react(plait, CHEAP)
-    both = plait("costs", run.run, "--csv", "--json")
+    both = plait("costs", run.id, "--csv", "--json")
     assert (both.code, both.out) == (2, "") and "exclude each other" in both.err
-    alone = plait("costs", run.run, run.run, "--hardware", "1500")
+    alone = plait("costs", run.id, run.id, "--hardware", "1500")
     assert (alone.code, alone.out) == (2, "") and "there is only one row" in alone.err
     assert plait("costs", "zzz").code == 2
     nothing = plait("costs")
     assert (nothing.code, nothing.out) == (2, "") and "--last N" in nothing.err
-    assert plait("costs", run.run, "--hardware", "0").code == 2
+    assert plait("costs", run.id, "--hardware", "0").code == 2
 
 
 def test_a_run_that_was_interrupted_or_never_asked_a_model_has_its_row(plait: Shell) -> None:
     dead = library.Scripted([library.core.errors.BadRequest("no")])
     run = agent(plait.folder / "journal.db", reason=dead).run("So?")
     assert run.status == "crashed"
-    (row,) = read(plait("costs", run.run, "--csv"))
+    (row,) = read(plait("costs", run.id, "--csv"))
     assert row["in all USD"] == "0.00000"
     adds_up(row, "s", "USD")
 
@@ -214,7 +214,7 @@ def test_after_how_many_runs_the_hardware_is_paid(plait: Shell) -> None:
     dear, cheap = react(plait, DEAR), react(plait, Rate("per_1k", per_1k_tokens=0.0002), "two")
     dearer, odd = react(plait, Rate("tokens", 9, 99), "three"), react(plait, UNKNOWN, "four")
     assert (dear.cost_usd, cheap.cost_usd) == (0.00381, 0.0002428)
-    words = [run.run for run in (dear, cheap, dearer, odd)]
+    words = [run.id for run in (dear, cheap, dearer, odd)]
     rows = read(plait("costs", *words, "--hardware", "1500", "--csv"))
     assert [row["paid back after"] for row in rows] == ["-", "420498", "never", "?"]
     assert library.runtime.costs.paid_back(1500, dear.cost_usd, cheap.cost_usd) == 420_498
@@ -275,7 +275,7 @@ def test_the_embedded_model_costs_electricity(plait: Shell) -> None:
 
 def test_show_ends_with_the_phases_and_their_sum(plait: Shell) -> None:
     run = three(plait, **ODD)
-    told = plait("show", run.run).out
+    told = plait("show", run.id).out
     head, *rows, whole = told.partition("\n\n")[2].splitlines()
     assert head.split() == ["phase", "model", "calls", "input", "cached", "output", "seconds", "USD"]
     assert [row.split()[0] for row in rows] == ["reason", "react", "tools", "reply"]
@@ -291,7 +291,7 @@ def test_show_ends_with_the_phases_and_their_sum(plait: Shell) -> None:
 def test_show_says_retries_and_what_is_estimated(plait: Shell) -> None:
     flaky = library.Scripted([library.core.errors.ServerFailed("down"), "I think."], rate=CHEAP)
     run = three(plait, reason=flaky)
-    head, first, *_ = plait("show", run.run).out.partition("\n\n")[2].splitlines()
+    head, first, *_ = plait("show", run.id).out.partition("\n\n")[2].splitlines()
     assert head.split()[2:4] == ["calls", "retries"]
     assert first.split()[2:4] == ["1", "1"] and first.split()[4].startswith("~")
 

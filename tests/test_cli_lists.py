@@ -90,10 +90,10 @@ def test_models_list_tells_what_is_there(plait: Shell) -> None:
     assert wrong.code == 2 and "qwen2.5-coder-1.5b" in wrong.err
 
 
-def test_the_reference_page_is_what_the_program_says_now(tmp_path: Path) -> None:
-    page = tmp_path / "reference.md"
-    subprocess.run([sys.executable, ROOT / "docs/generate_reference.py", page], check=True)
-    assert page.read_text() == (ROOT / "docs/reference-cli.md").read_text(), "run: make docs"
+def test_the_reference_pages_are_what_the_program_says_now(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, ROOT / "docs/generate_reference.py", tmp_path], check=True)
+    for name in ("reference-cli.md", "reference-python.md"):
+        assert (tmp_path / name).read_text() == (ROOT / "docs" / name).read_text(), "run: make docs"
 
 
 def test_the_module_is_the_command() -> None:

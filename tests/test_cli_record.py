@@ -131,9 +131,9 @@ def test_replay_says_when_the_requests_are_the_same_but_the_end_is_not(tmp_path:
     agent = plait.Agent(Shout(), model=plait.Scripted(["hello"]), journal=tmp_path / "j.db")
     run = agent.run("q")
     assert run.answer == "HELLO"
-    assert agent.replay(run.run).requests == 1
+    assert agent.replay(run.id).requests == 1
     with pytest.raises(plait.ReplayDiffers, match="ends otherwise"):
-        agent.using(loop=Shout(loud=False)).replay(run.run)
+        agent.using(loop=Shout(loud=False)).replay(run.id)
 
 
 def test_a_waiting_run_is_answered_from_another_process(plait: Shell) -> None:

@@ -16,7 +16,7 @@ def shell(tmp_path: Path) -> Shell:
 
 
 @pytest.mark.parametrize(
-    ("words", "meant"), [(("rnu",), "run"), (("tables", "wrie"), "wire"), (("run", "--modle", "x"), "--model")]
+    ("words", "meant"), [(("rnu",), "run"), (("classics", "wrie"), "wire"), (("run", "--modle", "x"), "--model")]
 )
 def test_a_mistyped_command_or_option_gets_a_suggestion(shell: Shell, words: tuple[str, ...], meant: str) -> None:
     done = shell(*words)
@@ -24,9 +24,9 @@ def test_a_mistyped_command_or_option_gets_a_suggestion(shell: Shell, words: tup
     assert meant in done.err.partition("Did you mean")[2]
 
 
-def test_a_word_that_names_a_run_is_no_question_for_tables_wire(shell: Shell) -> None:
-    done = shell("tables", "wire", "last")
-    assert done.code == 2 and "plait tables wire --run last" in done.err
+def test_a_word_that_names_a_run_is_no_question_for_classics_wire(shell: Shell) -> None:
+    done = shell("classics", "wire", "last")
+    assert done.code == 2 and "plait classics wire --run last" in done.err
 
 
 def test_a_table_fits_and_names_that_differ_in_the_middle_stay_whole() -> None:

@@ -13,14 +13,14 @@ import pytest
 import plait
 from conftest import data_file
 from plait.core import Answered, Stopped
-from plait.core.errors import TooLong
+from plait.core.errors import ContextOverflow
 from plait.core.events import Executing, Observed, Replied
 from plait.journal.records import NoteRecord, Thinking
+from plait.lab.world import world_of
 from plait.loops.codeact.format import CodeFormat, code_call
 from plait.loops.codeact.hints import imports
 from plait.loops.codeact.loop import CodeAct
 from plait.runtime.run import Run
-from plait.world import world_of
 from repl_logs import MODELS, PUBLISHED, Log, read_all
 
 WORD = "world:400"
@@ -38,7 +38,7 @@ def replies(log: Log) -> Iterator[Any]:
         yield f"THOUGHT {step.number}:\n{step.thought}\nACTION {step.number}:\n```python\n{step.code}```"
     if log.end == "overflow":
         for _ in range(4):
-            yield TooLong("This model's maximum context length is 4096 tokens.", tokens=4212, room=4096)
+            yield ContextOverflow("This model's maximum context length is 4096 tokens.", tokens=4212, room=4096)
 
 
 def driven(log: Log, journal: Path) -> Run:
@@ -48,13 +48,11 @@ def driven(log: Log, journal: Path) -> Run:
         CodeAct(repeats=0),
         model=plait.Scripted(list(replies(log)), by_turn=False),
         tools=world.tools,
-        max_tools=0,
-        limits=plait.Limits(repeats=0),
+        limits=plait.Limits(repeats=0, tools=0),
         journal=journal,
-        # What code takes for the time is the world's: the share prices that are asked for are those before it.
-        now=world.now.timestamp(),
     )
-    return agent.run(log.task)
+    # The time that code sees is the world's: the share prices that are asked for are those before it.
+    return agent.run(log.task, now=world.now.timestamp())
 
 
 @pytest.fixture(scope="module")
@@ -136,13 +134,13 @@ def test_an_unknown_name_was_searched_for(logs: list[Log], runs: dict[str, Run])
 
 def test_nothing_was_repaired(logs: list[Log], runs: dict[str, Run]) -> None:
     for log in logs:
-        kinds = {row.record.kind for row in runs[log.name].record if isinstance(row.record, NoteRecord)}
+        kinds = {row.record.kind for row in runs[log.name].trace if isinstance(row.record, NoteRecord)}
         assert kinds <= {"shortened", "refused"}, log.name
 
 
 def test_the_prompt_only_grows_at_its_end(logs: list[Log], runs: dict[str, Run]) -> None:
     for log in logs:
-        requests = [_messages(row.body) for row in runs[log.name].record if isinstance(row.record, Thinking)]
+        requests = [_messages(row.body) for row in runs[log.name].trace if isinstance(row.record, Thinking)]
         requests = requests[: len(log.steps)]
         for before, after in itertools.pairwise(requests):
             assert after[: len(before) - 1] == before[:-1]
@@ -152,7 +150,7 @@ def test_the_prompt_only_grows_at_its_end(logs: list[Log], runs: dict[str, Run])
 def observations(run: Run) -> dict[int, str]:
     """The observations in the longest prompt of a run, by their numbers."""
     found = {}
-    for row in run.record:
+    for row in run.trace:
         if isinstance(row.record, Thinking):
             for message in _messages(row.body):
                 if match := re.match(r"OBSERVATION (\d+):\n", message["content"]):

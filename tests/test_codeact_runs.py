@@ -27,13 +27,13 @@ def people(city: str) -> int:
 
 def agent(journal: Path, codes: Sequence[str], **more: Any) -> plait.Agent:
     replies = [f" so.\nACTION {n}:\n```python\n{code}\n```" for n, code in enumerate(codes, 1)]
-    settings = {"tools": [people], "max_tools": 9, "code_limits": CodeLimits(seconds=2.0), **more}
+    settings = {"tools": [people], "limits": plait.Limits(tools=9, code=CodeLimits(seconds=2.0)), **more}
     return plait.Agent("codeact", model=plait.Scripted(replies), journal=journal, **settings)
 
 
 def observations(run: Run) -> dict[int, str]:
     """The observations in the last prompt."""
-    body = [row.body for row in run.record if isinstance(row.record, Thinking)][-1]
+    body = [row.body for row in run.trace if isinstance(row.record, Thinking)][-1]
     found = {}
     for message in json.loads(body or b"")["messages"]:
         if match := re.match(r"OBSERVATION (\d+):\n", message["content"]):
@@ -126,7 +126,7 @@ def test_where_nothing_is_said_more_than_eight_tools_are_not_shown_and_the_first
     assert [call.tool for call in calls] == ["method_search", "people"]
     assert calls[0].input == {"description": "Count the people of Lyon"}
     assert "`people(city: str) -> int`: Counts the people of a city." in observations(run)[1]
-    assert made.replay(run.run).outcome == run.outcome
+    assert made.replay(run.id).outcome == run.outcome
 
 
 def test_where_nothing_is_said_eight_tools_are_told_and_the_first_turn_is_the_models(tmp_path: Path) -> None:
@@ -134,14 +134,14 @@ def test_where_nothing_is_said_eight_tools_are_told_and_the_first_turn_is_the_mo
     made = plait.Agent("codeact", model=plait.Scripted(replies), tools=[people, *several(7)], journal=tmp_path / "j.db")
     run = made.run("How many?")
     assert (run.answer, run.steps) == ("522250", 1)
-    assert made.replay(run.run).outcome == run.outcome
+    assert made.replay(run.id).outcome == run.outcome
 
 
 def test_a_run_replays_from_its_record(tmp_path: Path) -> None:
     codes = ["a = people('Lyon')\nprint(a)", "print(datetime.now())\nstop(a)"]
     made = agent(tmp_path / "j.db", codes)
     run = made.run("How many?")
-    replayed = made.replay(run.run)
+    replayed = made.replay(run.id)
     assert replayed.outcome == run.outcome
     assert run.answer == "522250"
 
@@ -225,13 +225,13 @@ def test_a_run_that_was_shown_all_tools_is_forked_with_all_of_them(tmp_path: Pat
         "codeact",
         model=f"scripted:{tmp_path / 'script.json'}",
         tools=[str(tmp_path / "tools.py")],
-        max_tools=9,
+        limits=plait.Limits(tools=9),
         journal=tmp_path / "j.db",
     ).run("How many people live in Lyon?")
     from plait.journal.store import Journal
 
-    head = Journal.at(tmp_path / "j.db").run(first.run).head
-    forked = plait.Agent.recorded(head, journal=tmp_path / "j.db", load_tools=True).fork(first.run, 2)
+    head = Journal.at(tmp_path / "j.db").run(first.id).head
+    forked = plait.Agent.recorded(head, journal=tmp_path / "j.db", load_tools=True).fork(first.id, 2)
     assert (forked.status, forked.answer, forked.reason) == ("answered", "522250", None)
 
 

@@ -18,7 +18,7 @@ from conftest import examples
 from faults_support import endpoint
 from models_server import Asked, completion, delta, whole_stream
 from plait.core import Exchange, LoopContext, Reply, Start, Task, Think
-from plait.core.errors import RateLimited, TooLong
+from plait.core.errors import ContextOverflow, RateLimited
 from plait.journal.records import Acting, Got, NoteRecord, ObservedRecord, Thinking
 from plait.loops.compiler.loop import LLMCompiler
 from plait.models.chat import ChatModel
@@ -79,19 +79,19 @@ def agent(plans: list[Any], joins: list[Any], *, chunk: int = 7, **options: Any)
 
 
 def calls_of(run: plait.Run) -> list[tuple[str, Any]]:
-    made = [row.record.calls for row in run.record if isinstance(row.record, Acting)]
+    made = [row.record.calls for row in run.trace if isinstance(row.record, Acting)]
     return [(call.tool, call.input) for calls in made for call in calls]
 
 
 def notes_of(run: plait.Run) -> dict[str, str]:
-    notes = [row.record for row in run.record if isinstance(row.record, NoteRecord)]
+    notes = [row.record for row in run.trace if isinstance(row.record, NoteRecord)]
     return {
         kind: " | ".join(note.text for note in notes if note.kind == kind) for kind in {note.kind for note in notes}
     }
 
 
 def requests(run: plait.Run, phase: str) -> list[list[dict[str, Any]]]:
-    rows = [row for row in run.record if isinstance(row.record, Thinking) and row.record.phase == phase]
+    rows = [row for row in run.trace if isinstance(row.record, Thinking) and row.record.phase == phase]
     return [json.loads(row.body or b"")["messages"] for row in rows]
 
 
@@ -106,7 +106,7 @@ def test_plan_calls_and_join() -> None:
     shown = requests(run, "join")[0][-1]["content"]
     assert shown.startswith("Task: How many more people live in Lyon than in Nice?\n")
     assert '3. calculator("$1 - $2")\nResult 3: 174165\n' in shown
-    replayed = made.replay(run.run)
+    replayed = made.replay(run.id)
     assert (replayed.whole, replayed.requests, replayed.outcome) == (True, 2, run.outcome)
 
 
@@ -134,7 +134,7 @@ def test_without_a_plan_the_run_goes_on_as_react() -> None:
     run = made.run("q")
     assert (run.status, run.answer) == ("answered", "5")
     assert "Going on with the loop 'react'" in notes_of(run)["fallback"]
-    assert made.replay(run.run).whole
+    assert made.replay(run.id).whole
     run = agent(["five", "still five"], [], fallback="").run("q")
     assert (run.status, run.reason) == ("failed", "2 plans in a row had no call.")
 
@@ -173,10 +173,10 @@ def test_the_first_call_starts_before_the_planners_last_token() -> None:
         made = plait.Agent(LLMCompiler(), model=model, tools=[sender.tool])
         run = made.run("q")
     assert (seen, run.answer, sender.sent) == ([True], "174165", ["a", "b"])
-    acting = next(row.at for row in run.record if isinstance(row.record, Acting))
-    got = next(row.at for row in run.record if isinstance(row.record, Got))
+    acting = next(row.at for row in run.trace if isinstance(row.record, Acting))
+    got = next(row.at for row in run.trace if isinstance(row.record, Got))
     assert acting < got
-    assert made.replay(run.run).whole
+    assert made.replay(run.id).whole
 
 
 def test_an_endpoint_that_does_not_stream_works_as_well() -> None:
@@ -223,8 +223,8 @@ def test_a_stream_that_breaks_half_way_repeats_no_call(second: str) -> None:
         assert sender.sent == ["a", "sent a!", "c", "sent c!"]
         assert notes_of(run)["dropped"].count("came to nothing") == 2
         assert "sent a" not in shown and "Result 2: sent sent c!" in shown
-    assert len([row for row in run.record if isinstance(row.record, Acting)]) == len(sender.sent)
-    assert made.replay(run.run).whole
+    assert len([row for row in run.trace if isinstance(row.record, Acting)]) == len(sender.sent)
+    assert made.replay(run.id).whole
 
 
 async def test_a_run_that_is_cancelled_while_the_plan_is_written_goes_on_without_repeating_a_call() -> None:
@@ -240,11 +240,11 @@ async def test_a_run_that_is_cancelled_while_the_plan_is_written_goes_on_without
         model = ChatModel(spec="t:m", name="m", endpoint=at.server.url)
         made = plait.Agent(LLMCompiler(), model=model, tools=[sender.tool])
 
-        def emit(event: object) -> None:
+        def on_event(event: object) -> None:
             if type(event).__name__ == "Observed":
                 hold.set()
 
-        task = asyncio.ensure_future(made.arun("q", emit=emit))
+        task = asyncio.ensure_future(made.arun("q", on_event=on_event))
         await asyncio.wait_for(hold.wait(), 20)
         await asyncio.sleep(0.05)
         task.cancel()
@@ -253,7 +253,7 @@ async def test_a_run_that_is_cancelled_while_the_plan_is_written_goes_on_without
         run = await made.aresume("last")
     assert (run.answer, sender.sent) == ("174165", ["a", "b"])
     assert notes_of(run).keys().isdisjoint({"dropped", "cut"})
-    assert (await asyncio.to_thread(made.replay, run.run)).whole
+    assert (await asyncio.to_thread(made.replay, run.id)).whole
 
 
 def test_a_step_begins_as_soon_as_what_it_needs_is_there() -> None:
@@ -292,7 +292,7 @@ def test_a_call_that_fails_is_an_observation_and_what_needs_it_is_not_made() -> 
 def test_a_call_that_hangs_ends_at_its_time_limit() -> None:
     run = agent(["1. rest(60)\n2. join()"], ["Finish: none"], limits=plait.Limits(tool_seconds=0.2)).run("q")
     assert run.answer == "none"
-    (observed,) = [row.record.observation for row in run.record if isinstance(row.record, ObservedRecord)]
+    (observed,) = [row.record.observation for row in run.trace if isinstance(row.record, ObservedRecord)]
     assert observed.trouble == "timeout"
 
 
@@ -353,7 +353,7 @@ def test_no_effect_happens_before_the_whole_plan_is_in_order_and_what_was_read_i
     assert (run.answer, sender.sent) == ("done", ["b"])
     assert calls_of(run) == [("lookup", "Lyon"), ("send", "b")]
     assert len(requests(run, "plan")) == 2 and "can't be carried out" in notes_of(run)["unreadable"]
-    assert made.replay(run.run).whole
+    assert made.replay(run.id).whole
 
 
 def test_a_fault_that_comes_twice_is_told_to_the_joiner_and_the_rest_is_carried_out() -> None:
@@ -419,7 +419,7 @@ def test_of_a_plan_that_goes_on_for_ever_the_first_calls_are_made() -> None:
     assert (run.answer, sorted(sender.sent)) == ("none", ["1", "2", "3"])
     assert "more than 3 calls" in notes_of(run)["cut"]
     assert "A plan has at most 3 calls" in requests(run, "join")[0][-1]["content"]
-    sent = next(json.loads(row.body or b"") for row in run.record if isinstance(row.record, Thinking))
+    sent = next(json.loads(row.body or b"") for row in run.trace if isinstance(row.record, Thinking))
     assert sent["stop"] == ["\n5. "]  # the model itself is stopped one call later
 
 
@@ -445,7 +445,7 @@ def test_a_further_plan_goes_on_with_numbers_and_results() -> None:
     assert "What is missing: twice that" in second[-1]["content"] and "number 4" in second[-1]["content"]
     first, second = requests(run, "join")
     assert second[: len(first)] == first
-    assert made.replay(run.run).whole
+    assert made.replay(run.id).whole
 
 
 def test_a_further_plan_that_begins_with_1_again_means_its_own_calls() -> None:
@@ -500,7 +500,7 @@ def test_when_a_limit_is_near_the_joiner_is_asked_once() -> None:
         made = made.using(model=plait.Scripted({"plan": endless, "join": [_until_no_room] * 4}))
         run = made.run("q")
         assert (run.status, run.answer) == ("stopped", "as far as I know"), limits
-        assert made.replay(run.run).whole
+        assert made.replay(run.id).whole
 
 
 def _until_no_room(think: Think) -> str:
@@ -519,7 +519,7 @@ def test_a_plan_of_calls_that_bring_nothing_new_is_stopped_by_the_loop_breaker()
     assert (run.status, run.answer) == ("stopped", "as far as I know")
     assert len(calls_of(run)) == 5
     assert "Result 8: (no result yet)" in requests(run, "join")[0][-2]["content"]
-    assert made.replay(run.run).whole
+    assert made.replay(run.id).whole
 
 
 def test_a_prompt_that_is_too_long_shows_shorter_results() -> None:
@@ -527,7 +527,7 @@ def test_a_prompt_that_is_too_long_shows_shorter_results() -> None:
 
     def join(think: Think) -> str:
         if len(think.messages[-1].content) > 3000:
-            raise TooLong("too long", tokens=9000, room=3000)
+            raise ContextOverflow("too long", tokens=9000, room=3000)
         return "Finish: seen"
 
     run = agent(['1. lookup("long")\n2. join()'], [join]).run("q")
@@ -576,7 +576,7 @@ def test_history_and_the_users_own_system_prompt() -> None:
 
 def test_constrained_replies_are_asked_for_with_a_grammar() -> None:
     run = agent([PLAN], [FINISH], constrain=True).run("q")
-    bodies = [json.loads(row.body or b"") for row in run.record if isinstance(row.record, Thinking)]
+    bodies = [json.loads(row.body or b"") for row in run.trace if isinstance(row.record, Thinking)]
     assert "lookup(" in bodies[0]["grammar"] and "Replan: " in bodies[1]["grammar"]
 
 
@@ -590,7 +590,7 @@ def test_a_plan_is_shown_before_any_of_its_calls_is_made() -> None:
     assert waiting.reason == PLAN
     run = made.resume(waiting, "yes")
     assert (run.answer, len(calls_of(run))) == ("174165", 3)
-    assert made.replay(run.run).whole
+    assert made.replay(run.id).whole
 
 
 def test_a_plan_that_is_refused_edited_or_talked_about() -> None:
@@ -641,7 +641,7 @@ def test_random_plans_and_decisions_break_nothing(journal: Path) -> None:
         run = made.run("q")
         statuses.add(run.status)
         assert run.status in ("answered", "failed", "stopped"), (count, run.reason, plans)
-        assert made.replay(run.run).whole
+        assert made.replay(run.id).whole
     assert statuses == {"answered", "failed", "stopped"}
 
 

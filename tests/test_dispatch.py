@@ -193,7 +193,7 @@ def test_each_step_starts_when_what_it_names_is_there(journal: Path) -> None:
     # c does not wait for a, though both stand before it.
     assert run.answer == {"b": "<b>", "c": "<c<b>>", "a": "<a>", "d": "<d<a><c<b>>>"}
     assert began == ["a", "b", "c<b>", "d<a><c<b>>"] and most == 2
-    assert agent.replay(run.run).whole
+    assert agent.replay(run.id).whole
 
 
 def test_while_one_call_waits_for_leave_the_others_go_on(journal: Path) -> None:
@@ -223,7 +223,7 @@ def test_while_one_call_waits_for_leave_the_others_go_on(journal: Path) -> None:
     last = agent.resume(again, "no, not that")
     assert last.status == "answered" and made == ["b", "cb", "a", "esent a"]
     assert "not that" in last.answer["d"]
-    assert agent.replay(run.run).whole
+    assert agent.replay(run.id).whole
 
 
 def by_what_is_asked() -> plait.Scripted:
@@ -282,6 +282,6 @@ def test_a_fork_takes_over_the_steps_before_it_and_no_others(
     made.clear()
     after = plait.Scripted({"plan": ["Plan: d\n#E1 = look[new]\n"], "work": ["said anew"], "solve": [solve]})
     forked = agent.using(model=after)
-    run = forked.fork(run.run, at=at)
+    run = forked.fork(run.id, at=at)
     assert (run.status, run.answer, made) == ("answered", answer, looked), run.reason
-    assert forked.replay(run.run).whole
+    assert forked.replay(run.id).whole

@@ -17,7 +17,7 @@ from plait.loops.grounding import struck, without
 from plait.loops.react.loop import ReAct
 from plait.runtime import known_values as computing
 from plait.runtime.grounding import Sources
-from plait.runtime.known_values import computed
+from plait.runtime.known_values import can_be_computed
 
 TABLE = {"mayor of Brek": "Una Falk", "birth year of Una Falk": 1961, "people of Brek": 4821, "people of Dun": 3310}
 ASKED = "How old does the mayor of Brek get in the year 2020?"
@@ -37,12 +37,12 @@ def agent(loop: Any, script: list[str], journal: Path | bool, policy: Any = "ref
 
 def sent(run: plait.Run) -> list[str]:
     """Each request's messages, as text."""
-    bodies = [row.body for row in run.record if isinstance(row.record, Thinking) and row.body]
+    bodies = [row.body for row in run.trace if isinstance(row.record, Thinking) and row.body]
     return ["\n".join(message["content"] for message in json.loads(body)["messages"]) for body in bodies]
 
 
 def called(run: plait.Run) -> list[Any]:
-    return [call.input for row in run.record if isinstance(row.record, Acting) for call in row.record.calls]
+    return [call.input for row in run.trace if isinstance(row.record, Acting) for call in row.record.calls]
 
 
 def blob(thought: str, tool: str, given: str) -> str:
@@ -109,7 +109,7 @@ def test_a_value_made_up_in_a_thought_is_told_and_never_shown_again(loop: str, j
     assert "Struck out of what you wrote, as nothing has given it: 1948. Look it up by name." in requests[2]
     # The refused call says so itself; nowhere else does the number stand.
     assert requests[3].count("1948") == requests[2].count("1948") + 1 and "2020 - (unknown)" in requests[3]
-    assert its.replay(run.run).whole
+    assert its.replay(run.id).whole
 
 
 @pytest.mark.parametrize("policy", ["off", "note"])
@@ -134,7 +134,7 @@ def test_a_number_that_code_made_up_is_told_and_one_that_it_computed_is_not(poli
         assert "OBSERVATION 1:\n72\n(Struck out of what you wrote, as nothing has given it: 1948." in second
     else:
         assert "OBSERVATION 1:\nThis code was not run: 1948 stands neither in the task nor in any observation" in second
-    assert its.replay(run.run).whole
+    assert its.replay(run.id).whole
     assert third.count("(unknown)") == second.count("(unknown)")
 
 
@@ -164,7 +164,7 @@ def test_a_list_of_actions_with_a_made_up_value_is_asked_for_again_before_anythi
     again = sent(run)[2]
     assert "Brek has (unknown)." in again and "(unknown) + (unknown)" in again
     assert "In action 3 is made up what no result has given: 5000, 3500." in again
-    notes = [row.record for row in run.record if isinstance(row.record, NoteRecord)]
+    notes = [row.record for row in run.trace if isinstance(row.record, NoteRecord)]
     assert [note.kind for note in notes] == ["unreadable"]
 
 
@@ -219,8 +219,8 @@ def test_the_answer_to_circles_counts_where_it_is_looked_at_and_nothing_in_it_is
     its = agent("react", circling(last), journal, policy)
     run = its.run("Who is the mayor of Brek?")
     assert (run.status, run.answer) == ended
-    assert [row.record.kind for row in run.record if isinstance(row.record, NoteRecord)].count("limit") <= 1
-    assert its.replay(run.run).outcome == run.outcome
+    assert [row.record.kind for row in run.trace if isinstance(row.record, NoteRecord)].count("limit") <= 1
+    assert its.replay(run.id).outcome == run.outcome
 
 
 @pytest.mark.parametrize("how", [{"transcript": each} for each in ("chat", "user", "completion")] + [{}])
@@ -235,7 +235,7 @@ def test_a_turn_that_only_repeated_a_call_is_not_shown_to_the_model(how: dict[st
         script.append(turn("So.", "final_answer", "Una Falk"))
     run = agent(loop, script, journal, "off").run("Who is the mayor of Brek?")
     assert run.answer == "Una Falk" and len(called(run)) == 3
-    bodies = [row.body.decode() for row in run.record if isinstance(row.record, Thinking) and row.body]
+    bodies = [row.body.decode() for row in run.trace if isinstance(row.record, Thinking) and row.body]
     assert "First." in bodies[3] and "Second." not in bodies[3] and "Third." not in bodies[3]
     assert "once more" not in bodies[1]
     for body in bodies[2:]:
@@ -267,9 +267,9 @@ def test_an_answer_that_is_not_taken_four_times_ends_the_run(last: str, ended: A
     its = agent("react", script, journal)
     run = its.run("When was Una Falk born?")
     assert (run.status, run.answer) == ended and run.steps == 5
-    notes = [row.record.text for row in run.record if isinstance(row.record, NoteRecord)]
+    notes = [row.record.text for row in run.trace if isinstance(row.record, NoteRecord)]
     assert notes[-1] == "The same answer was not taken 4 times."
-    assert its.replay(run.run).whole
+    assert its.replay(run.id).whole
 
 
 def test_a_new_call_after_old_ones_is_no_circle(journal: Path) -> None:
@@ -316,8 +316,8 @@ def test_what_can_be_computed_is_computed_once_for_a_page_of_numbers(monkeypatch
     ],
 )
 def test_what_simple_arithmetic_gives_is_computed(value: float, decimals: int, known: list[float]) -> None:
-    assert computed(value, decimals, known)
-    assert not computed(value, decimals, [])
+    assert can_be_computed(value, decimals, known)
+    assert not can_be_computed(value, decimals, [])
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_what_simple_arithmetic_gives_is_computed(value: float, decimals: int, k
     ],
 )
 def test_what_is_wrong_or_could_be_hit_by_chance_is_not(value: float, decimals: int, known: Any) -> None:
-    assert not computed(value, decimals, known)
+    assert not can_be_computed(value, decimals, known)
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,8 @@ CASES: dict[str, tuple[Any, Sequence[str | Reply]]] = {
     "json": (plait.JsonReAct(), [OBJECT, OBJECT, ANSWER_OBJECT]),
     "json-user": (plait.JsonReAct(transcript="user"), [OBJECT, ANSWER_OBJECT]),
     "json-completion": (plait.JsonReAct(transcript="completion"), [OBJECT, ANSWER_OBJECT]),
-    "native": (plait.ToolCalling(), [Reply("", calls=(Call("lookup", {"name": "a"}, "1"),)), "z"]),
-    "native-text": (plait.ToolCalling(), [CALL, "z"]),
+    "tool_calling": (plait.ToolCalling(), [Reply("", calls=(Call("lookup", {"name": "a"}, "1"),)), "z"]),
+    "tool_calling-text": (plait.ToolCalling(), [CALL, "z"]),
     "rewoo": (plait.ReWOO(), ["Plan: p\n#E1 = lookup[a]\nPlan: q\n#E2 = LLM[Sum up #E1 in short.]", "w", "z"]),
     "compiler": (
         plait.LLMCompiler(),
@@ -107,7 +107,7 @@ async def requests_of(case: str, data: str, tmp_path: Path, **settings: Any) -> 
         return data
 
     script = [answer(reply) for reply in replies]
-    abilities = Abilities(prefill=True, completion=True, tools=case != "native-text")
+    abilities = Abilities(prefill=True, completion=True, tools=case != "tool_calling-text")
     model = plait.Scripted(script, by_turn=False, abilities=abilities)
     model.special_tokens = TOKENS  # type: ignore[attr-defined]
     agent = plait.Agent(
@@ -123,7 +123,7 @@ def texts_of(asked: Sequence[Think]) -> list[str]:
     return [text for think in asked for text in (think.prompt, *(message.content for message in think.messages))]
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case != "native"])
+@pytest.mark.parametrize("case", [case for case in CASES if case != "tool_calling"])
 async def test_no_label_of_a_loops_own_prompts_and_writer_can_stand_in_its_data(case: str, tmp_path: Path) -> None:
     labels = labels_for(case)
     assert len(labels) >= 3

@@ -19,7 +19,7 @@ from plait.journal.records import NoteRecord, Thinking
 from plait.loops import ToolCalling, fallback_of, phases_of, registry, splitter_of
 from plait.loops.fallback import fall_back
 from plait.runtime.prompts import PromptBook
-from test_native import LOOK, LYON, NO_TOOLS, REFUSALS, Endpoint, calling
+from test_tool_calling import LOOK, LYON, NO_TOOLS, REFUSALS, Endpoint, calling
 
 CALLS: list[str] = []
 
@@ -98,13 +98,13 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def requests(run: Any) -> list[tuple[str, str, dict[str, Any]]]:
     """(phase, model, body) of each request."""
-    rows = [(row.record, row.body) for row in run.record if isinstance(row.record, Thinking)]
+    rows = [(row.record, row.body) for row in run.trace if isinstance(row.record, Thinking)]
     return [(record.phase, record.model, json.loads(body)) for record, body in rows]
 
 
 def fallbacks(run: Any) -> list[str]:
     return [
-        row.record.text for row in run.record if isinstance(row.record, NoteRecord) and row.record.kind == "fallback"
+        row.record.text for row in run.trace if isinstance(row.record, NoteRecord) and row.record.kind == "fallback"
     ]
 
 
@@ -116,16 +116,16 @@ async def _streamed(agent: plait.Agent) -> list[Any]:
     return [each async for each in agent.stream("How many?")]
 
 
-# -- native to json
+# -- tool_calling to json
 
 
-def native_to_json(journal: Path, **options: Any) -> plait.Agent:
+def tool_calling_to_json(journal: Path, **options: Any) -> plait.Agent:
     model = plait.Scripted({"json.act": [TURN, DONE]}, abilities=NO_TOOLS, chunk=5)
     return plait.Agent(ToolCalling(fallback="json"), tools=[people], journal=journal, **{"model": model, **options})
 
 
 def test_the_other_loop_goes_on_with_its_own_prompts_under_its_own_phase(journal: Path) -> None:
-    agent = native_to_json(journal)
+    agent = tool_calling_to_json(journal)
     run = agent.run("How many?")
     assert (run.status, run.answer, run.steps, CALLS) == ("answered", "522250", 2, ["Lyon"])
     assert [phase for phase, _, _ in requests(run)] == ["json.act", "json.act"]
@@ -133,12 +133,12 @@ def test_the_other_loop_goes_on_with_its_own_prompts_under_its_own_phase(journal
     book = PromptBook("json")
     assert rules.startswith(book.source("system").split("{{")[0]) and "final_answer" in rules
     assert fallbacks(run) == ["scripted:scripted takes no native tools. Going on with the loop 'json'."]
-    replayed = agent.replay(run.run)
+    replayed = agent.replay(run.id)
     assert (replayed.whole, replayed.requests, replayed.outcome) == (True, 2, run.outcome)
 
 
 def test_its_replies_are_told_apart_by_its_own_splitter_live_and_later(journal: Path) -> None:
-    seen = asyncio.run(_streamed(native_to_json(journal)))
+    seen = asyncio.run(_streamed(tool_calling_to_json(journal)))
     joined: dict[tuple[str, int], str] = {}
     for kind, step, text in written(seen):
         joined[kind, step] = joined.get((kind, step), "") + text
@@ -150,18 +150,18 @@ def test_its_replies_are_told_apart_by_its_own_splitter_live_and_later(journal: 
 def test_its_phase_can_have_a_model_of_its_own(journal: Path) -> None:
     one = plait.Scripted([], abilities=NO_TOOLS, name="one")
     two = plait.Scripted([TURN, DONE], name="two")
-    run = native_to_json(journal, model=one, models={"json.act": two}).run("How many?")
+    run = tool_calling_to_json(journal, model=one, models={"json.act": two}).run("How many?")
     assert run.answer == "522250"
     assert [(phase, model) for phase, model, _ in requests(run)] == [("json.act", "scripted:two")] * 2
 
 
 def test_a_model_for_the_first_loops_phase_alone_serves_the_other_too(journal: Path) -> None:
     one = plait.Scripted([TURN, DONE], abilities=NO_TOOLS, name="one")
-    agent = native_to_json(journal, model="local", models={"act": one})
+    agent = tool_calling_to_json(journal, model="local", models={"act": one})
     run = agent.run("How many?")
     assert run.answer == "522250"
     assert {model for _, model, _ in requests(run)} == {"scripted:one"}
-    assert agent.replay(run.run).whole
+    assert agent.replay(run.id).whole
 
 
 def test_from_the_command_line_with_a_model_for_one_phase_and_shown_later(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_from_the_command_line_with_a_model_for_one_phase_and_shown_later(tmp_pa
     shell = Shell(tmp_path)
     (tmp_path / "people.json").write_text('{"Lyon": 522250}')
     turn = TURN.replace("people", "lookup")
-    run = ("run", "How many?", "--loop", "native", "--set", "fallback=json", "--model", "act=vllm:m")
+    run = ("run", "How many?", "--loop", "tool_calling", "--set", "fallback=json", "--model", "act=vllm:m")
 
     async def main() -> tuple[Any, list[Any]]:
         async with Server(Endpoint(REFUSALS[0], completion(turn), completion(DONE))) as server:
@@ -196,7 +196,7 @@ def test_a_refusal_leads_to_the_other_loop_and_stays_on_the_record(journal: Path
     assert (run.answer, run.steps, run.calls) == ("522250", 2, 2)
     assert ["tools" in body for body in sent] == [True, False, False]
     assert [phase for phase, _, _ in requests(run)] == ["act", "json.act", "json.act"]
-    replayed = agent.replay(run.run)
+    replayed = agent.replay(run.id)
     assert (replayed.whole, replayed.requests) == (True, 3)
 
 
@@ -223,29 +223,29 @@ def test_misses_in_text_lead_to_the_other_loop_as_well(journal: Path) -> None:
 
 
 def test_the_users_system_prompt_is_not_sent_by_a_loop_it_was_not_written_for(journal: Path) -> None:
-    run = native_to_json(journal, system="Use the tools you are given.").run("How many?")
+    run = tool_calling_to_json(journal, system="Use the tools you are given.").run("How many?")
     assert requests(run)[0][2]["messages"][0]["content"].startswith(PromptBook("json").source("system").split("{{")[0])
 
 
 def test_prompts_of_both_loops_can_be_replaced(journal: Path, tmp_path: Path) -> None:
     (tmp_path / "mine" / "json").mkdir(parents=True)
     (tmp_path / "mine" / "json" / "question.j2").write_text("Mine: {{ question }}")
-    run = native_to_json(journal, prompts=tmp_path / "mine").run("How many?")
+    run = tool_calling_to_json(journal, prompts=tmp_path / "mine").run("How many?")
     assert requests(run)[0][2]["messages"][1]["content"] == "Mine: How many?"
 
 
 @pytest.mark.parametrize("at", [1, 2])
 def test_a_fork_of_a_run_that_fell_back_shares_its_steps(journal: Path, at: int) -> None:
-    agent = native_to_json(journal)
+    agent = tool_calling_to_json(journal)
     run = agent.run("How many?")
-    fork = agent.fork(run.run, at=at)
+    fork = agent.fork(run.id, at=at)
     assert (fork.answer, len(fallbacks(fork))) == ("522250", 1)
     assert len(CALLS) == (2 if at == 1 else 1)
-    assert agent.replay(fork.run).whole
+    assert agent.replay(fork.id).whole
 
 
 def test_a_limit_near_is_concluded_by_the_loop_that_is_running(journal: Path) -> None:
-    agent = native_to_json(journal, limits=plait.Limits(steps=1))
+    agent = tool_calling_to_json(journal, limits=plait.Limits(steps=1))
     run = agent.run("How many?")
     assert (run.status, run.answer) == ("stopped", "522250")
     assert [phase for phase, _, _ in requests(run)] == ["json.act", "json.act"]
@@ -264,7 +264,7 @@ def test_a_loop_of_ones_own_falls_back(journal: Path, word: bool) -> None:
     assert [phase for phase, _, _ in requests(run)] == ["first", "react.act", "react.act"]
     assert fallbacks(run) == ["The model does not know. Going on with the loop 'react'."]
     assert written(run.events)[:2] == [("Thought", 1, "No idea."), ("Thought", 2, "I look.")]
-    assert agent.replay(run.run).whole
+    assert agent.replay(run.id).whole
 
 
 @pytest.mark.usefixtures("_installed")
@@ -292,7 +292,7 @@ def test_a_loop_that_falls_back_to_one_that_falls_back(journal: Path) -> None:
         "Thought",
         "Answer",
     ]
-    assert agent.replay(run.run).whole
+    assert agent.replay(run.id).whole
 
 
 @pytest.mark.usefixtures("_installed")
@@ -302,7 +302,7 @@ def test_a_loop_that_comes_from_a_package_is_fallen_back_to(journal: Path) -> No
     run = agent.run("How many?")
     assert run.answer == "522250"
     assert requests(run)[0][2]["messages"][0]["content"] == "Do you know it? How many?"
-    assert agent.replay(run.run).whole
+    assert agent.replay(run.id).whole
 
 
 @pytest.mark.usefixtures("_installed")
@@ -340,7 +340,7 @@ def test_where_plans_need_leave_nothing_is_called_by_a_loop_that_shows_none(jour
     run = asking.run("How many?")
     assert (run.status, CALLS) == ("failed", [])
     assert run.reason.endswith("The loop 'react' was not begun: it shows no plan, and a plan needs a person's leave.")
-    assert asking.replay(run.run).whole
+    assert asking.replay(run.id).whole
     assert asking.using(approve="never").run("How many?").answer == "522250"
     # One that shows a plan is gone on with, and waits with it.
     planner = plait.Scripted({"plan": ["No.", "No."], "rewoo.plan": ["#E1 = people[Lyon]"], "rewoo.solve": ["522250"]})
@@ -372,7 +372,9 @@ def test_the_conversation_is_handed_on_and_what_is_thrown_reaches_the_other_loop
             return OneKind("thought")
 
     task = Task("And Nice?", (Exchange("Lyon?", "522,250"),))
-    kit = LoopContext((), PromptBook("native", None, None, (PromptBook("below", None, Below.prompts),)), system="mine")
+    kit = LoopContext(
+        (), PromptBook("tool_calling", None, None, (PromptBook("below", None, Below.prompts),)), system="mine"
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "_plugins", lambda: [Point(Below)])
         loop = fall_back("below", task, kit, "Why not.")
@@ -386,7 +388,7 @@ def test_the_conversation_is_handed_on_and_what_is_thrown_reaches_the_other_loop
 
 
 def test_in_text_first_and_then_as_json_when_nothing_can_be_read(journal: Path) -> None:
-    """`native` has no fallback by name on the way to text; with one, text is never tried."""
+    """`tool_calling` has no fallback by name on the way to text; with one, text is never tried."""
     model = plait.Scripted({"act": [LOOK], "json.act": [TURN, DONE]}, abilities=NO_TOOLS)
     run = plait.Agent(ToolCalling(fallback="json"), model=model, tools=[people], journal=journal).run("How many?")
     assert [phase for phase, _, _ in requests(run)] == ["json.act", "json.act"]

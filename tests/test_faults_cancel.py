@@ -16,6 +16,7 @@ from cli_support import Shell, action, ended, final, interrupt, is_before_ours, 
 from conftest import CAMPAIGN
 from faults_support import Endpoint, Handler, attempts, endpoint, failing, plait_resume, sent, serving, shell, turn_of
 from models_server import Asked, delta
+from patience import patience
 from plait.core.errors import JournalError
 from plait.journal.store import Journal
 
@@ -89,7 +90,7 @@ def interrupted_after(folder: Path, at: Endpoint, seconds: float) -> str:
     process.send_signal(signal.SIGINT)  # type: ignore[attr-defined]
     began = time.monotonic()
     done = ended(process)  # type: ignore[arg-type]
-    assert time.monotonic() - began < 4, done.err
+    assert time.monotonic() - began < patience(4), done.err
     if is_before_ours(done.err):  # Python itself was starting: none of ours had run
         assert not journal.exists() and sent(shell) == [] and done.out == ""
         return "before"
@@ -134,7 +135,7 @@ def test_the_endpoint_sees_the_connection_closed(shell: Shell) -> None:
 
     with endpoint(silent) as at:
         process = start(shell, at)
-        end = time.monotonic() + 20
+        end = time.monotonic() + patience(20)
         while not at.asked:
             assert time.monotonic() < end
             time.sleep(0.02)
@@ -153,7 +154,7 @@ def test_the_endpoint_sees_the_connection_closed(shell: Shell) -> None:
 def test_while_it_waits_to_try_again_as_asked(shell: Shell) -> None:
     with endpoint(failing(429, Retry_After="30")) as at:
         process = start(shell, at)
-        end = time.monotonic() + 20
+        end = time.monotonic() + patience(20)
         while not at.asked:
             assert time.monotonic() < end
             time.sleep(0.02)

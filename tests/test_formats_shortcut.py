@@ -1,12 +1,16 @@
-"""The short cut for canonical blobs gives what the lenient reader gives."""
+"""The short cuts for canonical replies give what the lenient readers give."""
 
 from __future__ import annotations
+
+import json
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.core import Call, ToolSpec
 from plait.loops.format import Turn
+from plait.loops.json.format import BUILT_INS, JsonTurn
+from plait.loops.json.format import _canonical as canonical_json
 from plait.loops.react.blob import _DIALECT, Blob, _canonical
 from plait.loops.react.reader import read_turn
 
@@ -28,3 +32,26 @@ def test_the_short_cut_reads_as_the_reader_does(thought: str, tool: ToolSpec, va
 
 def test_the_short_cut_is_taken_for_what_it_is_made_for() -> None:
     assert _canonical(Blob().write(Turn("I look", Call("look", "a b")), 1), TOOLS) is not None
+
+
+CALLS = st.sampled_from([{"name": "look", "arguments": {}}, {"tool": "look"}, 'look({"n": 1})', '{"tool": "look"}'])
+
+
+@given(
+    WORDS | CALLS.map(str),
+    st.sampled_from([*TOOLS, *BUILT_INS, "nothing"]).map(lambda tool: getattr(tool, "name", tool)),
+    INPUTS | CALLS,
+    st.sampled_from(
+        [("", ""), ("\n ", "\n"), ("```json\n", "\n```"), ("", "}"), ("", " and more"), ("", '{"tool": 1}')]
+    ),
+    st.sampled_from([("", ""), ('"tool"', '"tool": "look", "tool"'), ("thought", "Thought")]),
+)
+def test_the_short_cut_of_json_reads_as_the_reader_does(thought, name, value, around, changed) -> None:
+    written = json.dumps({"thought": thought, "tool": name, "tool_input": value}, ensure_ascii=False)
+    text = f"{around[0]}{written}{around[1]}".replace(*changed) if changed[0] else f"{around[0]}{written}{around[1]}"
+    quick = canonical_json(text, TOOLS)
+    assert quick is None or quick == JsonTurn()._read_with_repairs(text, 1, TOOLS)
+
+
+def test_the_short_cut_of_json_is_taken_for_what_it_is_made_for() -> None:
+    assert canonical_json(JsonTurn().write(Turn("I look", Call("look", {"n": "a b"})), 1), TOOLS) is not None

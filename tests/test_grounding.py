@@ -179,7 +179,7 @@ def run(policy: Any, person: Any = None, **more: Any) -> tuple[plait.Run, list[i
     agent = plait.Agent(
         "react", model=plait.Scripted(REPLIES, by_turn=False), tools=[lookup, pay], grounding=policy, **more
     )
-    return agent.run("Pay Lyon what it is owed.", person=person), paid
+    return agent.run("Pay Lyon what it is owed.", on_wait=person), paid
 
 
 def said(run: plait.Run) -> list[str]:
@@ -187,7 +187,7 @@ def said(run: plait.Run) -> list[str]:
 
 
 def notes(run: plait.Run) -> list[str]:
-    return [row.record.observation.note for row in run.record if isinstance(row.record, ObservedRecord)]
+    return [row.record.observation.note for row in run.trace if isinstance(row.record, ObservedRecord)]
 
 
 def test_off_says_nothing(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_warn_tells_the_model(tmp_path: Path) -> None:
 
 def test_refuse_does_not_make_the_call(tmp_path: Path) -> None:
     done, paid = run("refuse", journal=tmp_path / "j.db")
-    observed = [row.record.observation for row in done.record if isinstance(row.record, ObservedRecord)]
+    observed = [row.record.observation for row in done.trace if isinstance(row.record, ObservedRecord)]
     assert paid == [] and observed[1].trouble == "refused" and "amount: 4321" in observed[1].text
     assert done.status == "answered"
 
@@ -228,7 +228,7 @@ def test_ask_asks_the_person_with_the_reason(tmp_path: Path, answer: str, paid: 
 def test_a_run_that_asked_waits_and_goes_on_with_the_answer(tmp_path: Path) -> None:
     done, paid = run("ask", journal=tmp_path / "j.db")
     assert done.status == "waiting" and paid == []
-    assert not [row for row in done.record if isinstance(row.record, Acting) and row.record.n > 1 and row.record.begun]
+    assert not [row for row in done.trace if isinstance(row.record, Acting) and row.record.n > 1 and row.record.begun]
 
 
 @pytest.mark.parametrize("policy", ["note", "warn", "refuse"])
@@ -246,7 +246,7 @@ def test_a_run_with_a_policy_replays(tmp_path: Path, policy: Any) -> None:
         journal=tmp_path / "j",
     )
     done = agent.run("Pay Lyon.")
-    assert said(done) and agent.replay(done.run).whole
+    assert said(done) and agent.replay(done.id).whole
 
 
 def test_an_error_that_repeats_a_made_up_value_is_no_source_for_it(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_an_error_that_repeats_a_made_up_value_is_no_source_for_it(tmp_path: Pat
     run = agent.run("What is 7?")
     seen = [event.observation for event in run.events if isinstance(event, Observed)]
     assert [observation.trouble for observation in seen] == ["refused"] * 4
-    assert agent.replay(run.run).whole
+    assert agent.replay(run.id).whole
 
 
 def test_a_policy_that_there_is_not_is_refused() -> None:

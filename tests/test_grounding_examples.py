@@ -10,7 +10,7 @@ import pytest
 
 import plait
 from plait.journal.records import ObservedRecord
-from plait.tools.load import SHIPPED, load
+from plait.tools import load, toolkit_names
 
 EXAMPLE = re.compile(r"\d{4}-\d\d-\d\d|\b(?:such as|as in|like) [\"'A-Z\d]|\d+ ?[*/+] ?\d|\d+%|\d\.\d", re.MULTILINE)
 
@@ -20,7 +20,7 @@ def words_for(name: str, folder: Path) -> str:
     return {"lookup": f"lookup:{folder / 'facts.json'}", "ask-model": "ask-model:local"}.get(name, name)
 
 
-@pytest.mark.parametrize("name", [name for name in SHIPPED if name != "all"])
+@pytest.mark.parametrize("name", [name for name in toolkit_names() if name != "all"])
 def test_a_tool_that_ships_has_no_example_value_in_its_description(name: str, tmp_path: Path) -> None:
     for tool in load(words_for(name, tmp_path)):
         spec = tool.spec
@@ -54,8 +54,8 @@ def test_a_value_that_only_a_search_for_tools_or_an_unknown_name_showed_is_made_
         "json",
         model=plait.Scripted(replies, by_turn=False),
         tools=[send, archive],
-        max_tools=1,
-        embedder=lambda texts: [[float(len(text)), 1.0] for text in texts],
+        limits=plait.Limits(tools=1),
+        history=plait.History(embedder=lambda texts: [[float(len(text)), 1.0] for text in texts]),
         grounding="refuse",
         journal=tmp_path / "j.db",
     )

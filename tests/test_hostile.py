@@ -23,8 +23,9 @@ import pytest
 
 from conftest import CAMPAIGN
 from hostile_programs import MAY_END_WELL, MUST_END, PROGRAMS, SPOILING
+from patience import patience
+from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeLimits
-from plait.core.things import Handle
 from plait.sandbox import OutCall, Result, Session, Settings, Turn
 from sandbox_support import BACKENDS, NOW, opened
 
@@ -32,7 +33,7 @@ SECRET = "the-canary-sings-4711"
 VAR = "PLAIT_TEST_CANARY"
 LIMITS = CodeLimits(seconds=0.3, memory_mb=128, recursion=200, output_chars=5000, calls=50)
 LATE = 1.0
-MINE = Handle("thing-1", "<Thing>")
+MINE = ArtifactHandle("thing-1", "<Thing>")
 
 
 @dataclass
@@ -160,9 +161,9 @@ def answered(call: OutCall) -> Result:
     return Result(error="NameError", message=f"name '{call.name}' is not defined")
 
 
-def handles(value: Any) -> Iterator[Handle]:
+def handles(value: Any) -> Iterator[ArtifactHandle]:
     """All handles in what came out."""
-    if isinstance(value, Handle):
+    if isinstance(value, ArtifactHandle):
         yield value
     elif isinstance(value, dict):
         for pair in value.items():
@@ -198,7 +199,7 @@ async def test_none_gets_out_and_none_outlives_its_limit(name: str, kind: str, t
             await session.close()
             session = await opened(name, SETTINGS)
     await session.close()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + patience(5)
     while descendants() - before and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
     assert descendants() <= before

@@ -146,9 +146,9 @@ def _has_open(pid: int, name: str) -> bool:
 def test_resuming_a_run_that_has_ended_shows_its_result_and_changes_nothing(journal: Path) -> None:
     agent = plait.Agent("react", model=plait.Scripted(["Final Answer: 4"]), journal=journal)
     run = agent.run("What is 2 + 2?")
-    before = Journal(journal).rows(run.run)
-    assert agent.resume(run.run).answer == "4"
-    assert Journal(journal).rows(run.run) == before
+    before = Journal(journal).rows(run.id)
+    assert agent.resume(run.id).answer == "4"
+    assert Journal(journal).rows(run.id) == before
 
 
 # ---- owners in other PID namespaces

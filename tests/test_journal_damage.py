@@ -58,7 +58,7 @@ def test_rows_lost_with_the_wal_leave_their_calls_in_doubt_and_others_need_appro
     assert "four" in str(run.reason) and "The journal may have lost rows" in str(run.reason)
     noted = [event.text for event in run.events if isinstance(event, Noted) and event.kind == "journal"]
     assert len(noted) == 1 and "The journal has lost rows of this run: it had at least" in noted[0]
-    doubts = [row.record for row in run.record if "whether the call took effect" in str(row.record).lower()]
+    doubts = [row.record for row in run.trace if "whether the call took effect" in str(row.record).lower()]
     assert doubts, "the calls whose rows were lost are observed as in doubt"
     for _ in range(2):  # what was found stays known when the run waits and goes on
         run = agent.resume(run, "yes")
@@ -210,5 +210,5 @@ def test_every_byte_of_the_file_counts(tmp_path: Path) -> None:
 def test_a_fork_has_a_file_of_its_own_that_fits(place: Path) -> None:
     agent = journal_damage.agent(place)
     first = agent.resume("last")
-    forked = agent.fork(first.run, 3)
+    forked = agent.fork(first.id, 3)
     assert forked.status == "answered" and sent(place) == [*TEXTS, *TEXTS[2:]]

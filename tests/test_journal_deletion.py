@@ -39,7 +39,7 @@ def test_a_result_that_is_text_is_stored_once_and_read_as_before(tmp_path: Path)
     run = agent(tmp_path / "j.db", result=big, limits=plait.Limits(observation_chars=500)).run("q")
     Journal.at(tmp_path / "j.db").close()
     assert len(big) < (tmp_path / "j.db").stat().st_size < 1.5 * len(big)
-    [seen] = [row.record.observation for row in run.record if hasattr(row.record, "observation")]
+    [seen] = [row.record.observation for row in run.trace if hasattr(row.record, "observation")]
     assert seen.value == seen.text == big
     assert agent(tmp_path / "j.db", result=big).using(limits=plait.Limits(observation_chars=500)).replay("last").whole
 
@@ -55,7 +55,7 @@ def shell(tmp_path: Path) -> Shell:
     made = agent(journal)
     first = made.run("one", session="s")
     made.run("two", session="s")
-    made.fork(first.run, 2)
+    made.fork(first.id, 2)
     Journal.at(journal).close()
     return shell
 
@@ -66,14 +66,14 @@ def ids(shell: Shell) -> list[str]:
 
 def test_a_deleted_run_leaves_nothing_behind_and_its_fork_and_session_stay_readable(shell: Shell) -> None:
     first, second, fork = ids(shell)
-    assert shell("mark", first, "good").code == 0
+    assert shell("rate", first, "good").code == 0
     done = shell("runs", "rm", first, second, "--yes")
     assert done.code == 0 and "Deleted 2 runs" in done.err, done.err
     assert ids(shell) == [fork]
     assert shell("show", fork).code == 0 and shell("runs", "--session", "s").code == 0
     gone = shell("show", first)
     assert gone.code == 2 and "may have been deleted" in gone.err
-    assert Results(Journal(shell.env["PLAIT_JOURNAL"])).marks() == {}
+    assert Results(Journal(shell.env["PLAIT_JOURNAL"])).ratings() == {}
     assert shell("runs", "rm", fork, "--yes").code == 0
     assert SECRET.encode() not in bytes_of(shell.folder)
 
@@ -123,10 +123,10 @@ def test_the_redaction_function_sees_every_text_before_it_is_stored(tmp_path: Pa
     made = agent(tmp_path / "j.db")
     run = made.run("Who is Joan Roe?")
     assert run.status == "answered"
-    assert made.replay(run.run).whole, "a replay compares what is stored"
+    assert made.replay(run.id).whole, "a replay compares what is stored"
     Journal.at(tmp_path / "j.db").close()
     assert b"Joan Roe" not in bytes_of(tmp_path) and b"[name]" in bytes_of(tmp_path)
-    assert agent(tmp_path / "j.db").fork(run.run, 2).status == "answered"
+    assert agent(tmp_path / "j.db").fork(run.id, 2).status == "answered"
 
 
 def test_a_redaction_function_that_fails_stores_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import plait
 from plait.core import Think
-from plait.models.text import TextFilter
+from plait.models.wires.reply_text import TextFilter
 
 PHRASE = "\nThe result of "
 FINAL = {"thought": "t", "tool": "final_answer"}

@@ -220,7 +220,7 @@ def test_a_cell_has_the_mark_and_the_steps_of_its_run() -> None:
 
 
 def rows_of(journal: Path, run: plait.Run) -> list[Any]:
-    return Journal.at(journal).rows(run.run)
+    return Journal.at(journal).rows(run.id)
 
 
 BLOB = 'Thought: add.\nAction:\n```json\n{"action": "calculator", "action_input": "2 + 2"}\n```'
@@ -318,12 +318,12 @@ Tables: TypeAlias = Callable[..., str]
 
 @pytest.fixture
 def tables(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Tables:
-    """`plait tables ...` in the folder: what it prints on stdout."""
+    """`plait classics ...` in the folder: what it prints on stdout."""
     monkeypatch.chdir(folder)
 
     def call(*words: str, code: int = 0) -> str:
         capfd.readouterr()
-        ended = run_in_process(["tables", *words, "--journal", "j.db"])
+        ended = run_in_process(["classics", *words, "--journal", "j.db"])
         out, err = capfd.readouterr()
         assert ended == code and "defect" not in err, (words, ended, err)
         return out

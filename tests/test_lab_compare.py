@@ -20,6 +20,7 @@ import plait
 from cli_support import PLAIT
 from fork_server import run_forked
 from models_server import Asked, Server
+from patience import patience
 from plait.core import Reply, Usage
 from plait.journal.results import Results
 from plait.journal.store import Journal
@@ -215,7 +216,7 @@ async def test_a_run_whose_tool_calls_became_text_is_counted(tmp_path: Path) -> 
     async with Server(answer) as server:
         done = await acompare(
             TASKS,
-            loops="native",
+            loops="tool_calling",
             models=[server.model()],
             journal=tmp_path / "j.db",
             tools=["calculator"],
@@ -361,7 +362,7 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> None:
     words = ["--loops", "react,json", "--jobs", "3"]
     process = subprocess.Popen([*command, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + patience(60)
         while time.monotonic() < until:
             with_result = finished(tmp_path / "j.db")
             if with_result >= 7:
@@ -423,7 +424,7 @@ def test_ctrl_c_cancels_and_the_same_command_goes_on(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*command, "--loops", "react"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    until = time.monotonic() + 60
+    until = time.monotonic() + patience(60)
     while finished(tmp_path / "j.db") < 2 and time.monotonic() < until:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
@@ -468,9 +469,9 @@ async def test_a_person_may_judge_runs_and_their_last_word_counts(tmp_path: Path
     journal = Journal.at(tmp_path / "j.db")
     run = await plait.Agent("react", model=scripted(), journal=journal.path).arun("What is a?")
     results = Results(journal)
-    await results.mark(run.run[:12], False, "too short")
-    await results.mark(run.run, True)
-    assert [(mark.good, mark.why) for mark in results.marks().values()] == [(True, "")]
-    assert results.marks([run.run]).keys() == {run.run} and not results.marks(["other"])
+    await results.rate(run.id[:12], False, "too short")
+    await results.rate(run.id, True)
+    assert [(rating.good, rating.why) for rating in results.ratings().values()] == [(True, "")]
+    assert results.ratings([run.id]).keys() == {run.id} and not results.ratings(["other"])
     with pytest.raises(plait.ConfigError):
-        await results.mark("nope", True)
+        await results.rate("nope", True)

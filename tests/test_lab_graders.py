@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 def ended(outcome: Any) -> Run:
     """A run that ended so, with nothing on its record."""
     return Run(
-        run="r",
+        id="r",
         outcome=outcome,
         loop="react",
         steps=1,
@@ -347,8 +347,8 @@ async def test_the_world_is_graded_by_what_was_sent_in_the_recorded_run(journal:
     def ran(text: str, **agent: Any) -> Run:
         script = [json.dumps({"thought": "", "tool": "final_answer", "tool_input": text})]
         model = plait.Scripted(script)
-        return plait.Agent("json", model=model, tools=task.tools, now=task.now, journal=journal, **agent).run(
-            task.question
+        return plait.Agent("json", model=model, tools=task.tools, journal=journal, **agent).run(
+            task.question, now=task.now
         )
 
     done = await judged(task, ran("It is March 12, 2024."))

@@ -23,6 +23,7 @@ from plait import Agent, ReAct, Scripted
 from plait.core import Call, Event, Observation, Ran, Usage
 from plait.core import events as ev
 from plait.core.errors import ConfigError, JournalError
+from plait.installation import install_hint
 from plait.journal.store import Journal
 from plait.lab import CellResult, Comparison, Contender, Grade, Suite, SuiteTask
 from plait.lab.page import check_report_extra, render_page
@@ -54,7 +55,7 @@ in_the_browser = pytest.mark.asyncio(loop_scope="module")
 
 
 def contenders(count: int) -> tuple[Contender, ...]:
-    loops = ("react", "react(dialect=lines)", "json", "phased", "rewoo", "compiler", "codeact", "native")
+    loops = ("react", "react(dialect=lines)", "json", "phased", "rewoo", "compiler", "codeact", "tool_calling")
     models = ("local", "qwen2.5-0.5b")
     pairs = [(loop, model) for model in models for loop in loops][:count]
     return tuple(Contender(f"{loop} @ {model}", loop, model, {"": model}) for loop, model in pairs)
@@ -523,7 +524,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
             patch.setitem(sys.modules, name, None)
             drawing_script.cache_clear()
             for ask in (check_report_extra, lambda: render_page(comparison(2, 2), record=recorded)):
-                with pytest.raises(ConfigError, match=re.escape("pip install 'plait[report]'")):
+                with pytest.raises(ConfigError, match=re.escape(install_hint("report"))):
                     ask()
     drawing_script.cache_clear()
     check_report_extra()

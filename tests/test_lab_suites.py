@@ -23,9 +23,9 @@ from plait.lab.corpus import Corpus, CorpusPage
 from plait.lab.stubs import fit_tool_name
 from plait.lab.suites import OURS, suite_names
 from plait.lab.tasks import digest
+from plait.lab.world import world_of
 from plait.toolkits.calculator import calculator
 from plait.tools import Tool, load, tools_from
-from plait.world import world_of
 
 
 def tools_of(made: Suite, task: SuiteTask) -> dict[str, Tool]:
@@ -594,8 +594,8 @@ def test_the_tools_of_a_run_are_found_again_and_a_changed_file_is_refused(tmp_pa
     agent = plait.Agent("json", model=plait.Scripted(script), tools=task.tools, journal=journal)
     run = agent.run(task.question)
     assert run.answer == "Bland"
-    again = plait.Agent.recorded(run_head(journal, run.run), journal=journal, model=plait.Scripted(script))
-    assert again.replay(run.run).requests == 2
+    again = plait.Agent.recorded(run_head(journal, run.id), journal=journal, model=plait.Scripted(script))
+    assert again.replay(run.id).requests == 2
     lines(path, {**HOTPOT, "context": [["Cee", ["The Cee is a river in another country."]]]})
     with pytest.raises(ConfigError, match="not those that the run started with"):
         load(task.tools[0])

@@ -56,7 +56,7 @@ def one(journal: Path, loop: Any, replies: Any, **options: Any) -> plait.Run:
 
 async def good(journal: Path, *runs: plait.Run, well: bool = True) -> None:
     for run in runs:
-        await Results(Journal.at(journal)).mark(run.run, well)
+        await Results(Journal.at(journal)).rate(run.id, well)
 
 
 def test_what_is_graded_right_is_written_as_it_was_sent_and_nothing_else(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_what_is_graded_right_is_written_as_it_was_sent_and_nothing_else(tmp_pat
     done = compare(TASKS, loops="react", models=[plait.Scripted([parrot], name="p")], journal=journal, name="mine")
     ungraded = one(journal, "react", [says("4")])
     found = find_trajectories(comparison="mine", every=True, journal=journal)
-    assert found.runs_left_out == {"not done right": 1, "neither graded nor marked": 1}
+    assert found.runs_left_out == {"not done right": 1, "neither graded nor rated": 1}
     written = found.write(tmp_path / "train")
     assert written.files == {"react.act.jsonl": 2} and not written.calls_left_out
     lines = lines_of(tmp_path / "train" / "react.act.jsonl")
@@ -83,7 +83,7 @@ def test_what_is_graded_right_is_written_as_it_was_sent_and_nothing_else(tmp_pat
             "approved": False,
         }
     assert [path.name for path in (tmp_path / "train").iterdir()] == ["react.act.jsonl"]
-    assert ungraded.run not in (tmp_path / "train" / "react.act.jsonl").read_text()
+    assert ungraded.id not in (tmp_path / "train" / "react.act.jsonl").read_text()
 
 
 async def test_a_person_has_the_last_word(tmp_path: Path) -> None:
@@ -92,11 +92,11 @@ async def test_a_person_has_the_last_word(tmp_path: Path) -> None:
     done = await plait.lab.acompare(TASKS, loops="react", models=[model], journal=journal)
     right, other, wrong = (result.run for result in done.results)
     results = Results(Journal.at(journal))
-    await results.mark(right, False)
-    await results.mark(wrong, True, "the answer is as good")
+    await results.rate(right, False)
+    await results.rate(wrong, True, "the answer is as good")
     found = find_trajectories(right, other, wrong, journal=journal)
     assert [(each.run, each.approved) for each in found.runs] == [(other, False), (wrong, True)]
-    assert found.runs_left_out == {"marked bad": 1}
+    assert found.runs_left_out == {"rated bad": 1}
     assert [line.run for line in find_trajectories(every=True, approved=True, journal=journal)] == [wrong]
     assert [line.score for line in found] == [1.0, 0.0]
 
@@ -122,10 +122,10 @@ async def test_replies_that_could_not_be_read_or_were_cut_are_no_examples(tmp_pa
     written = find_trajectories(every=True, journal=journal).write(tmp_path / "out")
     assert written.calls_left_out == {"could not be read": 1, "not ended by the model": 1}
     (whole,) = lines_of(tmp_path / "out" / "react.act.jsonl")  # the second request goes on where the first was cut
-    assert sent(journal, cut.run)[1][-1] == {"role": "assistant", "content": half}
-    assert whole["messages"] == [*sent(journal, cut.run)[0], {"role": "assistant", "content": says("4")}]
+    assert sent(journal, cut.id)[1][-1] == {"role": "assistant", "content": half}
+    assert whole["messages"] == [*sent(journal, cut.id)[0], {"role": "assistant", "content": says("4")}]
     (line,) = lines_of(tmp_path / "out" / "json.act.jsonl")
-    assert line["messages"][:-1] == sent(journal, run.run)[1]
+    assert line["messages"][:-1] == sent(journal, run.id)[1]
     assert line["messages"][-1]["content"].startswith('{"thought": "t"')
 
 
@@ -140,10 +140,10 @@ async def test_talk_in_place_of_a_list_of_actions_teaches_no_list(tmp_path: Path
 
 async def test_a_reply_without_steps_teaches_none(tmp_path: Path) -> None:
     journal = tmp_path / "j.db"
-    run = one(journal, "codeact", plait.Scripted(["1.", CODE], by_turn=False), max_tools=0)
+    run = one(journal, "codeact", plait.Scripted(["1.", CODE], by_turn=False), limits=plait.Limits(tools=0))
     assert run.phases[0].phase == "decompose"
     await good(journal, run)
-    found = find_trajectories(run.run, journal=journal)
+    found = find_trajectories(run.id, journal=journal)
     assert [line.phase for line in found] == ["act"]
     assert found.write(tmp_path / "out").calls_left_out == {"could not be read": 1}
 
@@ -163,19 +163,19 @@ async def test_mended_replies_are_told_and_left_out_on_demand(tmp_path: Path) ->
 async def test_a_retried_request_stands_once_as_it_was_last_sent(tmp_path: Path) -> None:
     journal = tmp_path / "j.db"
     run = one(journal, "react", [ServerFailed("down"), says("4")])
-    assert len(sent(journal, run.run)) == 2
+    assert len(sent(journal, run.id)) == 2
     await good(journal, run)
-    assert len(list(find_trajectories(run.run, journal=journal))) == 1
+    assert len(list(find_trajectories(run.id, journal=journal))) == 1
 
 
 async def test_native_calls_keep_their_shape_and_the_tools_that_were_offered(tmp_path: Path) -> None:
     journal = tmp_path / "j.db"
     abilities = plait.models.base.Abilities(tools=True)
     called = Reply("", finish="calls", calls=(Call("calculator", {"expression": "2 + 2"}, "c1"),))
-    run = one(journal, "native", plait.Scripted([called, "It is 4."], abilities=abilities))
+    run = one(journal, "tool_calling", plait.Scripted([called, "It is 4."], abilities=abilities))
     await good(journal, run)
-    find_trajectories(run.run, journal=journal).write(tmp_path / "out")
-    first, second = lines_of(tmp_path / "out" / "native.act.jsonl")
+    find_trajectories(run.id, journal=journal).write(tmp_path / "out")
+    first, second = lines_of(tmp_path / "out" / "tool_calling.act.jsonl")
     assert first["tools"][0]["function"]["name"] == "calculator" and first["tools"] == second["tools"]
     call = first["messages"][-1]["tool_calls"][0]
     assert (call["id"], call["type"], call["function"]["name"]) == ("c1", "function", "calculator")
@@ -189,13 +189,13 @@ async def test_a_raw_prompt_is_one_user_message_and_an_opened_reply_one_message(
     journal = tmp_path / "j.db"
     raw = one(journal, plait.ReAct(transcript="completion"), [" I know.\nFinal Answer: 4"])
     await good(journal, raw)
-    (line,) = find_trajectories(raw.run, journal=journal)
+    (line,) = find_trajectories(raw.id, journal=journal)
     assert line.raw and [message["role"] for message in line.messages] == ["user", "assistant"]
     assert line.messages[0]["content"].rstrip().endswith("Thought:") and "What is 2 + 2?" in line.messages[0]["content"]
     opened = one(journal, plait.CodeAct(), [" I know.\nACTION 1:\n```python\nstop('4')\n```"])
     await good(journal, opened)
-    (line,) = find_trajectories(opened.run, journal=journal)
-    before = sent(journal, opened.run)[0]
+    (line,) = find_trajectories(opened.id, journal=journal)
+    before = sent(journal, opened.id)[0]
     if before[-1]["role"] == "assistant":
         assert line.messages[:-1] == tuple(before[:-1])
         assert line.messages[-1]["content"] == before[-1]["content"] + " I know.\nACTION 1:\n```python\nstop('4')\n```"
@@ -210,7 +210,7 @@ async def test_what_stands_twice_is_written_once_and_every_pass_is_the_same(tmp_
     other = one(journal, "react", [says("four")])
     await good(journal, first, second, other)
     found = find_trajectories(every=True, journal=journal)
-    assert [line.run for line in found] == [first.run, other.run] == [line.run for line in found]
+    assert [line.run for line in found] == [first.id, other.id] == [line.run for line in found]
     one_, two = tmp_path / "one", tmp_path / "two"
     assert found.write(one_).calls_left_out == {"the same as another": 1}
     found.write(two)
@@ -226,9 +226,9 @@ async def test_loops_and_models_are_told_apart(tmp_path: Path) -> None:
     def runs(**options: Any) -> list[str]:
         return [line.run for line in find_trajectories(every=True, journal=journal, **options)]
 
-    assert runs(loop="react") == [plain.run, lines.run]
-    assert runs(loop="react(dialect=lines)") == runs(loop="react( dialect = lines )") == [lines.run]
-    assert runs(model="scripted:one") == [plain.run] and runs(loop="rewoo") == []
+    assert runs(loop="react") == [plain.id, lines.id]
+    assert runs(loop="react(dialect=lines)") == runs(loop="react( dialect = lines )") == [lines.id]
+    assert runs(model="scripted:one") == [plain.id] and runs(loop="rewoo") == []
     found = find_trajectories(every=True, journal=journal, loop="react(dialect=lines)")
     assert found.runs_left_out == {"of another loop": 1} and next(iter(found)).loop == "react(dialect=lines)"
 
@@ -257,7 +257,7 @@ def test_a_run_that_lost_its_cell_to_a_later_one_is_not_graded_any_more(tmp_path
     (new,) = compare(TASKS[:1], again=True, **options).results
     found = find_trajectories(old.run, new.run, journal=journal)
     assert [each.run for each in found.runs] == [new.run]
-    assert found.runs_left_out == {"neither graded nor marked": 1}
+    assert found.runs_left_out == {"neither graded nor rated": 1}
 
 
 def test_deleted_and_damaged_runs_do_not_stop_the_others(tmp_path: Path) -> None:
@@ -316,21 +316,21 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     return call
 
 
-def test_marking_and_writing_on_the_command_line(tmp_path: Path, command: Callable[..., Ended]) -> None:
+def test_rating_and_writing_on_the_command_line(tmp_path: Path, command: Callable[..., Ended]) -> None:
     (tmp_path / "script.json").write_text(json.dumps([says("4")]))
     asked = command("run", "What is 2 + 2?", "--model", "scripted:script.json", "--json", "--quiet")
     run = json.loads(asked.stdout)["run"]
     nothing = command("trajectories", "last", "-o", "train")
     assert nothing.returncode == 3 and "0 lines of 0 good runs." in nothing.stdout
-    assert "Runs left out: 1 neither graded nor marked." in nothing.stdout and not (tmp_path / "train").exists()
-    assert command("mark", "list").stdout == ""
-    assert command("mark", run, "bad").returncode == 0
+    assert "Runs left out: 1 neither graded nor rated." in nothing.stdout and not (tmp_path / "train").exists()
+    assert command("rate", "list").stdout == ""
+    assert command("rate", run, "bad").returncode == 0
     assert command("trajectories", "last", "-o", "train").returncode == 3
-    marked = command("mark", "last", "good", "--why", "as it\nshould be", "--json")
-    assert json.loads(marked.stdout)["good"] is True
-    listed = command("mark", "list")
+    rated = command("rate", "last", "good", "--why", "as it\nshould be", "--json")
+    assert json.loads(rated.stdout)["good"] is True
+    listed = command("rate", "list")
     assert run in listed.stdout and "as it should be" in listed.stdout and len(listed.stdout.splitlines()) == 2
-    assert [mark["run"] for mark in json.loads(command("mark", "list", "--json").stdout)] == [run]
+    assert [rating["run"] for rating in json.loads(command("rate", "list", "--json").stdout)] == [run]
     done = command("trajectories", "--all", "-o", "train", "--json")
     told = json.loads(done.stdout)
     assert done.returncode == 0 and told["files"] == {"react.act.jsonl": 1} and told["runs"] == [run]
@@ -339,5 +339,5 @@ def test_marking_and_writing_on_the_command_line(tmp_path: Path, command: Callab
     again = command("trajectories", "--all", "-o", "train")
     assert again.returncode == 2 and "--force" in again.stderr
     assert command("trajectories", "--all", "-o", "train", "--force").returncode == 0
-    for words in (["mark", "last"], ["mark", "nope", "good"], ["mark", "last", "fine"], ["trajectories", "-o", "x"]):
+    for words in (["rate", "last"], ["rate", "nope", "good"], ["rate", "last", "fine"], ["trajectories", "-o", "x"]):
         assert command(*words).returncode == 2, words

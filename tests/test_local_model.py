@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from patience import patience
 from plait.core import Think, system, user
-from plait.core.errors import ConfigError, ModelMissing, PlaitError, ServerFailed, TooLong
+from plait.core.errors import ConfigError, ContextOverflow, ModelMissing, PlaitError, ServerFailed
 from plait.models import embedded, http
 from plait.models.config import ModelConfig
 from plait.models.fetch import model_file
@@ -113,7 +114,7 @@ async def test_a_raw_completion_goes_on_behind_the_prompt(model: LocalModel) -> 
 
 async def test_a_prompt_that_does_not_fit_is_told_with_its_numbers(model: LocalModel) -> None:
     long = Think("act", (user("sheep " * 4000),))
-    with pytest.raises(TooLong) as caught:
+    with pytest.raises(ContextOverflow) as caught:
         await model.send(model.encode(long), long)
     assert caught.value.tokens > 4000 and caught.value.room == 2048
 
@@ -130,7 +131,7 @@ async def test_a_cancelled_request_frees_the_one_slot(model: LocalModel) -> None
         await task
     started = time.monotonic()
     await ask(model, structs.replace(WEEK, max_tokens=2))
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < patience(5)
 
 
 async def test_loading_does_not_hold_up_the_event_loop_and_two_loops_share_a_server(smollm2: Path) -> None:
@@ -281,7 +282,7 @@ async def test_a_file_that_is_no_model_is_a_clear_error(smollm2: Path, tmp_path:
 async def test_without_xllamacpp_the_extra_is_named(smollm2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     model = local_model(str(smollm2))
-    with pytest.raises(PlaitError, match=r'pip install "plait\[local\]"'):
+    with pytest.raises(PlaitError, match=r"pip install .*\[local\]"):
         await model.send(model.encode(WEEK), WEEK)
 
 
@@ -328,7 +329,7 @@ def test_however_we_end_the_server_ends_too_and_nothing_is_printed(smollm2: Path
     started = time.monotonic()
     asker.send_signal(how)
     out, err = asker.communicate(timeout=20)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < patience(5)
     assert gone(server) and err == ""
     assert out == ("interrupted\n" if how is signal.SIGINT else "")
 
@@ -346,4 +347,4 @@ def test_ctrl_c_while_a_model_loads_ends_at_once(smollm2: Path) -> None:
     started = time.monotonic()
     asker.send_signal(signal.SIGINT)
     out, err = asker.communicate(timeout=20)
-    assert time.monotonic() - started < 5 and out == "interrupted\n" and err == ""
+    assert time.monotonic() - started < patience(5) and out == "interrupted\n" and err == ""

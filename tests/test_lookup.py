@@ -179,11 +179,11 @@ def test_the_best_passages_of_a_folder_come_with_their_files(write: Callable[[st
 
 
 def test_a_long_text_is_cut_into_passages_that_lose_no_word(write: Callable[[str, str], Path]) -> None:
-    from plait.toolkits.passages import LENGTH, split_text
+    from plait.toolkits.passages import LENGTH, split_passages
 
     sentences = [f"Sentence number {i} speaks of topic{i}." for i in range(400)]
     text = " ".join(sentences[:200]) + "\n\n" + "\n\n".join(sentences[200:]) + "\n\n" + "x" * 5000
-    passages = split_text("a.txt", text)
+    passages = split_passages("a.txt", text)
     assert max(len(passage.text) for passage in passages) <= LENGTH + 1
     joined = " ".join(passage.text for passage in passages)
     assert joined.split()[: 400 * 6] == text.split()[: 400 * 6] and joined.count("x") == text.count("x")

@@ -27,7 +27,7 @@ def run(tmp_path: Path, code: str, **more: Any) -> str:
         Pieces((code,)), model=plait.Scripted([]), tools=[lookup(FACTS)], journal=tmp_path / "j.db", **more
     )
     done = agent.run("q")
-    assert agent.replay(done.run).whole
+    assert agent.replay(done.id).whole
     return str(done.answer)
 
 

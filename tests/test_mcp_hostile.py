@@ -17,7 +17,7 @@ from mcp_talker import act, done
 from plait import Agent, ConfigError, Scripted, Tool
 from plait.tools.mcp import connection
 
-LOOPS = ["react", "json", "native", "rewoo", "compiler", "phased", "codeact"]
+LOOPS = ["react", "json", "tool_calling", "rewoo", "compiler", "phased", "codeact"]
 
 
 @pytest.fixture(autouse=True)
@@ -57,13 +57,15 @@ def test_a_thousand_tools_are_listed_and_one_is_called(tmp_path: Path) -> None:
     tools = odd(tmp_path, "many")
     assert len(tools) == 1000
     script = [act("method_search", description="the town number 731"), act("tool_731"), done()]
-    found, called = seen(run_of(*script, tools=tools, max_tools=5))
+    found, called = seen(run_of(*script, tools=tools, limits=plait.Limits(tools=5)))
     assert "tool_731" in found and called == "tool_731: {}"
 
 
 def test_of_sixty_tools_those_that_fit_are_shown_and_the_others_found(tmp_path: Path) -> None:
     tools = odd(tmp_path, "sixty")
-    agent = Agent("react", model=Scripted([act("opera_Oslo"), done()]), tools=tools, journal=False, max_tools=6)
+    agent = Agent(
+        "react", model=Scripted([act("opera_Oslo"), done()]), tools=tools, journal=False, limits=plait.Limits(tools=6)
+    )
     run = agent.run("When does the opera of Oslo begin?")
     body = next(bytes(row.body or b"").decode() for row in run.rows() if type(row.record).__name__ == "Thinking")
     assert "opera_Oslo" in body and "bread_Nice:" not in body and "method_search" in body
@@ -73,7 +75,7 @@ def test_of_sixty_tools_those_that_fit_are_shown_and_the_others_found(tmp_path: 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_every_loop_takes_every_schema(loop: str, tmp_path: Path) -> None:
     tools = odd(tmp_path, "schemas")
-    agent = Agent(loop, model=Scripted(["?"] * 20), tools=tools, journal=False, max_tools=20)
+    agent = Agent(loop, model=Scripted(["?"] * 20), tools=tools, journal=False, limits=plait.Limits(tools=20))
     run = agent.run("Go.")
     assert run.steps >= 1 and "?" in str([row.record for row in run.rows()]), "its model was asked with them"
 

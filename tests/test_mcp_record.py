@@ -12,6 +12,7 @@ import pytest
 import plait
 from mcp_support import ODD, command, lines, pids, trusted
 from mcp_talker import act, done
+from patience import patience
 from plait import Agent, ConfigError, Limits, Scripted
 from plait.journal.store import Journal
 from plait.tools import anchor_word
@@ -55,7 +56,7 @@ def test_a_replay_needs_no_server(log: Path, journal: Path, tmp_path: Path) -> N
     made = agent(tmp_path, journal, act("price", item="pear"), done("3"), tools=[f"mcp:{command(log)}"])
     run = made.run("How much?")
     assert run.status == "answered"
-    assert recorded(journal, run.run).replay(run.run).whole
+    assert recorded(journal, run.id).replay(run.id).whole
     assert len(pids(log)) == 1
 
 
@@ -65,7 +66,7 @@ def test_a_run_that_waits_is_gone_on_with_in_another_process(log: Path, journal:
     made = made.using(model=script(tmp_path, order.replace("order", "shop_order"), done("ok")))
     run = made.run("Order.")
     assert run.status == "waiting" and "order pear" not in "".join(lines(log))
-    again = recorded(journal, run.run).resume(run, "yes")
+    again = recorded(journal, run.id).resume(run, "yes")
     assert again.status == "answered" and seen(again) == ["pear in red goes to Lyon"]
     assert lines(log)[-1] == "order pear red Lyon None" and len(pids(log)) == 2
 
@@ -78,7 +79,7 @@ def test_a_server_is_found_again_from_another_folder(
     made = agent(tmp_path, journal, act("price", item="pear"), done("3"), tools=[word])
     run = made.run("How much?")
     monkeypatch.chdir("/")
-    forked = recorded(journal, run.run).fork(run.run, 1)
+    forked = recorded(journal, run.id).fork(run.id, 1)
     assert seen(forked) == ["3"]
 
 
@@ -95,7 +96,7 @@ def test_tools_that_changed_since_are_as_recorded_and_say_so_when_called(
     run = made.run("Go.")
     assert seen(run) == ["keep: {}", "go: {}", 'turn: {"x": 1}']
     stage(log, "2")
-    forked = recorded(journal, run.run).fork(run.run, 1)
+    forked = recorded(journal, run.id).fork(run.id, 1)
     texts = seen(forked)
     assert texts[0] == "keep: {}"
     assert "no longer has a tool go" in texts[1]
@@ -132,7 +133,7 @@ def test_a_call_that_began_when_the_process_ended_is_in_doubt(log: Path, journal
         replies = script(tmp_path, act(tool, seconds=60), done("ok"), name=f"{tool}.json")
         word = trusted(command(kind, script=ODD.parent / "mcp_stay.py"))
         process = subprocess.Popen([sys.executable, "-c", program, replies, word, str(journal)])
-        end = time.monotonic() + 60
+        end = time.monotonic() + patience(60)
         while not any("called" in line for line in lines(kind)) and time.monotonic() < end:
             time.sleep(0.05)
         process.kill()
@@ -164,7 +165,7 @@ def test_a_word_on_the_record_has_the_folder_and_no_values_that_may_be_secret(tm
 def test_a_value_that_was_left_off_the_record_is_asked_for(log: Path, journal: Path, tmp_path: Path) -> None:
     tools = plait.mcp(command(log), env={"MODE": "quick"})
     run = agent(tmp_path, journal, act("price", item="pear"), done("3"), tools=tools).run("How much?")
-    forked = recorded(journal, run.run).fork(run.run, 1)
+    forked = recorded(journal, run.id).fork(run.id, 1)
     assert "The journal does not store the value of MODE" in seen(forked)[0]
 
 

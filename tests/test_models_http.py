@@ -17,10 +17,10 @@ from plait.core.errors import (
     AuthenticationError,
     BadRequest,
     BadResponse,
+    ContextOverflow,
     ModelError,
     RateLimited,
     ServerFailed,
-    TooLong,
     Unreachable,
     Unsupported,
 )
@@ -382,7 +382,7 @@ async def test_a_rate_limit_and_an_overflow_inside_a_stream():
         model = server.model()
         with pytest.raises(RateLimited):
             await model.send(model.encode(THINK), THINK)
-        with pytest.raises(TooLong):
+        with pytest.raises(ContextOverflow):
             await model.send(model.encode(THINK), THINK)
 
 
@@ -397,7 +397,7 @@ async def test_overflow_has_its_numbers():
         }
         await asked.answer(400, {"error": error})
 
-    error = await failing(handler, TooLong)
+    error = await failing(handler, ContextOverflow)
     assert (error.tokens, error.room) == (9000, 8192)
     assert "9000" in str(error)
 
@@ -492,13 +492,13 @@ def test_connections_are_closed_when_their_loop_ends():
         async with Server(handler) as server:
             await asyncio.gather(ask(server.model()), ask(server.model()))
 
-    before = len(http._sessions)
+    before = len(http._clients)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for _ in range(3):
             asyncio.run(run())
         gc.collect()
-    assert len(http._sessions) == before
+    assert len(http._clients) == before
 
 
 async def test_a_prefill_that_the_model_repeats_is_dropped_in_the_stream_too():

@@ -9,10 +9,10 @@ import json
 import pytest
 
 from plait.core import Think, ToolSpec, assistant, user
-from plait.core.errors import AuthenticationError, BadRequest, RateLimited, ServerFailed, TooLong, Unsupported
+from plait.core.errors import AuthenticationError, BadRequest, ContextOverflow, RateLimited, ServerFailed, Unsupported
 from plait.models.base import Abilities
-from plait.models.refusals import Target, failure
-from plait.models.wire import encode
+from plait.models.wires.chat_completions import encode
+from plait.models.wires.refusals import Target, failure
 
 PLACE = Target("http://h/v1", "m", "M_KEY", "M_BASE_URL", ("sk-secret",))
 ABLE = Abilities(schema=True, grammar=True, prefill=True)
@@ -61,22 +61,22 @@ def meant(status, error, think=EVERYTHING, abilities=ABLE, **options):
 )  # fmt: skip
 def test_a_prompt_that_is_too_long_in_every_wording(said, tokens, room):
     error = meant(400, {"error": {"message": said, "type": "invalid_request_error"}})
-    assert isinstance(error, TooLong)
+    assert isinstance(error, ContextOverflow)
     assert (error.tokens, error.room) == (tokens, room)
 
 
 def test_overflow_by_code_alone_and_with_its_numbers_as_fields():
-    assert isinstance(meant(400, {"error": {"message": "no", "code": "context_length_exceeded"}}), TooLong)
+    assert isinstance(meant(400, {"error": {"message": "no", "code": "context_length_exceeded"}}), ContextOverflow)
     fields = {"message": "no", "type": "exceed_context_size_error", "n_prompt_tokens": 14429, "n_ctx": 8192}
     for status in (400, 500):
         error = meant(status, {"error": {"code": status, **fields}})
-        assert (type(error), error.tokens, error.room) == (TooLong, 14429, 8192)
+        assert (type(error), error.tokens, error.room) == (ContextOverflow, 14429, 8192)
 
 
 def test_a_request_above_the_minutes_allowance_is_too_long_and_a_busy_minute_is_not():
     alone = "Request too large for model `x` on tokens per minute (TPM): Limit 6000, Requested 8000"
     error = meant(413, {"error": {"message": alone, "code": "rate_limit_exceeded"}})
-    assert (type(error), error.tokens, error.room) == (TooLong, 8000, 6000)
+    assert (type(error), error.tokens, error.room) == (ContextOverflow, 8000, 6000)
     busy = "Rate limit reached on tokens per minute (TPM): Limit 6000, Used 5900, Requested 800."
     assert isinstance(meant(429, {"error": {"message": busy}}), RateLimited)
 

@@ -16,8 +16,8 @@ from plait.core import Think, user
 from plait.core.secrets import Scrubber
 from plait.models.base import Abilities, Response
 from plait.models.chat import ChatModel, _Watch
-from plait.models.stream import Events
-from plait.models.text import TextFilter
+from plait.models.wires.reply_text import TextFilter
+from plait.models.wires.stream import Events
 
 MODEL = ChatModel(spec="t:m", name="m", endpoint="http://h/v1")
 

@@ -13,15 +13,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from patience import patience
+from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeLimits
-from plait.core.things import Handle
 from plait.sandbox import OutCall, Result, Session, Settings, monty_worker
 from plait.sandbox.monty import MontySession
 from plait.sandbox.monty_piece import adapted
 from sandbox_support import NOW, opened, whole
 
 Open = Callable[..., Awaitable[MontySession]]
-IMAGE = Handle("image-1", "<Image 640x480 JPEG>")
+IMAGE = ArtifactHandle("image-1", "<Image 640x480 JPEG>")
 
 
 @pytest_asyncio.fixture
@@ -253,7 +254,7 @@ def test_a_program_that_used_it_ends_well_each_time() -> None:
 def _gone(pid: int) -> bool:
     import time
 
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + patience(20)
     while time.monotonic() < deadline:
         try:
             with open(f"/proc/{pid}/stat") as stat:
@@ -322,7 +323,7 @@ async def test_half_a_character_can_get_in_as_another(open_: Open) -> None:
     for result, seen in (
         (Result("\ud800"), "?"),
         (Result(["\ud800"]), "['?']"),
-        (Result(Handle("image-1", "<\ud800>")), "<?>"),
+        (Result(ArtifactHandle("image-1", "<\ud800>")), "<?>"),
     ):
         await session.run("print(f())", NOW)
         assert (await session.go_on([result])).output == f"{seen}\n"

@@ -55,19 +55,17 @@ def requests(run: plait.Run) -> list[tuple[str, list[dict[str, str]]]]:
     """(phase, messages) of each request, as it was sent."""
     return [
         (row.record.phase, json.loads(row.body)["messages"])
-        for row in run.record
+        for row in run.trace
         if isinstance(row.record, Thinking) and row.body
     ]
 
 
 def notes(run: plait.Run) -> list[tuple[str, str]]:
-    return [(row.record.kind, row.record.text) for row in run.record if isinstance(row.record, NoteRecord)]
+    return [(row.record.kind, row.record.text) for row in run.trace if isinstance(row.record, NoteRecord)]
 
 
 def called(run: plait.Run) -> list[tuple[str, Any]]:
-    return [
-        (call.tool, call.input) for row in run.record if isinstance(row.record, Acting) for call in row.record.calls
-    ]
+    return [(call.tool, call.input) for row in run.trace if isinstance(row.record, Acting) for call in row.record.calls]
 
 
 def last_prompt(run: plait.Run) -> str:
@@ -85,7 +83,7 @@ def test_it_reasons_chooses_acts_and_replies(journal: Path) -> None:
     assert called(run) == [("height", ["Garnet"]), ("height", ["Ferris"]), ("less", ["243", "188"])]
     assert '3. less("243", "188") gave: 55.0' in last_prompt(run)
     assert notes(run) == []
-    assert its.replay(run.run).outcome == run.outcome
+    assert its.replay(run.id).outcome == run.outcome
 
 
 def test_one_chat_grows_at_its_end_and_nothing_else_changes(journal: Path) -> None:
@@ -203,10 +201,10 @@ def test_an_unknown_action_that_comes_twice_goes_to_the_runtime_and_the_model_re
     replies = ["Think.", wrong, wrong, "It is called height.", BOTH, "By 55 metres."]
     its = agent(plait.Scripted(replies, by_turn=False), journal)
     run = its.run(QUESTION)
-    seen = [row.record.observation for row in run.record if isinstance(row.record, ObservedRecord)]
+    seen = [row.record.observation for row in run.trace if isinstance(row.record, ObservedRecord)]
     assert seen[0].trouble == "unknown_tool" and seen[0].text in requests(run)[3][1][-1]["content"]
     assert run.answer == "By 55 metres." and [phase for phase, _ in requests(run)][3:] == ["reason", "react", "reply"]
-    assert its.replay(run.run).outcome == run.outcome
+    assert its.replay(run.id).outcome == run.outcome
 
 
 def test_more_actions_than_allowed_are_cut_and_noted(journal: Path) -> None:
@@ -277,7 +275,7 @@ def test_an_argument_longer_than_the_tool_takes_is_told_and_held(journal: Path) 
     run = agent(["Think.", chosen, chosen, "DONE", "So."], journal, tools=[page]).run("What does the page say?")
     assert opened == ["Towers"]
     assert "title (string of at most 20 characters)" in requests(run)[0][1][1]["content"]
-    seen = [row.record.observation for row in run.record if isinstance(row.record, ObservedRecord)]
+    seen = [row.record.observation for row in run.trace if isinstance(row.record, ObservedRecord)]
     assert sorted(one.trouble for one in seen) == ["", "bad_input", "bad_input"]
     told = next(one.text for one in seen if "title must be" in one.text)
     assert "title must be a string of at most 20 characters" in told and "FieldInfo" not in told
@@ -315,7 +313,7 @@ def test_an_action_given_the_whole_question_is_complained_about_once(journal: Pa
     repair = requests(run)[2][1]
     assert repair[-2]["content"] == raw and "whole question" in repair[-1]["content"]
     assert raw not in json.dumps([message["content"] for message in requests(run)[3][1]])  # it left the prompt
-    its.replay(run.run)
+    its.replay(run.id)
 
 
 def test_the_second_time_it_is_left_out(journal: Path) -> None:
@@ -352,7 +350,7 @@ def test_a_model_that_talks_is_asked_again_once_and_then_its_text_is_for_the_rep
     assert notes(run)[1] == ("unreadable", "no list of actions came: the text is taken for the reply phase")
     said = [message["content"] for message in requests(run)[-1][1]]
     assert "It is 55, I believe." in said and "I would look it up." not in said
-    its.replay(run.run)
+    its.replay(run.id)
 
 
 def test_a_second_try_that_is_a_list_is_carried_out(journal: Path) -> None:
@@ -397,7 +395,7 @@ def test_with_more_rounds_it_goes_on_until_it_says_done(journal: Path) -> None:
     # What was shown once is not shown again.
     assert sum("gave: 243" in message["content"] for message in requests(run)[-1][1]) == 1
     assert "gave:" not in last_prompt(run)
-    its.replay(run.run)
+    its.replay(run.id)
 
 
 def test_done_before_anything_was_done_is_a_thought_like_any_other(journal: Path) -> None:
@@ -439,7 +437,7 @@ def test_a_prompt_that_is_too_long_is_asked_with_shorter_results(journal: Path) 
 
     def reply(effect: Think) -> str:
         if sum(len(message.content) for message in effect.messages) > 5000:
-            raise plait.core.errors.TooLong("too long", tokens=9000, room=5000)
+            raise plait.core.errors.ContextOverflow("too long", tokens=9000, room=5000)
         return "Read."
 
     def script(effect: Think) -> str:
@@ -454,12 +452,12 @@ def test_a_prompt_that_is_too_long_is_asked_with_shorter_results(journal: Path) 
     assert (run.status, run.answer) == ("answered", "Read.")
     assert "begin 1" in last_prompt(run) and "characters left out" in last_prompt(run)
     assert ("shortened") in [kind for kind, _ in notes(run)]
-    its.replay(run.run)
+    its.replay(run.id)
 
 
 def test_the_schema_is_sent_where_it_is_wanted(journal: Path) -> None:
     run = agent(["Think.", BOTH, "By 55 metres."], journal, constrain=True).run(QUESTION)
-    bodies = [json.loads(row.body) for row in run.record if isinstance(row.record, Thinking) and row.body]
+    bodies = [json.loads(row.body) for row in run.trace if isinstance(row.record, Thinking) and row.body]
     assert ["response_format" in body for body in bodies] == [False, True, False]
     assert "Basic" in json.dumps(bodies[1]["response_format"])
 
@@ -479,7 +477,7 @@ def test_at_a_limit_it_replies_once_with_what_there_is(calls: int, journal: Path
     assert ("gave: 243" in last_prompt(run)) is (calls == 3)
     assert run.steps == calls - 1  # the reply in reserve is no step
     assert "no room" in last_prompt(run)
-    its.replay(run.run)
+    its.replay(run.id)
 
 
 def test_actions_repeated_without_end_end_in_a_reply(journal: Path) -> None:
@@ -489,7 +487,7 @@ def test_actions_repeated_without_end_end_in_a_reply(journal: Path) -> None:
     run = its.run(QUESTION)
     assert run.status == "stopped" and run.outcome.limit == "loop"
     assert requests(run)[-1][0] == "reply"
-    its.replay(run.run)
+    its.replay(run.id)
 
 
 # -- a model for each phase
@@ -511,7 +509,7 @@ async def test_each_phase_asks_its_own_endpoint_and_the_record_says_whom(journal
         its = plait.Agent(Phased(), models=models, tools=[height, less], journal=journal)
         run = await its.arun(QUESTION)
     assert (run.status, run.answer) == ("answered", "By 55 metres.")
-    rows = [row for row in run.record if isinstance(row.record, Thinking)]
+    rows = [row for row in run.trace if isinstance(row.record, Thinking)]
     assert [(row.record.phase, row.record.model) for row in rows] == [
         ("reason", "reasoner:m"),
         ("react", "reacter:m"),
@@ -524,7 +522,7 @@ async def test_each_phase_asks_its_own_endpoint_and_the_record_says_whom(journal
         # One growing chat, whoever is asked: each finds the words of those before it as the assistant's.
         assert asked.body["messages"][: len(seen)] == seen
         seen = [*asked.body["messages"], {"role": "assistant", "content": says[phase]}]
-    its.replay(run.run)
+    its.replay(run.id)
 
 
 def test_a_script_by_phase_is_read_by_phase(journal: Path) -> None:
@@ -547,7 +545,7 @@ def test_resuming_goes_on_where_it_was(journal: Path) -> None:
     assert run.status == "waiting" and sent == []
     run = its.resume(run, "yes")
     assert (run.status, run.answer, sent) == ("answered", "Sent.", ["a"])
-    its.replay(run.run)
+    its.replay(run.id)
 
 
 def test_an_action_shows_what_it_was_called_with() -> None:
@@ -562,7 +560,7 @@ def test_a_model_that_lists_for_ever_is_cut_and_not_asked_to_go_on(journal: Path
     endless = plait.core.Reply("[" + entries[:-5], "length")
     run = agent(plait.Scripted(["Look.", endless, "DONE", "243"], by_turn=False), journal, most=3).run(QUESTION)
     assert run.answer == "243" and len(called(run)) == 3 and run.calls == 4
-    (react,) = [json.loads(row.body or b"") for row in run.record if isinstance(row.record, Thinking)][1:2]
+    (react,) = [json.loads(row.body or b"") for row in run.trace if isinstance(row.record, Thinking)][1:2]
     assert react["max_tokens"] == action_list.CHUNK
 
 
@@ -598,7 +596,7 @@ def test_a_list_for_a_tool_with_one_parameter_means_several_calls(journal: Path)
     assert called(run)[:2] == [("price", ["IBM"]), ("price", ["T"])]
     shown = next(messages[-1]["content"] for _, messages in requests(run) if "carried out" in messages[-1]["content"])
     assert '1. price("IBM", "T") gave: 120\n20' in shown
-    assert its.replay(run.run).outcome == run.outcome
+    assert its.replay(run.id).outcome == run.outcome
 
 
 @pytest.mark.parametrize("nothing", [[""], ["None"], [None], [], {}, "none"])

@@ -59,7 +59,7 @@ def turn(tool: str, given: str = "x") -> str:
 def test_the_message_about_an_unknown_tool_names_the_built_in_ones(can_ask: bool, named: list[str]) -> None:
     model = plait.Scripted([turn("weather"), turn("final_answer")], by_turn=False)
     agent = plait.Agent(plait.JsonReAct(), model=model, tools=[capital], journal=False, can_ask=can_ask)
-    text = str(agent.run("Hello").record)
+    text = str(agent.run("Hello").trace)
     assert "final_answer and fail_task" in text
     assert ("ask_user, final_answer" in text) is bool(named)
 
@@ -70,7 +70,7 @@ def test_the_schema_and_the_list_of_tools_offer_each_tool_once_and_none_that_is_
     agent = plait.Agent(
         plait.JsonReAct(constrain=True), model=model, tools=[capital, ask_user], journal=False, can_ask=can_ask
     )
-    record = str(agent.run("Hello").record)
+    record = str(agent.run("Hello").trace)
     assert record.count("\\nask_user: ") + record.count("\nask_user: ") == 1
 
 
@@ -78,7 +78,7 @@ def test_the_schema_and_the_list_of_tools_offer_each_tool_once_and_none_that_is_
 def test_a_request_offers_ask_user_only_where_somebody_can_be_asked(can_ask: bool) -> None:
     model = plait.Scripted([turn("final_answer")], by_turn=False)
     agent = plait.Agent(plait.JsonReAct(constrain=True), model=model, tools=[capital], journal=False, can_ask=can_ask)
-    record = str(agent.run("Hello").record)
+    record = str(agent.run("Hello").trace)
     assert "fail_task" in record
     assert ("ask_user" in record) is can_ask
 
@@ -92,7 +92,7 @@ def test_a_request_offers_ask_user_only_where_somebody_can_be_asked(can_ask: boo
         "<think>capital",
     ],
 )
-def test_native_asks_again_where_a_call_of_its_tools_broke_in_the_text(text: str) -> None:
+def test_tool_calling_asks_again_where_a_call_of_its_tools_broke_in_the_text(text: str) -> None:
     answered = run(plait.ToolCalling(), text, '[capital(country="France")]', "Paris")
     assert (answered.status, answered.answer) == ("answered", "Paris")
     assert answered.calls == 3  # model calls: the broken one was not taken for the answer

@@ -8,7 +8,7 @@ import pytest
 
 import plait
 from plait.core import Stopped, Think
-from plait.core.errors import TooLong
+from plait.core.errors import ContextOverflow
 
 ROOM = 9000
 """Characters that the model of these tests takes."""
@@ -45,7 +45,7 @@ def model_of(loop: str, asked: list[bool]) -> plait.Scripted:
         text = think.prompt + "".join(message.content for message in think.messages)
         asked.append(len(text) <= ROOM)
         if len(text) > ROOM:
-            raise TooLong("the prompt is too long", tokens=len(text) // 4, room=ROOM // 4)
+            raise ContextOverflow("the prompt is too long", tokens=len(text) // 4, room=ROOM // 4)
         if think.phase == "plan":
             return PLANS[loop]
         if loop not in ACTS or think.prefill == "FINAL ANSWER:" or "no room" in text:
@@ -67,7 +67,7 @@ def test_a_prompt_that_is_too_long_is_no_step(loop: str) -> None:
 
 @pytest.mark.parametrize("loop", ACTS)
 def test_a_turn_whose_prompt_never_fits_counts_once(loop: str) -> None:
-    model = plait.Scripted([TooLong("the prompt is too long", tokens=9, room=8)] * 9, by_turn=False)
+    model = plait.Scripted([ContextOverflow("the prompt is too long", tokens=9, room=8)] * 9, by_turn=False)
     run = plait.Agent(loop, model=model, tools=[look]).run("What is it?")
     assert isinstance(run.outcome, Stopped) and (run.outcome.limit, run.steps) == ("context", 1)
 

@@ -15,7 +15,7 @@ from plait.journal.records import Thinking
 
 def requests(run: plait.Run) -> list[list[dict[str, Any]]]:
     """The messages of each request."""
-    bodies = [json.loads(row.body or b"{}") for row in run.record if isinstance(row.record, Thinking)]
+    bodies = [json.loads(row.body or b"{}") for row in run.trace if isinstance(row.record, Thinking)]
     return [body["messages"] for body in bodies if "messages" in body]
 
 

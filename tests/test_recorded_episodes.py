@@ -26,7 +26,7 @@ def test_every_fever_episode_is_read_and_270_of_500_are_right() -> None:
     right = read = actions = 0
     for episode in episodes:
         run = play(episode, ("Search", "Lookup"))
-        unread = [row for row in run.record if getattr(row.record, "kind", "") == "unreadable"]
+        unread = [row for row in run.trace if getattr(row.record, "kind", "") == "unreadable"]
         actions += len(episode.replies)
         read += len(episode.replies) - len(unread)
         right += run.status == "answered" and run.answer == episode.gold

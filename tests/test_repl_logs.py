@@ -9,10 +9,10 @@ import pytest
 import plait
 from conftest import data_file
 from plait.core.events import Noted
+from plait.lab.world import task_of, world_of
+from plait.lab.world.again import collect_evidence, replay_events
 from plait.loops import make
 from plait.runtime.run import Run
-from plait.world import task_of, world_of
-from plait.world.again import replayed, told_of
 from repl_logs import MODELS, PUBLISHED, Cells, Log, read_all, run_cells
 
 WORD = "world:400"
@@ -136,9 +136,8 @@ def runs(logs: list[Log]) -> dict[str, Run]:
             limits=plait.Limits(repeats=0),
             journal=False,
             grounding="note",
-            now=world_of(WORD).now.timestamp(),
         )
-        found[log.name] = agent.run(log.task)
+        found[log.name] = agent.run(log.task, now=world_of(WORD).now.timestamp())
     return found
 
 
@@ -147,8 +146,8 @@ def test_the_grades_read_off_the_record_of_the_loop_are_the_same(logs: list[Log]
         marks = []
         for log in (log for log in logs if log.model == model):
             run = runs[log.name]
-            world = replayed(world_of(WORD), run.events)
-            marks.append(task_of(log.letter).grade(world, told_of(run.answer, run.events)).mark)
+            world = replay_events(world_of(WORD), run.events)
+            marks.append(task_of(log.letter).grade(world, collect_evidence(run.answer, run.events)).mark)
         assert ", ".join(marks) == GRADES[model]
 
 

@@ -22,7 +22,7 @@ BEFORE: dict[str, dict[str, str]] = {
 LAST = {
     "react": ("act", "Thought: I know.\nFinal Answer: 42"),
     "json": ("act", '{"thought": "I know", "tool": "final_answer", "tool_input": "42"}'),
-    "native": ("act", "42"),
+    "tool_calling": ("act", "42"),
     "phased": ("reply", "42"),
     "rewoo": ("solve", "42"),
     "compiler": ("join", "Thought: I know.\nAction: Finish(42)"),
@@ -116,7 +116,7 @@ def test_evidence_of_a_model_that_was_cut_says_so() -> None:
 
 def test_a_native_call_whose_input_is_cut_at_the_token_limit_is_not_made() -> None:
     replies = [Reply("", "length", calls=(Call("send", '{"text": "Dear'),)), Reply("No.")]
-    run = plait.Agent("native", model=plait.Scripted(replies), tools=[send]).run("Send.")
+    run = plait.Agent("tool_calling", model=plait.Scripted(replies), tools=[send]).run("Send.")
     assert run.status == "answered"
     assert not [event for event in run.events if event.__class__.__name__ == "Called"]
 

@@ -103,7 +103,7 @@ INVENTED = [
 
 @pytest.mark.parametrize("behind", INVENTED, ids=["alone", "result", "tool response", "output"])
 @pytest.mark.parametrize("text", CALLS.values(), ids=CALLS.keys())
-def test_native_reads_a_call_in_every_notation_and_never_takes_it_for_the_answer(text: str, behind: str) -> None:
+def test_tool_calling_reads_a_call_in_every_notation_and_never_takes_it_for_the_answer(text: str, behind: str) -> None:
     for before in ("", "I look it up.\n\n"):
         turn = NATIVE.read(before + text + behind, TOOLS)
         assert (turn.calls, turn.answered) == ((WEATHER,), False)
@@ -122,7 +122,7 @@ SEVERAL = [
 
 
 @pytest.mark.parametrize("text", SEVERAL)
-def test_native_reads_all_calls_of_a_turn(text: str) -> None:
+def test_tool_calling_reads_all_calls_of_a_turn(text: str) -> None:
     assert NATIVE.read(text, TOOLS).calls == (WEATHER, Call("forecast", {"city": "Lyon", "days": 2}))
 
 
@@ -137,7 +137,7 @@ def test_native_reads_all_calls_of_a_turn(text: str) -> None:
         '[get_weather(city="Paris", city="Lyon")]',
     ],
 )
-def test_native_refuses_a_call_that_can_not_be_read_and_never_answers_with_it(text: str) -> None:
+def test_tool_calling_refuses_a_call_that_can_not_be_read_and_never_answers_with_it(text: str) -> None:
     with pytest.raises(Unreadable):
         NATIVE.read(text, TOOLS)
 
@@ -158,7 +158,7 @@ def test_native_refuses_a_call_that_can_not_be_read_and_never_answers_with_it(te
         "Paris: {22 degrees}",
     ],
 )
-def test_native_takes_data_definitions_and_prose_for_what_they_are(text: str) -> None:
+def test_tool_calling_takes_data_definitions_and_prose_for_what_they_are(text: str) -> None:
     turn = NATIVE.read(text, TOOLS)
     assert (turn.answered, turn.answer, turn.calls) == (True, text, ())
 

@@ -33,7 +33,7 @@ from plait.core import (
     Waiting,
     WaitNext,
 )
-from plait.core.errors import ConfigError, ToolError, TooLong
+from plait.core.errors import ConfigError, ContextOverflow, ToolError
 from plait.journal.records import Acting, NoteRecord, Thinking
 from plait.loops.rewoo.loop import ReWOO
 from plait.loops.rewoo.plan_text import write_plan
@@ -73,17 +73,17 @@ def agent(journal: Path, plan: Sequence[Any] | str = PLAN, *, options: Any = Non
 
 
 def calls(run: Run) -> list[Call]:
-    return [call for row in run.record if isinstance(row.record, Acting) for call in row.record.calls]
+    return [call for row in run.trace if isinstance(row.record, Acting) for call in row.record.calls]
 
 
 def prompts(run: Run, phase: str) -> list[list[str]]:
     """What a phase was asked: for each request the texts of its messages."""
-    bodies = [row.body for row in run.record if isinstance(row.record, Thinking) and row.record.phase == phase]
+    bodies = [row.body for row in run.trace if isinstance(row.record, Thinking) and row.record.phase == phase]
     return [[message["content"] for message in json.loads(body or b"")["messages"]] for body in bodies]
 
 
 def notes(run: Run, kind: str) -> list[str]:
-    return [row.record.text for row in run.record if isinstance(row.record, NoteRecord) and row.record.kind == kind]
+    return [row.record.text for row in run.trace if isinstance(row.record, NoteRecord) and row.record.kind == kind]
 
 
 def solver(run: Run) -> str:
@@ -102,7 +102,7 @@ def test_two_model_calls_for_any_number_of_tools_and_the_run_replays_byte_by_byt
     shown = solver(run)
     assert shown.index("Plan: the first\n#E1 = find[a]\nEvidence: 12\n") < shown.index("Evidence: 30\n")
     assert 'Plan: both\n#E3 = join[["#E1", "#E2"]]\nEvidence: 12+30\n' in shown
-    replayed = made.replay(run.run)
+    replayed = made.replay(run.id)
     assert replayed.whole and replayed.requests == 2
 
 
@@ -113,7 +113,7 @@ def test_a_step_may_ask_the_model_which_is_shown_the_evidence_it_names_and_nothi
     assert run.calls == 3 and calls(run)[-1] == Call("join", "24")
     ((worked,),) = prompts(run, "work")
     assert worked.startswith("What is twice 12?") and "How many" not in worked
-    assert made.replay(run.run).whole
+    assert made.replay(run.id).whole
 
 
 def test_each_phase_asks_its_own_model(journal: Path) -> None:
@@ -122,7 +122,7 @@ def test_each_phase_asks_its_own_model(journal: Path) -> None:
         for phase, text in (("plan", "#E1 = LLM[x]"), ("work", "y"), ("solve", "z"))
     }
     run = plait.Agent("rewoo", models=models, tools=[find], journal=journal).run("q")
-    asked = [(row.record.phase, row.record.model) for row in run.record if isinstance(row.record, Thinking)]
+    asked = [(row.record.phase, row.record.model) for row in run.trace if isinstance(row.record, Thinking)]
     assert asked == [(phase, f"scripted:{phase}") for phase in ("plan", "work", "solve")]
 
 
@@ -184,7 +184,7 @@ def test_evidence_is_shortened_for_the_solver_and_for_the_model_but_not_for_tool
 def tight(room: int) -> Callable[[Think], str]:
     def reply(think: Think) -> str:
         if (size := sum(len(message.content) for message in think.messages)) > room:
-            raise TooLong(f"{size} is too long")
+            raise ContextOverflow(f"{size} is too long")
         return f"fits into {room}"
 
     return reply
@@ -196,7 +196,7 @@ def test_a_prompt_that_is_too_long_is_made_again_with_less_evidence(journal: Pat
     run = made.run("q")
     assert (run.status, run.answer) == ("answered", "fits into 4500")
     assert calls(run)[-1].input == ["fits into 2500", "12"] and len(notes(run, "shortened")) == 1
-    assert made.replay(run.run).whole
+    assert made.replay(run.id).whole
 
 
 def test_a_model_step_that_never_fits_has_no_evidence_and_a_solver_that_never_fits_stops_the_run(journal: Path) -> None:
@@ -231,7 +231,7 @@ def test_a_step_begins_as_soon_as_what_it_needs_is_there(journal: Path) -> None:
     run = made.run("q")
     assert run.status == "answered" and len(calls(run)) == 8 == len(begun)
     assert all(begun.index(need) < begun.index(n) for n, needs in NEEDS.items() for need in needs)
-    assert made.replay(run.run).whole
+    assert made.replay(run.id).whole
 
 
 def test_model_steps_and_tools_run_side_by_side(journal: Path) -> None:
@@ -283,7 +283,7 @@ def test_a_plan_that_can_not_be_run_gets_one_repair_turn(journal: Path, bad: str
     first, second = prompts(run, "plan")
     assert second[: len(first)] == first, "the prompt only grows at its end"
     assert said in second[-1] and (not bad or second[-2] == bad)
-    assert len(notes(run, "unreadable")) == 1 and made.replay(run.run).whole
+    assert len(notes(run, "unreadable")) == 1 and made.replay(run.id).whole
 
 
 def test_after_two_bad_plans_the_loop_goes_on_as_react_and_says_so(journal: Path) -> None:
@@ -293,7 +293,7 @@ def test_after_two_bad_plans_the_loop_goes_on_as_react_and_says_so(journal: Path
     assert len(prompts(run, "plan")) == 2 and len(prompts(run, "react.act")) == 1
     (told,) = notes(run, "fallback")
     assert told.startswith("There is no plan to carry out.") and told.endswith("Going on with the loop 'react'.")
-    assert made.replay(run.run).whole
+    assert made.replay(run.id).whole
 
 
 def test_without_a_fallback_two_bad_plans_fail(journal: Path) -> None:
@@ -323,7 +323,7 @@ def test_a_failed_step_gives_no_evidence_tools_that_need_it_are_left_out_the_mod
     assert "Evidence: no evidence (It needs the evidence of E1, which gave none.)" in solver(run)
     assert "Evidence: 12\n" in solver(run) and "Evidence: 12+neither\n" in solver(run)
     assert notes(run, "skipped") == ["Step E3 was not run. It needs the evidence of E1, which gave none."]
-    assert made.replay(run.run).whole
+    assert made.replay(run.id).whole
 
 
 def test_or_the_run_stops_there_and_says_which_step_failed_and_why(journal: Path) -> None:
@@ -331,7 +331,7 @@ def test_or_the_run_stops_there_and_says_which_step_failed_and_why(journal: Path
     run = made.run("q")
     assert (run.status, run.outcome.kind) == ("failed", "gave_up")
     assert run.reason == "Step E1 (find) gave no evidence: Error: there is no nowhere"
-    assert not prompts(run, "solve") and made.replay(run.run).whole
+    assert not prompts(run, "solve") and made.replay(run.id).whole
 
 
 # ---- limits
@@ -349,7 +349,7 @@ def test_a_limit_while_working_gives_an_answer_from_the_evidence_so_far(journal:
     assert (run.status, run.outcome.limit, run.answer, run.calls) == ("stopped", "calls", "solved", 2)
     assert "#E1 = find[a]\nEvidence: 12\n" in solver(run) and "#E2 = LLM[#E1]\nEvidence: no evidence\n" in solver(run)
     assert "one of 2 model calls is left" in solver(run)
-    assert made.replay(run.run).whole
+    assert made.replay(run.id).whole
 
 
 # ---- a plan that is given
@@ -365,7 +365,7 @@ def test_a_given_plan_is_run_without_a_planner_and_kept_evidence_is_not_found_ag
     run = made.run("q")
     assert run.calls == 1 and [call.input for call in calls(run)] == ["b", "kept and 30"]
     assert "Plan: The first.\n#E1 = find[a]\nEvidence: kept\n" in solver(run)
-    assert made.replay(run.run).whole
+    assert made.replay(run.id).whole
 
 
 def test_a_given_plan_that_can_not_be_run_fails_before_anything_is_called(journal: Path) -> None:
@@ -397,9 +397,9 @@ def test_the_options_survive_json() -> None:
 
 def test_a_recorded_run_with_a_given_plan_is_replayed_from_its_record_alone(journal: Path) -> None:
     run = agent(journal, [], options={"plan": GIVEN}).run("q")
-    head = plait.Agent(journal=journal)._journal_needed().run(run.run).head
+    head = plait.Agent(journal=journal)._journal_needed().run(run.id).head
     again = plait.Agent.recorded(head, journal=journal, tools=[find, join], model=plait.Scripted([], name="scripted"))
-    assert again.replay(run.run).whole
+    assert again.replay(run.id).whole
 
 
 def test_constrained_planning_sends_a_grammar_of_the_users_tools(journal: Path) -> None:
@@ -427,13 +427,13 @@ def test_the_plan_is_shown_and_waits_for_leave(journal: Path) -> None:
     assert (run.status, run.outcome.kind) == ("waiting", "plan") and not calls(run)
     assert str(run.reason) == PLAN.replace("[#E1, #E2]", '[["#E1", "#E2"]]')
     done = made.resume(run, "Yes.")
-    assert done.answer == "solved" and len(calls(done)) == 3 and made.replay(run.run).whole
+    assert done.answer == "solved" and len(calls(done)) == 3 and made.replay(run.id).whole
 
 
 @pytest.mark.parametrize("word", ["no", "No.", ""])
 def test_a_refused_plan_ends_the_run(journal: Path, word: str) -> None:
     answer, _ = person(word)
-    run = agent(journal, approve="plan").run("q", person=answer)
+    run = agent(journal, approve="plan").run("q", on_wait=answer)
     assert (run.status, run.reason) == ("failed", "The person refused the plan.") and not calls(run)
 
 
@@ -442,37 +442,37 @@ def test_an_edited_plan_is_run_in_place_of_the_planners(journal: Path, form: str
     edited = Plan((Step("E1", "find", "b", "Only this."),))
     answer, asked = person(write_plan(edited) if form == "text" else msgspec.json.encode(edited).decode())
     made = agent(journal, approve="plan")
-    run = made.run("q", person=answer)
+    run = made.run("q", on_wait=answer)
     assert run.answer == "solved" and calls(run) == [Call("find", "b")] and len(asked) == 1
-    assert made.replay(run.run).whole
+    assert made.replay(run.id).whole
 
 
 def test_an_edited_plan_with_an_error_is_asked_for_once_more(journal: Path) -> None:
     answer, asked = person("#E1 = find[#E9]", "#E1 = find[b]")
-    run = agent(journal, approve="plan").run("q", person=answer)
+    run = agent(journal, approve="plan").run("q", on_wait=answer)
     assert run.answer == "solved" and calls(run) == [Call("find", "b")]
     assert asked[1].reason.startswith("# That plan can't be carried out: Step E1 names E9, which no step gives.\nPlan:")
     answer, asked = person("#E1 = find[#E9]", '{"steps": []}', "yes")
-    run = agent(journal, approve="plan").run("q", person=answer)
+    run = agent(journal, approve="plan").run("q", on_wait=answer)
     assert (run.status, run.outcome.kind, len(asked)) == ("failed", "format", 2) and not calls(run)
 
 
 def test_other_words_are_told_to_the_planner_three_times_at_most(journal: Path) -> None:
     answer, asked = person("Only b, please", "ok")
     made = agent(journal, [PLAN, "Plan: b\n#E1 = find[b]"], approve="plan")
-    run = made.run("q", person=answer)
+    run = made.run("q", on_wait=answer)
     assert calls(run) == [Call("find", "b")] and asked[1].reason == "Plan: b\n#E1 = find[b]"
     first, second = prompts(run, "plan")
     assert second[:2] == first and second[2] == asked[0].reason and "Only b, please" in second[3]
-    assert made.replay(run.run).whole
+    assert made.replay(run.id).whole
     answer, asked = person(*["other"] * 5)
-    run = agent(journal, [f"#E1 = find[{key}]" for key in "abcde"], approve="plan").run("q", person=answer)
+    run = agent(journal, [f"#E1 = find[{key}]" for key in "abcde"], approve="plan").run("q", on_wait=answer)
     assert run.status == "failed" and len(asked) == 4 and "any of 4 plans" in str(run.reason)
 
 
 def test_a_given_plan_is_shown_as_well(journal: Path) -> None:
     answer, asked = person("go on")
-    run = agent(journal, [], options={"plan": GIVEN}, approve="plan").run("q", person=answer)
+    run = agent(journal, [], options={"plan": GIVEN}, approve="plan").run("q", on_wait=answer)
     assert run.answer == "solved" and asked[0].reason == write_plan(GIVEN)
 
 

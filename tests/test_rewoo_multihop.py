@@ -59,12 +59,12 @@ def test_every_hop_of_musique_is_asked_with_the_gold_sub_answers_in_it(journal: 
         agent = plait.Agent("rewoo", model=plait.Scripted(scripts), tools=[answer], journal=journal)
         run = agent.run(task["question"])
         assert (run.status, run.answer) == ("answered", gold[task["question"]][-1][1]), run.reason
-        calls = {row.record.n: row.record.calls[0].input for row in run.record if isinstance(row.record, Acting)}
+        calls = {row.record.n: row.record.calls[0].input for row in run.trace if isinstance(row.record, Acting)}
         expected = gold[task["question"]]
         assert sorted(map(str, calls.values())) == sorted(question for question, _ in expected)
         (solver,) = [
             json.loads(row.body or b"")["messages"][-1]["content"]
-            for row in run.record
+            for row in run.trace
             if isinstance(row.record, Thinking) and row.record.phase == "solve"
         ]
         seen = re.findall(r"^Evidence: (.*)$", solver, re.M)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import plait
+from patience import patience
 from plait.core import Reply, Think, Usage
 
 COUNT = itertools.count()
@@ -84,7 +85,7 @@ def test_the_time_limit_ends_a_tool_that_works_too_long() -> None:
     began = time.perf_counter()
     run = plait.Agent("react", model=model, tools=[slow], limits=plait.Limits(seconds=0.5)).run("Go")
     assert (run.status, run.outcome.limit) == ("stopped", "seconds")  # type: ignore[union-attr]
-    assert time.perf_counter() - began < 5
+    assert time.perf_counter() - began < patience(5)
 
 
 def test_the_same_call_with_the_same_result_is_said_and_then_stopped() -> None:
@@ -99,7 +100,7 @@ def test_the_same_call_with_the_same_result_is_said_and_then_stopped() -> None:
     run = plait.Agent("react", model=plait.Scripted([reply] * 50), tools=[same]).run("Go")
     assert run.status == "stopped" and run.outcome.limit == "loop"  # type: ignore[union-attr]
     assert run.answer == "I could not find it"
-    notes = [row.record.observation.note for row in run.record if hasattr(row.record, "observation")]
+    notes = [row.record.observation.note for row in run.trace if hasattr(row.record, "observation")]
     assert notes[0] == "" and "before" in notes[1] and "next repetition ends" in notes[-1]
     assert len(notes) == 4
 
@@ -157,14 +158,14 @@ def test_the_time_a_person_takes_is_not_the_runs() -> None:
     import json
 
     async def person(waiting: object) -> str:
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(2.5)
         return "Lyon"
 
     turns = [("ask_user", "Which city?"), ("final_answer", "ok")]
     replies = [json.dumps({"thought": "on", "tool": tool, "tool_input": given}) for tool, given in turns]
-    asking = plait.Agent("json", model=plait.Scripted(replies), limits=plait.Limits(seconds=0.5), journal=False)
-    run = asking.run("Plan", person=person)
-    assert run.status == "answered" and run.seconds < 0.5
+    asking = plait.Agent("json", model=plait.Scripted(replies), limits=plait.Limits(seconds=2), journal=False)
+    run = asking.run("Plan", on_wait=person)
+    assert run.status == "answered" and run.seconds < 2
 
 
 def test_a_reply_cut_by_its_token_limit_is_continued_unless_it_goes_round() -> None:

@@ -58,7 +58,7 @@ def test_replay_makes_the_same_requests_and_does_nothing(journal: Path, transcri
     run = one.run("What is abc?")
     assert run.status == "answered", run.reason
     CALLS.clear()
-    replayed = one.replay(run.run)
+    replayed = one.replay(run.id)
     assert (replayed.requests, replayed.whole, replayed.steps) == (run.calls, True, run.steps)
     assert replayed.outcome == run.outcome
     assert CALLS == []
@@ -70,7 +70,7 @@ def test_replay_stops_at_the_first_difference_and_shows_it(journal: Path, tmp_pa
     prompts.mkdir(parents=True)
     (prompts / "question.j2").write_text("Please: {{ question }}")
     with pytest.raises(plait.ReplayDiffers) as difference:
-        agent(journal, prompts=tmp_path / "prompts").replay(run.run)
+        agent(journal, prompts=tmp_path / "prompts").replay(run.id)
     assert difference.value.at == 1
     assert "Please: What is abc?" in str(difference.value) and "Question: What is abc?" in str(difference.value)
 
@@ -79,12 +79,12 @@ def test_a_fork_shares_the_first_steps_and_performs_the_rest_with_another_model(
     run = agent(journal).run("What is abc?")
     CALLS.clear()
     other = agent(journal, [action("a"), action("z"), "Final Answer: z it is"])
-    fork = other.fork(run.run, at=2)
+    fork = other.fork(run.id, at=2)
     assert (fork.status, fork.answer, fork.steps) == ("answered", "z it is", 3)
     assert CALLS == ["z"]  # step 1 was taken from the record
-    row = Journal(journal).run(fork.run)
-    assert (row.head.parent, row.head.fork_at) == (run.run, 2)
-    assert other.replay(fork.run).whole
+    row = Journal(journal).run(fork.id)
+    assert (row.head.parent, row.head.fork_at) == (run.id, 2)
+    assert other.replay(fork.id).whole
 
 
 def test_a_fork_may_change_the_prompts_of_the_steps_it_shares(journal: Path, tmp_path: Path) -> None:
@@ -92,21 +92,21 @@ def test_a_fork_may_change_the_prompts_of_the_steps_it_shares(journal: Path, tmp
     prompts = tmp_path / "prompts" / "react"
     prompts.mkdir(parents=True)
     (prompts / "system.txt").write_text("Be brief.\r\n")
-    fork = agent(journal, prompts=tmp_path / "prompts").fork(run.run, at=3)
+    fork = agent(journal, prompts=tmp_path / "prompts").fork(run.id, at=3)
     assert fork.status == "answered"
-    assert b'"Be brief.\\r\\n"' in [r.body for r in fork.record if type(r.record).__name__ == "Thinking"][-1]
+    assert b'"Be brief.\\r\\n"' in [r.body for r in fork.trace if type(r.record).__name__ == "Thinking"][-1]
 
 
 def test_a_fork_at_a_step_that_is_not_there_says_which_there_are(journal: Path) -> None:
     run = agent(journal).run("What is abc?")
     with pytest.raises(plait.ConfigError, match="steps 1 to 4"):
-        agent(journal).fork(run.run, at=9)
+        agent(journal).fork(run.id, at=9)
 
 
 def test_a_finished_run_is_not_performed_again_by_resume(journal: Path) -> None:
     run = agent(journal).run("What is abc?")
     CALLS.clear()
-    again = agent(journal).resume(run.run)
+    again = agent(journal).resume(run.id)
     assert (again.answer, again.steps, again.calls, again.usage) == (
         run.answer,
         run.steps,
@@ -163,4 +163,4 @@ def test_the_journal_grows_in_line_with_the_steps(tmp_path: Path, transcript: An
 
 def test_without_a_journal_the_run_still_has_its_record() -> None:
     run = plait.Agent("react", model=plait.Scripted(REPLIES), tools=[look], journal=False).run("What is abc?")
-    assert run.answer == "abc" and len(run.record) > 10
+    assert run.answer == "abc" and len(run.trace) > 10

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import plait
-from plait.core import Thing, Waiting
+from plait.core import Artifact, Waiting
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError
 from plait.journal.records import Told
@@ -35,7 +35,7 @@ def read(key: str) -> str:
     return f"{key}: 7"
 
 
-class Letter(Thing):
+class Letter(Artifact):
     """An object that JSON can't hold."""
 
     kind = "letter"
@@ -63,16 +63,16 @@ def asking(journal: Path) -> plait.Agent:
 def test_ask_user_suspends_the_run_until_someone_answers(journal: Path) -> None:
     run = asking(journal).run("Plan my trip")
     assert (run.status, run.reason, run.answer) == ("waiting", "Which city?", None)
-    again = asking(journal).resume(run.run)
+    again = asking(journal).resume(run.id)
     assert again.status == "waiting"
     done = asking(journal).resume(run, "Lyon")
     assert (done.status, done.answer) == ("answered", ["Lyon"])
-    assert any("Lyon" in (row.body or b"").decode() for row in done.record if type(row.record).__name__ == "Thinking")
+    assert any("Lyon" in (row.body or b"").decode() for row in done.trace if type(row.record).__name__ == "Thinking")
 
 
 def test_ask_user_is_absent_when_switched_off(journal: Path) -> None:
     run = asking(journal).using(can_ask=False).run("Plan my trip")
-    first = next(row.body for row in run.record if row.body)
+    first = next(row.body for row in run.trace if row.body)
     assert b"ask_user" not in first
     assert run.status == "answered"
 
@@ -87,7 +87,7 @@ def test_a_person_at_hand_is_asked_at_once() -> None:
         model=plait.Scripted([turn("ask_user", "Which city?"), turn("final_answer", "ok")]),
         journal=False,
     )
-    assert agent.run("Plan", person=person).answer == "ok"
+    assert agent.run("Plan", on_wait=person).answer == "ok"
 
 
 def sending(journal: Path, approve: plait.agent.Approve = "effects") -> plait.Agent:
@@ -107,7 +107,7 @@ def test_a_refused_call_is_not_made_and_the_model_is_told_why(journal: Path) -> 
     run = sending(journal).run("Say hello")
     done = sending(journal).resume(run, "Not on a Sunday")
     assert done.status == "answered" and SENT == []
-    last = [row.body for row in done.record if type(row.record).__name__ == "Thinking"][-1]
+    last = [row.body for row in done.trace if type(row.record).__name__ == "Thinking"][-1]
     assert last is not None and b"Not on a Sunday" in last
 
 
@@ -115,11 +115,11 @@ def test_an_edited_call_is_made_with_what_the_person_gave_and_the_model_is_told(
     run = sending(journal).run("Say hello")
     done = sending(journal).resume(run, 'edit {"text": "good morning"}')
     assert done.status == "answered" and SENT == ["good morning"]
-    last = [row.body for row in done.record if type(row.record).__name__ == "Thinking"][-1]
+    last = [row.body for row in done.trace if type(row.record).__name__ == "Thinking"][-1]
     assert last is not None and b"The person changed this call" in last and b"good morning" in last
     made = [event.call.input for event in done.events if isinstance(event, ev.Called | ev.Observed)]
     assert made[2:] == [{"text": "good morning"}] * 2
-    assert sending(journal).replay(run.run).whole
+    assert sending(journal).replay(run.id).whole
 
 
 def test_an_edit_that_is_no_json_makes_no_call_and_leaves_the_run_waiting(journal: Path) -> None:
@@ -127,7 +127,7 @@ def test_an_edit_that_is_no_json_makes_no_call_and_leaves_the_run_waiting(journa
     with pytest.raises(ConfigError, match="The edited input is no JSON"):
         sending(journal).resume(run, "edit {text: good morning}")
     assert SENT == []
-    assert sending(journal).resume(run.run).status == "waiting"
+    assert sending(journal).resume(run.id).status == "waiting"
 
 
 @pytest.mark.parametrize(
@@ -144,11 +144,11 @@ def test_an_edit_that_does_not_fit_the_tool_is_not_taken_and_another_may_be_give
     run = sending(journal).run("Say hello")
     with pytest.raises(BadAnswer, match="The edited input does not fit") as why:
         sending(journal).resume(run, f"edit {edit}")
-    assert not [words for words in [*wrong, f"run {run.run} still waits"] if words not in str(why.value)]
-    assert why.value.run == run.run and SENT == []
-    again = sending(journal).resume(run.run)
+    assert not [words for words in [*wrong, f"run {run.id} still waits"] if words not in str(why.value)]
+    assert why.value.run == run.id and SENT == []
+    again = sending(journal).resume(run.id)
     assert (again.status, again.reason) == ("waiting", run.reason)
-    assert not [row for row in again.record if isinstance(row.record, Told)]
+    assert not [row for row in again.trace if isinstance(row.record, Told)]
     done = sending(journal).resume(run, 'edit {"text": "good morning"}')
     assert (done.status, SENT) == ("answered", ["good morning"])
 
@@ -160,7 +160,7 @@ def test_a_person_at_hand_is_told_what_is_wrong_with_an_argument(journal: Path) 
         asked.append(waiting.reason)
         return next(said)
 
-    assert sending(journal).run("Say hello", person=person).status == "answered"
+    assert sending(journal).run("Say hello", on_wait=person).status == "answered"
     assert SENT == ["good day"]
     assert "no parameter 'txt'" in asked[1] and "May 'send' be called" in asked[1]
 
@@ -189,7 +189,7 @@ def test_words_that_begin_with_edit_refuse_like_any_others(journal: Path) -> Non
     run = sending(journal).run("Say hello")
     done = sending(journal).resume(run, "Edit the text first, please")
     assert done.status == "answered" and SENT == []
-    last = [row.body for row in done.record if type(row.record).__name__ == "Thinking"][-1]
+    last = [row.body for row in done.trace if type(row.record).__name__ == "Thinking"][-1]
     assert last is not None and b"Edit the text first, please" in last
 
 
@@ -200,7 +200,7 @@ def test_a_person_at_hand_who_edits_badly_is_asked_again(journal: Path) -> None:
         asked.append(waiting.reason)
         return next(said)
 
-    assert sending(journal).run("Say hello", person=person).status == "answered"
+    assert sending(journal).run("Say hello", on_wait=person).status == "answered"
     assert SENT == ["good day"]
     assert "no JSON" not in asked[0] and "no JSON" in asked[1] and "May 'send' be called" in asked[1]
 
@@ -222,7 +222,7 @@ def test_a_person_at_hand_who_only_gives_edits_that_cant_be_read_leaves_the_run_
         asked.append(waiting.reason)
         return "edit {"
 
-    run = sending(journal).run("Say hello", person=person)
+    run = sending(journal).run("Say hello", on_wait=person)
     assert (run.status, run.reason, SENT) == ("waiting", asked[0], [])
     assert 2 <= len(asked) <= 10
     assert sending(journal).resume(run, "yes").status == "answered"
@@ -231,10 +231,10 @@ def test_a_person_at_hand_who_only_gives_edits_that_cant_be_read_leaves_the_run_
 def test_a_fork_behind_an_edited_call_has_it_as_it_was_made(journal: Path) -> None:
     run = sending(journal).run("Say hello")
     sending(journal).resume(run, 'edit {"text": "good morning"}')
-    fork = sending(journal).fork(run.run, 3)
+    fork = sending(journal).fork(run.id, 3)
     assert (fork.status, SENT) == ("answered", ["good morning"])
     assert [event.call.input for event in fork.events if isinstance(event, ev.Called)][1:] == [{"text": "good morning"}]
-    assert sending(journal).replay(fork.run).whole
+    assert sending(journal).replay(fork.id).whole
 
 
 async def test_an_edited_call_that_is_in_doubt_is_said_to_be_the_persons(journal: Path) -> None:
@@ -254,10 +254,10 @@ async def test_an_edited_call_that_is_in_doubt_is_said_to_be_the_persons(journal
     going_on.cancel()
     with pytest.raises(asyncio.CancelledError):
         await going_on
-    done = await agent.aresume(run.run)
+    done = await agent.aresume(run.id)
     (seen,) = [each for each in done.events if isinstance(each, ev.Observed) and each.call.tool == "send"]
     assert seen.observation.trouble == "in_doubt" and "good morning" in seen.observation.note
-    last = [row.body for row in done.record if type(row.record).__name__ == "Thinking"][-1]
+    last = [row.body for row in done.trace if type(row.record).__name__ == "Thinking"][-1]
     assert last is not None and b"not known" in last and b"The person changed this call" in last
 
 
@@ -270,7 +270,7 @@ async def test_going_on_with_a_run_makes_its_tools_off_the_event_loop(tmp_path: 
     agent = sending(journal).using(tools=[str(tmp_path / "where.py"), read])
     run = await agent.arun("Say hello")
     assert run.status == "waiting"
-    for going_on in (agent.using().aresume(run, "yes"), agent.using(approve="never").afork(run.run, 2)):
+    for going_on in (agent.using().aresume(run, "yes"), agent.using(approve="never").afork(run.id, 2)):
         done = await going_on
         (seen,) = [e for e in done.events if isinstance(e, ev.Observed) and e.call.tool == "send"]
         assert seen.observation.text == "made on the loop: False"
@@ -290,7 +290,7 @@ def test_always_asks_before_reading_too_and_a_function_decides_for_itself(journa
 def test_an_answer_nobody_asked_for_is_refused(journal: Path) -> None:
     run = sending(journal).run("Say hello")
     sending(journal).resume(run, "yes")
-    assert sending(journal).resume(run.run).status == "answered"  # it has ended: nothing is done again
+    assert sending(journal).resume(run.id).status == "answered"  # it has ended: nothing is done again
     assert SENT == ["hello"]
 
 

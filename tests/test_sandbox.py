@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from patience import patience
+from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeLimits
 from plait.core.errors import ConfigError
-from plait.core.things import Handle
 from plait.sandbox import OutCall, Result, Session, Settings, sandbox
 from sandbox_support import BACKENDS, NOW, backend, opened, whole
 
@@ -239,8 +240,8 @@ async def test_plain_and_awaited_calls_in_one_piece(session: Session) -> None:
 # things
 
 
-IMAGE = Handle("image-1", "<Image 640x480 JPEG>")
-OTHER = Handle("image-2", "<Image 10x10 PNG>")
+IMAGE = ArtifactHandle("image-1", "<Image 640x480 JPEG>")
+OTHER = ArtifactHandle("image-2", "<Image 10x10 PNG>")
 
 
 async def test_a_handle_is_a_value_with_a_short_repr_and_comes_back_as_itself(session: Session) -> None:
@@ -296,7 +297,7 @@ async def test_no_handle_can_be_made_or_turned_into_another(session: Session, ta
     turn = await session.run("take(i)", NOW)
     if turn.calls:
         (given,) = turn.calls[0].args
-        assert given == IMAGE or not isinstance(given, Handle)
+        assert given == IMAGE or not isinstance(given, ArtifactHandle)
     else:
         assert turn.error is not None
 
@@ -354,7 +355,7 @@ async def test_running_too_long_ends_at_the_time_limit(open_: Open) -> None:
     told = await whole(session, "kept = 1\nprint('on')\nwhile True:\n    pass")
     assert told.error is not None
     assert (told.error.type, told.error.limit, told.output) == ("TimeoutError", "time", "on\n")
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < patience(30)
     assert (await whole(session, "print(1 + 1)")).output == "2\n"
 
 
@@ -377,12 +378,12 @@ async def test_no_except_and_no_finally_outlives_the_time_limit(open_: Open, cod
 
 
 async def test_waiting_for_a_call_is_not_its_own_running(open_: Open) -> None:
-    session = await open_(seconds=0.5)
+    session = await open_(seconds=2)
     await session.run("x = tool()\nprint(x)", NOW)
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(2.5)
     turn = await session.go_on([Result(1)])
     assert (turn.output, turn.error) == ("1\n", None)
-    assert 0 <= turn.seconds < 0.5
+    assert 0 <= turn.seconds < 2
 
 
 async def test_the_time_limit_is_for_the_whole_piece_calls_between(open_: Open) -> None:
@@ -398,7 +399,7 @@ async def test_sleeping_takes_no_time_and_counts(open_: Open) -> None:
     assert (told.output, told.error) == ("awake\n", None)
     told = await whole(session, "from time import sleep\nsleep(300)\nprint('awake')")
     assert told.error is not None and (told.error.limit, told.output) == ("time", "")
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < patience(30)
 
 
 async def test_the_memory_limit(open_: Open) -> None:

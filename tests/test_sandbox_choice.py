@@ -47,7 +47,7 @@ def notes(run: plait.Run) -> list[str]:
 
 def sandbox_in(tmp_path: Path, run: plait.Run) -> Any:
     """The sandbox in the head of a run."""
-    return Journal.at(tmp_path / "journal.db").run(run.run).head.settings["sandbox"]
+    return Journal.at(tmp_path / "journal.db").run(run.id).head.settings["sandbox"]
 
 
 def test_by_default_code_runs_in_cpython_and_the_head_of_the_run_says_so(tmp_path: Path) -> None:
@@ -88,11 +88,11 @@ def test_a_missing_extra_is_said_before_the_first_model_call(tmp_path: Path, mon
 def test_a_fork_goes_on_in_the_sandbox_of_its_run_or_refuses(tmp_path: Path) -> None:
     first = agent(tmp_path, CODE, MORE, sandbox="process").run("q")
     with pytest.raises(ConfigError, match=r"ran its code in the sandbox 'process', and this agent's is 'monty'"):
-        agent(tmp_path, CODE, MORE, sandbox="monty").fork(first.run, 2)
-    fork = agent(tmp_path, CODE, MORE).fork(first.run, 2)
+        agent(tmp_path, CODE, MORE, sandbox="monty").fork(first.id, 2)
+    fork = agent(tmp_path, CODE, MORE).fork(first.id, 2)
     assert (fork.answer, sandbox_in(tmp_path, fork)) == ("Exception", "process")
     plain = " so.\nACTION 1:\n```python\nprint(1)\n```"
-    anew = agent(tmp_path, plain, " so.\nACTION 2:\n```python\nstop(2)\n```", sandbox="monty").fork(first.run, 1)
+    anew = agent(tmp_path, plain, " so.\nACTION 2:\n```python\nstop(2)\n```", sandbox="monty").fork(first.id, 1)
     assert (anew.status, sandbox_in(tmp_path, anew)) == ("answered", "monty")
 
 

@@ -22,9 +22,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from patience import patience
+from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeLimits
 from plait.core.errors import ConfigError
-from plait.core.things import Handle
 from plait.sandbox import OutCall, Result, Settings
 from plait.sandbox.confine_filter import ALLOWED, NOT_EXECUTABLE
 from plait.sandbox.process import ProcessSandbox, ProcessSession
@@ -245,7 +246,7 @@ async def test_nothing_runs_between_two_turns(session: ProcessSession) -> None:
     assert told.calls
     child = session._child
     assert child is not None
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + patience(10)
     while (state := Path(f"/proc/{child.process.pid}/stat").read_text().rsplit(")")[1].split()[0]) != "T":
         assert time.monotonic() < deadline, state
 
@@ -277,7 +278,7 @@ def test_it_ends_with_the_process_that_started_it() -> None:
         assert os.path.exists(f"/proc/{pid}")
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + patience(20)
     while time.monotonic() < deadline:
         with contextlib.suppress(FileNotFoundError):
             if Path(f"/proc/{pid}/stat").read_text().rsplit(")")[1].split()[0] != "Z":
@@ -424,7 +425,7 @@ async def test_half_a_character_can_not_get_out(session: ProcessSession) -> None
 
 async def test_a_things_token_can_not_be_guessed(session: ProcessSession) -> None:
     await session.run("i = get()", NOW)
-    await session.go_on([Result(Handle("image-1", "<Image>"))])
+    await session.go_on([Result(ArtifactHandle("image-1", "<Image>"))])
     told = await whole(session, "print(dir(i), repr(i))")
     assert "image-1" not in told.output and "<Image>" in told.output
 

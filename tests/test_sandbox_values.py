@@ -96,7 +96,7 @@ async def test_values_cross_unchanged_from_a_tool_through_code_to_a_tool_and_rep
     run, taken, agent = await through_a_run(tmp_path, VALUES, code)
     assert (run.status, run.answer) == ("answered", "all\n"), run.answer
     assert [same(one, other) for one, other in zip(taken, VALUES, strict=True)] == [True] * len(VALUES)
-    assert (await asyncio.to_thread(agent.replay, run.run)).whole
+    assert (await asyncio.to_thread(agent.replay, run.id)).whole
 
 
 async def test_not_a_number_crosses_as_a_number(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from models_server import Asked, Server
 from plait.core import events as ev
 from plait.core.secrets import Scrubber, StreamScrubber
 from plait.models.resolve import _warn_of_short_secret, resolve
-from plait.models.stream import scrub_pieces
+from plait.models.wires.stream import scrub_pieces
 
 KEY = "sk-0123456789abcdef"
 USAGE = {"prompt_tokens": 7, "completion_tokens": 5}

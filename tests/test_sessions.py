@@ -19,12 +19,13 @@ from cli_support import action, final, turn
 from conftest import CAMPAIGN
 from plait.core import Exchange, Think
 from plait.core.events import Observed
+from plait.core.text import split_text
 from plait.journal.owner import new_run_id, owner_of_this_process
 from plait.journal.records import RunHead, SessionTurn, Thinking
 from plait.journal.store import Journal
 from plait.loops import OURS
 from plait.runtime.run import Run
-from plait.toolkits.chat_history import PART, SHOWN, chat_history, split_parts
+from plait.toolkits.chat_history import PART, SHOWN, chat_history
 
 ME = owner_of_this_process()
 
@@ -45,7 +46,7 @@ def say(journal: Path, question: str, answer: str, session: str = "trip", **more
 
 def requests(run: Run) -> list[str]:
     """Every request of a run, as it was sent."""
-    return [row.body.decode() for row in run.record if isinstance(row.record, Thinking) and row.body is not None]
+    return [row.body.decode() for row in run.trace if isinstance(row.record, Thinking) and row.body is not None]
 
 
 def shown(run: Run) -> list[str]:
@@ -105,7 +106,7 @@ def test_every_loop_shows_the_turns_before_and_offers_the_search(loop: str, jour
     assert "I am called Mira." in first and "Hello Mira." in first and "chat_history" in first
     assert first.index("I am called Mira.") < first.index("Hello Mira.") < first.index("What am I called?")
     say(journal, "Forget it.", "Done.")
-    assert agent([], journal, loop, limits=plait.Limits(calls=3)).replay(run.run).requests == len(requests(run))
+    assert agent([], journal, loop, limits=plait.Limits(calls=3)).replay(run.id).requests == len(requests(run))
 
 
 def test_what_was_said_cannot_pass_for_the_loop_s_own_protocol(journal: Path) -> None:
@@ -133,7 +134,7 @@ def test_only_turns_with_an_answer_are_shown_and_those_that_were_stopped_with_on
     assert short.run("too long", session="trip").status == "stopped"
     assert agent([ValueError("boom")], journal).run("broken", session="trip").status == "crashed"
     run = say(journal, "two", "2")
-    assert Journal(journal).head(run.run).history == (Exchange("one", "1"), Exchange("too long", "half"))
+    assert Journal(journal).head(run.id).history == (Exchange("one", "1"), Exchange("too long", "half"))
     turns = [(each.number, each.question, each.answer) for each in Journal(journal).turns("trip")]
     assert turns == [
         (1, "one", "1"),
@@ -166,17 +167,17 @@ def test_the_window_keeps_the_newest_turns_within_its_bounds(
 def test_a_long_answer_in_the_window_is_shortened_and_whole_on_record(journal: Path) -> None:
     long = f"begin {' '.join(f'word{number}' for number in range(2000))} end"
     say(journal, "Tell me all.", long)
-    run = say(journal, "And?", "ok", window=plait.History(turns=3, chars=1000))
-    (exchange,) = Journal(journal).head(run.run).history
+    run = say(journal, "And?", "ok", history=plait.History(turns=3, chars=1000))
+    (exchange,) = Journal(journal).head(run.id).history
     assert len(exchange.answer) <= 250 and exchange.answer.startswith("begin") and exchange.answer.endswith("end")
     assert "characters left out" in shown(run)[1]
     assert Journal(journal).turns("trip")[0].answer == long
 
 
-def test_a_window_of_nothing_shows_nothing_and_one_below_nothing_is_refused(journal: Path) -> None:
+def test_a_history_of_nothing_shows_nothing_and_one_below_nothing_is_refused(journal: Path) -> None:
     say(journal, "one", "1")
-    assert "Earlier" not in shown(say(journal, "two", "2", window=plait.History(turns=0)))[1]
-    with pytest.raises(plait.ConfigError, match="window of -1 turns"):
+    assert "Earlier" not in shown(say(journal, "two", "2", history=plait.History(turns=0)))[1]
+    with pytest.raises(plait.ConfigError, match="turns=-1"):
         plait.History(turns=-1)
 
 
@@ -235,7 +236,7 @@ def test_the_first_turn_has_the_tool_too_and_is_told_that_there_is_nothing(journ
     first = agent([action("chat_history", "anything"), final("no")], journal).run("q", session="trip")
     assert observed(first) == ["Nothing was said before: this is the first turn of the conversation."]
     second = say(journal, "q", "a")
-    heads = [Journal(journal).head(run.run) for run in (first, second)]
+    heads = [Journal(journal).head(run.id) for run in (first, second)]
     assert heads[0].tools == heads[1].tools and heads[0].tools[-1]["name"] == "chat_history"
 
 
@@ -250,7 +251,7 @@ def test_nothing_is_indexed_for_a_run_that_does_not_search(journal: Path) -> Non
         raise AssertionError("embedded")
 
     say(journal, "one", "1")
-    assert say(journal, "two", "2", embedder=must_not_be_asked).answer == "2"
+    assert say(journal, "two", "2", history=plait.History(embedder=must_not_be_asked)).answer == "2"
 
 
 def test_an_own_function_measures_meaning_and_is_asked_once_for_the_conversation(journal: Path) -> None:
@@ -264,7 +265,9 @@ def test_an_own_function_measures_meaning_and_is_asked_once_for_the_conversation
     say(journal, "uuuuuuuu", "u")
     say(journal, "aaaaaaaa", "a")
     searching = agent(
-        [action("chat_history", "uu"), action("chat_history", "aa"), final("x")], journal, embedder=vowels
+        [action("chat_history", "uu"), action("chat_history", "aa"), final("x")],
+        journal,
+        history=plait.History(embedder=vowels),
     )
     assert searching.run("q", session="trip").answer == "x"
     assert sorted(len(texts) for texts in calls) == [1, 1, 2]
@@ -287,7 +290,9 @@ def test_an_embedder_that_fails_leaves_the_words(journal: Path) -> None:
     pytest.importorskip("numpy")
     say(journal, "My dog is called Bruno.", "Noted.")
     asked = [action("chat_history", "dog"), final("Bruno")]
-    run = agent(asked, journal, embedder="openai:text-embedding-3-small").run("q", session="trip")
+    run = agent(asked, journal, history=plait.History(embedder="openai:text-embedding-3-small")).run(
+        "q", session="trip"
+    )
     assert "Bruno" in observed(run)[0] and "words only" in observed(run)[0] and "OPENAI_API_KEY" in observed(run)[0]
 
 
@@ -313,7 +318,7 @@ def test_of_a_long_turn_the_part_that_fits_is_shown_wherever_it_stands() -> None
 
 @given(st.text(max_size=4000))
 def test_parts_hold_all_of_a_text(text: str) -> None:
-    parts = split_parts(text)
+    parts = split_text(text, PART)
     assert all(0 < len(part) <= PART for part in parts)
     assert "".join("".join(parts).split()) == "".join(text.split())
 
@@ -330,9 +335,9 @@ def test_a_run_keeps_what_it_was_shown_whatever_is_said_since(journal: Path) -> 
     resumed = asked.resume(waiting, "The brown one.")
     assert resumed.answer == "Bruno"
     assert "Oh." not in "".join(requests(resumed))
-    for each in (resumed.run, Journal(journal).turns("trip")[2].run):
+    for each in (resumed.id, Journal(journal).turns("trip")[2].run):
         say(journal, "More.", "And more.")
-        assert plait.Agent.replay(asked if each == resumed.run else agent([], journal), each).whole
+        assert plait.Agent.replay(asked if each == resumed.id else agent([], journal), each).whole
 
 
 def test_a_resumed_run_searches_only_what_was_said_before_it(journal: Path) -> None:
@@ -344,7 +349,7 @@ def test_a_resumed_run_searches_only_what_was_said_before_it(journal: Path) -> N
     say(journal, "The password is pear now.", "Noted.")
     resumed = asked.resume(waiting, "Yes.")
     assert "plum" in observed(resumed)[0] and "pear" not in observed(resumed)[0]
-    assert asked.replay(waiting.run).requests == 3
+    assert asked.replay(waiting.id).requests == 3
 
 
 def test_a_fork_is_shown_and_finds_what_its_origin_did_and_is_no_turn(journal: Path) -> None:
@@ -352,19 +357,19 @@ def test_a_fork_is_shown_and_finds_what_its_origin_did_and_is_no_turn(journal: P
     run = agent([action("chat_history", "password"), final("plum")], journal).run("Password?", session="trip")
     say(journal, "The password is pear now.", "Noted.")
     other = agent([action("chat_history", "the password"), final("PLUM")], journal)
-    fork = other.fork(run.run, 1)
+    fork = other.fork(run.id, 1)
     assert fork.answer == "PLUM" and "pear" not in observed(fork)[0] and "plum" in observed(fork)[0]
-    of_fork = agent([action("chat_history", "which password"), final("Plum")], journal).fork(fork.run, 1)
+    of_fork = agent([action("chat_history", "which password"), final("Plum")], journal).fork(fork.id, 1)
     assert of_fork.answer == "Plum" and "pear" not in observed(of_fork)[0]
     store = Journal(journal)
-    assert store.head(fork.run).session == "trip" and store.head(fork.run).history == store.head(run.run).history
+    assert store.head(fork.id).session == "trip" and store.head(fork.id).history == store.head(run.id).history
     assert [each.question for each in store.turns("trip")] == [
         "The password is plum.",
         "Password?",
         "The password is pear now.",
     ]
     assert len(store.runs(session="trip")) == 5
-    assert other.replay(fork.run).whole
+    assert other.replay(fork.id).whole
 
 
 def test_a_recorded_turn_is_gone_on_with_from_its_record_alone(journal: Path, tmp_path: Path) -> None:
@@ -372,13 +377,13 @@ def test_a_recorded_turn_is_gone_on_with_from_its_record_alone(journal: Path, tm
     script.write_text(json.dumps([turn("ask_user", "Sure?"), turn("chat_history", "dog"), turn("final_answer", "B")]))
     say(journal, "My dog is called Bruno.", "Noted.")
     first = plait.Agent("json", model=f"scripted:{script}", journal=journal, tools=["calculator"])
-    waiting = first.using(window=plait.History(turns=1)).run("Which dog?", session="trip")
-    again = plait.Agent.recorded(Journal(journal).head(waiting.run), journal=journal)
-    assert again.tools == ("calculator",) and again.window == plait.History(turns=1)
+    waiting = first.using(history=plait.History(turns=1)).run("Which dog?", session="trip")
+    again = plait.Agent.recorded(Journal(journal).head(waiting.id), journal=journal)
+    assert again.tools == ("calculator",) and again.history == plait.History(turns=1)
     resumed = again.resume(waiting, "Yes.")
     assert resumed.answer == "B" and "Bruno" in observed(resumed)[0]
-    assert again.replay(waiting.run).requests == 3
-    assert again.fork(waiting.run, 3).answer == "B"
+    assert again.replay(waiting.id).requests == 3
+    assert again.fork(waiting.id, 3).answer == "B"
 
 
 # --- a long conversation
@@ -442,7 +447,7 @@ async def test_in_many_turns_a_fact_of_the_third_is_found_and_used_and_the_promp
     assert run.answer == "Your sister lives in Trondheim."
     (found,) = observed(run)
     assert "Turn 3 (" in found and len(re.findall(r"^Turn ", found, re.M)) <= 4
-    history = Journal(journal).head(run.run).history
+    history = Journal(journal).head(run.id).history
     assert [each.question.split(":")[0] for each in history] == [
         f"Question {i}" for i in range(LONG_TALK - 6, LONG_TALK)
     ]
@@ -457,7 +462,7 @@ async def test_in_many_turns_a_fact_of_the_third_is_found_and_used_and_the_promp
     short = await agent(replies, journal, "phased", tools=["calculator"]).arun("Where?", session="new")
     most = [len(text) + 6000 + 12 * 40 + 4 * 3 * SHOWN for text in requests(short)]
     assert all(size <= bound for size, bound in zip(sizes, most, strict=True))
-    assert last.replay(run.run).requests == 3
+    assert last.replay(run.id).requests == 3
 
 
 # --- several at once

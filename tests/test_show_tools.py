@@ -59,11 +59,11 @@ def agent(replies: Any, loop: Any = "react", max_tools: int | None = 2, **more: 
     abilities = {"abilities": more.pop("abilities")} if "abilities" in more else {}
     model = plait.Scripted(replies, by_turn=isinstance(replies, dict), **abilities)
     more = {"tools": TOOLS, "journal": False, **more}
-    return plait.Agent(loop, model=model, max_tools=max_tools, **more)
+    return plait.Agent(loop, model=model, limits=plait.Limits(tools=max_tools), **more)
 
 
 def prompts(run: Run) -> list[str]:
-    return [row.body.decode() for row in run.record if isinstance(row.record, Thinking) and row.body is not None]
+    return [row.body.decode() for row in run.trace if isinstance(row.record, Thinking) and row.body is not None]
 
 
 def observed(run: Run) -> list[str]:
@@ -96,7 +96,7 @@ def test_none_shown_leaves_the_search_alone() -> None:
 
 @pytest.mark.parametrize("number", [-1, 2.5, "12", True])
 def test_a_number_that_can_not_be_is_refused(number: Any) -> None:
-    with pytest.raises(ConfigError, match="max_tools"):
+    with pytest.raises(ConfigError, match="tools="):
         agent([], max_tools=number)
 
 
@@ -151,12 +151,12 @@ LOOPS: list[tuple[Any, list[Any], dict[str, Any]]] = [
         {},
     ),
     (
-        "native",
+        "tool_calling",
         [native(("method_search", SONG)), native(("sing_song", "la")), Reply("sung")],
         {"abilities": NATIVE},
     ),
     (
-        "native",
+        "tool_calling",
         [
             '{"name": "method_search", "arguments": {"description": "sings something"}}',
             '{"name": "sing_song", "arguments": {"text": "la"}}',
@@ -197,7 +197,7 @@ def test_a_plan_may_name_a_tool_that_is_not_shown() -> None:
     assert CALLED == [("sing_song", "la")]
 
 
-def test_native_offers_a_found_tool_from_then_on() -> None:
+def test_tool_calling_offers_a_found_tool_from_then_on() -> None:
     offers: list[list[str]] = []
 
     def reply(number: int, then: Reply) -> Any:
@@ -208,7 +208,7 @@ def test_native_offers_a_found_tool_from_then_on() -> None:
         return say
 
     replies = [native(("method_search", SONG)), native(("sing_song", "la")), Reply("sung")]
-    run = agent([reply(*each) for each in enumerate(replies)], "native", abilities=NATIVE).run(TASK)
+    run = agent([reply(*each) for each in enumerate(replies)], "tool_calling", abilities=NATIVE).run(TASK)
     assert run.answer == "sung"
     assert "sing_song" not in offers[0] and "current_weather" in offers[0] and "method_search" in offers[0]
     assert offers[1][:3] == offers[0]
@@ -249,7 +249,7 @@ async def test_a_run_goes_on_and_is_replayed_and_forked_without_another_search(
     first = agent(replies, tools=tools, journal=journal, approve="effects")
     waiting = await first.arun("Send hello to the team's channel")
     assert waiting.status == "waiting"
-    head = Journal.at(journal).run(waiting.run).head
+    head = Journal.at(journal).run(waiting.id).head
     assert head.settings["max_tools"] == 2 and "post_to_channel" in head.settings["shown"]
     assert head.sources[-1] == SEARCH and len(head.tools) == len(tools) + 1
 
@@ -259,17 +259,21 @@ async def test_a_run_goes_on_and_is_replayed_and_forked_without_another_search(
     monkeypatch.setattr(minilm.LocalEmbedder, "embed", nothing)
     monkeypatch.setattr("plait.search.index.Index.search", nothing)
     again = plait.Agent(
-        model=plait.Scripted(replies, by_turn=True), tools=tools, journal=journal, approve="effects", max_tools=2
+        model=plait.Scripted(replies, by_turn=True),
+        tools=tools,
+        journal=journal,
+        approve="effects",
+        limits=plait.Limits(tools=2),
     )
     ended = await again.aresume(waiting, "yes")
     assert ended.answer == "sent" and CALLED == [("post_to_channel", "hi")]
-    replayed = await asyncio.to_thread(again.replay, waiting.run)
+    replayed = await asyncio.to_thread(again.replay, waiting.id)
     assert replayed.whole and replayed.requests == 3
     # An agent that shows another number goes by the record all the same.
-    assert (await asyncio.to_thread(again.using(max_tools=None).replay, waiting.run)).whole
-    forked = await again.afork(waiting.run, 3)
+    assert (await asyncio.to_thread(again.using(limits=plait.Limits()).replay, waiting.id)).whole
+    forked = await again.afork(waiting.id, 3)
     assert forked.answer == "sent"
-    assert Journal.at(journal).run(forked.run).head.settings["shown"] == head.settings["shown"]
+    assert Journal.at(journal).run(forked.id).head.settings["shown"] == head.settings["shown"]
 
 
 def test_a_session_keeps_its_own_tool_beside_the_search(journal: Path) -> None:
@@ -277,8 +281,8 @@ def test_a_session_keeps_its_own_tool_beside_the_search(journal: Path) -> None:
     first.run(TASK, session="trip")
     run = first.run("And what is the weather in Rome?", session="trip")
     assert "chat_history" in prompts(run)[0] and "method_search" in prompts(run)[0]
-    assert first.replay(run.run).whole
-    head = Journal.at(journal).run(run.run).head
+    assert first.replay(run.id).whole
+    head = Journal.at(journal).run(run.id).head
     assert [source for source in head.sources if source] == [SEARCH, "(session)"]
     kit = plans.kit_of(head)
     assert kit.search == "method_search"
@@ -291,10 +295,10 @@ def test_a_recorded_run_of_words_is_made_again_with_its_choice(journal: Path, tm
     form = "@plait.tool(read_only=True)\ndef {}(text: str) -> str:\n    {!r}\n    return text\n"
     file.write_text("import plait\n" + "".join(form.format(tool.name, tool.description) for tool in TOOLS))
     run = agent([final("mild")], tools=(str(file),), journal=journal).run(TASK)
-    head = Journal.at(journal).run(run.run).head
+    head = Journal.at(journal).run(run.id).head
     again = plait.Agent.recorded(head, journal=journal, load_tools=True, model=plait.Scripted([final("mild")]))
-    assert again.max_tools == 2 and again.tools == (str(file),)
-    assert again.replay(run.run).whole
+    assert again.limits.tools == 2 and again.tools == (str(file),)
+    assert again.replay(run.id).whole
 
 
 # -- a name that no tool has
@@ -315,7 +319,7 @@ def test_a_tool_found_by_an_unknown_name_is_offered_natively() -> None:
         offers.append([tool.name for tool in think.tools])
         return native(("singing_a_song", "la")) if len(offers) == 1 else Reply("x")
 
-    agent([say, say], "native", abilities=NATIVE).run(TASK)
+    agent([say, say], "tool_calling", abilities=NATIVE).run(TASK)
     assert "sing_song" not in offers[0] and "sing_song" in offers[1]
 
 

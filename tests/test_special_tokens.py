@@ -197,4 +197,4 @@ async def test_a_replay_escapes_what_the_run_escaped_without_the_models_file(tmp
     path.unlink()
     again = agent.using(model=Tiny())
     assert again.model.special_tokens == ()  # type: ignore[union-attr]
-    assert (await asyncio.to_thread(again.replay, run.run)).requests == 2
+    assert (await asyncio.to_thread(again.replay, run.id)).requests == 2

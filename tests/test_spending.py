@@ -205,10 +205,10 @@ def test_a_run_of_another_process_and_a_resumed_one_have_all_that_was_spent(jour
     assert run.status == "answered" and run.phases[:3] == before
     assert [each.phase for each in run.phases] == ["reason", "react", TOOLS, "reply"]
     adds_up(run)
-    again = agent(journal, Three(asks=True)).resume(run.run)  # finished: as the journal has it
+    again = agent(journal, Three(asks=True)).resume(run.id)  # finished: as the journal has it
     assert again.phases == run.phases
     adds_up(again)
-    assert spending(Journal(journal).timeline(run.run)) == run.phases
+    assert spending(Journal(journal).timeline(run.id)) == run.phases
 
 
 def test_a_call_that_was_cancelled_has_a_row_and_costs_nothing_until_it_is_made_again(journal: Path) -> None:
@@ -216,11 +216,11 @@ def test_a_call_that_was_cancelled_has_a_row_and_costs_nothing_until_it_is_made_
         slow = plait.Scripted([reply("I look.", 211, 11)], delay=30, rate=CHEAP, name="middle")
         asking = asyncio.Event()
 
-        def emit(event: Any) -> None:
+        def on_event(event: Any) -> None:
             if getattr(event, "phase", "") == "react":
                 asking.set()
 
-        task = asyncio.ensure_future(agent(journal, react=slow).arun("So?", emit=emit))
+        task = asyncio.ensure_future(agent(journal, react=slow).arun("So?", on_event=on_event))
         await asking.wait()
         await asyncio.sleep(0.1)
         task.cancel()
@@ -243,7 +243,7 @@ def test_a_call_that_was_cancelled_has_a_row_and_costs_nothing_until_it_is_made_
 def test_a_fork_has_what_its_shared_steps_cost_as_its_totals_have(journal: Path) -> None:
     run = agent(journal).run("So?")
     dear = scripted("other", DEAR, reply("It is otherwise.", 307, 13))
-    fork = agent(journal, reply=dear).fork(run.run, at=3)
+    fork = agent(journal, reply=dear).fork(run.id, at=3)
     assert fork.answer == "It is otherwise."
     assert fork.phases[:3] == run.phases[:3], "what it took from its parent, seconds and all"
     assert row(fork, "reply").model == "scripted:other"
@@ -254,7 +254,7 @@ def test_two_models_of_one_phase_are_two_rows(journal: Path) -> None:
     turns = [reply("Thought: look.\nAction: look[a]", 50, 9), reply("Final Answer: a", 70, 5)]
     first = plait.Agent("react", model=scripted("one", CHEAP, *turns), tools=[look], journal=journal)
     run = first.run("So?")
-    fork = first.using(model=scripted("two", DEAR, *turns)).fork(run.run, at=2)
+    fork = first.using(model=scripted("two", DEAR, *turns)).fork(run.id, at=2)
     assert fork.status == "answered", fork.reason
     assert [(each.phase, each.model, each.calls) for each in fork.phases] == [
         ("act", "scripted:one", 1),
@@ -346,7 +346,7 @@ TEXTS = {"reason": "I look for a and b.", "react": LIST, "reply": "They are know
 
 def test_three_endpoints_and_the_record_shows_who_was_asked_what(journal: Path) -> None:
     run, asked = asyncio.run(with_endpoints(journal, PRICES, TEXTS))
-    recorded = {each.record.phase: each for each in run.record if isinstance(each.record, Thinking)}
+    recorded = {each.record.phase: each for each in run.trace if isinstance(each.record, Thinking)}
     assert list(recorded) == ["reason", "react", "reply"]
     for phase, each in recorded.items():
         assert isinstance(each.record, Thinking) and each.record.model == f"{phase}-host:m"

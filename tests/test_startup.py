@@ -97,5 +97,5 @@ def test_a_refused_connection_on_this_machine_is_not_tried_again(tmp_path: Path)
     run = plait.Agent("react", model=gone).run("6*7?")
     assert run.status == "crashed" and "connection refused" in str(run.reason)
     assert "Is the server running?" in run.outcome.hint  # type: ignore[union-attr]
-    assert len([row for row in run.record if isinstance(row.record, Thinking)]) == 1
-    assert run.cost == 0.0 and run.usage.tokens == 0
+    assert len([row for row in run.trace if isinstance(row.record, Thinking)]) == 1
+    assert run.cost_usd == 0.0 and run.usage.tokens == 0

@@ -26,7 +26,7 @@ def loop(times: int) -> plait.Scripted:
 
 def notes(run: plait.Run) -> list[str]:
     return [
-        row.record.text for row in run.record if isinstance(row.record, NoteRecord) and row.record.kind == "tool_model"
+        row.record.text for row in run.trace if isinstance(row.record, NoteRecord) and row.record.kind == "tool_model"
     ]
 
 
@@ -78,7 +78,7 @@ def test_an_agent_that_a_tool_runs_counts_against_the_run_that_called_the_tool(t
     run = plait.Agent("react", model=outer, tools=[delegate], limits=limits, journal=tmp_path / "j.db").run("q")
     assert outer.sent + inner.sent <= 6 and run.calls == outer.sent + inner.sent
     assert inner.sent >= 2 and len(notes(run)) == inner.sent
-    [seen] = [row.record.observation.text for row in run.record if hasattr(row.record, "observation")]
+    [seen] = [row.record.observation.text for row in run.trace if hasattr(row.record, "observation")]
     assert "has no model call left" in seen
 
 

@@ -11,7 +11,7 @@ import pytest
 import plait
 from plait.core import Call, Reply, Think
 from plait.core.errors import ConfigError
-from plait.tools.names import fitted, is_free_in_python, safe_in_python
+from plait.tools.names import fit_names, is_free_in_python, make_python_name
 
 NAMES = ("get-weather", "3D_Services", "köln_wetter", "天気", "wetter.heute", "print")
 WIRE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -51,7 +51,7 @@ def called(loop: str, name: str, tools: list[plait.Tool], **options: Any) -> tup
 
         return answer
 
-    if loop == "native":
+    if loop == "tool_calling":
         replies: list[Any] = [Reply("", calls=(Call(fit, {"town": "Lyon"}, id="1"),)), "done"]
         replies = [lambda think, one=one: (asked.append(think), one)[1] for one in replies]
     else:
@@ -60,7 +60,7 @@ def called(loop: str, name: str, tools: list[plait.Tool], **options: Any) -> tup
     return plait.Agent(loop, model=model, tools=tools, journal=False, **options).run("Weather?"), asked
 
 
-@pytest.mark.parametrize("loop", [*REPLIES, "native"])
+@pytest.mark.parametrize("loop", [*REPLIES, "tool_calling"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_loop_calls_a_tool_of_any_name(loop: str, name: str) -> None:
     seen: list[str] = []
@@ -78,12 +78,12 @@ def test_a_tool_named_like_a_function_of_python_leaves_that_function_alone() -> 
 
 def test_names_that_become_alike_stay_apart_and_none_is_reserved() -> None:
     names = ["get-weather", "get_weather", "get.weather", "天気", "気天", "print", "print_tool", "class"]
-    made = fitted(names, {"python"}, lambda name: name == "tool_class")
+    made = fit_names(names, {"python"}, lambda name: name == "tool_class")
     assert made["get_weather"] == "get_weather" and made["print_tool"] == "print_tool"
     assert len(set(made.values())) == len(names)
     assert all(is_free_in_python(name) for name in made.values())
     assert made["class"] != "tool_class"
-    assert fitted(names, {""}, lambda name: False) == {name: name for name in names}
+    assert fit_names(names, {""}, lambda name: False) == {name: name for name in names}
 
 
 def test_tools_that_exclude_each_other_still_do_by_their_other_names() -> None:
@@ -110,7 +110,7 @@ def test_a_run_with_such_names_is_replayed_from_its_record(tmp_path: Path) -> No
     agent = plait.Agent("codeact", model=plait.Scripted(texts, by_turn=False), tools=tools, journal=journal)
     run = agent.run("Weather?")
     assert run.answer == "done"
-    replayed = agent.replay(run.run)
+    replayed = agent.replay(run.id)
     assert replayed.whole and replayed.requests == 2
 
 
@@ -122,7 +122,7 @@ def test_a_servers_tool_that_was_renamed_for_python_is_found_at_the_server() -> 
 
     listed = SimpleNamespace(name="print")
     source = McpToolSource(McpServer(command=("x",)))
-    assert source.find_tool([listed], safe_in_python("print")) is listed  # type: ignore[list-item]
+    assert source.find_tool([listed], make_python_name("print")) is listed  # type: ignore[list-item]
 
 
 def test_a_name_that_no_prompt_can_hold_is_refused_with_what_a_name_may_have() -> None:

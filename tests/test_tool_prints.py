@@ -44,12 +44,12 @@ def test_the_model_sees_what_a_tool_prints_and_a_replay_has_it(
     seen = [event.observation for event in run.events if isinstance(event, Observed)]
     assert seen[0].printed == "booked 1\n"
     assert "more characters were printed]" in seen[1].printed and len(seen[1].printed) < MOST + 80
-    last = [row.body for row in run.record if isinstance(row.record, Thinking)][-1]
+    last = [row.body for row in run.trace if isinstance(row.record, Thinking)][-1]
     observed = [m["content"] for m in json.loads(last or b"")["messages"] if m["content"].startswith("OBSERVATION")]
     assert observed[0] == "OBSERVATION 1:\nbooked 1\ncode True"
     assert "half done\nERROR: ValueError in line 2" in observed[1]
     assert capsys.readouterr().out == ""
-    assert agent.replay(run.run).whole
+    assert agent.replay(run.id).whole
 
 
 async def test_calls_side_by_side_and_others_do_not_mix(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from conftest import data_file, only_in_campaign
 from plait.core import Call, ToolSpec
 from plait.core.errors import ConfigError
 from plait.loops.codeact.signature import signature
-from plait.runtime.artifacts import Things
+from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.call_tools import make_call
 from plait.search import ToolIndex, VectorCache
 from plait.search.tool_index import MEANING, meaning_of, words_of
@@ -233,7 +233,7 @@ async def send(text: str, to: list[str] | None = None) -> None:
 
 
 async def called(tool: plait.Tool, given: Any) -> Any:
-    return await make_call(Toolset((tool,)), Call(tool.name, given), 60.0, Things({}))
+    return await make_call(Toolset((tool,)), Call(tool.name, given), 60.0, ArtifactStore({}))
 
 
 async def test_the_search_tool_tells_a_line_for_each_of_the_best_tools() -> None:

@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 
 import plait
+from plait.core.artifacts import Artifact
 from plait.core.errors import ConfigError
 from plait.core.events import Observed
-from plait.core.things import Thing
 from plait.journal.export import lines
 from plait.journal.reader import find, iter_rows, reading
 from plait.toolkits import Image, discord, images
@@ -103,7 +103,7 @@ def test_loading_all_of_them_imports_nothing_heavy_and_reads_no_setting() -> Non
 
 def test_things_are_known_by_their_kind_once_a_toolkit_is_loaded() -> None:
     load("all")
-    assert {"image", "table"} <= set(Thing.kinds)
+    assert {"image", "table"} <= set(Artifact.kinds)
 
 
 def test_the_package_gives_what_it_says() -> None:
@@ -146,7 +146,7 @@ async def test_an_image_goes_through_a_run_and_its_webhook_is_not_on_the_record(
         sent = there.seen[-1].parts["files[0]"]
     assert (Image.from_bytes(sent[2]).width, sent[1]) == (30, "image/png")
     with reading(journal) as connection:
-        number, row = find(connection, run.run, journal)
+        number, row = find(connection, run.id, journal)
         written = "\n".join(lines(row, iter_rows(connection, number, journal)))
     assert "refuses the request (400): bad /api/webhooks/42/[secret]" in written
     assert "SecretToken" not in written
@@ -162,7 +162,7 @@ def test_ask_user_makes_the_run_wait_and_goes_on_with_the_answer(tmp_path: Path)
     done = agent.resume(waiting, "the green one")
     assert done.status == "answered"
     assert [e.observation.text for e in done.events if isinstance(e, Observed)] == ["the green one"]
-    assert agent.replay(done.run).whole
+    assert agent.replay(done.id).whole
 
 
 def test_where_nobody_can_be_asked_the_model_is_told(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from patience import patience
+from plait.core.artifacts import Artifact
 from plait.core.errors import ToolError
-from plait.core.things import Thing
 from plait.toolkits import Column, Table, tables
 from plait.toolkits.sql import _like, compare_dates, query
 from toolkits_server import call, named, refusal
@@ -99,7 +100,7 @@ def test_a_cancelled_run_ends_its_query(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("plait.toolkits.sql.cancelled", lambda: True)
     began = time.monotonic()
     failure("SELECT count(*) FROM a, b, c, d, e", seconds=60)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < patience(30)
 
 
 plain = st.one_of(
@@ -121,7 +122,7 @@ def made_tables(draw: st.DrawFn) -> Table:
 
 @given(made_tables())
 def test_a_table_written_down_is_the_same_again(table: Table) -> None:
-    again = Thing.kinds["table"].load(table.dump())
+    again = Artifact.kinds["table"].load(table.dump())
     assert again == table
     assert isinstance(again, Table)
     assert again.about() == table.about()
@@ -369,7 +370,7 @@ ENDLESS = [
 def test_a_query_without_end_is_ended(sql: str) -> None:
     began = time.monotonic()
     assert "longer than 0.3 s" in failure(sql, seconds=0.3)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < patience(10)
 
 
 LARGE = [
@@ -390,7 +391,7 @@ def test_no_single_step_takes_long_or_grows_without_bound(sql: str) -> None:
         assert sum(len(str(cell)) for row in found.rows for cell in row) <= 40_000_000
     except ToolError:
         pass
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < patience(15)
 
 
 def test_too_many_rows_are_told_and_not_cut() -> None:

@@ -57,7 +57,7 @@ def _none_made() -> None:
 
 
 def seen(run: plait.Run) -> list[Any]:
-    return [row.record.observation.value for row in run.record if isinstance(row.record, ObservedRecord)]
+    return [row.record.observation.value for row in run.trace if isinstance(row.record, ObservedRecord)]
 
 
 def counting(tool: Any, **fields: Any) -> plait.Agent:
@@ -72,8 +72,8 @@ def test_a_class_gives_its_public_methods_and_each_run_an_object_of_its_own(jour
     assert "self" not in json.dumps(agent.specs[0].parameters)
     run = agent.run("?")
     assert seen(run) == [2, 5, 5] and seen(agent.run("again")) == [2, 5, 5] and MADE == ["made", "made"]
-    assert agent.replay(run.run).whole and MADE == ["made", "made"]  # nothing is called, and nothing made
-    assert seen(agent.fork(run.run, 3))[2:] == [0]  # a fork has an object of its own
+    assert agent.replay(run.id).whole and MADE == ["made", "made"]  # nothing is called, and nothing made
+    assert seen(agent.fork(run.id, 3))[2:] == [0]  # a fork has an object of its own
 
 
 def test_a_factory_makes_one_object_for_each_run() -> None:

@@ -103,7 +103,7 @@ def test_each_filter_keeps_what_it_says(journal: Path) -> None:
             assert names(server.ask("GET", f"/api/runs?{query}")[2]) == expected, query
         assert len(names(server.ask("GET", "/api/runs?model=scripted:scripted")[2])) == 5
         _, _, plain = server.ask("GET", "/api/runs")
-        assert waiting.run in [run["run"] for run in plain["live"]]
+        assert waiting.id in [run["run"] for run in plain["live"]]
         said = {"model": "plait", "messages": [{"role": "user", "content": "Nameless?"}]}
         unnamed = server.ask("POST", "/v1/chat/completions", said)[1]["x-plait-session"]
         assert names(server.ask("GET", f"/api/runs?session={unnamed}")[2]) == ["Nameless?"]
@@ -144,8 +144,8 @@ def test_a_long_text_is_read_on_piece_by_piece(journal: Path) -> None:
 def test_a_body_can_be_had_byte_for_byte_and_only_a_body(journal: Path) -> None:
     run = begin(react(journal))
     with serving(react(journal)) as server:
-        for row in run.record:
-            status, headers, text = server.ask("GET", f"/api/runs/{run.run}/wire/{row.seq}")
+        for row in run.trace:
+            status, headers, text = server.ask("GET", f"/api/runs/{run.id}/wire/{row.seq}")
             if row.record.__class__.__name__ in ("Thinking", "Got"):
                 assert row.body is not None
                 assert (status, text.encode()) == (200, row.body)
@@ -153,12 +153,12 @@ def test_a_body_can_be_had_byte_for_byte_and_only_a_body(journal: Path) -> None:
                 assert headers["content-disposition"].startswith("attachment")
             else:
                 assert status == 404
-        assert server.ask("GET", f"/api/runs/{run.run}/wire?step=x")[0] == 400
-        assert server.ask("GET", f"/api/runs/{run.run}/wire?step=99")[2]["exchanges"] == []
+        assert server.ask("GET", f"/api/runs/{run.id}/wire?step=x")[0] == 400
+        assert server.ask("GET", f"/api/runs/{run.id}/wire?step=99")[2]["exchanges"] == []
 
 
 def test_what_cannot_be_done_is_refused_in_words(journal: Path) -> None:
-    run = begin(react(journal)).run
+    run = begin(react(journal)).id
     with serving(react(journal)) as server:
         for path, body, status in (
             ("/api/runs", {"agent": "nobody", "question": "?"}, 404),
@@ -197,7 +197,7 @@ def test_hostile_texts_come_through_as_they_are(journal: Path) -> None:
     said = f"{HOSTILE}{HIDDEN}".removesuffix("\ud800").strip()  # no response can hold half a pair
     run = begin(react(journal, [answer(said)]), HOSTILE)
     with serving(react(journal)) as server:
-        status, headers, found = server.ask("GET", f"/api/runs/{run.run}")
+        status, headers, found = server.ask("GET", f"/api/runs/{run.id}")
         assert (status, headers["content-type"]) == (200, "application/json")
         assert headers["x-content-type-options"] == "nosniff"
         assert found["run"]["question"] == HOSTILE and found["run"]["answer"] == said
@@ -205,8 +205,8 @@ def test_hostile_texts_come_through_as_they_are(journal: Path) -> None:
 
 
 def test_two_runs_are_told_side_by_side(journal: Path) -> None:
-    one = begin(react(journal)).run
-    two = begin(react(journal, [answer("a guess")])).run
+    one = begin(react(journal)).id
+    two = begin(react(journal, [answer("a guess")])).id
     with serving(react(journal)) as server:
         _, _, found = server.ask("GET", f"/api/sides?a={one}&b={two}")
         assert (found["first"]["step"], found["first"]["what"]) == (1, "what the model said")
@@ -217,7 +217,7 @@ def test_two_runs_are_told_side_by_side(journal: Path) -> None:
 
 
 def test_what_is_no_number_is_refused_in_words(journal: Path) -> None:
-    run, long = begin(react(journal)).run, "9" * 5000
+    run, long = begin(react(journal)).id, "9" * 5000
     with serving(react(journal)) as server:
         for path in (
             f"/api/runs?before={long}",

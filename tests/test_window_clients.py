@@ -12,6 +12,7 @@ import pytest
 
 import plait
 from lazily import Lazy
+from patience import patience
 from plait.config import ServeTable
 from plait.core import Think
 from plait.core.errors import BadRequest
@@ -244,7 +245,7 @@ def test_an_answer_given_at_a_limit_is_cut_short_by_length(journal: Path) -> Non
 
 
 def _wait_for(journal: Journal, status: str) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + patience(60)
     while [run.status for run in journal.runs()] != [status]:
         assert time.monotonic() < end, journal.runs()
         time.sleep(0.05)

@@ -19,7 +19,7 @@ SECOND = action("population", {"town": "Nice"}, "Now the other.")
 def made(tmp_path: Path, replies: list[Any] | None = None, question: str = "How many?", **fields: Any) -> ComparedRun:
     journal = tmp_path / "j.db"
     run = begin(react(journal, replies, **fields), question)
-    return load_compared(Journal.at(journal).run(run.run), run.record)
+    return load_compared(Journal.at(journal).run(run.id), run.trace)
 
 
 def compared(a: ComparedRun, b: ComparedRun) -> tuple[str, int] | None:

@@ -54,8 +54,8 @@ def test_a_long_change_is_told_whole() -> None:
 def test_every_request_can_be_made_again_from_the_one_before(tmp_path: Path) -> None:
     for make in (react, codeact):
         run = begin(make(tmp_path / "j.db"))
-        head = Journal.at(tmp_path / "j.db").head(run.run)
-        sent = {row.seq: row.body for row in run.record if isinstance(row.record, Thinking)}
+        head = Journal.at(tmp_path / "j.db").head(run.id)
+        sent = {row.seq: row.body for row in run.trace if isinstance(row.record, Thinking)}
         made: dict[int, str] = {}
         found = list(read_exchanges(head, run.timeline))
         for each in found:
@@ -67,15 +67,15 @@ def test_every_request_can_be_made_again_from_the_one_before(tmp_path: Path) -> 
 
 def test_the_bodies_are_byte_for_byte_and_of_one_step_where_one_is_asked_for(tmp_path: Path) -> None:
     run = begin(react(tmp_path / "j.db"))
-    head = Journal.at(tmp_path / "j.db").head(run.run)
+    head = Journal.at(tmp_path / "j.db").head(run.id)
     (second,) = read_exchanges(head, run.timeline, steps=frozenset({2}))
     assert second.step == 2 and second.before == 0 and second.marks
-    bodies = {row.seq: row.body for row in run.record}
-    assert exact_body(run.record, second.seq) == bodies[second.seq]
-    assert second.answered is not None and exact_body(run.record, second.answered) == bodies[second.answered]
-    assert exact_body(run.record, 10_000) is None
-    observed = next(row.seq for row in run.record if not isinstance(row.record, Thinking | Got))
-    assert exact_body(run.record, observed) is None
+    bodies = {row.seq: row.body for row in run.trace}
+    assert exact_body(run.trace, second.seq) == bodies[second.seq]
+    assert second.answered is not None and exact_body(run.trace, second.answered) == bodies[second.answered]
+    assert exact_body(run.trace, 10_000) is None
+    observed = next(row.seq for row in run.trace if not isinstance(row.record, Thinking | Got))
+    assert exact_body(run.trace, observed) is None
 
 
 def test_attempts_without_a_response_and_bytes_that_are_no_text() -> None:

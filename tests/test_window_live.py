@@ -56,14 +56,14 @@ def items(document: dict[str, Any]) -> dict[int, dict[str, Any]]:
 async def test_events_from_any_row_on_lead_to_the_same_page(journal: Path) -> None:
     run = await react(journal).arun("?")
     store = Journal.at(journal)
-    whole = json.loads(json.dumps(items(run_document(store, run.run))))
-    for after in (None, -1, 0, 3, 7, run_document(store, run.run)["seq"]):
+    whole = json.loads(json.dumps(items(run_document(store, run.id))))
+    for after in (None, -1, 0, 3, 7, run_document(store, run.id)["seq"]):
         steps: dict[int, dict[str, Any]] = {}
         if after is not None and after >= 0:  # what the page had when the connection broke
-            follower = RunFollower(store, run.run)
+            follower = RunFollower(store, run.id)
             follower._read(until=after)
             steps = items({"steps": follower.timeline.changes()})
-        await gathered(follow_run(store, run.run, after), steps)
+        await gathered(follow_run(store, run.id, after), steps)
         assert json.loads(json.dumps({str(n): each for n, each in steps.items()})) == whole
 
 
@@ -99,7 +99,7 @@ async def test_a_run_that_goes_on_is_followed_to_its_end(journal: Path) -> None:
 async def test_a_run_that_waits_is_followed_until_it_is_answered(journal: Path) -> None:
     agent = react(journal, [action("send", {"text": "x"}), answer("sent")], approve="effects")
     run = await agent.arun("?")
-    stream = follow_run(Journal.at(journal), run.run, None)
+    stream = follow_run(Journal.at(journal), run.id, None)
     await anext(stream)
     _, first = read(await anext(stream))
     assert first is not None and first["run"]["status"] == "waiting" and first["waiting"][0]["item"] == "w1.0"

@@ -54,13 +54,13 @@ LOOPS: dict[str, Any] = {
         "plan": ["1. add(a=2, b=3)\n2. join()\n"],
         "join": ["Thought: done\nAction: Finish(It is 5.)"],
     },
-    "native": [Reply("", calls=(Call("add", {"a": 2, "b": 3}, "c1"),)), "It is 5.\n"],
+    "tool_calling": [Reply("", calls=(Call("add", {"a": 2, "b": 3}, "c1"),)), "It is 5.\n"],
     "codeact": ["Thought: x\nCode:\n```python\nprint(add(2, 3))\n```", "Thought: y\nFinal Answer: It is 5."],
 }
 
 
 def scripted(loop: str) -> plait.Scripted:
-    abilities = Abilities(schema=True, grammar=True, prefill=True, completion=True, tools=loop == "native")
+    abilities = Abilities(schema=True, grammar=True, prefill=True, completion=True, tools=loop == "tool_calling")
     return plait.Scripted(LOOPS[loop], chunk=3, abilities=abilities, by_turn=isinstance(LOOPS[loop], dict))
 
 

@@ -16,8 +16,8 @@ from window_support import answer, begin, react
 def test_a_retry_stands_with_the_attempt_that_failed_and_not_behind_the_reply(tmp_path: Path) -> None:
     agent = react(tmp_path / "j.db", [RateLimited("busy", after=0.01), answer("done")])
     run = begin(agent, "What?")
-    head = Journal.at(tmp_path / "j.db").head(run.run)
-    items = [item for step in build_timeline(run.record, recorded_loop(head)).changes() for item in step["items"]]
+    head = Journal.at(tmp_path / "j.db").head(run.id)
+    items = [item for step in build_timeline(run.trace, recorded_loop(head)).changes() for item in step["items"]]
     (asked,) = [item for item in items if item["kind"] == "model"]
     assert [wrong["attempt"] for wrong in asked["errors"]] == [1] and asked["errors"][0]["then"]
     assert not [item for item in items if item.get("word") == "retry"]

@@ -375,7 +375,7 @@ async def test_a_fork_that_cannot_be_is_told_in_the_dialog(browser: Browser, jou
 async def test_the_wire_of_a_step_shows_what_is_new(browser: Browser, journal: Path) -> None:
     run = await react(journal).arun(QUESTION)
     with serving(react(journal)) as server:
-        page = await opened(browser, server, f"runs/{run.run}")
+        page = await opened(browser, server, f"runs/{run.id}")
         await page.click("#step-2 .step-acts a")
         await page.wait_for_selector(".exchange")
         marks = await page.evaluate("[...document.querySelectorAll('.message .mark')].map((each) => each.textContent)")
@@ -388,14 +388,14 @@ async def test_the_wire_of_a_step_shows_what_is_new(browser: Browser, journal: P
         )
         assert "522250" in new and "system" not in new
         await page.evaluate("document.querySelectorAll('.fold').forEach((each) => each.click())")
-        sent = next(row.body for row in run.record if row.seq == 5)
+        sent = next(row.body for row in run.trace if row.seq == 5)
         assert sent is not None
         whole = await page.evaluate(
             "[...document.querySelector('.exact').querySelectorAll('del')].forEach((each) => each.remove()),"
             "document.querySelector('.exact').textContent"
         )
         assert whole == sent.decode()
-        status, _, raw = await asyncio.to_thread(server.ask, "GET", f"/api/runs/{run.run}/wire/5")
+        status, _, raw = await asyncio.to_thread(server.ask, "GET", f"/api/runs/{run.id}/wire/5")
         assert (status, raw) == (200, sent.decode())
         assert page.problems == []
         await page.close()
@@ -643,7 +643,7 @@ async def test_single_keys_do_what_the_list_says_and_can_be_turned_off(browser: 
         await page.press("Escape")
         await page.press("r")
         await asyncio.sleep(0.2)
-        assert run.run in await page.evaluate("location.hash")
+        assert run.id in await page.evaluate("location.hash")
         await page.close()
 
 
@@ -683,13 +683,13 @@ async def test_with_a_token_one_logs_in_first(browser: Browser, journal: Path) -
 async def test_every_page_fits_is_legible_and_accessible(
     browser: Browser, journal: Path, width: int, dark: bool
 ) -> None:
-    runs = [(await make(journal).arun(QUESTION)).run for make in (react, rewoo, codeact)]
+    runs = [(await make(journal).arun(QUESTION)).id for make in (react, rewoo, codeact)]
     waits = await react(journal, [action("send", {"text": "hello"})], approve="effects").arun(
         f"Send it. {'long ' * 40}"
     )
     trouble = [action("population", {"town": "Atlantis"}), "nonsense", answer("There is no such town.")]
     failed = await react(journal, trouble).arun("How many people live in Atlantis?")
-    runs += [waits.run, failed.run]
+    runs += [waits.id, failed.id]
     with serving(react(journal, approve="effects")) as server:
         page = await opened(browser, server, width=width, dark=dark)
         places = [
@@ -698,7 +698,7 @@ async def test_every_page_fits_is_legible_and_accessible(
             "comparisons",
             *(f"runs/{run}" for run in runs),
             f"runs/{runs[0]}/wire/2",
-            f"sides/{runs[0]}/{failed.run}",
+            f"sides/{runs[0]}/{failed.id}",
         ]
         for number, at in enumerate(places):
             await to(page, at)

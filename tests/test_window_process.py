@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from fork_server import run_forked
+from patience import patience
 from plait.journal.reader import NoJournal
 from plait.journal.store import Journal
 from window_server import FULL, ONE, Process, ask, asked, script
@@ -26,7 +27,7 @@ ANSWER = "Thought: x\nFinal Answer: It is 42."
 
 def wait_for(journal: Journal, wanted: dict[str, int]) -> None:
     """Until so many runs have each status."""
-    end = time.monotonic() + 90
+    end = time.monotonic() + patience(90)
     while True:
         try:
             runs = journal.runs(1000)

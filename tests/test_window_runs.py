@@ -50,7 +50,7 @@ async def test_a_run_is_on_record_when_it_has_begun(journal: Path) -> None:
 async def test_a_run_that_waits_is_gone_on_with_by_its_owner_alone(journal: Path) -> None:
     manager = manager_of(journal, ASK, DONE)
     waits = await (await manager.start("plait", "?", caller=ONE)).done()
-    run, asked = waits.run, question_of(waits)
+    run, asked = waits.id, question_of(waits)
     with pytest.raises(UnknownRun):
         await manager.resume(run, "This.", question=asked, caller=TWO)
     assert (await (await manager.resume(run, "This.", question=asked, caller=ONE)).done()).answer == "That one."
@@ -62,7 +62,7 @@ async def test_a_run_that_waits_is_gone_on_with_by_its_owner_alone(journal: Path
 async def test_what_a_turn_waits_for_is_answered_after_the_turn_under_way(journal: Path) -> None:
     manager = manager_of(journal, ASK, DONE, delay=0.2)
     waits = await (await manager.start("plait", "?", session="trip")).done()
-    run = waits.run
+    run = waits.id
     async with manager.take_turn("trip"):
         going = asyncio.ensure_future(manager.resume_in_turn(run, "This.", question=question_of(waits)))
         await asyncio.sleep(0.2)
@@ -96,9 +96,9 @@ async def test_another_owners_run_is_not_cancelled(journal: Path) -> None:
 
 async def test_a_fork_may_change_what_names_no_file(journal: Path) -> None:
     manager = manager_of(journal, ASK, DONE)
-    run = (await (await manager.start("plait", "?", caller=ONE)).done()).run
+    run = (await (await manager.start("plait", "?", caller=ONE)).done()).id
     fork = await (await manager.fork(run, 1, {"loop": "json", "options": {"max_parse_errors": 5}}, caller=ONE)).done()
-    head = manager.journal.head(fork.run)
+    head = manager.journal.head(fork.id)
     assert (head.parent, head.loop["options"]["max_parse_errors"]) == (run, 5)
     assert RunLabel.parse(head.label) == RunLabel(ONE.owner, "plait")
     for change in ({"tools": ["evil.py"]}, {"prompts": "/etc"}, {"system": "x"}, {"journal": "x.db"}, {"sandbox": "x"}):

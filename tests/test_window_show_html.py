@@ -49,7 +49,7 @@ async def to(page: Page, at: str) -> None:
 async def test_the_file_tells_the_run_and_its_wire_and_loads_nothing(browser: Browser, tmp_path: Path) -> None:
     journal, file = tmp_path / "j.db", tmp_path / "run.html"
     run = await react(journal).arun("How many people live in Lyon and Nice?")
-    done = await asyncio.to_thread(show, run.run, "--journal", str(journal), "--html", str(file))
+    done = await asyncio.to_thread(show, run.id, "--journal", str(journal), "--html", str(file))
     assert (done.returncode, done.stdout) == (0, "") and "Written" in done.stderr
     shown = await opened(browser, file, width=390, dark=True)
     assert await shown.count(".step") == 3
@@ -62,7 +62,7 @@ async def test_the_file_tells_the_run_and_its_wire_and_loads_nothing(browser: Br
     await shown.click(".tabs button[data-view=whole]")
     await shown.evaluate("document.querySelectorAll('.fold').forEach((each) => each.click())")
     await shown.evaluate("document.querySelectorAll('.exact del').forEach((each) => each.remove())")
-    sent = [row.body for row in run.record if row.record.__class__.__name__ == "Thinking"][2]
+    sent = [row.body for row in run.trace if row.record.__class__.__name__ == "Thinking"][2]
     assert sent is not None
     assert await shown.evaluate("document.querySelector('.exact').textContent") == sent.decode()
     for _ in range(2):
@@ -79,11 +79,11 @@ async def test_hostile_texts_in_the_file_run_nothing(browser: Browser, tmp_path:
     hidden = HIDDEN.removesuffix("\ud800")  # no request can hold half a pair
     script = [action("population", {"town": f"{HOSTILE}{hidden}"}, HOSTILE), answer(f"{HOSTILE}{hidden}]]>--><!--")]
     run = await react(journal, script).arun(f"{HOSTILE}</script></style></title>{hidden}")
-    row = Journal.at(journal).run(run.run)
-    file.write_text(render_html(row, run.record), encoding="utf-8")
+    row = Journal.at(journal).run(run.id)
+    file.write_text(render_html(row, run.trace), encoding="utf-8")
     shown = await opened(browser, file)
     assert await shown.count(".step") == 2
-    await to(shown, f"#/runs/{run.run}/wire/2")
+    await to(shown, f"#/runs/{run.id}/wire/2")
     assert await shown.count(".exchange") == 1
     assert await shown.evaluate("window.ran") is None
     assert shown.dialogs == [] and shown.problems == []
@@ -100,7 +100,7 @@ async def test_plans_and_code_are_drawn_in_the_file(browser: Browser, tmp_path: 
     for make, selector in ((rewoo, ".plan svg rect"), (codeact, ".part.action .code")):
         run = await make(journal).arun("How many?")
         file = tmp_path / f"{run.loop}.html"
-        file.write_text(render_html(Journal.at(journal).run(run.run), run.record), encoding="utf-8")
+        file.write_text(render_html(Journal.at(journal).run(run.id), run.trace), encoding="utf-8")
         shown = await opened(browser, file)
         assert await shown.count(selector) >= 2
         assert shown.problems == []

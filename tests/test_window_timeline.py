@@ -24,7 +24,7 @@ from window_support import HIDDEN, HOSTILE, action, answer, begin, codeact, reac
 def read(agent: plait.Agent, question: str = "How many people live in Lyon and Nice?") -> tuple[plait.Run, RunHead]:
     run = begin(agent, question)
     assert not isinstance(agent.journal, bool)
-    return run, Journal.at(agent.journal).head(run.run)
+    return run, Journal.at(agent.journal).head(run.id)
 
 
 def merged(changes: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -44,10 +44,10 @@ def test_a_run_told_row_by_row_is_the_run_told_at_once(tmp_path: Path, make: Cal
     run, head = read(make(tmp_path / "j.db"))
     timeline = ViewerTimeline(recorded_loop(head))
     changes = []
-    for row in run.record:
+    for row in run.trace:
         timeline.add(row)
         changes.append(timeline.changes())
-    at_once = build_timeline(run.record, recorded_loop(head)).changes()
+    at_once = build_timeline(run.trace, recorded_loop(head)).changes()
     assert merged(changes) == json.loads(encode(at_once))
     assert len(changes) > 5
 
@@ -55,7 +55,7 @@ def test_a_run_told_row_by_row_is_the_run_told_at_once(tmp_path: Path, make: Cal
 @pytest.mark.parametrize("make", [react, rewoo, codeact])
 def test_the_sums_are_those_of_the_run(tmp_path: Path, make: Callable[[Path], plait.Agent]) -> None:
     run, head = read(make(tmp_path / "j.db"))
-    timeline = build_timeline(run.record, recorded_loop(head))
+    timeline = build_timeline(run.trace, recorded_loop(head))
     sums = timeline.totals()
     assert timeline.phases == run.phases
     assert (sums["steps"], sums["calls"]) == (run.steps, run.calls)
@@ -67,7 +67,7 @@ def test_the_sums_are_those_of_the_run(tmp_path: Path, make: Callable[[Path], pl
 
 def test_a_step_has_thought_call_and_observation_in_order(tmp_path: Path) -> None:
     run, head = read(react(tmp_path / "j.db"))
-    first = build_timeline(run.record, recorded_loop(head)).changes()[0]
+    first = build_timeline(run.trace, recorded_loop(head)).changes()[0]
     model, call = first["items"]
     assert (first["phases"], first["models"]) == (["act"], ["scripted:scripted"])
     assert model[model["parts"][0]][0] == "I need both towns."
@@ -76,7 +76,7 @@ def test_a_step_has_thought_call_and_observation_in_order(tmp_path: Path) -> Non
 
 def test_code_its_calls_and_its_output_stand_where_they_happened(tmp_path: Path) -> None:
     run, head = read(codeact(tmp_path / "j.db"))
-    steps = build_timeline(run.record, recorded_loop(head)).changes()
+    steps = build_timeline(run.trace, recorded_loop(head)).changes()
     kinds = [item["kind"] for item in steps[0]["items"] if item["kind"] != "note"]
     assert kinds == ["model", "code", "call", "output"]
     assert steps[0]["items"][-1]["output"][0] == "a 522250\n"
@@ -86,7 +86,7 @@ def test_code_its_calls_and_its_output_stand_where_they_happened(tmp_path: Path)
 def test_failed_attempts_repairs_and_limits_are_told(tmp_path: Path) -> None:
     script = [RateLimited("busy", after=0.01), "nonsense", action("population", {"town": "Lyon"}), answer("522250")]
     run, head = read(react(tmp_path / "j.db", script))
-    items = build_timeline(run.record, recorded_loop(head)).items.values()
+    items = build_timeline(run.trace, recorded_loop(head)).items.values()
     errors = [wrong for item in items if item["kind"] == "model" for wrong in item["errors"]]
     assert [wrong["attempt"] for wrong in errors] == [1]
     assert {item["sort"] for item in items if item["kind"] == "note"} >= {"repair"}
@@ -98,13 +98,13 @@ def test_a_run_that_waits_says_for_what_and_what_was_said(tmp_path: Path) -> Non
     agent = react(tmp_path / "j.db", script, approve="effects")
     run, head = read(agent)
     journal = Journal.at(tmp_path / "j.db")
-    row = journal.run(run.run)
+    row = journal.run(run.id)
     asked = run.outcome.question  # type: ignore[union-attr]
     assert open_questions(row, run.timeline) == [{"item": "w1.0", "ask": "approval", "question": asked}]
-    assert build_timeline(run.record, recorded_loop(head)).items["w1.0"]["told"] is None
+    assert build_timeline(run.trace, recorded_loop(head)).items["w1.0"]["told"] is None
     done = agent.resume(run, "yes")
-    after = journal.run(run.run)
-    item = build_timeline(done.record, recorded_loop(head)).items["w1.0"]
+    after = journal.run(run.id)
+    item = build_timeline(done.trace, recorded_loop(head)).items["w1.0"]
     assert (item["approved"], open_questions(after, done.timeline)) == (True, [])
     assert done.status == "answered"
 
@@ -113,7 +113,7 @@ def test_a_loop_that_is_not_known_here_is_told_as_thought(tmp_path: Path) -> Non
     run, head = read(react(tmp_path / "j.db"))
     stranger = RunHead(head.run, head.question, {"name": "of another package", "options": {}}, head.models)
     assert recorded_loop(stranger) is None
-    assert build_timeline(run.record, None).items["m0"]["parts"] == ["thought1"]
+    assert build_timeline(run.trace, None).items["m0"]["parts"] == ["thought1"]
 
 
 def test_long_texts_are_cut_and_can_be_read_on(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_what_is_hostile_stays_as_it_is_and_is_json_all_the_same(tmp_path: Path)
 
 def test_the_plan_is_drawn_without_a_style_of_its_own(tmp_path: Path) -> None:
     run, _ = read(rewoo(tmp_path / "j.db"))
-    row = Journal.at(tmp_path / "j.db").run(run.run)
+    row = Journal.at(tmp_path / "j.db").run(run.id)
     plan = plan_view(row, run.timeline)
     assert plan is not None
     assert (plan["steps"], plan["found"]) == (2, 2)
@@ -147,7 +147,7 @@ def test_no_row_of_any_kind_breaks_the_telling(tmp_path: Path) -> None:
     rows: list[Row] = []
     for make in (react, rewoo, codeact):
         run, _ = read(make(tmp_path / "j.db"))
-        rows += run.record
+        rows += run.trace
     for start in range(len(rows)):
         timeline = ViewerTimeline()
         for row in rows[start : start + 4]:

@@ -16,13 +16,13 @@ import plait
 from plait import toolkits
 from plait.core import Call, Observation
 from plait.core.errors import ConfigError, ToolError
+from plait.lab.world import TASKS, World, task_of, world_of
+from plait.lab.world.again import replay_calls, replay_events
+from plait.lab.world.offline import shipped_tools
+from plait.lab.world.pictures import PICTURES, find_picture, size
+from plait.lab.world.places import TOWNS
+from plait.lab.world.variations import VARIATIONS, variations
 from plait.tools import load
-from plait.world import TASKS, World, task_of, world_of
-from plait.world.again import replay, replayed
-from plait.world.offline import shipped_tools
-from plait.world.pictures import PICTURES, find_picture, size
-from plait.world.places import TOWNS
-from plait.world.variations import VARIATIONS, variations
 from toolkits_server import call, site
 
 HOME = {"latitude": 51.05, "longitude": 3.71667}
@@ -316,7 +316,7 @@ def test_the_state_of_a_run_is_had_again_from_its_record(journal: Any) -> None:
     agent = plait.Agent("json", model=plait.Scripted(replies), tools=["world:5"], journal=journal)
     run = agent.run("Send the picture.")
     assert run.status == "answered", run.reason
-    again = replayed(world_of("world:5"), run.events)
+    again = replay_events(world_of("world:5"), run.events)
     (sent,) = again.sent
     assert sent.text == "Hello from Space!"
     assert sent.image is not None
@@ -329,7 +329,7 @@ def test_a_message_that_is_the_id_of_a_thing_is_a_message_again() -> None:
         (Call("get_weekly_stock_price", {"symbol": "MSFT"}), Observation("", value={"$thing": "table-1", "is": ""})),
         (Call("send_slack_message", {"msg": "table-1", "channel_id": "#general"}), Observation("Sent")),
     ]
-    (sent,) = replay(World(), calls).sent
+    (sent,) = replay_calls(World(), calls).sent
     assert sent.text == "table-1"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli_support import Shell, turn
-from plait.world import world_of
+from plait.lab.world import world_of
 
 WORLD = ("--seed", "5", "--now", "2023-04-07")
 WORD = "world:5,now=2023-04-07"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from plait.core.errors import ToolError
-from plait.world import RunEvidence, World, task_of
-from plait.world.stocks import lowest
+from plait.lab.world import RunEvidence, World, task_of
+from plait.lab.world.stocks import find_lowest_week
 
 CHANNEL = "#experimenting-with-simple-ai-agents"
 SEED = 400
@@ -565,8 +565,8 @@ WRONG: dict[str, list[tuple[str, str, str, Act]]] = {
 
 
 def other_picture(s: Scene) -> Any:
+    from plait.lab.world.pictures import PICTURES, draw
     from plait.toolkits import Image
-    from plait.world.pictures import PICTURES, draw
 
     other = next(each for each in PICTURES if each.title != s.apod["title"])
     return Image.from_bytes(draw(other)).shrunk(0.5)
@@ -609,8 +609,10 @@ def test_the_week_of_the_lowest_close_is_one_however_three_months_are_counted(se
     rows = world.weeks("MSFT")
     for days in (88, 90, 92, 96):
         since = world.today - timedelta(days=days)
-        assert min((r for r in rows if r.timestamp >= since), key=lambda r: r.close) == lowest(rows, world.today)
-    best = lowest(rows, world.today)
+        assert min((r for r in rows if r.timestamp >= since), key=lambda r: r.close) == find_lowest_week(
+            rows, world.today
+        )
+    best = find_lowest_week(rows, world.today)
     assert min(rows[:26], key=lambda r: r.close) != best
     assert min(rows[:13], key=lambda r: r.low).timestamp != best.timestamp
     assert len(rows) > 1200

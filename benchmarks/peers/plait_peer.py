@@ -1,4 +1,4 @@
-"""Plait's own loops at the same endpoint, on the same terms: `plait-react`, `plait-codeact`, `plait-native` ..."""
+"""Plait's own loops at the same endpoint, on the same terms: `plait-react`, `plait-tool_calling` ..."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ AGENTS = {
     "plait-react": Agent("plait_peer.py", ""),
     "plait-rewoo": Agent("plait_peer.py", ""),
     "plait-codeact": Agent("plait_peer.py", ""),
-    "plait-native": Agent("plait_peer.py", ""),
+    "plait-tool_calling": Agent("plait_peer.py", ""),
 }
 
 

@@ -11,20 +11,21 @@ run = plait.Agent("react", model="local", tools=[population, "calculator"]).run(
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from plait import telemetry, toolkits
-    from plait.advice import Advice, Demand, advise
     from plait.agent import Agent
     from plait.config import use_config
+    from plait.core.artifacts import Artifact
     from plait.core.code import CodeLimits
     from plait.core.errors import ConfigError, PlaitError, ReplayDiffers, ToolError
     from plait.core.plans import Plan, Step
-    from plait.core.things import Thing
+    from plait.lab.recommend import Demand, Recommendation, recommend
     from plait.lab.run_comparison import acompare, compare
+    from plait.loops import CodeAct, JsonReAct, LLMCompiler, Phased, ReAct, ReWOO, ToolCalling
     from plait.models.recorded import Recorded
     from plait.models.scripted import Scripted
     from plait.runtime.limits import Limits
@@ -36,12 +37,13 @@ if TYPE_CHECKING:
 
 # Names are imported when they are first used, so that `import plait` costs next to nothing.
 _PLACES = {
-    "Advice": "plait.advice",
     "Agent": "plait.agent",
     "CodeAct": "plait.loops",
     "CodeLimits": "plait.core.code",
     "LLMCompiler": "plait.loops",
-    "Demand": "plait.advice",
+    "Demand": "plait.lab.recommend",
+    "Recommendation": "plait.lab.recommend",
+    "recommend": "plait.lab.recommend",
     "JsonReAct": "plait.loops",
     "Limits": "plait.runtime.limits",
     "ToolCalling": "plait.loops",
@@ -55,12 +57,11 @@ _PLACES = {
     "Run": "plait.runtime.run",
     "Scripted": "plait.models.scripted",
     "Step": "plait.core.plans",
-    "Thing": "plait.core.things",
+    "Artifact": "plait.core.artifacts",
     "Tool": "plait.tools",
     "ToolError": "plait.core.errors",
     "ConfigError": "plait.core.errors",
     "History": "plait.runtime.sessions",
-    "advise": "plait.advice",
     "acompare": "plait.lab.run_comparison",
     "cancelled": "plait.tools.call_context",
     "compare": "plait.lab.run_comparison",
@@ -73,8 +74,8 @@ _PLACES = {
 }
 
 __all__ = [
-    "Advice",
     "Agent",
+    "Artifact",
     "CodeAct",
     "CodeLimits",
     "ConfigError",
@@ -88,21 +89,21 @@ __all__ = [
     "Plan",
     "ReAct",
     "ReWOO",
+    "Recommendation",
     "Recorded",
     "ReplayDiffers",
     "Run",
     "Scripted",
     "Step",
-    "Thing",
     "Tool",
     "ToolCalling",
     "ToolError",
     "__version__",
     "acompare",
-    "advise",
     "cancelled",
     "compare",
     "mcp",
+    "recommend",
     "telemetry",
     "tool",
     "toolkits",
@@ -111,16 +112,18 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    place = _PLACES.get(name)
-    if place is None:
-        raise AttributeError(f"module 'plait' has no attribute '{name}'")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a type checker reports a name that does not exist
 
-    module = import_module(place)
-    value = module if place == f"plait.{name}" else getattr(module, name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> object:
+        place = _PLACES.get(name)
+        if place is None:
+            raise AttributeError(f"module 'plait' has no attribute '{name}'")
+        from importlib import import_module
+
+        module = import_module(place)
+        value = module if place == f"plait.{name}" else getattr(module, name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -13,28 +13,36 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from plait import __version__, config, loops, telemetry
-from plait.core import CodeLimits, Event, Exchange, Loop, LoopContext, Plan, Task, ToolSpec, Waiting
+from plait.core import Event, Exchange, Loop, LoopContext, Plan, Task, ToolSpec, Waiting
 from plait.core.errors import ConfigError, StaleAnswer
+from plait.core.notebook import render_html
 from plait.journal.records import RunHead
 from plait.journal.store import Journal, default_path
 from plait.journal.timeline import Timeline
 from plait.loops.tool_descriptions import with_clean_tools
 from plait.models.base import Model
-from plait.models.resolve import resolve_all
+from plait.models.resolve import check_spec, resolve_all
 from plait.runtime import runs
-from plait.runtime.agent_description import USUAL, book_of, check, fields_in, loop_of, sandbox_for, settings_of
+from plait.runtime.agent_description import (
+    book_of,
+    changed_fields,
+    check_fields,
+    fields_in,
+    list_tools,
+    loop_of,
+    sandbox_for,
+    settings_of,
+)
 from plait.runtime.background import run_blocking, stream_events
 from plait.runtime.grounding import Grounding
 from plait.runtime.limits import Limits
 from plait.runtime.phase_models import Phases, known_models, special_tokens
 from plait.runtime.prompts import PromptBook
-from plait.runtime.reserved import with_fitting_names, with_free_names
 from plait.runtime.run import Run
-from plait.runtime.run_context import Approve, InDoubt, Person, RunSpec
+from plait.runtime.run_context import Approve, InDoubt, OnWait, RunSpec
 from plait.runtime.runs import Replayed
 from plait.runtime.sessions import (
     Conversation,
-    Embedder,
     History,
     as_recorded,
     require_loaded,
@@ -42,40 +50,40 @@ from plait.runtime.sessions import (
     session_spec,
     take_seat,
 )
+from plait.runtime.tool_names import with_fitting_names, with_free_names
 from plait.runtime.tool_selection import Finder, most_shown, narrowed, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
 from plait.tools import Tool, Toolset, anchor_word, tools_from
 
 if TYPE_CHECKING:
-    from plait.advice import Advice, Demand
     from plait.runtime.plan_estimate import Expected
     from plait.runtime.plans import Planned
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Agent:
     """A loop with its models, tools and limits.
 
-    `loop`: a loop by name ("react", "json") or as an object with options (`plait.ReAct(dialect="lines")`); "auto"
-    takes loop and models from `results`, a comparison's: the cheapest that met `demand`, among those with the models
-    that are named here (see `advice/auto.py`). `model`: for all phases, `provider:name` or a model object; `models`:
-    for single phases. `tools`: tools, plain typed functions, objects or classes (their public methods; a class has an
-    object for each run), or words such as "calculator" or "lookup:facts.json". `prompts`: a folder whose files replace
-    ours, file by file. `system`: a system prompt sent byte for byte in place of the loop's. `journal`: the record's
-    file, None for the default one, False for none. `approve`: which calls need a person's leave; "plan" shows the plan
-    before it is carried out. `on_interrupted_call`: what a resumed run does with a call that may have happened.
-    `can_ask`: whether the model may ask the person. `window`: how much of a conversation a run in a session is shown;
-    `embedder`: what searches all of it by meaning, "local", "openai:NAME" or a function from a list of texts to their
-    vectors. `grounding`: what is done about values that the model made up: "off", "note", "warn", "ask" or "refuse".
-    `sandbox`: what confines the code of a loop whose action is code, "process", "monty", an object, or "auto":
-    "process" where the kernel supports it, else "monty"; `code_limits`: what one piece of code may use up; `now`: the
-    time it is told, in seconds since 1970, None for the machine's. `max_tools`: with more tools than this the model is
-    shown those that fit the task best, and a tool that finds the others; None shows all, but `codeact` is shown none
-    of more than eight: it finds them by searching.
+    `loop`: a loop by name ("react", "json"), or an object with options (`plait.ReAct(dialect="lines")`). "auto" calls
+    tools as the model's endpoint does, and continues as "react" where it cannot. `model`: the model of all phases,
+    `provider:name` or an object; `models`: models of single phases. `tools`: tools, typed functions, objects or classes
+    (their public methods; each run has an object of its own of a class), or words such as "calculator". `limits`: what
+    a run may use, and how many tools the model is shown.
+
+    `prompts`: a folder whose files replace the built-in prompts. `system`: a system prompt that is sent byte for byte
+    instead of the loop's. `history`: how much of a session a run is shown, and what searches the rest.
+    `journal`: the file that stores runs, None for the default one, False for none.
+
+    `approve`: which calls need the user's approval; "plan" asks about the whole plan. `can_ask`: whether the model may
+    ask the user. `on_interrupted_call`: what a resumed run does with a call that may have happened. `grounding`: what
+    to do about values that the model invented: "off", "note", "warn", "ask" or "refuse". `sandbox`: where code runs:
+    "process", "monty", an object, or "auto" ("process" where the kernel supports it, else "monty").
+
+    Raises `ConfigError` for an invalid field.
     """
 
     loop: str | Loop = "react"
-    model: str | Model = field(default=USUAL, kw_only=True)
+    model: str | Model = field(default="local", kw_only=True)
     models: Mapping[str, str | Model] = field(default_factory=dict, kw_only=True)
     tools: Iterable[Tool | Callable[..., Any] | str | object] = field(default=(), kw_only=True)
     limits: Limits = field(default=Limits(), kw_only=True)
@@ -85,71 +93,82 @@ class Agent:
     approve: Approve = field(default="never", kw_only=True)
     on_interrupted_call: InDoubt = field(default="skip", kw_only=True)
     can_ask: bool = field(default=True, kw_only=True)
-    window: History = field(default=History(), kw_only=True)
-    embedder: Embedder = field(default="local", kw_only=True)
+    history: History = field(default=History(), kw_only=True)
     grounding: Grounding = field(default="off", kw_only=True)
     sandbox: str | Sandbox = field(default=AUTO, kw_only=True)
-    code_limits: CodeLimits = field(default=CodeLimits(), kw_only=True)
-    now: float | None = field(default=None, kw_only=True)
-    max_tools: int | None = field(default=None, kw_only=True)
-    results: Any = field(default=None, kw_only=True, repr=False)
-    demand: Demand | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.loop == "auto" or self.results is not None or self.demand is not None:
-            from plait.advice.auto import choose_fields
-
-            for name, value in choose_fields(self).items():
-                object.__setattr__(self, name, value)
         loop = loop_of(self.loop)
+        object.__setattr__(self, "tools", list_tools(self.tools))
+        check_fields(self, loop)
         object.__setattr__(self, "loop", loop)
         object.__setattr__(self, "models", dict(self.models))
-        object.__setattr__(self, "tools", tuple(self.tools))
-        check(self, loop)
+        for model in (self.model, *self.models.values()):
+            if isinstance(model, str):
+                check_spec(model, lambda: config.load().models)
+        # Wrong prompts and tools are reported now, not in the middle of a run.
+        if self.prompts is not None:
+            self._book.check()
+        if not any(isinstance(tool, str) for tool in self.tools):
+            _ = self._toolset
+
+    def __repr__(self) -> str:
+        """One line: the loop, and each field that is not the default."""
+        fields = [f"{name}={value}" for name, value in changed_fields(self).items()]
+        return f"Agent({', '.join([repr(loops.word_of(self._loop)), *fields])})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a table of the fields that are not the defaults."""
+        rows = [("loop", loops.word_of(self._loop)), *changed_fields(self).items()]
+        return render_html("Agent", (), ("field", "value"), rows)
 
     # -- running
 
-    def run(self, question: str, *, session: str | None = None, person: Person | None = None) -> Run:
+    def run(
+        self, question: str, *, session: str | None = None, on_wait: OnWait | None = None, now: float | None = None
+    ) -> Run:
         """Run a task to its end, blocking; also from inside a running event loop, as in a notebook.
 
         `session` makes it a turn of the conversation of that name, kept in the journal: it is shown the turns
-        before it, as far as the window goes, and may search them all.
+        before it, as far as `history` goes, and may search them all. `now` is the time that code sees, in seconds
+        since 1970; None for the clock of this machine.
         Whatever happens in the run is told by `Run.status`; only a wrong description (an unknown model, a
         journal that can't be written) raises `PlaitError`. Ctrl-C cancels the run, keeps what was done and raises
         KeyboardInterrupt.
         """
-        return run_blocking(self.arun(question, session=session, person=person))
+        return run_blocking(self.arun(question, session=session, on_wait=on_wait, now=now))
 
     async def arun(
         self,
         question: str,
         *,
         session: str | None = None,
-        emit: Callable[[Event], None] | None = None,
-        person: Person | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        on_wait: OnWait | None = None,
         label: str = "",
         history: Iterable[Exchange] | None = None,
+        now: float | None = None,
     ) -> Run:
         """The same, awaited. Cancelling it cancels the run, which puts that on its record.
 
-        `emit` is told each event as it happens, the last (`Ended`) also of a run that is cancelled. `label` is what
+        `on_event` is told each event as it happens, the last (`Ended`) also of a run that is cancelled. `label` is what
         the run can be found again by in the journal. `history` are the session's turns so far where another keeps
         them, None for those in the journal.
         """
-        job, head = await self._prepare(question, session, person, history)
+        job, head = await self._prepare(question, session, on_wait, history, now)
         head = msgspec.structs.replace(head, label=label)
         log = await runs.open_log(job, head, self._store)
-        return await runs.perform(job, head, log, self._store, emit)
+        return await runs.perform(job, head, log, self._store, on_event)
 
     async def stream(
-        self, question: str, *, session: str | None = None, person: Person | None = None
+        self, question: str, *, session: str | None = None, on_wait: OnWait | None = None
     ) -> AsyncGenerator[Event, None]:
         """The run's events as they happen; the last is `Ended` and carries the `Run`.
 
         Leaving the iteration early cancels the run.
         """
-        work = partial(self.arun, question, session=session, person=person)
-        async with aclosing(stream_events(lambda emit: work(emit=emit))) as events:
+        work = partial(self.arun, question, session=session, on_wait=on_wait)
+        async with aclosing(stream_events(lambda on_event: work(on_event=on_event))) as events:
             async for event in events:
                 yield event
 
@@ -164,14 +183,14 @@ class Agent:
         return run_blocking(self.aplan(question))
 
     async def aplan(
-        self, question: str, *, session: str | None = None, emit: Callable[[Event], None] | None = None
+        self, question: str, *, session: str | None = None, on_event: Callable[[Event], None] | None = None
     ) -> Planned:
         """The same, awaited."""
         from plait.runtime.plans import Planned, planning
 
         loop = replace(planning(self._loop), plan=None, only_plan=True)
         planner = self.using(loop=loop, tools=tuple(self._toolset))
-        run = await planner.arun(question, session=session, emit=emit)
+        run = await planner.arun(question, session=session, on_event=on_event)
         if run.status != "answered":
             return Planned(None, None, run)
         plan = msgspec.convert(run.answer, Plan)
@@ -239,15 +258,15 @@ class Agent:
         answer: str | None = None,
         *,
         question: str | None = None,
-        emit: Callable[[Event], None] | None = None,
+        on_event: Callable[[Event], None] | None = None,
         force: bool = False,
-        person: Person | None = None,
+        on_wait: OnWait | None = None,
     ) -> Run:
         """The same, awaited. `force` takes over a run that another machine began."""
         if isinstance(run, Run):
             if question is None and isinstance(run.outcome, Waiting):
                 question = run.outcome.question
-            run = run.run
+            run = run.id
         journal = self._journal_needed()
         row = journal.run(run)
         if row.status in ("answered", "failed", "stopped"):
@@ -264,9 +283,9 @@ class Agent:
         sandbox = await self._sandbox_there(
             sandbox_for(self, row.head, bool(journal.timeline(row.head.run, bodies=False).code))
         )
-        job = self._job(row.head.question, person, recorded=row.head, sandbox=sandbox)
+        job = self._job(row.head.question, on_wait, recorded=row.head, sandbox=sandbox)
         job, log = await runs.claim(job, row.head, journal, answer=answer, question=question, force=force)
-        return await runs.perform(job, row.head, log, journal, emit, resumed=True)
+        return await runs.perform(job, row.head, log, journal, on_event, resumed=True)
 
     def replay(self, run: str) -> Replayed:
         """Take the loop through a run's record and compare every request, byte by byte; nothing is performed.
@@ -288,8 +307,8 @@ class Agent:
         run: str,
         at: int,
         *,
-        emit: Callable[[Event], None] | None = None,
-        person: Person | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        on_wait: OnWait | None = None,
         label: str = "",
     ) -> Run:
         """The same, awaited."""
@@ -303,11 +322,12 @@ class Agent:
         sandbox = await self._sandbox_there(
             sandbox_for(self, row.head, any(each.step < at for each in Timeline(rows).code))
         )
-        job = self._job(row.head.question, person, seat=seat, shown=shown, sandbox=sandbox)
+        now = row.head.settings.get("now")
+        job = self._job(row.head.question, on_wait, seat=seat, shown=shown, sandbox=sandbox, now=now)
         head = self._head(row.head.question, job, seat)
         head = msgspec.structs.replace(head, parent=row.head.run, fork_at=at, label=label)
         job, log = await runs.fork(job, head, rows, at, journal)
-        return await runs.perform(job, head, log, journal, emit, resumed=True)
+        return await runs.perform(job, head, log, journal, on_event, resumed=True)
 
     @staticmethod
     def recorded(head: RunHead, *, journal: str | Path | None, load_tools: bool | None = None, **changes: Any) -> Agent:
@@ -373,7 +393,7 @@ class Agent:
 
     @cached_property
     def _finder(self) -> Finder:
-        return Finder(self._toolset, self.embedder)
+        return Finder(self._toolset, self.history.embedder)
 
     def _shown(self, question: str, parent: RunHead | None = None) -> tuple[str, ...] | None:
         """The names of the tools to show; None for all. May take a while."""
@@ -382,22 +402,26 @@ class Agent:
 
     @cached_property
     def _most_shown(self) -> int | None:
-        return most_shown(self.max_tools, self._loop, len(self._toolset), self.embedder)
+        return most_shown(self.limits.tools, self._loop, len(self._toolset), self.history.embedder)
 
     def _job(
         self,
         question: str,
-        person: Person | None,
+        on_wait: OnWait | None,
         recorded: RunHead | None = None,
         seat: Conversation | None = None,
         shown: tuple[str, ...] | None = None,
         sandbox: str | Sandbox | None = None,
+        now: float | None = None,
     ) -> RunSpec:
-        shown = shown_by(recorded) if recorded is not None else shown
+        if recorded is not None:
+            shown, now = shown_by(recorded), recorded.settings.get("now")
         seat = seat or (seat_of(recorded) if recorded is not None else None)
         tools = self._toolset if recorded is None else as_recorded(self._toolset, recorded)
         if seat is not None and seat.searched:
-            tools = msgspec.structs.replace(tools, tools=(*tools, seat.tool(self._journal_needed(), self.embedder)))
+            tools = msgspec.structs.replace(
+                tools, tools=(*tools, seat.tool(self._journal_needed(), self.history.embedder))
+            )
         if shown is not None:
             tools = self._finder.among(tools)
         tokens = special_tokens(self._resolved, recorded)
@@ -427,12 +451,11 @@ class Agent:
             limits=self.limits,
             approve=self.approve,
             on_interrupted_call=self.on_interrupted_call,
-            person=person,
+            on_wait=on_wait,
             grounding=self.grounding,
             sandbox=sandbox,
             fallback=_fallback(why),
-            code_limits=self.code_limits,
-            now=self.now,
+            now=now,
             data_tokens=tuple(
                 token for token in tokens if token not in self._book.text and token not in (self.system or "")
             ),
@@ -447,12 +470,12 @@ class Agent:
             models=job.phases.describe(),
             tools=self._tools_recorded,
             sources=self._sources,
-            settings={**self._settings, "sandbox": name_of(job.sandbox)},
+            settings={**self._settings, "sandbox": name_of(job.sandbox), "now": job.now},
             plait=__version__,
         )
         if job.kit.search:
-            head = recorded_in(head, self._most_shown, job.kit, self.embedder)
-        return head if seat is None else seat.taken_by(head, session_spec(), self.window, self.embedder)
+            head = recorded_in(head, self._most_shown, job.kit, self.history.embedder)
+        return head if seat is None else seat.taken_by(head, session_spec(), self.history)
 
     @cached_property
     def _loop_recorded(self) -> dict[str, Any]:
@@ -470,17 +493,13 @@ class Agent:
     def _settings(self) -> dict[str, Any]:
         return settings_of(self)
 
-    @cached_property
-    def advice(self) -> Advice | None:
-        """What loop and models were chosen by ("auto"); None where they were not, or were changed since."""
-        if self.results is None:
-            return None
-        from plait.advice.auto import find_followed
-
-        return find_followed(self.results, self._loop, self.model, self.models)
-
     async def _prepare(
-        self, question: str, session: str | None, person: Person | None, history: Iterable[Exchange] | None
+        self,
+        question: str,
+        session: str | None,
+        on_wait: OnWait | None,
+        history: Iterable[Exchange] | None,
+        now: float | None,
     ) -> tuple[RunSpec, RunHead]:
         """Check the question, and build what a new run needs."""
         if not isinstance(question, str) or not question.strip():
@@ -491,15 +510,17 @@ class Agent:
             raise ConfigError(
                 f"The question is no text: half a character at {why.start}.", hint="Send UTF-8."
             ) from None
+        if now is not None and type(now) not in (int, float):
+            raise ConfigError(f"now is {now!r}.", hint="Give seconds since 1970, or None.")
         if history is not None and session is None:
             raise ConfigError("Earlier turns belong to a session, and none is named.", hint="Give session=NAME.")
         await self._tools_there()
         await self._sandbox_there(self.sandbox)
         seat = None
         if session is not None:
-            seat = take_seat(session, self._journal_needed(), self.window, history)
+            seat = take_seat(session, self._journal_needed(), self.history, history)
         shown = await asyncio.to_thread(self._shown, question) if self._most_shown is not None else None
-        job = self._job(question, person, seat=seat, shown=shown)
+        job = self._job(question, on_wait, seat=seat, shown=shown, now=now)
         return job, self._head(question, job, seat)
 
 

@@ -43,8 +43,6 @@ class RunDefaults(Struct, frozen=True, forbid_unknown_fields=True):
     model: str | None = None
     models: dict[str, str] = {}
     set: dict[str, Any] = {}
-    results: str | None = None
-    at_least: float | None = None
     tools: list[str] = []
     prompts: str | None = None
     journal: str | None = None

@@ -99,12 +99,13 @@ async def all_of(cases: list[tuple[str, str, plait.Limits]], folder: Path) -> Fi
                 continue
             requests += len(server.asked)
             is_over = bool(
-                (limits.tokens and made.usage.tokens > limits.tokens) or (limits.usd and (made.cost or 0) > limits.usd)
+                (limits.tokens and made.usage.tokens > limits.tokens)
+                or (limits.usd and (made.cost_usd or 0) > limits.usd)
             )
             over += is_over
             if is_over and made.status == "answered":
                 answered_over += 1
-                failures.append(f"{name}: answered with {made.usage.tokens} tokens, {made.cost} USD")
+                failures.append(f"{name}: answered with {made.usage.tokens} tokens, {made.cost_usd} USD")
             if limits.calls and len(server.asked) > limits.calls:
                 failures.append(f"{name}: {len(server.asked)} requests")
     figures = line_of(

@@ -18,8 +18,8 @@ from plait.config import RunDefaults, load
 from plait.core import CodeLimits
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
-from plait.runtime.agent_description import USUAL
 from plait.runtime.limits import Limits
+from plait.runtime.sessions import History
 from plait.sandbox import AUTO
 
 # A phase may be one of the fallback loop: `react.act`.
@@ -51,8 +51,6 @@ def make_agent(
     sandbox: str | None = None,
     code_limit: Sequence[str] = (),
     max_tools: int | None = None,
-    results: str | None = None,
-    at_least: float | None = None,
     default_loop: str = "react",
     defaults: RunDefaults | None = None,
     **limits: float | None,
@@ -66,41 +64,29 @@ def make_agent(
         raise ConfigError("--journal and --no-journal contradict each other.", hint="Give one of them.")
     loop = loop or os.environ.get("PLAIT_LOOP") or defaults.loop or default_loop
     most = _merge_limits(defaults, limits)
-    auto: dict[str, Any] = {}
-    if loop == "auto":
-        from plait.advice import Demand
-
-        share = defaults.at_least if at_least is None else at_least
-        caps: dict[str, Any] = {name: most.get(name) for name in ("usd", "seconds", "tokens")}
-        demand = Demand(0.8 if share is None else share, **caps)
-        auto = {"results": results or defaults.results, "demand": demand}
-    elif results is not None or at_least is not None:
-        flag = "--results" if results is not None else "--at-least"
-        raise ConfigError(f"{flag} chooses a loop, but '{loop}' is already one.", hint="Give --loop auto.")
     # The options in the file belong to the loop in the file: another loop does not know them.
     options = {**(defaults.set if loop == (defaults.loop or "react") else {}), **parse_pairs(settings)}
-    if auto and options:
-        raise ConfigError("--set needs a named loop, but --loop auto chooses one.", hint="Leave out --set.")
     for_all, by_phase = split_models(models)
     general = for_all or os.environ.get("PLAIT_MODEL")
     return Agent(
-        "auto" if auto else loops.make(loop, options),
-        model=general or defaults.model or USUAL,
+        loops.make(loop, options),
+        model=general or defaults.model or "local",
         # A model for all phases from a flag or the environment overrides the file's models of single phases.
         models=by_phase if general else {**defaults.models, **by_phase},
         tools=tuple(tools) or tuple(defaults.tools),
-        limits=Limits(**most),
+        limits=Limits(
+            **most,
+            tools=defaults.max_tools if max_tools is None else max_tools,
+            code=_parse_code_limits(code_limit, defaults.code),
+        ),
         prompts=prompts or defaults.prompts,
         system=read_text(system) if system is not None else None,
         journal=False if no_journal else journal_path(journal, defaults),
         approve=cast(Any, approve or defaults.approve or "never"),
         can_ask=not no_ask,
-        embedder=_check_embedder(embedder or defaults.embedder),
+        history=History(embedder=_check_embedder(embedder or defaults.embedder)),
         grounding=cast(Any, grounding or defaults.grounding or "off"),
         sandbox=sandbox or defaults.sandbox or AUTO,
-        max_tools=defaults.max_tools if max_tools is None else max_tools,
-        code_limits=_parse_code_limits(code_limit, defaults.code),
-        **auto,
     )
 
 
@@ -131,24 +117,19 @@ def make_recorded_agent(
         phases = loops.make(name).phases
         before = {phase: str(model["spec"]) for phase, model in head.models.items() if phase in phases}
         changes["models"] = {**before, **by_phase}
-    if limits:
-        changes["limits"] = structs.replace(
-            msgspec.convert(head.settings.get("limits", {}), Limits),
-            **{field: limits[name] for name, field in LIMITS.items() if limits.get(name)},
-        )
     given = {"tools": tuple(tools) or None, "prompts": prompts, "on_interrupted_call": on_interrupted_call}
     changes.update({name: value for name, value in given.items() if value is not None})
-    return Agent.recorded(head, journal=journal_path(journal), load_tools=load_tools or None, **changes)
+    agent = Agent.recorded(head, journal=journal_path(journal), load_tools=load_tools or None, **changes)
+    new_limits = {field: limits[name] for name, field in LIMITS.items() if limits.get(name)}
+    return agent.using(limits=structs.replace(agent.limits, **new_limits)) if new_limits else agent
 
 
 def comparison_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Return the agent's fields that all runs of a comparison share. What no flag gives is left out."""
-    names = ("prompts", "grounding", "sandbox", "max_tools")
+    names = ("prompts", "grounding", "sandbox")
     fields = {name: flags[name] for name in names if flags.get(name) is not None}
-    if most := _merge_limits(RunDefaults(), flags):
-        fields["limits"] = Limits(**most)
-    if flags.get("code_limit"):
-        fields["code_limits"] = _parse_code_limits(flags["code_limit"], {})
+    code = _parse_code_limits(flags.get("code_limit") or (), {})
+    fields["limits"] = Limits(**_merge_limits(RunDefaults(), flags), tools=flags.get("max_tools"), code=code)
     return fields
 
 

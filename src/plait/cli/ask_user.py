@@ -20,7 +20,7 @@ from plait.core import Waiting
 from plait.core.errors import PlaitError
 from plait.core.text import clean
 from plait.journal.store import Journal
-from plait.runtime.run_context import EDITED, NO, YES, Person
+from plait.runtime.run_context import EDITED, NO, YES, OnWait
 
 ANSWERS = {
     "approval": "yes, no, a reason, or edit JSON",
@@ -52,7 +52,7 @@ class PlanPrompt:
         return clean("\n".join([*complaints, page, "", *price_lines(expected)]))
 
 
-def user_at_terminal(before: Callable[[], None], plans: PlanPrompt | None) -> Person | None:
+def user_at_terminal(before: Callable[[], None], plans: PlanPrompt | None) -> OnWait | None:
     """Return the function that asks the user, or None without a terminal. `before` clears the screen for a question."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None

@@ -18,7 +18,7 @@ from plait.core.text import clean
 from plait.loops import make, options_of, prompts_of
 from plait.loops.registry import ELSEWHERE
 from plait.loops.registry import names as loop_names
-from plait.runtime.prompts import shipped
+from plait.runtime.prompts import shipped_prompts
 
 # -- loops
 
@@ -268,7 +268,7 @@ def copy_prompts(loop: str, folder: str, force: bool) -> None:
 
 def _prompt_texts(loop: str) -> dict[str, str]:
     """Return a loop's templates by name, the built-in ones or those of another package. Raises `ConfigError`."""
-    return dict(sorted({**prompts_of(loop), **shipped(loop)}.items()))
+    return dict(sorted({**prompts_of(loop), **shipped_prompts(loop)}.items()))
 
 
 # -- trust

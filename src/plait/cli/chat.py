@@ -112,8 +112,6 @@ class Chat:
 
     def changed_agent(self, **changes: Any) -> Agent:
         """Return the agent with some fields changed. Raises `ConfigError`."""
-        if self.agent.results is not None:  # a comparison chose the loop; now it is named
-            changes = {"results": None, "demand": None, **changes}
         return self.agent.using(**changes)
 
     def take_turn(self, question: str) -> None:
@@ -129,7 +127,9 @@ class Chat:
         self.turns += 1
         try:
             run = perform_run(
-                lambda emit, person: self.agent.arun(question, session=self.session, emit=emit, person=person),
+                lambda on_event, on_wait: self.agent.arun(
+                    question, session=self.session, on_event=on_event, on_wait=on_wait
+                ),
                 view,
                 plans=PlanPrompt(self.agent, question),
                 on_signal=self._note_signal,

@@ -1,4 +1,4 @@
-"""`plait tables`: four classic tables, reproduced with the models at hand."""
+"""`plait classics`: four classic tables, reproduced with the models at hand."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _comparison(what: str) -> Callable[[F], F]:
 
 
 @click.group()
-def tables() -> None:
+def classics() -> None:
     """Reproduce four classic tables with your models. Every run is recorded, and recorded runs are not repeated.
 
     Exit codes: 0 the table is complete, 4 the budget or an endpoint ended it early, 130 cancelled, 1 an error, 2 wrong
@@ -64,7 +64,7 @@ def tables() -> None:
     """
 
 
-@tables.command("phases", short_help="Time and cost by phase, a row for each combination of phase models.")
+@classics.command("phases", short_help="Time and cost by phase, a row for each combination of phase models.")
 @_models
 @click.option("--model", "single", metavar="PHASE=X,Y", multiple=True, help="Models of one phase, instead of --models.")
 @_suite
@@ -88,7 +88,7 @@ def phases(models: str, single: Sequence[str], limit: int, hardware: float | Non
     _print_and_exit("phases", done, flags, [table.draw()], table.json())
 
 
-@tables.command("rewoo", short_help="Tokens of two loops on the same tasks: react and rewoo.")
+@classics.command("rewoo", short_help="Tokens of two loops on the same tasks: react and rewoo.")
 @_models
 @click.option("--loops", default="react,rewoo", metavar="A,B", help="The two loops (default react,rewoo).")
 @_suite
@@ -106,7 +106,7 @@ def rewoo(models: str, loops: str, limit: int, **flags: Any) -> None:
     _print_and_exit("rewoo", done, flags, [each.draw() for each in found], {"models": [each.json() for each in found]})
 
 
-@tables.command("tasks", short_help="The six tasks of the world by model, with marks and steps.")
+@classics.command("tasks", short_help="The six tasks of the world by model, with marks and steps.")
 @_models
 @_loop
 @click.option("--suite", default="world:six", metavar="SUITE", help="Other tasks than the six (world:variations).")
@@ -124,7 +124,7 @@ def tasks(models: str, loop: str | None, suite: str, limit: int | None, why: boo
     _print_and_exit("tasks", done, flags, [table.draw(why=why)], table.json())
 
 
-@tables.command("wire", short_help="The requests and responses of a run, as sent.")
+@classics.command("wire", short_help="The requests and responses of a run, as sent.")
 @click.argument("question", required=False)
 @_models
 @_loop
@@ -143,7 +143,7 @@ def wire(question: str | None, models: str, loop: str | None, run: str | None, f
     if question is not None and _names_run(question, flags["journal"]):
         raise ConfigError(
             f"{question!r} names a run, but this argument is a question.",
-            hint=f"To show a recorded run, write: plait tables wire --run {question}",
+            hint=f"To show a recorded run, write: plait classics wire --run {question}",
         )
     whole, wanted = True, [run] if run is not None else []
     if run is None:

@@ -26,8 +26,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("plan", "Write, draw and price a plan before anything runs."),
     "compare": ("compare", "Compare loops and models on the same tasks, in one table."),
     "results": ("compare", "List stored comparisons and show their tables."),
-    "tables": ("classics", "Reproduce four classic tables with your models."),
-    "advise": ("advise", "Name the cheapest loop and models that meet a demand, and how sure that is."),
+    "classics": ("classics", "Reproduce four classic tables with your models."),
+    "recommend": ("recommend", "Recommend the cheapest loop and models that meet a demand."),
     "runs": ("runs", "List the recorded runs, newest first."),
     "show": ("show", "Show a recorded run, or its requests and responses."),
     "costs": ("costs", "Compare the time and cost of runs, phase by phase."),
@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resume": ("resume", "Continue a run that waits, was cancelled or was interrupted."),
     "fork": ("resume", "Start a new run from a step of a recorded one."),
     "export": ("show", "Write the record of a run as JSON lines."),
-    "mark": ("runs", "Mark a run good or bad; list the marks."),
+    "rate": ("runs", "Rate a run good or bad; list the ratings."),
     "trajectories": ("show", "Write good runs as chat lines for training."),
     "models": ("catalog", "List and fetch the local models."),
     "prompts": ("catalog", "List, show and copy the prompts of the loops."),
@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "world": ("world", "Run tasks in an offline world, graded by what was sent."),
     "trust": ("catalog", "Trust the configuration of this folder."),
     "loops": ("catalog", "List the loops with their options and phases."),
+    "doctor": ("doctor", "Check this installation: extras, models, keys, journal, sandbox."),
 }
 
 

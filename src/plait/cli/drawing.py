@@ -13,11 +13,20 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from plait.cli.output import SHOWN, format_call, format_code_error, format_count, format_reply, format_seconds, shorten
+from plait.cli.output import (
+    SHOWN,
+    format_call,
+    format_code_error,
+    format_count,
+    format_reply,
+    format_seconds,
+    format_stage,
+    shorten,
+)
 from plait.core import Event
 from plait.core import events as ev
 from plait.core.text import clean
-from plait.models.stages import Stage
+from plait.models.stages import Stage, StageEnded, download_progress
 from plait.runtime.run import Run
 
 COLOURS = {"thought": "cyan", "action": "yellow", "observation": "green", "note": "magenta"}
@@ -36,7 +45,8 @@ class ModelStatus:
 
     def __rich__(self) -> Text:
         stage, seconds = self._stage.now()
-        return Text(" · ".join(filter(None, (self._what, stage, f"{seconds:.0f} s"))), style="dim")
+        parts = (self._what, stage, download_progress() if stage else "", f"{seconds:.0f} s")
+        return Text(" · ".join(filter(None, parts)), style="dim")
 
 
 class SpinnerView:
@@ -75,7 +85,10 @@ class TerminalView(SpinnerView):
         """Text that is held back: white space, and a word that may not be complete."""
         self._open_calls = 0
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: Event | StageEnded) -> None:
+        if isinstance(event, StageEnded):
+            self._note(format_stage(event))  # above the spinner, which goes on
+            return
         self._stop_spinner()
         match event:
             case ev.Began(run=run, loop=loop, resumed=resumed):
@@ -186,7 +199,7 @@ class OneLineView(SpinnerView):
         self._running: list[str] = []
         self._used: Counter[str] = Counter()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: Event | StageEnded) -> None:
         match event:
             case ev.Asked(phase=phase, model=model):
                 self._phase, self._thought = phase, ""

@@ -15,6 +15,7 @@ from plait.core.text import clean
 if TYPE_CHECKING:
     from plait.core import Ran
     from plait.core import events as ev
+    from plait.models.stages import StageEnded
 
 SHOWN = 2000
 """Characters of an observation that are shown during a run."""
@@ -98,6 +99,12 @@ def format_reply(event: ev.Replied) -> str:
     cost = "" if event.cost is None else f" · {format_usd(event.cost)}"
     used = f"{format_tokens(event.usage)} · {format_seconds(event.seconds)}"
     return f"step {event.step} · {event.phase} · {used}{cost}"
+
+
+def format_stage(stage: StageEnded) -> str:
+    """Return what a local model did before its reply: `downloading model: 1,117 MB in 42.0 s`."""
+    size = f"{stage.bytes / 1e6:,.0f} MB in " if stage.bytes else ""
+    return f"{stage.name}: {size}{format_seconds(stage.seconds)}"
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, err: bool = False) -> None:

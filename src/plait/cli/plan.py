@@ -120,7 +120,7 @@ class _PlanPrinter:
         if self.output is not None and text:
             self._write(self.output, text, run)
         if self.as_object:
-            about = {"run": run.run, "status": run.status, "reason": run.reason} if run is not None else {}
+            about = {"run": run.id, "status": run.status, "reason": run.reason} if run is not None else {}
             priced = expected.json() if expected is not None else None
             print_json({**about, "plan": msgspec.to_builtins(plan), "expected": priced}, indent=None)
         elif self.output is None and text:
@@ -131,7 +131,7 @@ class _PlanPrinter:
         try:
             path.write_text(text, encoding="utf-8", errors="backslashreplace")
         except OSError as why:  # the plan may have cost money: say where it is stored
-            hint = f"The plan is recorded: plait plan --of {run.run}" if run is not None else ""
+            hint = f"The plan is recorded: plait plan --of {run.id}" if run is not None else ""
             raise PlaitError(f"{path} can't be written: {why.strerror}.", hint=hint) from why
 
 
@@ -139,7 +139,7 @@ def _make_and_print_plan(question: str, printer: _PlanPrinter, flags: dict[str, 
     """Ask the planner and print its plan."""
     agent = make_agent(**{**flags, "loop": flags["loop"] or "rewoo"})
     view = view_for(sys.stderr, quiet=printer.quiet)
-    done = perform_run(lambda emit, _: agent.aplan(question, emit=emit), view, may_ask=False)
+    done = perform_run(lambda on_event, _: agent.aplan(question, on_event=on_event), view, may_ask=False)
     if not isinstance(done, Planned):
         words = options.journal_words(flags["journal"])
         exit_with_run(done, as_object=printer.as_object, quiet=printer.quiet, journal=words)

@@ -66,8 +66,8 @@ def resume(
     agent = make_recorded_agent(row.head, journal=journal, **flags)
     try:
         _perform_and_exit(
-            lambda emit, person: agent.aresume(
-                row.head.run, answer, question=question, emit=emit, force=force, person=person
+            lambda on_event, on_wait: agent.aresume(
+                row.head.run, answer, question=question, on_event=on_event, force=force, on_wait=on_wait
             ),
             as_object=as_object,
             quiet=quiet,
@@ -127,7 +127,7 @@ def fork(run: str, at: int, journal: str | None, as_object: bool, quiet: bool, *
     row, _ = find_run(run, journal)
     agent = make_recorded_agent(row.head, journal=journal, **flags)
     _perform_and_exit(
-        lambda emit, person: agent.afork(row.head.run, at, emit=emit, person=person),
+        lambda on_event, on_wait: agent.afork(row.head.run, at, on_event=on_event, on_wait=on_wait),
         as_object=as_object,
         quiet=quiet,
         journal=journal,

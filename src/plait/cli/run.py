@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -13,12 +14,13 @@ from plait.cli import options
 from plait.cli.agent_options import make_agent
 from plait.cli.ask_user import PlanPrompt, user_at_terminal
 from plait.cli.process import cancellable, stdout_to_stderr
-from plait.cli.run_output import RunView, exit_with_run, view_for
+from plait.cli.run_output import RunView, exit_with_run, has_guide, suggest_next, view_for
 from plait.core import Event
 from plait.core.errors import ConfigError
-from plait.core.events import Began, Ended
+from plait.core.events import Action, Answer, Asked, Began, Ended, Thought
+from plait.models.stages import StageEnded, listen_to_stages
 from plait.runtime.run import Run
-from plait.runtime.run_context import Person
+from plait.runtime.run_context import OnWait
 
 T = TypeVar("T")
 
@@ -79,7 +81,7 @@ def run(
         agent = make_agent(**flags)
     plans = PlanPrompt(agent, question)
     done = perform_run(
-        lambda emit, person: agent.arun(question, session=session, emit=emit, person=person),
+        lambda on_event, on_wait: agent.arun(question, session=session, on_event=on_event, on_wait=on_wait),
         view_for(sys.stderr, quiet=quiet),
         plans=plans,
         may_ask=not as_object,
@@ -91,6 +93,7 @@ def run(
         journal=options.journal_words(flags["journal"]),
         is_recorded=agent.journal is not False,
         show_plan=plans.render,
+        suggestions=suggest_next(done, agent.journal, options.journal_words(flags["journal"])) if has_guide() else (),
     )
 
 
@@ -102,14 +105,33 @@ class _WatchedRun:
         self.run: Run | None = None
         self._view: RunView | None = view
         self._plans = plans
+        self._prompt_sent: float | None = None
+        """When a local model got the first prompt of the run; None before it and after its reading is shown."""
+        self._has_read = False
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, Began):
-            self.id = event.run
-            if self._plans is not None:
-                self._plans.run = event.run
-        elif isinstance(event, Ended):
-            self.run = event.run
+        match event:
+            case Began():
+                self.id = event.run
+                if self._plans is not None:
+                    self._plans.run = event.run
+            case Asked() if not self._has_read and event.model.partition(":")[0] == "local":
+                self._prompt_sent = time.monotonic()
+            case Thought() | Action() | Answer() if self._prompt_sent is not None:
+                self.show_stage(StageEnded("reading prompt", time.monotonic() - self._prompt_sent))
+                self._prompt_sent, self._has_read = None, True
+            case Ended():
+                self.run = event.run
+        self._show(event)
+
+    def show_stage(self, stage: StageEnded) -> None:
+        """Show what a local model did before its reply, to somebody who watches."""
+        if self._prompt_sent is not None:
+            self._prompt_sent = time.monotonic()
+        if has_guide():
+            self._show(stage)
+
+    def _show(self, event: Event | StageEnded) -> None:
         if self._view is not None:
             try:
                 self._view(event)
@@ -118,7 +140,7 @@ class _WatchedRun:
 
 
 def perform_run(
-    start: Callable[[Callable[[Event], None], Person | None], Coroutine[Any, Any, T]],
+    start: Callable[[Callable[[Event], None], OnWait | None], Coroutine[Any, Any, T]],
     view: RunView,
     *,
     plans: PlanPrompt | None = None,
@@ -140,6 +162,7 @@ def perform_run(
     try:
         with (
             stdout_to_stderr(),
+            listen_to_stages(watched.show_stage),
             cancellable(start(watched, person), how_to_resume=how_to_resume, on_signal=on_signal) as (loop, task),
         ):
             done = loop.run_until_complete(task)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NoReturn, Protocol, TextIO
+from pathlib import Path
+from typing import Literal, NoReturn, Protocol, TextIO
 
 import click
 
@@ -20,6 +24,7 @@ from plait.cli.output import (
     format_count,
     format_reply,
     format_seconds,
+    format_stage,
     format_tokens,
     format_usd,
     shorten,
@@ -27,6 +32,8 @@ from plait.cli.output import (
 from plait.core import Crashed, Event, Failed, Stopped, Waiting
 from plait.core import events as ev
 from plait.core.text import clean
+from plait.journal.store import Journal
+from plait.models.stages import StageEnded
 from plait.runtime.run import Run
 
 CODES = {"answered": 0, "failed": 3, "stopped": 4, "waiting": 5, "cancelled": CANCELLED, "crashed": CRASHED}
@@ -36,7 +43,7 @@ CODES = {"answered": 0, "failed": 3, "stopped": 4, "waiting": 5, "cancelled": CA
 class RunView(Protocol):
     """Shows events. `close` ends what is still open on the screen."""
 
-    def __call__(self, event: Event) -> None: ...
+    def __call__(self, event: Event | StageEnded) -> None: ...
 
     def close(self) -> None: ...
 
@@ -44,7 +51,7 @@ class RunView(Protocol):
 class SilentView:
     """Shows nothing."""
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: Event | StageEnded) -> None:
         return
 
     def close(self) -> None:
@@ -63,7 +70,7 @@ class LineView:
         self._thought = ""
         self._open_calls = 0
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: Event | StageEnded) -> None:
         if not isinstance(event, ev.Thought):
             self.close()
         match event:
@@ -93,6 +100,8 @@ class LineView:
                 self._note(f"({format_reply(event)})")
             case ev.Noted(kind=kind, text=text):
                 self._write(f"Note ({kind})", text)
+            case StageEnded():
+                self._note(f"({format_stage(event)})")
             case _:
                 pass
 
@@ -129,10 +138,12 @@ def exit_with_run(
     journal: tuple[str, ...] = (),
     is_recorded: bool = True,
     show_plan: Callable[[str], str] | None = None,
+    suggestions: Sequence[str] = (),
 ) -> NoReturn:
     """Print how a run ended and exit with its code. `None` is a run that was cancelled before it began.
 
-    `journal` are the words that make `plait resume` find the run; `show_plan` renders a plan that needs approval.
+    `journal` are the words that make `plait resume` find the run; `show_plan` renders a plan that needs approval;
+    `suggestions` are printed below an answer.
     """
     if run is None:
         _print_error("Cancelled before the run began.")
@@ -149,11 +160,38 @@ def exit_with_run(
     except BrokenPipeError:
         discard_stdout()
     except OSError as why:
-        where = f" `plait show {run.run}` shows it." if is_recorded else ""
+        where = f" `plait show {run.id}` shows it." if is_recorded else ""
         _print_error(f"Error: the answer can't be written to stdout: {why.strerror}.{where}")
         discard_stdout()
         exit_with(CRASHED)
+    if run.status == "answered" and not quiet:
+        for line in suggestions:
+            _print_error(line)
     exit_with(CODES[run.status])
+
+
+def has_guide() -> bool:
+    """Say whether a person watches: stderr is a terminal, or PLAIT_GUIDE is set, as `make run` does."""
+    return bool(os.environ.get("PLAIT_GUIDE")) or (sys.stderr is not None and sys.stderr.isatty())
+
+
+def suggest_next(
+    run: Run | None, journal: str | Path | Literal[False] | None, journal_words: tuple[str, ...]
+) -> list[str]:
+    """Return what to try after the first run in a journal, if a local model answered it; nothing after later runs."""
+    is_local = run is not None and any(spec.partition(":")[0] == "local" for spec in run.models.values())
+    if journal is False or not is_local:
+        return []
+    if not os.environ.get("PLAIT_GUIDE") and len(Journal.at(journal).runs(limit=2)) > 1:
+        return []
+    plait = "plait" if shutil.which("plait") else os.path.relpath(sys.argv[0])
+    again = [*sys.argv[1:], *(() if "--loop" in sys.argv else ("--loop", "rewoo"))]
+    return [
+        "Try next:",
+        f"  {' '.join((plait, 'show last', *journal_words))}    (every thought, call and time of this run)",
+        f"  {shlex.join([plait, *again])}    (another loop)",
+        f"  {plait} compare basics:report --loops react,rewoo --limit 3    (which loop is better?)",
+    ]
 
 
 def print_answer(run: Run, *, as_object: bool = False) -> None:
@@ -186,15 +224,15 @@ def summarize_run(run: Run, *, is_recorded: bool = True) -> str:
         format_seconds(run.seconds),
         format_usd(run.cost_usd),
     ]
-    return " · ".join([*parts, f"run {run.run}"] if is_recorded else parts)
+    return " · ".join([*parts, f"run {run.id}"] if is_recorded else parts)
 
 
 def next_steps(run: Run, journal: tuple[str, ...] = ()) -> list[str]:
     """Return what to do next, as commands that can be copied."""
-    resume = " ".join(("plait resume", run.run, *journal))
+    resume = " ".join(("plait resume", run.id, *journal))
     match run.outcome:
         case Waiting():
-            return how_to_answer(run.run, run.outcome, journal)
+            return how_to_answer(run.id, run.outcome, journal)
         case Crashed():
             return [f"To continue after fixing this, run: {resume}"]
         case _ if run.status == "cancelled":

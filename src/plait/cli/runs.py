@@ -1,4 +1,4 @@
-"""`plait runs` with `rm` and `prune`, `plait mark`, and finding a recorded run."""
+"""`plait runs` with `rm` and `prune`, `plait rate`, and finding a recorded run."""
 
 from __future__ import annotations
 
@@ -183,45 +183,45 @@ def _delete_runs(journal: Journal, rows: Sequence[RunRow], *, yes: bool, dry_run
 @click.option("--why", default="", metavar="TEXT", help="The reason, for later readers.")
 @options.journal
 @options.as_object
-def mark(run: str, judgement: str | None, why: str, journal: str | None, as_object: bool) -> None:
-    """Mark RUN (an id, the beginning of one, or `last`) as good or bad, or list all marks, newest first.
+def rate(run: str, judgement: str | None, why: str, journal: str | None, as_object: bool) -> None:
+    """Rate RUN (an id, the beginning of one, or `last`) as good or bad, or list all ratings, newest first.
 
-    A run has one mark: a new one replaces it. `plait trajectories` uses the marks.
+    A run has one rating: a new one replaces it. `plait trajectories` uses the ratings.
     """
     import asyncio
 
     results = Results(open_journal(journal))
     if run == "list" and judgement is None:
-        _list_marks(results, as_object=as_object)
+        _list_ratings(results, as_object=as_object)
         return
     if judgement is None:
-        raise ConfigError(f"Is {run} good or bad?", hint=f"`plait mark {run} good`, or `plait mark list`.")
-    made = asyncio.run(results.mark(run, judgement == "good", why))
+        raise ConfigError(f"Is {run} good or bad?", hint=f"`plait rate {run} good`, or `plait rate list`.")
+    made = asyncio.run(results.rate(run, judgement == "good", why))
     if as_object:
-        print_json(_mark_as_json(made), indent=None)
+        print_json(_rating_as_json(made), indent=None)
     else:
-        click.echo(f"Run {made.run} is marked {judgement}.", err=True)
+        click.echo(f"Run {made.run} is rated {judgement}.", err=True)
 
 
-def _list_marks(results: Any, *, as_object: bool) -> None:
-    marks = sorted(results.marks().values(), key=lambda mark: (mark.at, mark.run), reverse=True)
+def _list_ratings(results: Any, *, as_object: bool) -> None:
+    ratings = sorted(results.ratings().values(), key=lambda rating: (rating.at, rating.run), reverse=True)
     if as_object:
-        print_json([_mark_as_json(mark) for mark in marks])
+        print_json([_rating_as_json(rating) for rating in ratings])
         return
-    if not marks:
-        click.echo("No run is marked yet. `plait mark RUN good` marks one.", err=True)
+    if not ratings:
+        click.echo("No run is rated yet. `plait rate RUN good` rates one.", err=True)
         return
     lines = []
-    for mark in marks:
+    for rating in ratings:
         try:
-            head = results.journal.head(mark.run)
+            head = results.journal.head(rating.run)
             loop, question = str(head.loop["name"]), one_line(head.question)
         except UnknownRun:
             loop, question = "-", "(deleted)"
-        judgement = "good" if mark.good else "bad"
-        lines.append([mark.run, judgement, format_time(mark.at), loop, one_line(mark.why) or "-", question])
-    print_table(["run", "mark", "when", "loop", "why", "question"], lines)
+        judgement = "good" if rating.good else "bad"
+        lines.append([rating.run, judgement, format_time(rating.at), loop, one_line(rating.why) or "-", question])
+    print_table(["run", "rating", "when", "loop", "why", "question"], lines)
 
 
-def _mark_as_json(mark: Any) -> dict[str, Any]:
-    return {"run": mark.run, "good": mark.good, "why": mark.why or None, "at": format_time(mark.at)}
+def _rating_as_json(rating: Any) -> dict[str, Any]:
+    return {"run": rating.run, "good": rating.good, "why": rating.why or None, "at": format_time(rating.at)}

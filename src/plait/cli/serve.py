@@ -14,6 +14,7 @@ import click
 from plait.cli import options
 from plait.cli.output import format_count
 from plait.core.errors import ConfigError
+from plait.installation import install_hint
 
 if TYPE_CHECKING:
     from plait.agent import Agent
@@ -124,9 +125,7 @@ def mcp(name: str | None, **flags: Any) -> None:
 def _require_modules(what: str, extras: dict[str, str]) -> None:
     for module, extra in extras.items():
         if find_spec(module) is None:
-            raise ConfigError(
-                f"{what} needs the module {module}, which is not installed.", hint=f"pip install 'plait[{extra}]'"
-            )
+            raise ConfigError(f"{what} needs the module {module}, which is not installed.", hint=install_hint(extra))
 
 
 def served_agents(config: Config, name: str | None, thoughts: bool, flags: dict[str, Any]) -> list[ServedAgent]:

@@ -20,11 +20,11 @@ from plait.cli.runs import find_run
 from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.journal.timeline import Timeline
+from plait.lab.world import World, WorldTask, world_of
+from plait.lab.world.again import collect_evidence, replay_events
+from plait.lab.world.tasks import TASKS, task_of
+from plait.lab.world.variations import VARIATIONS
 from plait.runtime.recorded_events import make_events, recorded_loop
-from plait.world import World, WorldTask, world_of
-from plait.world.again import replayed, told_of
-from plait.world.tasks import TASKS, task_of
-from plait.world.variations import VARIATIONS
 
 
 @click.group()
@@ -72,24 +72,24 @@ def run(
     chosen = task_of(task)
     word = _world_word(chosen, seed, now, here)
     agent = make_agent(tools=(word, *tools), no_ask=True, **flags)
-    agent = agent.using(now=world_of(word).now.timestamp())
+    now_there = world_of(word).now.timestamp()
     view = view_for(sys.stderr, quiet=quiet)
-    done = perform_run(lambda emit, _: agent.arun(chosen.question, emit=emit), view, may_ask=False)
+    done = perform_run(
+        lambda on_event, _: agent.arun(chosen.question, on_event=on_event, now=now_there), view, may_ask=False
+    )
     if done is None:
         click.echo("Cancelled before the run began.", err=True)
         exit_with(CANCELLED)
     if not quiet or done.status != "answered":
         for line in (summarize_run(done), *next_steps(done, options.journal_words(flags["journal"]))):
             click.echo(line, err=True)
-    _print_graded(
-        done.run, done.status, word, done.timeline, done.answer, done.loop_object, chosen, as_object=as_object
-    )
+    _print_graded(done.id, done.status, word, done.timeline, done.answer, done.loop_object, chosen, as_object=as_object)
     exit_with(CODES[done.status])
 
 
 @world.command("show", short_help="Show what was sent in a run.")
 @click.argument("run", metavar="RUN")
-@click.option("--task", metavar="TASK", help="WorldGrade it as this task (default: the task with its question).")
+@click.option("--task", metavar="TASK", help="Grade it as this task (default: the task with its question).")
 @options.journal
 @options.as_object
 def show(run: str, task: str | None, journal: str | None, as_object: bool) -> None:
@@ -130,10 +130,10 @@ def _print_graded(
 ) -> None:
     """Print what a recorded run sent in its world, and its grade if the task is known."""
     events = make_events(timeline, loop)
-    state = replayed(world_of(word), events)
+    state = replay_events(world_of(word), events)
     grade = None
     if task is not None:
-        grade = task.grade(state, told_of(answer, events, clock=timeline.code_clock))
+        grade = task.grade(state, collect_evidence(answer, events, clock=timeline.code_clock))
     if as_object:
         print_json(
             {

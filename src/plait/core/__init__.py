@@ -1,5 +1,6 @@
 """The values every other room speaks in: effects, messages, calls, outcomes, usage. No I/O, no clock."""
 
+from plait.core.artifacts import Artifact, ArtifactHandle
 from plait.core.code import CodeError, CodeLimits, Ran
 from plait.core.effects import (
     UNKNOWN,
@@ -27,7 +28,7 @@ from plait.core.effects import (
     take,
     think,
 )
-from plait.core.errors import Lacking, LimitNear, PlaitError, PromptTooLong
+from plait.core.errors import ContextOverflow, LimitNear, PlaitError, Unsupported
 from plait.core.events import Event
 from plait.core.loop import Loop, LoopContext, LoopRun, OneKind, Piece, PieceKind, Prompts, Splitter, Task
 from plait.core.messages import JSON, Exchange, Message, assistant, system, user
@@ -43,7 +44,6 @@ from plait.core.outcomes import (
 )
 from plait.core.plans import Plan, Step
 from plait.core.replies import CUT, Reply, Usage
-from plait.core.things import Handle, Thing
 from plait.core.tools import Call, Observation, ToolSpec
 
 __all__ = [
@@ -52,6 +52,8 @@ __all__ = [
     "UNKNOWN",
     "Act",
     "Answered",
+    "Artifact",
+    "ArtifactHandle",
     "AskUser",
     "Call",
     "Cancelled",
@@ -59,6 +61,7 @@ __all__ = [
     "CheckGrounding",
     "CodeError",
     "CodeLimits",
+    "ContextOverflow",
     "Continue",
     "Crashed",
     "Effect",
@@ -66,8 +69,6 @@ __all__ = [
     "Exchange",
     "Execute",
     "Failed",
-    "Handle",
-    "Lacking",
     "LimitNear",
     "Loop",
     "LoopContext",
@@ -81,7 +82,6 @@ __all__ = [
     "PieceKind",
     "PlaitError",
     "Plan",
-    "PromptTooLong",
     "Prompts",
     "Ran",
     "Reply",
@@ -92,9 +92,9 @@ __all__ = [
     "Stopped",
     "Taken",
     "Task",
-    "Thing",
     "Think",
     "ToolSpec",
+    "Unsupported",
     "Usage",
     "WaitNext",
     "Waiting",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from plait.core.arguments import is_no_input, read_input, read_structure
+from plait.core.artifacts import Artifact
 from plait.core.json_schema import (
     Schema,
     alternatives,
@@ -25,7 +26,6 @@ from plait.core.json_schema import (
     words_of,
 )
 from plait.core.messages import JSON
-from plait.core.things import Thing
 from plait.core.tools import ToolSpec
 
 IsOpen: TypeAlias = Callable[[str], bool]
@@ -43,6 +43,7 @@ MOST = 8
 _GROUPED = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
 _BOOLEANS = dict.fromkeys(("true", "yes", "on", "1", "t", "y"), True)
 _BOOLEANS |= dict.fromkeys(("false", "no", "off", "0", "f", "n"), False)
+_MAY_HOLD_ARGUMENTS = re.compile("[{[(=:：,]")
 _UNREADABLE: Any = object()
 _BOUNDS = {
     "minimum": (float.__lt__, "at least"),
@@ -148,7 +149,7 @@ def _required(parameters: Schema) -> list[str]:
 
 def _read_text(parameters: Schema, given: Any) -> Any:
     """Returns the arguments that a text holds, where the tool takes several or the text names them; else the input."""
-    if not isinstance(given, str):
+    if not isinstance(given, str) or not _MAY_HOLD_ARGUMENTS.search(given):
         return given
     required = _required(parameters)
     read = read_structure(given)
@@ -259,7 +260,7 @@ def _has_type(value: Any, schema: Schema) -> bool:
         return any(value == choice and type(value) is type(choice) for choice in choices)
     match type_of(schema):
         case "string":
-            return isinstance(value, str) or ("format" in schema and isinstance(value, Thing))
+            return isinstance(value, str) or ("format" in schema and isinstance(value, Artifact))
         case "integer":
             return isinstance(value, int) and not isinstance(value, bool)
         case "number":

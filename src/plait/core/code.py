@@ -13,7 +13,7 @@ CodeLimit: TypeAlias = Literal["", "time", "memory", "recursion", "output", "cal
 """The limit that ended a piece of code, "" where none did."""
 
 
-class CodeLimits(Struct, frozen=True):
+class CodeLimits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """What one piece of code may use up. A piece is what one `Execute` runs, to its end.
 
     `seconds` of its own running, time in which it waits for calls not counted. `memory_mb` of the whole session.

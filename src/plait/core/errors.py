@@ -57,33 +57,6 @@ class LimitNear(Exception):
         self.detail = detail
 
 
-class PromptTooLong(Exception):
-    """Thrown into a loop when the endpoint refused its prompt for length.
-
-    `tokens` is the prompt's length and `room` what the endpoint takes; 0 where it did not say. `ticket` is that of
-    a started effect, when it is thrown at a take.
-    """
-
-    def __init__(self, detail: str, tokens: int = 0, room: int = 0) -> None:
-        super().__init__(detail)
-        self.detail = detail
-        self.tokens = tokens
-        self.room = room
-        self.ticket: int | None = None
-
-
-class Lacking(Exception):
-    """Thrown into a loop when the endpoint lacks an ability that its request can't do without.
-
-    `ability` is its name; today that is "tools": all else is emulated or left out.
-    """
-
-    def __init__(self, ability: str, detail: str) -> None:
-        super().__init__(detail)
-        self.ability = ability
-        self.detail = detail
-
-
 class ModelError(PlaitError):
     """A model could not be asked. `retry` says whether the same request may succeed later.
 
@@ -139,20 +112,28 @@ class ContentFiltered(ModelError):
 
 
 class Unsupported(ModelError):
-    """The endpoint does not know a part of the request. `ability` names it; leave it out and ask again."""
+    """The endpoint does not know a part of the request. `ability` names it; leave it out and ask again.
+
+    Thrown into a loop when its request can't do without the ability. Today that is "tools".
+    """
 
     def __init__(self, message: str, ability: str) -> None:
         super().__init__(message)
         self.ability = ability
 
 
-class TooLong(ModelError):
-    """The prompt does not fit the endpoint's context. `tokens` and `room` are 0 where not said."""
+class ContextOverflow(ModelError):
+    """The prompt does not fit the endpoint's context. Thrown into the loop, so that it shows less.
+
+    `tokens` is the prompt's length and `room` what the endpoint takes; 0 where it did not say. `ticket` is that of a
+    started effect, when it is thrown at a take.
+    """
 
     def __init__(self, message: str, *, hint: str = "", tokens: int = 0, room: int = 0) -> None:
         super().__init__(message, hint=hint)
         self.tokens = tokens
         self.room = room
+        self.ticket: int | None = None
 
 
 class ModelMissing(PlaitError):

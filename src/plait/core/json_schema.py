@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeAlias
 
-from plait.core.things import Thing
+from plait.core.artifacts import Artifact
+from plait.core.text import cut_text
 
 Schema: TypeAlias = Mapping[str, Any]
 Path: TypeAlias = tuple[str | int, ...]
@@ -55,7 +56,7 @@ def _alternatives(schema: Any, root: Schema, depth: int) -> Iterator[Schema]:
         yield schema
         return
     if "$ref" in schema:
-        yield from _alternatives(_target(schema["$ref"], root), root, depth + 1)
+        yield from _alternatives(resolve_reference(schema["$ref"], root), root, depth + 1)
         return
     for union in _UNIONS:
         parts = schema.get(union)
@@ -86,7 +87,7 @@ def choices_of(schema: Schema) -> list[Any] | None:
     return choices if isinstance(choices, list) else None
 
 
-def _target(reference: Any, root: Schema) -> Any:
+def resolve_reference(reference: Any, root: Schema) -> Any:
     """Returns what a reference leads to; None for nothing."""
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
@@ -129,8 +130,8 @@ def _shape_of_one(schema: Schema, root: Schema, depth: int, left: list[int]) -> 
         return _shape_of_object(schema, root, depth, left)
     if kind == "string":
         most, form = schema.get("maxLength"), schema.get("format")
-        if form in Thing.kinds:
-            return Thing.kinds[form].__name__
+        if form in Artifact.kinds:
+            return Artifact.kinds[form].__name__
         bounds = [str(form)] * bool(form) + [f"at most {most} characters"] * bool(most)
         return f"string ({', '.join(bounds)})" if bounds else "string"
     return kind
@@ -166,7 +167,7 @@ def _shape_of_object(schema: Schema, root: Schema, depth: int, left: list[int]) 
 
 def words_of(schema: Any, root: Schema) -> str:
     """Describes a schema in a sentence: "a list with a whole number each", "one of 'km', 'mile'"."""
-    return shorten(_words(schema, root, 4, [LONGEST // 10]), LONGEST)
+    return cut_text(_words(schema, root, 4, [LONGEST // 10]), LONGEST)
 
 
 def _words(schema: Any, root: Schema, depth: int, left: list[int]) -> str:
@@ -183,7 +184,7 @@ def _words_of_one(schema: Schema, root: Schema, depth: int, left: list[int]) -> 
     if kind == "string" and "maxLength" in schema:
         return f"a string of at most {schema['maxLength']} characters"
     if kind == "string" and form:
-        return f"the id of a thing of kind {form}, such as {form}-1" if form in Thing.kinds else f"a string ({form})"
+        return f"the id of a thing of kind {form}, such as {form}-1" if form in Artifact.kinds else f"a string ({form})"
     inner = schema.get("items" if kind == "array" else "additionalProperties")
     if kind in ("array", "object") and isinstance(inner, dict) and inner and depth > 0 and left[0] > 0:
         return f"{words} with {_words(inner, root, depth - 1, left)} each"
@@ -195,14 +196,14 @@ def _words_of_one(schema: Schema, root: Schema, depth: int, left: list[int]) -> 
 
 def show_place(name: str, path: Path) -> str:
     """Names the place of a value: `items[0].amount`."""
-    parts = (f"[{part}]" if isinstance(part, int) else f".{shorten(str(part), 40)}" for part in path)
-    return shorten(name, 60) + "".join(parts)
+    parts = (f"[{part}]" if isinstance(part, int) else f".{cut_text(str(part), 40)}" for part in path)
+    return cut_text(name, 60) + "".join(parts)
 
 
 def show_value(value: Any) -> str:
     """Shows a value in an error: its type and its beginning, in one line."""
     if isinstance(value, str):
-        return repr(shorten(value, 60))
+        return repr(cut_text(value, 60))
     if value is None:
         return "null"
     try:
@@ -210,9 +211,4 @@ def show_value(value: Any) -> str:
     except Exception:  # nested too deeply, or an int with too many digits to print
         return f"a {type(value).__name__}"
     names = {dict: "object", list: "list", tuple: "list", bool: "boolean", int: "number", float: "number"}
-    return f"the {names.get(type(value), 'value')} {shorten(text, 60)}"
-
-
-def shorten(text: str, most: int) -> str:
-    """Cuts a text to a number of characters; `...` stands for the rest."""
-    return text if len(text) <= most else text[: most - 3] + "..."
+    return f"the {names.get(type(value), 'value')} {cut_text(text, 60)}"

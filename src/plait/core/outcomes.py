@@ -9,7 +9,7 @@ from msgspec import Struct
 Status: TypeAlias = Literal["answered", "failed", "stopped", "cancelled", "waiting", "crashed"]
 
 
-class Answered(Struct, frozen=True, tag="answered"):
+class Answered(Struct, frozen=True, repr_omit_defaults=True, tag="answered"):
     """The model answered. `answer` is any JSON value; most loops give text."""
 
     status: ClassVar[Status] = "answered"
@@ -20,7 +20,7 @@ class Answered(Struct, frozen=True, tag="answered"):
         return None
 
 
-class Failed(Struct, frozen=True, tag="failed"):
+class Failed(Struct, frozen=True, repr_omit_defaults=True, tag="failed"):
     """The model gave up and said why (`gave_up`), or could not keep to the format (`format`)."""
 
     status: ClassVar[Status] = "failed"
@@ -29,7 +29,7 @@ class Failed(Struct, frozen=True, tag="failed"):
     answer: None = None
 
 
-class Stopped(Struct, frozen=True, tag="stopped"):
+class Stopped(Struct, frozen=True, repr_omit_defaults=True, tag="stopped"):
     """A limit was reached: `limit` is its name (steps, calls, tokens, usd, seconds, loop, context, reply).
 
     `answer` is what the model said when asked, with its last call, to answer with what it had;
@@ -42,7 +42,7 @@ class Stopped(Struct, frozen=True, tag="stopped"):
     answer: Any = None
 
 
-class Cancelled(Struct, frozen=True, tag="cancelled"):
+class Cancelled(Struct, frozen=True, repr_omit_defaults=True, tag="cancelled"):
     """Someone stopped the run. What was done is on the record; it can be resumed."""
 
     status: ClassVar[Status] = "cancelled"
@@ -50,7 +50,7 @@ class Cancelled(Struct, frozen=True, tag="cancelled"):
     answer: None = None
 
 
-class Waiting(Struct, frozen=True, tag="waiting"):
+class Waiting(Struct, frozen=True, repr_omit_defaults=True, tag="waiting"):
     """The run waits for a person: for an answer to a question, or for approval of a call or a plan.
 
     `question` is the id of what is asked; an answer names it. A call with another input has another id.
@@ -63,7 +63,7 @@ class Waiting(Struct, frozen=True, tag="waiting"):
     answer: None = None
 
 
-class Crashed(Struct, frozen=True, tag="crashed"):
+class Crashed(Struct, frozen=True, repr_omit_defaults=True, tag="crashed"):
     """Something outside the loop broke. `error` names the kind, `hint` says what to do."""
 
     status: ClassVar[Status] = "crashed"

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from plait.core.call_check import IsOpen, find_call_problem
 from plait.core.messages import JSON
+from plait.core.notebook import render_html, repr_short
 from plait.core.tools import ToolSpec
 
 
@@ -33,6 +34,18 @@ class Plan(Struct, frozen=True, omit_defaults=True):
 
     steps: tuple[Step, ...] = ()
     evidence: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        """One line: each step with its tool and input."""
+        evidence = f", evidence of {', '.join(self.evidence)}" if self.evidence else ""
+        return f"Plan({'; '.join(map(_show_step, self.steps))}{evidence})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a table of the steps."""
+        rows = [
+            (step.id, step.tool, repr_short(step.input, 200), ", ".join(step.needs), step.why) for step in self.steps
+        ]
+        return render_html(f"Plan of {len(self.steps)} steps", (), ("step", "tool", "input", "needs", "why"), rows)
 
     @property
     def calls(self) -> tuple[Step, ...]:
@@ -72,3 +85,7 @@ class Plan(Struct, frozen=True, omit_defaults=True):
         except CycleError as why:
             return list(reversed(why.args[1]))
         return []
+
+
+def _show_step(step: Step) -> str:
+    return f"{step.id} = {step.tool}({repr_short(step.input)})" if step.tool else f"{step.id}: {repr_short(step.why)}"

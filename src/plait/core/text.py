@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 # Escape sequences (with their parameters), then what is left of control characters and of marks that turn the
 # direction of writing: tool output must not be able to draw on the user's terminal.
@@ -74,3 +75,27 @@ def shorten(text: str, limit: int) -> tuple[str, int]:
 
 def _note(count: int) -> str:
     return f"\n[... {count} characters left out here ...]\n"
+
+
+def cut_text(text: str, most: int) -> str:
+    """Cut a text to a number of characters; `...` stands for the rest."""
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+SENTENCES = ((". ", "! ", "? ", ".\n", "\n"), (" ",))
+"""Where `split_text` cuts: behind a sentence or a line, else behind a word."""
+
+
+def split_text(text: str, most: int, ends: Sequence[Sequence[str]] = SENTENCES) -> list[str]:
+    """Split a text into pieces of at most `most` characters. An empty text has no pieces.
+
+    A piece ends behind the last end of a group. The first group counts that has an end in the second half of the piece.
+    """
+    pieces: list[str] = []
+    text = text.strip()
+    while len(text) > most:
+        cuts = (max(text.rfind(end, most // 2, most) + len(end) for end in group) for group in ends)
+        at = next((cut for cut in cuts if cut > most // 2), most)
+        pieces.append(text[:at].rstrip())
+        text = text[at:].lstrip()
+    return [*pieces, text] if text else pieces

@@ -21,6 +21,9 @@ PACK_FROM = 2000
 SMALL = 12_000
 """Bytes up to which the 4 kB window is quicker than the 32 kB one and about as good."""
 
+WINDOW = 256
+"""Bytes that are compared at once."""
+
 WORTH = 32
 """Shared bytes from which telling a body from its base saves anything."""
 
@@ -34,34 +37,41 @@ class Coded(NamedTuple):
     body: bytes
 
 
+NO_BODY = (None, None, None, None)
+"""The columns of a record without a body."""
+
+
 class Unrestorable(Exception):
     """A stored body does not fit its base: the file is damaged."""
 
 
 def shared_head(a: bytes, b: bytes) -> int:
-    """Length of the longest common prefix. Halves an interval; each half is one memcmp, so O(length)."""
+    """Length of the longest common prefix. Each step is one memcmp; the last bytes are compared as one number."""
     low, high = 0, min(len(a), len(b))
-    if b.startswith(a[:high]):
-        return high
-    while low < high:
-        middle = (low + high + 1) // 2
+    middle = max(0, high - WINDOW)  # bodies grow at their end
+    while high - low > WINDOW:
         if b.startswith(a[low:middle], low):
             low = middle
         else:
-            high = middle - 1
-    return low
+            high = middle
+        middle = (low + high + 1) // 2
+    differing = int.from_bytes(a[low:high]) ^ int.from_bytes(b[low:high])
+    return high - (differing.bit_length() + 7) // 8
 
 
 def shared_tail(a: bytes, b: bytes, most: int) -> int:
     """Length of the longest common suffix, `most` bytes at the longest."""
     low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
+    middle = min(most, WINDOW)
+    while high - low > WINDOW:
         if b.endswith(a[len(a) - middle : len(a) - low], 0, len(b) - low):
             low = middle
         else:
-            high = middle - 1
-    return low
+            high = middle
+        middle = (low + high + 1) // 2
+    end_a, end_b = a[len(a) - high : len(a) - low], b[len(b) - high : len(b) - low]
+    differing = int.from_bytes(end_a) ^ int.from_bytes(end_b)
+    return low + ((differing & -differing).bit_length() - 1) // 8 if differing else high
 
 
 def pack(body: bytes) -> tuple[int | None, bytes]:

@@ -24,6 +24,7 @@ import re
 import shutil
 import threading
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,15 +80,25 @@ def folder_of(journal: Path) -> Path:
 
 
 class EffectsFile:
-    """The file of one run. Every method raises `JournalError` when the file can't be used."""
+    """The file of one run. Every method raises `JournalError` when the file can't be used.
 
-    def __init__(self, journal: Path, run: str) -> None:
-        # Whatever a foreign journal calls its run, the file lies in the folder.
-        name = run if _NAME.fullmatch(run) else hashlib.blake2b(run.encode("utf-8", "replace")).hexdigest()[:40]
-        self.path = folder_of(journal) / name
+    `is_new`: the run begins now, so there is no file yet.
+    """
+
+    def __init__(self, journal: Path, run: str, *, is_new: bool = False) -> None:
+        self._journal = journal
+        self._is_there = not is_new
         self.run = run
         self._last = b""
         self._lock = threading.Lock()
+
+    @cached_property
+    def path(self) -> Path:
+        """The file."""
+        # Whatever a foreign journal calls its run, the file lies in the folder.
+        named = _NAME.fullmatch(self.run)
+        name = self.run if named else hashlib.blake2b(self.run.encode("utf-8", "replace")).hexdigest()[:40]
+        return folder_of(self._journal) / name
 
     def start(self, rows: int) -> None:
         """Make the file anew, for a run of so many rows: no line stands for a call in these. Not synced: a file that is
@@ -100,6 +111,7 @@ class EffectsFile:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(line)
             os.replace(new, self.path)
+            self._is_there = True
         except OSError as error:
             raise self._failed(error) from None
         self._last = line
@@ -162,8 +174,9 @@ class EffectsFile:
 
     def remove(self) -> None:
         """Remove the file; nothing when there is none."""
-        with contextlib.suppress(OSError):
-            self.path.unlink(missing_ok=True)
+        if self._is_there:
+            with contextlib.suppress(OSError):
+                self.path.unlink(missing_ok=True)
 
     def _line(self, text: str, before: bytes) -> bytes:
         check = hashlib.blake2b(f"{self.run} {text}".encode("utf-8", "replace") + before, digest_size=8).hexdigest()

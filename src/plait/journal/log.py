@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias
 
 from plait.core import Call
 from plait.core.errors import JournalError
@@ -77,6 +77,7 @@ class RunLog:
         self._n = n
         self._run = run
         self._scrub = scrubber
+        self._has_secrets = bool(scrubber)
         self._clock = clock
         self._seq = seq
         self._last = last if last is not None else {}  # phase: place and bytes of its last request
@@ -165,28 +166,25 @@ class RunLog:
     def row(self, record: Record, body: bytes | None) -> EventRow:
         """The record's row, at the run's next place."""
         seq = self._seq
-        kind, data = codec.kind_of(record), self._scrubbed(codec.encode_record(record))
+        data = self._scrubbed(codec.encode_record(record))
         self._seq = seq + 1
-        if body is None:
-            return self._chained((seq, self._clock(), kind, data, None, None, None, None, None))
-        if self._scrub:
-            body = self._scrub(body)
-        base = None
-        if isinstance(record, Thinking):
-            before = self._last.get(record.phase)
-            self._last[record.phase] = (seq, body)
-            coded = delta.encode(body, before[1] if before else None)
-            if before and coded.head is not None:
-                base = before[0]
-        else:
-            coded = delta.encode(body)
-        return self._chained((seq, self._clock(), kind, data, base, *coded))
-
-    def _chained(self, columns: tuple[Any, ...]) -> EventRow:
-        """A row of these columns, with its digest."""
-        columns = (columns[0], float(columns[1]), *columns[2:])  # as SQLite gives it back
+        base: int | None = None
+        coded: delta.Coded | tuple[None, None, None, None] = delta.NO_BODY
+        if body is not None:
+            if self._has_secrets:
+                body = self._scrub(body)
+            if isinstance(record, Thinking):
+                before = self._last.get(record.phase)
+                self._last[record.phase] = (seq, body)
+                coded = delta.encode(body, before[1] if before else None)
+                if before and coded[0] is not None:
+                    base = before[0]
+            else:
+                coded = delta.encode(body)
+        # A float, as SQLite gives the time back.
+        columns = (seq, float(self._clock()), codec.kind_of(record), data, base, *coded)
         self._digest = chain.digest_of_row(self._digest, columns)
-        return cast(EventRow, (self._n, *columns, self._digest))
+        return (self._n, *columns, self._digest)
 
     def take_back(self, rows: Sequence[EventRow]) -> None:
         """Rows that could not be written, back in front of the line (for the writer's use)."""
@@ -199,4 +197,4 @@ class RunLog:
         return self._scrubbed(codec.encode(value))
 
     def _scrubbed(self, data: bytes) -> str:
-        return (self._scrub(data) if self._scrub else data).decode()
+        return (self._scrub(data) if self._has_secrets else data).decode()

@@ -12,7 +12,7 @@ What is written when:
 - execute, continue: `RanRecord` when the code came back, together with the next intent: code does nothing outside but
   by calls, which have their own records.
 - take: `TookRecord`, so that replay takes in the same order.
-- `Thrown` when `LimitNear`, `PromptTooLong` or `Lacking` was given to the loop in place of a result, or
+- `Thrown` when `LimitNear`, `ContextOverflow` or `Unsupported` was given to the loop in place of a result, or
   `LimitReached` ended the run.
 """
 
@@ -81,7 +81,7 @@ class Begun(Struct, frozen=True, tag="begun"):
 
 
 class ObservedRecord(Struct, frozen=True, omit_defaults=True, tag="observed"):
-    """Call `i` of effect `n` ended. The row carries the things it gave, as MessagePack: {id: (kind, bytes)}.
+    """Call `i` of effect `n` ended. The row carries the artifacts it gave, as MessagePack: {id: (kind, bytes)}.
 
     `value_is_text`: only in a stored row, whose observation then has no value: it is the same as the text.
     """
@@ -164,7 +164,7 @@ class Thrown(Struct, frozen=True, omit_defaults=True, tag="thrown"):
 
     n: int
     step: int
-    kind: Literal["LimitNear", "LimitReached", "PromptTooLong", "Lacking"]
+    kind: Literal["LimitNear", "LimitReached", "ContextOverflow", "Unsupported"]
     limit: str
     detail: str
     tokens: int = 0

@@ -32,7 +32,7 @@ class Kept(Struct, frozen=True):
     summary: dict[str, Any] | None
 
 
-class Mark(Struct, frozen=True):
+class Rating(Struct, frozen=True):
     """What a person thinks of a run."""
 
     run: str
@@ -42,7 +42,7 @@ class Mark(Struct, frozen=True):
 
 
 class Results:
-    """Comparisons, results and marks of a journal. Every method raises `JournalError` when the file can't be used."""
+    """Comparisons, results and ratings of a journal. Every method raises `JournalError` when the file can't be used."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
@@ -120,26 +120,26 @@ class Results:
         hint = f"There are: {names}." if names else "`plait compare` makes one."
         raise ConfigError(f"There is no comparison {name!r} in the journal {self.journal.path}.", hint=hint)
 
-    # -- marks
+    # -- ratings
 
-    async def mark(self, run: str, good: bool, why: str = "") -> Mark:
+    async def rate(self, run: str, good: bool, why: str = "") -> Rating:
         """Keep what a person thinks of a run; it takes the place of what was thought before. Raises `UnknownRun`."""
-        mark = Mark(self.journal.run(run).head.run, good, time.time(), why)
+        rating = Rating(self.journal.run(run).head.run, good, time.time(), why)
         await self._write(
-            "INSERT OR REPLACE INTO marks (run, good, at, why) VALUES (?, ?, ?, ?)",
-            (mark.run, int(good), mark.at, why),
+            "INSERT OR REPLACE INTO ratings (run, good, at, why) VALUES (?, ?, ?, ?)",
+            (rating.run, int(good), rating.at, why),
         )
-        return mark
+        return rating
 
-    def marks(self, runs: Iterable[str] | None = None) -> dict[str, Mark]:
+    def ratings(self, runs: Iterable[str] | None = None) -> dict[str, Rating]:
         """What people think of these runs, or of all."""
         columns = "run, good, at, why"
         found = (
-            self._all(f"SELECT {columns} FROM marks")
+            self._all(f"SELECT {columns} FROM ratings")
             if runs is None
-            else self._asked(f"SELECT {columns} FROM marks WHERE run IN (%s)", runs)
+            else self._asked(f"SELECT {columns} FROM ratings WHERE run IN (%s)", runs)
         )
-        return {run: Mark(run, bool(good), at, why) for run, good, at, why in found}
+        return {run: Rating(run, bool(good), at, why) for run, good, at, why in found}
 
     # -- inside
 

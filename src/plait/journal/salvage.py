@@ -99,7 +99,7 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> Salvaged:
         for each in rows:  # those of a run whose own row is lost have other digests than before
             digest = chain.digest_of_row(digest, each[:-1])
             target.execute(INSERTS[1], (n, *each[:-1], digest))
-    for table in (schema.COMPARISONS, schema.RESULTS, schema.MARKS):
+    for table in (schema.COMPARISONS, schema.RESULTS, schema.RATINGS):
         places = ",".join("?" * len(table.columns))
         for _, *row in _scan(source, f"SELECT rowid, * FROM {table.name} WHERE rowid >= ? ORDER BY rowid", bound):
             target.execute(f"INSERT OR IGNORE INTO {table.name} VALUES ({places})", row)

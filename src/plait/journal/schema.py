@@ -9,11 +9,11 @@ from plait.journal.records import Record
 APPLICATION_ID = 0x506C6169
 """Stands in the file's header ("Plai"), so that another program's database is told apart."""
 
-VERSION = 5
+VERSION = 6
 """The schema's version, in `PRAGMA user_version`. It grows when a table or column changes meaning."""
 
 
-class Column(NamedTuple):
+class SqlColumn(NamedTuple):
     """One column: its name, its SQL type with constraints, and what stands in it."""
 
     name: str
@@ -21,65 +21,65 @@ class Column(NamedTuple):
     meaning: str
 
 
-class Table(NamedTuple):
+class SqlTable(NamedTuple):
     """One table: its name, what a row of it is, and its columns in order."""
 
     name: str
     meaning: str
-    columns: tuple[Column, ...]
+    columns: tuple[SqlColumn, ...]
 
 
-RUNS = Table(
+RUNS = SqlTable(
     "runs",
     "One row a run. It is written when the run begins, when it is claimed for resuming, and when it ends.",
     (
-        Column("n", "INTEGER PRIMARY KEY", "the run's number in this file; what `events.run` refers to"),
-        Column("id", "TEXT NOT NULL UNIQUE", "the run's name elsewhere, such as 20261121-035501-k3f9qd"),
-        Column("question", "TEXT NOT NULL", "the task, as asked"),
-        Column("loop", "TEXT NOT NULL", "the loop's name"),
-        Column("status", "TEXT NOT NULL", "`running`, or the outcome's status"),
-        Column("owner", "TEXT NOT NULL", "host:pid:start:boot:namespace of the process that performs it, '': none"),
-        Column("parent", "TEXT NOT NULL", "the run this one was forked from, '' when from none"),
-        Column("fork_at", "INTEGER NOT NULL", "the step it was forked at, 0 when it was not forked"),
-        Column("started", "REAL NOT NULL", "when it began, in seconds since 1970"),
-        Column("updated", "REAL NOT NULL", "when this row was last written"),
-        Column("rows", "INTEGER", "how many rows its record had when it ended, NULL while the run goes on"),
-        Column("head", "TEXT NOT NULL", "JSON of the `RunHead`: all that is needed to start the run again"),
-        Column("outcome", "TEXT", "JSON of the outcome, NULL while the run goes on"),
-        Column(
+        SqlColumn("n", "INTEGER PRIMARY KEY", "the run's number in this file; what `events.run` refers to"),
+        SqlColumn("id", "TEXT NOT NULL UNIQUE", "the run's name elsewhere, such as 20261121-035501-k3f9qd"),
+        SqlColumn("question", "TEXT NOT NULL", "the task, as asked"),
+        SqlColumn("loop", "TEXT NOT NULL", "the loop's name"),
+        SqlColumn("status", "TEXT NOT NULL", "`running`, or the outcome's status"),
+        SqlColumn("owner", "TEXT NOT NULL", "host:pid:start:boot:namespace of the process that performs it, '': none"),
+        SqlColumn("parent", "TEXT NOT NULL", "the run this one was forked from, '' when from none"),
+        SqlColumn("fork_at", "INTEGER NOT NULL", "the step it was forked at, 0 when it was not forked"),
+        SqlColumn("started", "REAL NOT NULL", "when it began, in seconds since 1970"),
+        SqlColumn("updated", "REAL NOT NULL", "when this row was last written"),
+        SqlColumn("rows", "INTEGER", "how many rows its record had when it ended, NULL while the run goes on"),
+        SqlColumn("head", "TEXT NOT NULL", "JSON of the `RunHead`: all that is needed to start the run again"),
+        SqlColumn("outcome", "TEXT", "JSON of the outcome, NULL while the run goes on"),
+        SqlColumn(
             "totals",
             "TEXT NOT NULL",
             "JSON of the sums (steps, calls, usage, cost ...), `{}` till the end",
         ),
-        Column("session", "TEXT NOT NULL DEFAULT ''", "the conversation the run is a turn of, '' when of none"),
-        Column(
+        SqlColumn("session", "TEXT NOT NULL DEFAULT ''", "the conversation the run is a turn of, '' when of none"),
+        SqlColumn(
             "label", "TEXT NOT NULL DEFAULT ''", "what the run is found again by: a cell of a comparison; '': nothing"
         ),
-        Column("digest", "BLOB NOT NULL", "digest of id, question, loop, parent, fork_at, head and session"),
-        Column("state", "BLOB NOT NULL", "digest of `digest`, status, owner, rows, outcome and totals"),
+        SqlColumn("digest", "BLOB NOT NULL", "digest of id, question, loop, parent, fork_at, head and session"),
+        SqlColumn("state", "BLOB NOT NULL", "digest of `digest`, status, owner, rows, outcome and totals"),
     ),
 )
 
-EVENTS = Table(
+EVENTS = SqlTable(
     "events",
     "One row a record, only ever added. A body is the exact request or response the record carries.",
     (
-        Column("id", "INTEGER PRIMARY KEY", "order of writing in the whole file"),
-        Column("run", "INTEGER NOT NULL", "`runs.n`"),
-        Column("seq", "INTEGER NOT NULL", "place in the run: 0, 1, 2 ... with no gap; unique within the run"),
-        Column("at", "REAL NOT NULL", "when, in seconds since 1970"),
-        Column("kind", "TEXT NOT NULL", "the record's kind, one of the list below"),
-        Column("data", "TEXT NOT NULL", "JSON of the record; its `type` is the kind"),
-        Column("base", "INTEGER", "`seq` of the row whose body this one is told from; NULL: none"),
-        Column(
+        SqlColumn("id", "INTEGER PRIMARY KEY", "order of writing in the whole file"),
+        SqlColumn("run", "INTEGER NOT NULL", "`runs.n`"),
+        SqlColumn("seq", "INTEGER NOT NULL", "place in the run: 0, 1, 2 ... with no gap; unique within the run"),
+        SqlColumn("at", "REAL NOT NULL", "when, in seconds since 1970"),
+        SqlColumn("kind", "TEXT NOT NULL", "the record's kind, one of the list below"),
+        SqlColumn("data", "TEXT NOT NULL", "JSON of the record; its `type` is the kind"),
+        SqlColumn("base", "INTEGER", "`seq` of the row whose body this one is told from; NULL: none"),
+        SqlColumn(
             "head",
             "INTEGER",
             "how many bytes it shares with the start of the base's; NULL: no base",
         ),
-        Column("tail", "INTEGER", "how many bytes it shares with the end of the base's; NULL: no base"),
-        Column("packed", "INTEGER", "1: `body` is compressed with zlib (RFC 1950); NULL: as it is"),
-        Column("body", "BLOB", "the body's bytes, or those between head and tail; NULL: no body"),
-        Column(
+        SqlColumn("tail", "INTEGER", "how many bytes it shares with the end of the base's; NULL: no base"),
+        SqlColumn("packed", "INTEGER", "1: `body` is compressed with zlib (RFC 1950); NULL: as it is"),
+        SqlColumn("body", "BLOB", "the body's bytes, or those between head and tail; NULL: no body"),
+        SqlColumn(
             "digest",
             "BLOB NOT NULL",
             "digest of the columns from `seq` on, and of the digest of the row before (`runs.digest` for the first)",
@@ -87,41 +87,41 @@ EVENTS = Table(
     ),
 )
 
-COMPARISONS = Table(
+COMPARISONS = SqlTable(
     "comparisons",
     "One row a comparison: what was compared, and its table as it was last computed.",
     (
-        Column("name", "TEXT PRIMARY KEY", "the comparison's name"),
-        Column("started", "REAL NOT NULL", "when it was first asked for, in seconds since 1970"),
-        Column("updated", "REAL NOT NULL", "when this row was last written"),
-        Column("head", "TEXT NOT NULL", "JSON: the suite, the loops with their models, the cells"),
-        Column("summary", "TEXT", "JSON with `rows` and `pairs`, as `plait compare --json` prints it; NULL: not yet"),
+        SqlColumn("name", "TEXT PRIMARY KEY", "the comparison's name"),
+        SqlColumn("started", "REAL NOT NULL", "when it was first asked for, in seconds since 1970"),
+        SqlColumn("updated", "REAL NOT NULL", "when this row was last written"),
+        SqlColumn("head", "TEXT NOT NULL", "JSON: the suite, the loops with their models, the cells"),
+        SqlColumn("summary", "TEXT", "JSON with `rows` and `pairs` as `plait compare --json` prints it; NULL: not yet"),
     ),
 )
 
-RESULTS = Table(
+RESULTS = SqlTable(
     "results",
     "One row a finished cell of a comparison; several comparisons may have the cell.",
     (
-        Column("cell", "TEXT PRIMARY KEY", "stands for all that could change it; the `label` of its run"),
-        Column("run", "TEXT NOT NULL", "the run's id"),
-        Column("at", "REAL NOT NULL", "when it was graded, in seconds since 1970"),
-        Column("data", "TEXT NOT NULL", "JSON of the `Result`: how it ended, its grade, what it took"),
+        SqlColumn("cell", "TEXT PRIMARY KEY", "stands for all that could change it; the `label` of its run"),
+        SqlColumn("run", "TEXT NOT NULL", "the run's id"),
+        SqlColumn("at", "REAL NOT NULL", "when it was graded, in seconds since 1970"),
+        SqlColumn("data", "TEXT NOT NULL", "JSON of the `Result`: how it ended, its grade, what it took"),
     ),
 )
 
-MARKS = Table(
-    "marks",
-    "One row a run that a person judged.",
+RATINGS = SqlTable(
+    "ratings",
+    "One row for each run that a person rated.",
     (
-        Column("run", "TEXT PRIMARY KEY", "the run's id"),
-        Column("good", "INTEGER NOT NULL", "1: good, 0: bad"),
-        Column("at", "REAL NOT NULL", "when, in seconds since 1970"),
-        Column("why", "TEXT NOT NULL", "what the person says of it"),
+        SqlColumn("run", "TEXT PRIMARY KEY", "the run's id"),
+        SqlColumn("good", "INTEGER NOT NULL", "1: good, 0: bad"),
+        SqlColumn("at", "REAL NOT NULL", "when, in seconds since 1970"),
+        SqlColumn("why", "TEXT NOT NULL", "what the person says of it"),
     ),
 )
 
-TABLES = (RUNS, EVENTS, COMPARISONS, RESULTS, MARKS)
+TABLES = (RUNS, EVENTS, COMPARISONS, RESULTS, RATINGS)
 
 SESSIONS = "CREATE INDEX runs_of_session ON runs (session) WHERE session <> ''"
 LABELS = "CREATE INDEX runs_of_label ON runs (label) WHERE label <> ''"
@@ -130,7 +130,7 @@ INDEXES = ("CREATE UNIQUE INDEX events_of_run ON events (run, seq)", SESSIONS, L
 """The first is unique, so that two processes can never both write one place of a run."""
 
 
-def _create(table: Table) -> str:
+def _create(table: SqlTable) -> str:
     return f"CREATE TABLE {table.name} ({', '.join(f'{each.name} {each.sql}' for each in table.columns)})"
 
 

@@ -125,7 +125,7 @@ class Journal:
         origin = chain.digest_of_run(head.run, question, name, head.parent, head.fork_at, text, session)
         state = chain.digest_of_state(origin, "running", owner, None, None, "{}")
         begun = (head.run, question, name, owner, head.parent, head.fork_at, now, now, text, session, head.label)
-        effects = EffectsFile(self.path, head.run)
+        effects = EffectsFile(self.path, head.run, is_new=True)
 
         def work(connection: sqlite3.Connection) -> RunLog:
             self._hold_lock(owner)
@@ -218,7 +218,7 @@ class Journal:
     async def delete(self, run_id: str) -> None:
         """Remove a run and its record. Raises JournalError when it is unknown or still going on.
 
-        Its mark goes with it; its forks, its session's other turns and results of comparisons stay. What was deleted
+        Its rating goes with it; its forks, its session's other turns and results of comparisons stay. What was deleted
         may still be in the file's free pages: `compact` removes it and makes the file smaller.
         """
         self._must_exist()
@@ -230,7 +230,7 @@ class Journal:
                 raise JournalError(f"Run {run.head.run} is still going on.", hint="Stop it first, then delete it.")
             connection.execute("DELETE FROM events WHERE run = ?", (n,))
             connection.execute("DELETE FROM runs WHERE n = ?", (n,))
-            connection.execute("DELETE FROM marks WHERE run = ?", (run.head.run,))
+            connection.execute("DELETE FROM ratings WHERE run = ?", (run.head.run,))
             removed.append(run.head.run)
 
         await self.writer().transact(work)

@@ -156,7 +156,7 @@ class LoopException(Struct, frozen=True):
 
     n: int
     step: int
-    kind: Literal["LimitNear", "LimitReached", "PromptTooLong", "Lacking"]
+    kind: Literal["LimitNear", "LimitReached", "ContextOverflow", "Unsupported"]
     limit: str
     detail: str
     tokens: int

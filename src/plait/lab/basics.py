@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from plait.core.errors import ConfigError
 from plait.lab.tasks import Suite, SuiteTask
+from plait.lab.world.chance import chance
 from plait.toolkits.lookup import lookup
 from plait.tools import Tool
-from plait.world.chance import chance
 
 SPLITS = ("tuning", "report")
 SEED = 1

@@ -21,7 +21,7 @@ OUTAGES = frozenset(
 """Errors of an endpoint that is out. Other cells may get the same error, so the endpoint gets a pause."""
 LASTING = frozenset({"AuthenticationError", "ModelMissing"})
 """Outages that last until somebody acts."""
-REJECTIONS = frozenset({"BadRequest", "Unsupported", "Lacking", "ConfigError"})
+REJECTIONS = frozenset({"BadRequest", "Unsupported", "ConfigError"})
 """Errors of a request whose model or setting is wrong. Other requests to the endpoint may succeed."""
 NOT_MEASURED = OUTAGES | REJECTIONS
 """Errors that say nothing about the loop: a run that ends with one gives no result."""
@@ -63,7 +63,7 @@ async def run_cell(cell: Cell, earlier: list[RunRow], grader: Grader) -> CellRes
 async def _find_or_run(cell: Cell, earlier: list[RunRow]) -> Run:
     """Return the newest run of the cell, resumed if it has not ended; run the cell if it has no run."""
     if not earlier:
-        return await cell.agent.arun(cell.task.question, label=cell.digest)
+        return await cell.agent.arun(cell.task.question, label=cell.digest, now=cell.task.now)
     row = earlier[0]
     if row.status == "running":
         raise CellTaken(f"run {row.head.run} is still going on in another process")

@@ -93,7 +93,7 @@ class ComparisonData(Struct, frozen=True, kw_only=True):
 
     @property
     def rows(self) -> tuple[TableRow, ...]:
-        """The rows of the table, one for each contender; `plait.advise` reads them."""
+        """The rows of the table, one for each contender; `plait.recommend` reads them."""
         skipped = Counter(each.variant for each in self.not_measured)
         return tuple(_make_row(each, self.of(each), skipped[each.key]) for each in self.contenders)
 

@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote
 from msgspec import Struct
 
 from plait.core.errors import ConfigError, ToolError
+from plait.core.text import cut_text
 from plait.lab.records import FileRecord, file_stamp, find_file, read_records
 from plait.lab.tasks import digest
 from plait.search.keywords import KeywordIndex, drop_small_words, split_words, stem
@@ -59,17 +60,17 @@ class Corpus(Struct, frozen=True, dict=True):
             return "\n\n".join(_show(page) for page in titled[:_SAME_TITLE])
         best = self._find_best(query)
         if not best:
-            raise ToolError(f"Nothing was found for {_cut(query)!r}.", hint=self._suggest(query))
+            raise ToolError(f"Nothing was found for {cut_text(query, 80)!r}.", hint=self._suggest(query))
         found = "\n\n".join(_show(page) for page in best[:_BEST])
         others = list(dict.fromkeys(page.title for page in best[_BEST:]))
         also = f"\n\nOther pages: {', '.join(others)}." if others else ""
-        return f"No page is titled {_cut(query)!r}. These fit best:\n\n{found}{also}"
+        return f"No page is titled {cut_text(query, 80)!r}. These fit best:\n\n{found}{also}"
 
     def lookup(self, title: str, wanted: str) -> str:
         """Return the sentences of a page with all of these words, or with most of them. Raises `ToolError`."""
         pages = self._find_titled(title)
         if not pages:
-            raise ToolError(f"No page is titled {_cut(title)!r}.", hint=self._suggest(title))
+            raise ToolError(f"No page is titled {cut_text(title, 80)!r}.", hint=self._suggest(title))
         asked = {stem(word) for word in drop_small_words(split_words(wanted))}
         if not asked:
             raise ToolError("There are no words to look for.", hint="Name some words of the sentence.")
@@ -272,7 +273,3 @@ def _corpus_pages(entries: list[FileRecord], path: Path) -> tuple[CorpusPage, ..
 
 def _show(page: CorpusPage) -> str:
     return f"[{page.title}]\n{page.text}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -198,8 +198,8 @@ def load_tool_search(argument: str) -> Suite:
 
 def load_world(argument: str) -> Suite:
     """Load `world`, `world:six` or `world:variations`. Each task has its own world; what was sent in it is graded."""
-    from plait.world import TASKS, world_of
-    from plait.world.variations import VARIATIONS
+    from plait.lab.world import TASKS, world_of
+    from plait.lab.world.variations import VARIATIONS
 
     parts = {"": (*TASKS, *VARIATIONS), "six": TASKS, "variations": VARIATIONS}
     if (part := argument.strip()) not in parts:

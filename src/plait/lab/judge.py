@@ -38,7 +38,7 @@ from plait.lab.tasks import Grade, Grader, SuiteTask
 from plait.loops.escape import escape_of
 from plait.models.base import Model
 from plait.models.resolve import resolve
-from plait.runtime.prompts import PromptBook, shipped
+from plait.runtime.prompts import PromptBook, shipped_prompts
 from plait.runtime.run import Run
 
 TRIES = 2
@@ -103,7 +103,7 @@ def load_judge(settings: str, *, journal: str | Path | Literal[False] | None = N
 
 def judge_prompts(settings: str) -> dict[str, str]:
     """Return the prompts that the judge of `MODEL[,template=FILE]` uses, by name."""
-    return {**shipped("judge"), **_load_template(settings.partition(",template=")[2].strip() or None)}
+    return {**shipped_prompts("judge"), **_load_template(settings.partition(",template=")[2].strip() or None)}
 
 
 def make_judge(
@@ -135,7 +135,7 @@ def _grade_judging(judging: Run) -> Grade:
     outcome = judging.outcome
     if isinstance(outcome, Crashed):
         raise _error(outcome)
-    cost, id = judging.cost_usd, judging.run
+    cost, id = judging.cost_usd, judging.id
     if not isinstance(outcome, Answered):
         return Grade(False, 0.0, "unreadable", outcome.reason or outcome.status, cost_usd=cost, run=id)
     right = bool(outcome.answer["right"])

@@ -149,7 +149,7 @@ def make_plan(
     repeat: int = 1,
     name: str = "",
     agent: Agent,
-    tools: Sequence[Any] = (),
+    tools: Sequence[object] = (),
 ) -> ComparisonPlan:
     """Plan the cells of a comparison. `agent` has all settings except loop, models and tools; `tools` go to every task.
 
@@ -160,8 +160,8 @@ def make_plan(
     if repeat < 1:
         raise ConfigError(f"Each task can't be run {repeat} times.", hint="Give 1 or more.")
     graders = {word: grader_digest(word) for word in dict.fromkeys(map(suite.grader_of, suite.tasks))}
-    if agent.max_tools is None:
-        agent = agent.using(max_tools=suite.max_tools)
+    if agent.limits.tools is None:
+        agent = agent.using(limits=msgspec.structs.replace(agent.limits, tools=suite.max_tools))
     settings = config.load().models
 
     @cache
@@ -185,12 +185,12 @@ def make_plan(
         for task in suite.tasks:
             words, grader = suite.tools_of(task), suite.grader_of(task)
             # Tasks with the same tools share one agent, so that it builds an index of its tools once.
-            if (words, task.now) not in agents:
-                agents[words, task.now] = loop_agent.using(tools=(*words, *tools), now=task.now)
+            if words not in agents:
+                agents[words] = loop_agent.using(tools=(*words, *tools))
             asked = (task.question, task.answer, words, task.now, grader, graders[grader])
             for turn in range(repeat):
                 cell = digest([same, asked, tools_digest_of(words), turn])
-                cells.append(Cell(cell, contender.key, task, grader, turn, agents[words, task.now]))
+                cells.append(Cell(cell, contender.key, task, grader, turn, agents[words]))
     of_all = digest([[cell.digest for cell in cells], suite.word])
     word = Path(suite.word).stem if "/" in suite.word else suite.word
     made = name or f"{re.sub('[^a-z0-9]+', '-', word.lower()).strip('-')}-{of_all[:6]}"
@@ -213,12 +213,12 @@ def tools_digest(agent: Agent) -> str:
 def _describe_agent(agent: Agent) -> dict[str, Any]:
     """Return what all cells of a contender have in common, as far as it could change their results."""
     loop = _loop_of(agent)
-    settings = {name: value for name, value in settings_of(agent).items() if name not in ("prompts", "now")}
+    settings = {name: value for name, value in settings_of(agent).items() if name != "prompts"}
     return {
         "loop": [loop.name, options_of(loop)],
         "prompts": _prompt_texts(loop, Path(agent.prompts) if agent.prompts is not None else None),
         "models": {phase: _describe_model(agent.models.get(phase, agent.model)) for phase in phases_of(loop)},
-        "settings": {**settings, "max_tools": agent.max_tools},
+        "settings": settings,
         "plait": __version__,
     }
 

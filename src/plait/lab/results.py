@@ -56,7 +56,7 @@ def make_result(run: Run, grade: Grade, *, cell: str, variant: str, task: str, r
         variant=variant,
         task=task,
         repeat=repeat,
-        run=run.run,
+        run=run.id,
         status=run.status,
         grade=grade,
         steps=run.steps,

@@ -11,10 +11,11 @@ import msgspec
 from plait.agent import Agent
 from plait.core import Event, Loop
 from plait.core.errors import ConfigError, JournalError
+from plait.core.notebook import render_html
 from plait.journal.results import Results
 from plait.journal.store import Journal
 from plait.lab.cells import NOT_MEASURED, read_result
-from plait.lab.comparison import ComparisonData, Contender, NotMeasured
+from plait.lab.comparison import ComparisonData, Contender, NotMeasured, TableRow
 from plait.lab.graders import load_grader
 from plait.lab.plan import AnyModel, make_plan, make_variants
 from plait.lab.report import render_text
@@ -31,6 +32,26 @@ class Comparison(ComparisonData, frozen=True, kw_only=True):
     def __str__(self) -> str:
         return render_text(self)
 
+    def __repr__(self) -> str:
+        """One line: its name, its suite, and how much is finished."""
+        done = f"{len(self.results)} of {self.cells} cells"
+        return f"Comparison({self.name!r}, suite={self.suite.word!r}, contenders={len(self.contenders)}, {done})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a table with a row for each contender."""
+        rows = [_cells_of(row) for row in self.rows]
+        return render_html(
+            f"{self.name}: {self.suite.word}",
+            [self.unfinished],
+            ("loop", "models", "successes", "runs", "tokens", "seconds", "USD"),
+            rows,
+        )
+
+
+def _cells_of(row: TableRow) -> tuple[str, ...]:
+    means = ["?" if value is None else f"{value:,.4g}" for value in (row.tokens, row.seconds, row.cost_usd)]
+    return (row.loop, row.who, "?" if row.success is None else f"{row.success:.0%}", str(row.n), *means)
+
 
 def compare(suite: str | Suite | Iterable[SuiteTask | Mapping[str, Any]], **options: Any) -> Comparison:
     """Run tasks through loops and models, blocking. `acompare` describes the options."""
@@ -43,7 +64,7 @@ async def acompare(
     loops: Iterable[str | Loop] | str = "all",
     models: Iterable[AnyModel] | AnyModel = "local",
     phases: Mapping[str, Iterable[AnyModel] | AnyModel] | None = None,
-    tools: Iterable[Any] = (),
+    tools: Iterable[object] = (),
     repeat: int = 1,
     limit: int | None = None,
     jobs: int = 1,
@@ -62,8 +83,7 @@ async def acompare(
     phase to models of its own, and every combination is compared. `tools` are for every task, in addition to the
     suite's. Each task runs `repeat` times, only the first `limit` tasks, `jobs` runs at once. No run starts once
     `budget` USD are spent, or when the average run would exceed it. The `journal` stores runs, results and the table;
-    finished cells do not run again, unless `again`. `settings` are fields of `Agent`: limits, prompts, sandbox,
-    max_tools ...
+    finished cells do not run again, unless `again`. `settings` are fields of `Agent`: limits, prompts, sandbox ...
 
     Cancelling it cancels the current runs. Raises `ConfigError` for invalid options before anything runs.
     """
@@ -71,7 +91,7 @@ async def acompare(
         raise ConfigError(f"{jobs} runs at once are not possible.", hint="Give jobs=1 or more.")
     whole = make_suite(suite).first(limit)
     variants = make_variants(loops, models, phases)
-    for field in ("loop", "model", "models", "now", "can_ask"):
+    for field in ("loop", "model", "models", "can_ask"):
         if field in settings:
             raise ConfigError(f"{field} is not a setting of a comparison.", hint="See loops, models and phases.")
     template = Agent(variants[0].loop, journal=journal, can_ask=False, **{"grounding": "note", **settings})

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from plait.core.errors import ConfigError, PlaitError
+from plait.installation import plugins
 from plait.lab.graders import load_grader
 from plait.lab.records import FileRecord, check_distinct, find_file, parse_options, read_records
 from plait.lab.tasks import Suite, SuiteTask
-from plait.plugins import plugins
 
 GROUP = "plait.suites"
 """The entry-point group for suites of other packages. An entry is name = "module:function". The function gets the text

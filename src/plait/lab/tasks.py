@@ -34,7 +34,7 @@ class SuiteTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Suite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tasks with their shared tools and grader. `word` loads the suite again.
 
-    `max_tools` limits how many tools a model is shown, as `Agent.max_tools` does; None shows all.
+    `max_tools` limits how many tools a model is shown, as `Limits.tools` does; None shows all.
     """
 
     word: str

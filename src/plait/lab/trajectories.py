@@ -1,4 +1,4 @@
-"""Good runs as files for training: those graded as successful in a comparison, or marked good by a person.
+"""Good runs as files for training: those graded as successful in a comparison, or rated good by a person.
 
 The journal has the exact body of each request and the reply that the loop was given. A line is the last request of a
 call (failed attempts are skipped) and its reply. A reply that the loop could not read teaches nothing and is skipped.
@@ -21,13 +21,13 @@ from plait import loops
 from plait.core import Reply
 from plait.core.errors import ConfigError, JournalError, PlaitError, UnknownRun
 from plait.journal.records import RunRow
-from plait.journal.results import Mark, Results
+from plait.journal.results import Rating, Results
 from plait.journal.store import Journal
 from plait.journal.timeline import LoopException, ModelCall, RecordedNote, Timeline
 from plait.lab.cells import read_result
 from plait.lab.results import CellResult
 from plait.lab.run_comparison import load_comparison
-from plait.models.wire import arguments
+from plait.models.wires.chat_completions import arguments
 
 SAME = "the same as another"
 """Why a line is skipped: an earlier run has the same messages."""
@@ -46,7 +46,7 @@ UNREADABLE, UNENDED, EMPTY, UNSENT, FIXED = (
 
 
 class GoodRun(Struct, frozen=True):
-    """A run graded as successful (`result`), or marked good by a person. `name` is the loop without options."""
+    """A run graded as successful (`result`), or rated good by a person. `name` is the loop without options."""
 
     run: str
     loop: str
@@ -161,8 +161,8 @@ def find_trajectories(
 ) -> Trajectories:
     """Find the good runs among these runs, a comparison's, or all (`every`) of the journal.
 
-    A run is good if a person marked it good, or if a comparison graded it as successful with a score of at least
-    `min_score` and no person marked it bad. `approved`: only the former. `loop`: only that loop's runs, by name or with
+    A run is good if a person rated it good, or if a comparison graded it as successful with a score of at least
+    `min_score` and no person rated it bad. `approved`: only the former. `loop`: only that loop's runs, by name or with
     options as `react(dialect=lines)`. `model`: only calls of that model, by its spec. `strict`: skip replies that the
     reader fixed. Raises `ConfigError` for unknown runs or comparisons.
     """
@@ -175,17 +175,17 @@ def find_trajectories(
     chosen: dict[str, GoodRun] = {}
     left_out: dict[str, int] = {}
     rows = {row.head.run: row for row in _candidates(place, runs, comparison, every, left_out)}
-    marks = results.marks(rows)
+    ratings = results.ratings(rows)
     graded = _find_results(results, rows.values())
     for run, row in rows.items():
         word, name = _loop_names(row)
-        result, mark = graded.get(run), marks.get(run)
+        result, rating = graded.get(run), ratings.get(run)
         other = bool(loop) and loop not in (word, name)
-        why = "of another loop" if other else _reject(row, result, mark, min_score, approved)
+        why = "of another loop" if other else _reject(row, result, rating, min_score, approved)
         if why:
             left_out[why] = left_out.get(why, 0) + 1
         else:
-            chosen[run] = GoodRun(run, word, name, result, mark is not None)
+            chosen[run] = GoodRun(run, word, name, result, rating is not None)
     return Trajectories(place, tuple(chosen.values()), left_out, model, strict)
 
 
@@ -217,16 +217,18 @@ def _find_results(results: Results, rows: Iterable[RunRow]) -> dict[str, CellRes
     return {result.run: result for result in found}  # a run whose cell was run again has none
 
 
-def _reject(row: RunRow, result: CellResult | None, mark: Mark | None, min_score: float | None, approved: bool) -> str:
+def _reject(
+    row: RunRow, result: CellResult | None, rating: Rating | None, min_score: float | None, approved: bool
+) -> str:
     """Return why a run is skipped, "" if it is good."""
     if row.status == "running":
         return "still going on"
-    if mark is not None:
-        return "" if mark.good else "marked bad"
+    if rating is not None:
+        return "" if rating.good else "rated bad"
     if approved:
-        return "not marked good by a person"
+        return "not rated good by a person"
     if result is None:
-        return "neither graded nor marked"
+        return "neither graded nor rated"
     if not result.grade.success:
         return "not done right"
     if min_score is not None and result.grade.score < min_score:

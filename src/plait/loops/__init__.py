@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from plait.loops.codeact.loop import CodeAct
     from plait.loops.compiler.loop import LLMCompiler
     from plait.loops.json.loop import JsonReAct
-    from plait.loops.native.loop import ToolCalling
     from plait.loops.phased.loop import Phased
     from plait.loops.react.loop import ReAct
     from plait.loops.rewoo.loop import ReWOO
+    from plait.loops.tool_calling.loop import ToolCalling
 
 __all__ = [
     "OURS",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -13,7 +14,7 @@ import msgspec
 
 from plait.core import Loop, Splitter
 from plait.core.errors import ConfigError
-from plait.plugins import plugins
+from plait.installation import plugins
 
 # name: (module, class). Imported when it is first asked for.
 OURS: dict[str, tuple[str, str]] = {
@@ -22,9 +23,12 @@ OURS: dict[str, tuple[str, str]] = {
     "phased": ("phased", "Phased"),
     "rewoo": ("rewoo", "ReWOO"),
     "compiler": ("compiler", "LLMCompiler"),
-    "native": ("native", "ToolCalling"),
+    "tool_calling": ("tool_calling", "ToolCalling"),
     "codeact": ("codeact", "CodeAct"),
 }
+
+AUTO_LOOP = "native"
+"""The loop that "auto" begins as."""
 
 ELSEWHERE: dict[str, tuple[str, str]] = {"judge": ("plait.lab.judge", "Judge")}
 """Loops that another room uses for itself: found when a record names them, and not listed. Named, not imported."""
@@ -43,6 +47,8 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Loop:
 
     Raises `ConfigError` for an unknown name, option or value, and says which there are.
     """
+    if name == "auto":  # tool calling where the endpoint takes tools, else react
+        name, options = AUTO_LOOP, {"fallback": "react", **(options or {})}
     kind = _kind(name)
     fields = {field.name: field for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
     for option in options or {}:
@@ -57,6 +63,28 @@ def make(name: str, options: Mapping[str, Any] | None = None) -> Loop:
         raise ConfigError(f"A bad option for the loop '{name}': {why}.", hint=_choices(kind)) from why
     assert isinstance(made, Loop)
     return made
+
+
+def check_options(loop: Any) -> None:
+    """Raise `ConfigError` if a loop is made with an option of a wrong type, a number below zero or no such fallback."""
+    kind: Any = type(loop)
+    hints = _hints(kind)
+    for field in dataclasses.fields(loop):
+        value = getattr(loop, field.name)
+        try:
+            msgspec.convert(value, hints[field.name])
+            fits = not isinstance(value, int) or value >= 0
+        except msgspec.ValidationError:
+            fits = False
+        if not fits:
+            raise ConfigError(f"{kind.__name__}({field.name}={value!r}) is invalid.", hint=_choices(kind))
+    if fallback := getattr(loop, "fallback", ""):
+        _kind(fallback)
+
+
+@cache
+def _hints(kind: Hashable) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def options_of(loop: Loop) -> dict[str, Any]:
@@ -120,10 +148,10 @@ def _plugins() -> list[Any]:
     return list(plugins(GROUP))
 
 
-def _choices(kind: type[Any]) -> str:
+def _choices(kind: Any) -> str:
     """The options with the values they take."""
     said = []
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
         values = " or ".join(map(str, get_args(hint))) if get_origin(hint) is Literal else ""

@@ -4,13 +4,43 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from functools import lru_cache, wraps
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import structs
 
 from plait.core import LoopContext, ToolSpec
 from plait.core.text import visible
 from plait.loops.escape import Escape, escape_of
+
+T = TypeVar("T")
+DescribeTools: TypeAlias = Callable[[tuple[ToolSpec, ...]], str]
+
+
+class _WithTools(Generic[T]):
+    """The key of a cache: a value that holds tools, which have no hash. It is found by their names."""
+
+    __slots__ = ("_names", "value")
+
+    def __init__(self, value: T, tools: tuple[ToolSpec, ...]) -> None:
+        self.value = value
+        self._names = tuple([tool.name for tool in tools])
+
+    def __hash__(self) -> int:
+        return hash(self._names)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _WithTools) and self._names == other._names and self.value == other.value
+
+
+def _once(describe: DescribeTools) -> DescribeTools:
+    """Describe the same tools once, and not in every run."""
+
+    @lru_cache(maxsize=64)
+    def described(key: _WithTools[tuple[ToolSpec, ...]]) -> str:
+        return describe(key.value)
+
+    return wraps(describe)(lambda tools: described(_WithTools(tools, tools)))
 
 
 def type_word(schema: Mapping[str, Any]) -> str:
@@ -74,6 +104,7 @@ def sentence(text: str) -> str:
     return flat if not flat or flat[-1] in ".!?:;" else flat + "."
 
 
+@_once
 def tool_lines(tools: tuple[ToolSpec, ...]) -> str:
     """A line a tool: `name: what for. Input: ... Returns: ...`."""
     lines = []
@@ -85,6 +116,7 @@ def tool_lines(tools: tuple[ToolSpec, ...]) -> str:
     return "\n".join(lines)
 
 
+@_once
 def numbered_lines(tools: tuple[ToolSpec, ...]) -> str:
     """A line a tool: `(1) Name[what goes in]: what for.`"""
     lines = []
@@ -96,6 +128,7 @@ def numbered_lines(tools: tuple[ToolSpec, ...]) -> str:
     return "\n".join(lines)
 
 
+@_once
 def tool_entries(tools: tuple[ToolSpec, ...]) -> str:
     """An entry a tool: name and explanation, then an `_input_` and an `_output_` line."""
     return "\n".join(
@@ -111,6 +144,12 @@ _WORDS = ("description", "title")
 
 def with_clean_tools(kit: LoopContext) -> LoopContext:
     """The kit with its tools described without labels, special tokens, escape codes and unseen characters."""
+    return _with_clean_tools(_WithTools(kit, kit.known))
+
+
+@lru_cache(maxsize=64)
+def _with_clean_tools(key: _WithTools[LoopContext]) -> LoopContext:
+    kit = key.value
     escape = escape_of(structs.replace(kit, tools=(), others=()))
     return structs.replace(kit, tools=_cleaned(kit.tools, escape), others=_cleaned(kit.others, escape))
 

@@ -49,6 +49,8 @@ class Transcript:
         self._task = {"question": escape.question(task.question), "history": earlier(task, escape)}
         self._rules = kit.system if kit.system is not None else kit.prompt("system", **words)
         self._head = (system(self._rules), user(kit.prompt("question", **self._task))) if kind == "chat" else ()
+        self._tools: dict[str, str] = {}
+        """The tools' names, made harmless."""
         self._chat: dict[int, list[Message]] = {}
         self._text: dict[int, list[str]] = {}
 
@@ -85,14 +87,16 @@ class Transcript:
         return "".join(done) + (f"({after})\n" if after else "")
 
     def _after(self, log: Scratchpad) -> str:
-        return log.after if self._harmless else self._escape(log.after, inline=True)
+        return log.after if self._harmless or not log.after else self._escape(log.after, inline=True)
 
     def _shown(self, entry: Entry, n: int, chars: int) -> str:
         """An observation in a prompt: shortened, escaped, labelled."""
         text = shorten(entry.observation, chars)[0]
         if self._harmless:
             return self._observe(entry.tool, text, n)
-        return self._observe(self._escape(entry.tool, inline=True), self._escape(text, inline=self._inline), n)
+        if (tool := self._tools.get(entry.tool)) is None:
+            tool = self._tools[entry.tool] = self._escape(entry.tool, inline=True)
+        return self._observe(tool, self._escape(text, inline=self._inline), n)
 
     @cached_property
     def own_result(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar, cast
 from plait.core import (
     Answered,
     Call,
+    ContextOverflow,
     Effect,
     Failed,
     LimitNear,
@@ -24,7 +25,6 @@ from plait.core import (
     Message,
     Observation,
     Outcome,
-    PromptTooLong,
     Reply,
     Stopped,
     Task,
@@ -304,8 +304,8 @@ def fitting(
     while True:
         try:
             return (yield from attempt(chars)), chars
-        except PromptTooLong as why:
+        except ContextOverflow as why:
             if chars <= SMALLEST_OBSERVATION:
                 raise
             chars = max(SMALLEST_OBSERVATION, chars // 4)
-            yield from note("shortened", f"{why.detail}: observations are cut to {chars:,} characters")
+            yield from note("shortened", f"{why}: observations are cut to {chars:,} characters")

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct, structs
 
 from plait.core import Reply, Think
 from plait.models.prices import Rate
-
-Ability: TypeAlias = Literal[
-    "stream",
-    "stream_usage",
-    "stop",
-    "temperature",
-    "schema",
-    "grammar",
-    "prefill",
-    "tools",
-    "completion",
-    "max_tokens",
-]
-ABILITIES: tuple[str, ...] = get_args(Ability)
 
 
 class Abilities(Struct, frozen=True, omit_defaults=True):
@@ -45,9 +31,13 @@ class Abilities(Struct, frozen=True, omit_defaults=True):
     def without(self, *abilities: str) -> Abilities:
         """Return the same without some abilities. Raises `ValueError` for an unknown word."""
         for ability in abilities:
-            if ability not in ABILITIES:
-                raise ValueError(f"{ability!r} is not an ability; there are: {', '.join(ABILITIES)}")
+            if ability not in self.__struct_fields__:
+                known = ", ".join(self.__struct_fields__)
+                raise ValueError(f"{ability!r} is not an ability; there are: {known}")
         return structs.replace(self, **dict.fromkeys(abilities, False))
+
+
+ABILITIES: tuple[str, ...] = Abilities.__struct_fields__
 
 
 class Request(Struct, frozen=True):

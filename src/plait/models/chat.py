@@ -12,12 +12,13 @@ from msgspec import Struct, structs
 from plait.core import Reply, Think
 from plait.core.errors import BadResponse, ModelError
 from plait.core.secrets import Scrubber, StreamScrubber
-from plait.models import http, replies, wire
+from plait.models import http
 from plait.models.base import Abilities, OnText, Request, Response
 from plait.models.http import MAX_BODY
 from plait.models.prices import UNKNOWN, Rate
-from plait.models.refusals import Target, bad, failure
-from plait.models.replies import ReplyReader
+from plait.models.wires import chat_completions, replies
+from plait.models.wires.refusals import Target, bad_response, failure
+from plait.models.wires.replies import ReplyReader
 
 SILENCE = 600.0
 EMPTY_STREAM, FRAMES, MAX_STREAM = 2 << 20, 256, 32 << 20
@@ -70,7 +71,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
 
     def encode(self, think: Think) -> Request:
         """Return the exact request for an effect. Pure."""
-        return wire.encode(think, self.name, self.abilities, self.provider, self.params, self.temperature)
+        return chat_completions.encode(think, self.name, self.abilities, self.provider, self.params, self.temperature)
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
         """Make one attempt. See `Model.send`. A stop string or a circle in the stream ends the request."""
@@ -99,7 +100,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             broken.response = response
             raise broken
         if answer.cut and not cut:
-            flood = bad("sent far more than any reply.", response.body, target, response)
+            flood = bad_response("sent far more than any reply.", response.body, target, response)
             flood.retry = False
             raise flood
         if answer.status != 200:
@@ -149,7 +150,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         }
 
     def _prefill(self, think: Think) -> str:
-        return wire.repeatable_prefill(think, self.abilities, self.provider) if think.prefill else ""
+        return chat_completions.repeatable_prefill(think, self.abilities, self.provider) if think.prefill else ""
 
 
 class _Watch:

@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct, structs
 
 from plait.core.errors import ConfigError
-from plait.core.hosts import HOSTS
 from plait.models.base import ABILITIES
+from plait.models.presets import HOSTS, check_address
 from plait.models.prices import Rate
 
 T = TypeVar("T")
@@ -77,21 +76,6 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
         )
 
 
-def checked_address(address: str, where: str) -> str:
-    """Return a base address that can be used and shown. Raises `ConfigError`."""
-    try:
-        parts = urlsplit(address.strip())
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        host, parts = None, urlsplit("")
-    if parts.scheme not in ("http", "https") or not host:
-        raise ConfigError(f"{where} is not an address: {address!r}.", hint="It looks like https://host/v1.")
-    if parts.username is not None or parts.password is not None:
-        # Not shown again: addresses stand in messages and journals, secrets never.
-        raise ConfigError(f"{where} holds a password.", hint="Put it in the environment and name it in key_env.")
-    return address.strip().rstrip("/")
-
-
 def _electricity(settings: Mapping[str, Any], where: str) -> Rate | None:
     if "electricity" not in settings:
         return None
@@ -122,7 +106,7 @@ def _endpoint(name: str, value: Any, source: str) -> EndpointConfig:
     _check_names(endpoint.abilities, ABILITIES, f"{where}.abilities")
     if endpoint.special_tokens and not all(endpoint.special_tokens):
         raise ConfigError(f"{where}.special_tokens has an empty text.", hint='Give texts such as ["<|im_end|>"].')
-    base_url = checked_address(endpoint.base_url, f"{where}.base_url")
+    base_url = check_address(endpoint.base_url, f"{where}.base_url")
     return structs.replace(endpoint, base_url=base_url, kind=kind, price=price)
 
 

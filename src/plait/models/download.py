@@ -20,7 +20,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from plait.installation import install_command
 from plait.models.catalogue import CatalogueModel
+from plait.models.stages import is_observed
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with (bytes done, bytes in all), again and again."""
@@ -53,7 +55,7 @@ def download_from_hub(model: CatalogueModel, folder: Path, report: Report) -> Pa
         from huggingface_hub.file_download import http_get
         from tqdm import tqdm
     except ImportError:
-        raise DownloadFailed('huggingface_hub is not installed (pip install "plait[local]")') from None
+        raise DownloadFailed(f"huggingface_hub is not installed ({install_command('local')})") from None
 
     class Bar(tqdm):  # type: ignore[misc]
         """Hands the library's progress on and draws nothing."""
@@ -175,7 +177,10 @@ def folder_size(folder: Path) -> int:
 
 @contextmanager
 def show_progress(name: str) -> Iterator[Progress]:
-    """Draw a bar on stderr if it is a terminal, else print a line each tenth."""
+    """Draw a bar on stderr if it is a terminal, else print a line each tenth. A terminal that shows stages has both."""
+    if is_observed() and sys.stderr is not None and sys.stderr.isatty():
+        yield lambda done, total: None
+        return
     if sys.stderr is not None and sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import Progress as Bar

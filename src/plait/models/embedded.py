@@ -28,6 +28,8 @@ from typing import IO, Any
 import msgspec
 
 from plait.core.errors import ModelMissing
+from plait.installation import install_hint
+from plait.models.stages import measure_stage
 
 _SCRIPT = Path(__file__).with_name("serve_gguf.py")
 _SPINS = "500"
@@ -91,7 +93,7 @@ class _Server:
         if spec is None or not spec.submodule_search_locations:
             raise ModelMissing(
                 f"The local model {self.name} needs the package xllamacpp, which is not installed.",
-                hint='`pip install "plait[local]"` installs it.',
+                hint=install_hint("local"),
             )
         key = secrets.token_urlsafe(16)
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child
@@ -119,9 +121,10 @@ class _Server:
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(msgspec.json.encode(settings) + b"\n")
             self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            raise self._load_error(path)
+        with measure_stage("loading model"):
+            line = self.process.stdout.readline()
+            if not line:
+                raise self._load_error(path)
         return ServerAddress(msgspec.json.decode(line)["address"] + "/v1", key)
 
     def _load_error(self, path: Path) -> ModelMissing:

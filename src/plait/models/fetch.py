@@ -32,6 +32,7 @@ from plait.models.download import (
     folder_size,
     show_progress,
 )
+from plait.models.stages import measure_stage
 
 MARGIN = 256 << 20
 """Bytes that must be free on the disk beyond the file's own size, for what is being unpacked."""
@@ -130,7 +131,7 @@ def _stamp_path(path: Path) -> Path:
 
 def _prove(model: CatalogueModel, path: Path, came_from: str) -> None:
     """Hash the whole file. Writes its stamp, or deletes the file and raises `ModelMissing`."""
-    with path.open("rb") as file:
+    with measure_stage("checking the hash"), path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != model.sha256:
         size = path.stat().st_size
@@ -187,12 +188,13 @@ def _download(model: CatalogueModel, path: Path) -> str:
             print(f"{why}. Plait downloads the same file from {source}.", file=sys.stderr, flush=True)
         folder.mkdir(exist_ok=True)
         try:
-            with show_progress(model.name) as show:
+            with show_progress(model.name) as show, measure_stage("downloading model", model.bytes) as stage:
                 shown = 0
 
                 def report(done: int, show: Progress = show) -> None:
                     nonlocal shown
                     shown = max(shown, min(done, model.bytes - 1))  # an estimate: wheels are compressed
+                    stage.done = shown
                     show(shown, model.bytes)
 
                 report(0)

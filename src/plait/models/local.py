@@ -20,12 +20,12 @@ from msgspec import Struct, structs
 from plait.core import Reply, Think
 from plait.core.errors import ConfigError, ModelError, ServerFailed, Unreachable
 from plait.models import embedded
-from plait.models.abilities import LOCAL_TEMPERATURE
 from plait.models.base import Abilities, OnText, Request, Response
 from plait.models.catalogue import catalogue_model
 from plait.models.chat import ChatModel
 from plait.models.embedded import ServerSettings
 from plait.models.fetch import model_file, proved_state
+from plait.models.presets import LOCAL_TEMPERATURE
 from plait.models.prices import LOCAL, Rate
 from plait.models.special_tokens import tokens_of_file
 

@@ -9,7 +9,7 @@ from plait.core import Reply, Think
 from plait.core.errors import ModelError
 from plait.models.base import Model, OnText, Request, Response
 from plait.models.chat import ChatModel
-from plait.models.refusals import Target, failure
+from plait.models.wires.refusals import Target, failure
 
 SHOWN = 60
 """Bytes that `NotRecorded` shows of a request."""

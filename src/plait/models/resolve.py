@@ -11,15 +11,14 @@ from functools import lru_cache
 from msgspec import structs
 
 from plait.core.errors import ConfigError
-from plait.core.hosts import HOSTS
 from plait.core.secrets import SHORTEST
-from plait.models.abilities import LOCAL_TEMPERATURE, abilities_of
+from plait.installation import plugins
 from plait.models.base import Model
 from plait.models.chat import SILENCE, ChatModel
-from plait.models.config import EndpointConfig, ModelConfig, checked_address
+from plait.models.config import EndpointConfig, ModelConfig
+from plait.models.presets import HOSTS, LOCAL_TEMPERATURE, abilities_of
 from plait.models.prices import LOCAL, Rate, bundled_rate, own_rate
 from plait.models.special_tokens import tokens_of_family
-from plait.plugins import plugins
 
 logger = logging.getLogger("plait")
 
@@ -55,6 +54,16 @@ def resolve(spec: str, config: ModelConfig | None = None, *, env: Mapping[str, s
     return _model_of_plugin(spec, provider, name, config)
 
 
+def check_spec(spec: str, settings: Callable[[], ModelConfig]) -> None:
+    """Raise `ConfigError` for a word whose provider is unknown. Needs no key; reads `settings` only for other words."""
+    provider, _, name = spec.strip().partition(":")
+    if provider in ("local", "scripted") or (provider in HOSTS and name.strip()):
+        return
+    config = settings()
+    if provider not in config.endpoints:
+        resolve(spec, config)
+
+
 def resolve_all(wanted: Mapping[str, str | Model], settings: Callable[[], ModelConfig]) -> dict[str, Model]:
     """Resolve the models of phases. `settings` are read only if one of them is a word."""
     config = settings() if any(isinstance(model, str) for model in wanted.values()) else None
@@ -71,14 +80,7 @@ def _model_of_host(spec: str, provider: str, name: str, config: ModelConfig, env
     host = HOSTS[provider]
     if not name:
         raise ConfigError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME.")
-    moved = env.get(host.base_env, "").strip()
-    address = checked_address(moved, host.base_env) if moved else host.base_url
-    key_env, key = next(((k, env[k].strip()) for k in host.keys if env.get(k, "").strip()), (host.keys[0], ""))
-    if not (key or host.local or address != host.base_url):
-        raise ConfigError(
-            f"{spec} needs a key, and {' or '.join(host.keys)} is not set.",
-            hint=f"Set it in the environment (export {host.keys[0]}=...), or use a local model: local.",
-        )
+    address, key_env, key = host.find_access(spec, env, "a local model: local")
     endpoint = EndpointConfig(base_url=address, kind=provider, key_env=key_env)
     # A server at another address may be anybody's: its own address says whose prices hold.
     priced_as = provider if address == host.base_url else ""

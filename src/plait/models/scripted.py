@@ -17,15 +17,24 @@ import msgspec
 
 from plait.core import Call, Reply, Think, errors
 from plait.core.errors import BadRequest, ConfigError, ModelError
-from plait.models import replies as reading
-from plait.models import wire
 from plait.models.base import Abilities, OnText, Request, Response
 from plait.models.prices import UNKNOWN, Rate
-from plait.models.refusals import Target
+from plait.models.wires import chat_completions
+from plait.models.wires import replies as reading
+from plait.models.wires.refusals import Target
 
 Script: TypeAlias = str | Reply | BaseException | Callable[[Think], str | Reply]
 
 ABILITIES = Abilities(schema=True, grammar=True, prefill=True, completion=True)
+
+
+class _ScriptFile(msgspec.Struct, forbid_unknown_fields=True):
+    """A script as its file has it: an object with these keys, or only the replies."""
+
+    replies: Any = None
+    delay: float = 0.0
+    chunk: int = 0
+    by_turn: bool = True
 
 
 class Scripted:
@@ -85,25 +94,30 @@ class Scripted:
             raise ConfigError(f"The script {where} is not JSON: {error}.") from None
         if not isinstance(value, list | dict):
             raise ConfigError(f"The script {where} should be a list of replies.")
-        options = value if isinstance(value, dict) else {"replies": value}
-        listed = options.pop("replies", None)
-        types = {"delay": int | float, "chunk": int, "by_turn": bool}
-        for key, given in options.items():
-            if key not in types or not isinstance(given, types[key]):
-                raise ConfigError(
-                    f"The script {where} has {key} = {given!r}.",
-                    hint='Replies by phase are {"replies": {"act": ["..."]}}; beside it delay, chunk, by_turn.',
-                )
+        try:
+            script = msgspec.convert(value if isinstance(value, dict) else {"replies": value}, _ScriptFile)
+        except msgspec.ValidationError as error:
+            raise ConfigError(
+                f"The script {where} is wrong: {error}.",
+                hint='Replies by phase are {"replies": {"act": ["..."]}}; beside it delay, chunk, by_turn.',
+            ) from None
         replies: Any
-        if isinstance(listed, dict):
-            replies = {phase: _script(part, f"{where}, {phase}") for phase, part in listed.items()}
+        if isinstance(script.replies, dict):
+            replies = {phase: _read_script(part, f"{where}, {phase}") for phase, part in script.replies.items()}
         else:
-            replies = _script(listed, where)
-        return cls(replies, spec=f"scripted:{where}", name=Path(path).stem, **options)
+            replies = _read_script(script.replies, where)
+        return cls(
+            replies,
+            spec=f"scripted:{where}",
+            name=Path(path).stem,
+            delay=script.delay,
+            chunk=script.chunk,
+            by_turn=script.by_turn,
+        )
 
     def encode(self, think: Think) -> Request:
         """Return the request that a chat-completions endpoint with these abilities would get."""
-        return wire.encode(think, self.name, self.abilities)
+        return chat_completions.encode(think, self.name, self.abilities)
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
         """Return the next reply as the bytes of a chat completion. Raises the script's exceptions."""
@@ -114,7 +128,7 @@ class Scripted:
         if isinstance(script, BaseException):
             raise script
         said = script(think) if callable(script) else script
-        response = Response(200, _body(said if isinstance(said, Reply) else Reply(said), self.name))
+        response = Response(200, _encode_body(said if isinstance(said, Reply) else Reply(said), self.name))
         if on_text is not None:
             text = self.decode(response, think).text
             size = self.chunk or max(1, len(text))
@@ -149,7 +163,7 @@ class Scripted:
         script = self.scripts.get(think.phase, self.scripts.get("", ()))
         if not self.by_turn:
             if self.sent > len(script):
-                raise self._over(len(script), think)
+                raise self._script_over(len(script), think)
             return script[self.sent - 1]
         # Where the turns are in the script. Before each are the exceptions that belong to it.
         at = [i for i, reply in enumerate(script) if not isinstance(reply, BaseException)]
@@ -162,10 +176,10 @@ class Scripted:
             self._failed[request.body] = failed + 1
             return script[start + failed]
         if place >= len(at):
-            raise self._over(len(at), think)
+            raise self._script_over(len(at), think)
         return script[end]
 
-    def _over(self, count: int, think: Think) -> ModelError:
+    def _script_over(self, count: int, think: Think) -> ModelError:
         return BadRequest(
             f"{self.spec} has {count} replies for the phase {think.phase!r} and was asked for one more.",
             hint="Add a reply to the script.",
@@ -179,13 +193,13 @@ def _turns_in(turns: Sequence[Script], think: Think, others: Sequence[Script]) -
     after its repair) is passed over. A turn that a loop rewrote, or a function's, has no text to find: it takes the
     place that is next. The replies of another phase (one of `others`) do not count.
     """
-    texts = [_text(turn, think.stop) for turn in turns]
+    texts = [_text_of(turn, think.stop) for turn in turns]
     place = 0
     said = [message for message in think.messages if message.role == "assistant"]
     for message in said:
         wanted = message.content.strip()
-        found = next((i for i in range(place, len(texts)) if wanted and _same(texts[i], wanted)), None)
-        if found is not None or not any(_same(_text(other, ()), wanted) for other in others):
+        found = next((i for i in range(place, len(texts)) if wanted and _is_same(texts[i], wanted)), None)
+        if found is not None or not any(_is_same(_text_of(other, ()), wanted) for other in others):
             place = (place if found is None else found) + 1
     # Some loops keep their turns in one text: in a raw prompt, in the last user message, or in the opened reply.
     last = think.messages[-1].content if think.messages and not said else ""
@@ -198,11 +212,11 @@ def _turns_in(turns: Sequence[Script], think: Think, others: Sequence[Script]) -
     return place
 
 
-def _same(reply: str | None, turn: str) -> bool:
+def _is_same(reply: str | None, turn: str) -> bool:
     return bool(reply) and (reply == turn or turn.startswith(str(reply)) or str(reply).startswith(turn))
 
 
-def _text(turn: Script, stop: Sequence[str]) -> str | None:
+def _text_of(turn: Script, stop: Sequence[str]) -> str | None:
     text = turn.text if isinstance(turn, Reply) else turn
     if not isinstance(text, str):
         return None
@@ -210,7 +224,7 @@ def _text(turn: Script, stop: Sequence[str]) -> str | None:
     return text[: min(ends, default=len(text))].strip()
 
 
-def _body(reply: Reply, model: str) -> bytes:
+def _encode_body(reply: Reply, model: str) -> bytes:
     message: dict[str, Any] = {"role": "assistant", "content": reply.text}
     if reply.reasoning:
         message["reasoning_content"] = reply.reasoning
@@ -244,13 +258,13 @@ def _arguments(call: Call) -> str:
     return "{}" if call.input is None else msgspec.json.encode(call.input).decode()
 
 
-def _script(value: Any, where: str) -> list[Script]:
+def _read_script(value: Any, where: str) -> list[Script]:
     if not isinstance(value, list):
         raise ConfigError(f"The script {where} should be a list of replies, not {type(value).__name__}.")
-    return [_reply(item, f"{where}, reply {i}") for i, item in enumerate(value, 1)]
+    return [_read_reply(item, f"{where}, reply {i}") for i, item in enumerate(value, 1)]
 
 
-def _reply(item: Any, where: str) -> Script:
+def _read_reply(item: Any, where: str) -> Script:
     if isinstance(item, str):
         return item
     if not isinstance(item, dict):

@@ -43,7 +43,9 @@ _CONTROL, _USER_DEFINED = 3, 4
 _TOKENS, _TYPES, _TEMPLATE = "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.chat_template"
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 """The bytes of each type of number in a GGUF file."""
-_INT32, _TEXT, _LIST = 5, 8, 9
+_TEXT, _LIST = 8, 9
+_NEEDED: dict[str, type] = {_TOKENS: list, _TYPES: bytes, _TEMPLATE: str}
+"""The entries that are needed, as `_value` returns them."""
 _MOST = 1 << 24
 """Entries of a list, and bytes of a text, that are believed."""
 
@@ -85,52 +87,40 @@ def _metadata(file: BinaryIO) -> dict[str, Any]:
     """Return the three needed entries of a GGUF file's head. Raises `ValueError` for another file."""
     if file.read(4) != b"GGUF":
         raise ValueError("not a GGUF file")
-    (version,) = _numbers(file, "<I")
+    version, _, entries = _numbers(file, "<IQQ")
     if version < 2:
         raise ValueError("a GGUF file of version 1")
-    _, entries = _numbers(file, "<QQ")
     found: dict[str, Any] = {}
     for _ in range(min(entries, _MOST)):
         key = _text(file)
         (kind,) = _numbers(file, "<I")
-        value = _value(file, kind, kept=key in (_TOKENS, _TYPES, _TEMPLATE))
-        if value is not None:
+        value = _value(file, kind)
+        if isinstance(value, _NEEDED.get(key, ())):
             found[key] = value
-        if len(found) == 3:
+        if len(found) == len(_NEEDED):
             break
     return found
 
 
-def _value(file: BinaryIO, kind: int, *, kept: bool) -> Any:
-    """Return a value if it is `kept`, else pass over it. A list of numbers is kept as bytes."""
+def _value(file: BinaryIO, kind: int) -> str | bytes | list[Any] | None:
+    """Read a value: a text, a list of texts, or the bytes of numbers. None for a list of lists."""
     if kind == _TEXT:
-        text = _text(file)
-        return text if kept else None
+        return _text(file)
     if kind != _LIST:
-        file.seek(_SIZES[_known(kind)], 1)
-        return None
-    (inner,) = _numbers(file, "<I")
-    (count,) = _numbers(file, "<Q")
+        return _bytes(file, _size_of(kind))
+    inner, count = _numbers(file, "<IQ")
     if count > _MOST:
         raise ValueError("a list too long")
-    if inner == _TEXT:
-        texts = [_text(file) for _ in range(count)]
-        return texts if kept else None
-    if inner == _LIST:
-        for _ in range(count):
-            _value(file, _LIST, kept=False)
-        return None
-    size = _SIZES[_known(inner)] * count
-    if kept and inner == _INT32:
-        return _bytes(file, size)
-    file.seek(size, 1)
-    return None
+    if inner not in (_TEXT, _LIST):
+        return _bytes(file, _size_of(inner) * count)
+    values = [_value(file, inner) for _ in range(count)]
+    return values if inner == _TEXT else None
 
 
-def _known(kind: int) -> int:
+def _size_of(kind: int) -> int:
     if kind not in _SIZES:
         raise ValueError(f"a value of the unknown type {kind}")
-    return kind
+    return _SIZES[kind]
 
 
 def _numbers(file: BinaryIO, form: str) -> tuple[int, ...]:

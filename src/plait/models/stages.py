@@ -1,9 +1,74 @@
-"""What a model does between a request and the first word of its reply."""
+"""What a local model does before the first word of its reply: download, hash check, load, prompt; with the times."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+
+@dataclass
+class RunningStage:
+    """A stage that goes on: its name, when it began, and the bytes done and in all (0 if it does not count bytes)."""
+
+    name: str
+    total: int = 0
+    done: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+
+@dataclass(frozen=True)
+class StageEnded:
+    """A stage that succeeded: its name, its seconds, and its bytes (0 if it does not count bytes)."""
+
+    name: str
+    seconds: float
+    bytes: int = 0
+
+
+Listener: TypeAlias = Callable[[StageEnded], None]
+
+_running: list[RunningStage] = []
+_listeners: list[Listener] = []
+
+
+@contextmanager
+def measure_stage(name: str, total: int = 0) -> Iterator[RunningStage]:
+    """Measure a stage of this process, and pass its end to the listeners. A stage that raises has no such end."""
+    stage = RunningStage(name, total)
+    _running.append(stage)
+    try:
+        yield stage
+    finally:
+        _running.remove(stage)
+    ended = StageEnded(name, time.monotonic() - stage.began, total)
+    for listener in tuple(_listeners):
+        listener(ended)
+
+
+@contextmanager
+def listen_to_stages(listener: Listener) -> Iterator[None]:
+    """Call `listener` with each stage that ends, in the thread of the stage."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+def is_observed() -> bool:
+    """Say whether somebody shows the stages, so that a download draws no bar of its own."""
+    return bool(_listeners)
+
+
+def download_progress() -> str:
+    """Return `45% of 1,117 MB` while a file is downloaded, else ""."""
+    stage = _running[-1] if _running else None
+    if stage is None or not stage.total:
+        return ""
+    return f"{stage.done * 100 // stage.total}% of {stage.total / 1e6:,.0f} MB"
 
 
 class Stage:
@@ -21,7 +86,8 @@ class Stage:
         if self._local:
             from plait.models import embedded
 
-            name = "loading model" if embedded.is_loading() else "reading prompt"
+            waiting = "loading model" if embedded.is_loading() else "reading prompt"
+            name = _running[-1].name if _running else waiting
         now = self._clock()
         if self._name and name != self._name:
             self._began = now

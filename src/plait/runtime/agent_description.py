@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
-from msgspec import convert, to_builtins
+from msgspec import convert, structs, to_builtins
 
 from plait import loops
-from plait.core import CodeLimits, Loop
+from plait.core import Loop
 from plait.core.errors import ConfigError
+from plait.core.notebook import repr_short
 from plait.journal.records import RunHead
 from plait.models.base import Model
 from plait.runtime.grounding import Grounding
@@ -20,14 +21,8 @@ from plait.runtime.run_context import Approve, InDoubt
 from plait.runtime.sessions import SESSION, History, tools_of
 from plait.runtime.tool_selection import SEARCH, shown_by
 from plait.sandbox import AUTO, BACKENDS, Sandbox, name_of, sandbox
-
-
-class Usual(str):
-    """What is taken because nobody said anything: worth the same as when it is said, and told apart from it."""
-
-
-USUAL = Usual("local")
-"""An agent's model where none is named."""
+from plait.tools import Tool
+from plait.tools.load import check_word, tools_from
 
 
 class Description(Protocol):
@@ -52,23 +47,15 @@ class Description(Protocol):
     @property
     def sandbox(self) -> str | Sandbox: ...
     @property
-    def code_limits(self) -> CodeLimits: ...
-    @property
-    def now(self) -> float | None: ...
-    @property
     def models(self) -> Mapping[str, str | Model]: ...
     @property
-    def max_tools(self) -> int | None: ...
+    def tools(self) -> Iterable[object]: ...
     @property
-    def advice(self) -> Chosen | None: ...
-
-
-class Chosen(Protocol):
-    """What a loop was chosen by."""
-
-    def record(self) -> dict[str, Any]:
-        """What the settings of a run keep of it."""
-        ...
+    def model(self) -> str | Model: ...
+    @property
+    def journal(self) -> str | Path | Literal[False] | None: ...
+    @property
+    def history(self) -> History: ...
 
 
 def loop_of(given: str | Loop) -> Loop:
@@ -76,6 +63,8 @@ def loop_of(given: str | Loop) -> Loop:
     made = loops.make(given) if isinstance(given, str) else given
     if isinstance(made, type):
         raise ConfigError(f"The loop is the class {made.__name__}, not an object.", hint=f"Give {made.__name__}().")
+    if not isinstance(made, Loop):
+        raise ConfigError(f"Agent(loop={given!r}) is invalid.", hint=f"Give one of {', '.join(loops.names())}.")
     return made
 
 
@@ -86,30 +75,93 @@ def book_of(loop: Loop, folder: Path | None) -> PromptBook:
     return PromptBook(loop.name, folder, getattr(loop, "prompts", None), others)
 
 
-def check(agent: Description, loop: Loop) -> None:
-    """Raises `ConfigError` for a field that can't be, or that does not go with the agent's loop."""
-    phases = loops.phases_of(loop)
-    for phase in agent.models:
-        if phase not in {*phases, ""}:
-            raise ConfigError(
-                f"The loop '{loop.name}' has no phase '{phase}'.", hint=f"Its phases: {', '.join(phases)}."
-            )
-    _one_of("grounding", agent.grounding, get_args(Grounding))
-    _one_of("on_interrupted_call", agent.on_interrupted_call, get_args(InDoubt))
+def check_fields(agent: Description, loop: Loop) -> None:
+    """Raises `ConfigError` for a field that is invalid, or that does not fit the agent's loop."""
+    _require("model", agent.model, _is_model(agent.model), 'a model, such as "local" or "openai:NAME"')
+    _check_models(agent.models, loop)
+    _require("limits", agent.limits, isinstance(agent.limits, Limits), "plait.Limits(...)")
+    _require("history", agent.history, isinstance(agent.history, History), "plait.History(...)")
+    path = isinstance(agent.prompts, str | Path) and bool(str(agent.prompts))
+    _require("prompts", agent.prompts, agent.prompts is None or path, "the path of a folder, or None")
+    _require("system", agent.system, agent.system is None or isinstance(agent.system, str), "a text, or None")
+    stored = agent.journal is None or agent.journal is False or isinstance(agent.journal, str | Path)
+    _require("journal", agent.journal, stored and agent.journal != "", "a path, False for no journal, or None")
+    _require("can_ask", agent.can_ask, isinstance(agent.can_ask, bool), "True or False")
+    _require_one_of("grounding", agent.grounding, get_args(Grounding))
+    _require_one_of("on_interrupted_call", agent.on_interrupted_call, get_args(InDoubt))
     if not callable(agent.approve):
-        _one_of("approve", agent.approve, ("never", "effects", "always", "plan"))
+        _require_one_of("approve", agent.approve, ("never", "effects", "always", "plan"))
     if isinstance(agent.sandbox, str) and agent.sandbox not in (AUTO, *BACKENDS):
         sandbox(agent.sandbox)  # says what there is
-    _kind_of("sandbox", agent.sandbox, isinstance(agent.sandbox, str) or hasattr(agent.sandbox, "open"), "its name")
-    _kind_of("code_limits", agent.code_limits, isinstance(agent.code_limits, CodeLimits), "plait.CodeLimits(...)")
-    _kind_of("now", agent.now, agent.now is None or type(agent.now) in (int, float), "seconds since 1970, or None")
-    many = agent.max_tools
-    _kind_of("max_tools", many, many is None or (type(many) is int and many >= 0), "how many tools are shown, or None")
+    is_sandbox = isinstance(agent.sandbox, str) or (hasattr(agent.sandbox, "open") and hasattr(agent.sandbox, "name"))
+    _require("sandbox", agent.sandbox, is_sandbox, "its name")
     if agent.approve == "plan" and "plan" not in loop.phases:
         raise ConfigError(
             f"The loop '{loop.name}' makes no plan that could be approved.",
             hint="Choose 'rewoo' or 'compiler', or approve effects.",
         )
+
+
+def _is_model(given: object) -> bool:
+    return bool(given.strip()) if isinstance(given, str) else isinstance(given, Model) and not isinstance(given, type)
+
+
+def _check_models(models: object, loop: Loop) -> None:
+    _require("models", models, isinstance(models, Mapping), 'a mapping from phases to models, such as {"act": "local"}')
+    assert isinstance(models, Mapping)
+    phases = loops.phases_of(loop)
+    for phase, model in models.items():
+        if phase not in {*phases, ""}:
+            raise ConfigError(
+                f"The loop '{loop.name}' has no phase {phase!r}.", hint=f"Its phases: {', '.join(phases)}."
+            )
+        _require(f"models[{phase!r}]", model, _is_model(model), 'a model, such as "local" or "openai:NAME"')
+
+
+def list_tools(tools: object) -> tuple[Any, ...]:
+    """Return an agent's tools in a tuple. Raises `ConfigError` for what is no list, and for an unknown word."""
+    several = isinstance(tools, Iterable) and not isinstance(tools, str | bytes | Mapping | Tool)
+    _require("tools", tools, several, 'a list, such as ["calculator", my_function]')
+    assert isinstance(tools, Iterable)
+    found = tuple(tools)
+    for each in found:
+        if isinstance(each, str):
+            check_word(each)
+    if any(isinstance(each, str) for each in found):  # words are loaded by the first run, the others checked now
+        _ = tools_from(each for each in found if not isinstance(each, str))
+    return found
+
+
+def changed_fields(agent: Description) -> dict[str, str]:
+    """Return each field that is not the default as text, for a `repr`. Models are named, and hold no key."""
+    found = {"model": _show_model(agent.model)}
+    if agent.models:
+        found["models"] = f"{{{', '.join(f'{phase!r}: {_show_model(each)}' for phase, each in agent.models.items())}}}"
+    if agent.tools:
+        names = [each if isinstance(each, str) else getattr(each, "name", None) or _name(each) for each in agent.tools]
+        found["tools"] = f"[{', '.join(names)}]"
+    usual: dict[str, object] = {
+        "limits": Limits(),
+        "prompts": None,
+        "system": None,
+        "history": History(),
+        "journal": None,
+    }
+    usual |= {"approve": "never", "can_ask": True, "on_interrupted_call": "skip", "grounding": "off", "sandbox": AUTO}
+    for name, default in usual.items():
+        if (value := getattr(agent, name)) != default:
+            found[name] = (
+                _name(value) if callable(value) else repr_short(str(value) if isinstance(value, Path) else value)
+            )
+    return found
+
+
+def _show_model(model: str | Model) -> str:
+    return repr(model if isinstance(model, str) else model.spec)
+
+
+def _name(given: object) -> str:
+    return str(getattr(given, "__name__", type(given).__name__))
 
 
 def settings_of(agent: Description) -> dict[str, Any]:
@@ -123,9 +175,6 @@ def settings_of(agent: Description) -> dict[str, Any]:
         "can_ask": agent.can_ask,
         "grounding": agent.grounding,
         "sandbox": _sandbox_in(agent),
-        "code_limits": to_builtins(agent.code_limits),
-        "now": agent.now,
-        **({"chosen": agent.advice.record()} if agent.advice is not None else {}),
     }
 
 
@@ -169,32 +218,28 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
     loop = loops.make(head.loop["name"], head.loop["options"])
     # Where nothing is said such a loop shows none of many tools; this run showed all there were.
     showed_all = hasattr(loop, "told") and shown_by(head) is None
+    limits = convert(settings.get("limits", {}), Limits)
     return {
         "loop": loop,
         "model": str(head.models.get("", {}).get("spec", "local")),
         "models": {phase: str(model["spec"]) for phase, model in head.models.items() if phase},
         "tools": tools_of(head, (SESSION, SEARCH), load_code),
-        "limits": convert(settings.get("limits", {}), Limits),
+        "limits": structs.replace(limits, tools=len(head.tools) if showed_all else settings.get("max_tools")),
         "prompts": settings.get("prompts"),
         "system": settings.get("system"),
         "approve": settings.get("approve", "never"),
         "on_interrupted_call": settings.get("on_interrupted_call", "skip"),
         "can_ask": settings.get("can_ask", True),
-        "window": convert(settings.get("window", {}), History),
-        "embedder": settings.get("embedder", "local"),
+        "history": History(**settings.get("history", {}), embedder=settings.get("embedder", "local")),
         "grounding": settings.get("grounding", "off"),
         "sandbox": settings.get("sandbox", AUTO),
-        "code_limits": convert(settings.get("code_limits", {}), CodeLimits),
-        "now": settings.get("now"),
-        "max_tools": len(head.tools) if showed_all else settings.get("max_tools"),
     }
 
 
-def _one_of(name: str, value: object, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ConfigError(f"{name} is {value!r}.", hint=f"It is one of {', '.join(known)}.")
+def _require_one_of(name: str, value: object, known: tuple[str, ...]) -> None:
+    _require(name, value, value in known, f"one of {', '.join(known)}")
 
 
-def _kind_of(name: str, value: object, fits: bool, wanted: str) -> None:
+def _require(name: str, value: object, fits: bool, wanted: str) -> None:
     if not fits:
-        raise ConfigError(f"{name} is {value!r}.", hint=f"Give {wanted}.")
+        raise ConfigError(f"Agent({name}={value!r}) is invalid.", hint=f"Give {wanted}.")

@@ -1,7 +1,7 @@
-"""The questions that a run waits with: each has an id, and an answer names the question that it is for.
+"""The questions that a run waits with. Each has an id, and an answer names its question.
 
-The id stands for the run, the effect, the place of the call in it, and for what is asked, with the call's exact input.
-So an answer that comes twice, late or from another window never answers a later question.
+The id is a digest of the run, the effect, the place of the call in it, the question and the call's exact input. So an
+answer that comes twice, late or from another window never answers a later question.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LENGTH = 8
 
 
 def question_id(run: str, n: int, i: int, kind: str, text: str, call: Call | None) -> str:
-    """The id of a question about call `i` of effect `n`; `call` is None where it is about no call."""
+    """Return the id of a question about call `i` of effect `n`. `call` is None if it is about no call."""
     about = None if call is None else (call.tool, call.input)
     asked = codec.encode((run, n, i, kind, text, about))
     return base64.b32encode(hashlib.sha256(asked).digest()).decode()[:LENGTH].lower()
@@ -33,7 +33,7 @@ def waiting_with(asked: Waits | Question) -> Waiting:
 
 
 def without_id(answer: str, id: str) -> str | None:
-    """An answer that names a question in its first line, as in `yes k3f9x2ab`, without the id; None for another."""
+    """Return an answer without the question's id in its first line, as in `yes k3f9x2ab`; None without that id."""
     first, end, rest = answer.partition("\n")
     told, found = re.subn(rf"(?<!\w){re.escape(id)}(?!\w)[,.:;]?[ \t]?", "", first, count=1, flags=re.IGNORECASE)
     return (told + end + rest).strip() if id and found else None

@@ -1,4 +1,4 @@
-"""The things of one run: objects that go through it by their handles."""
+"""The artifacts of one run: objects that JSON cannot hold. Models see their handles."""
 
 from __future__ import annotations
 
@@ -7,63 +7,64 @@ from typing import Any
 
 import msgspec
 
+from plait.core.artifacts import Artifact, ArtifactHandle
 from plait.core.messages import JSON
-from plait.core.things import Handle, Thing
 from plait.sandbox.worker_values import unpack
+from plait.tools import Tool
 from plait.tools.render import sound
 
-Kept = Mapping[str, tuple[str, bytes]]
-"""Things as they stand on the record, by id: their kind, and the bytes they were written down as."""
+StoredArtifacts = Mapping[str, tuple[str, bytes]]
+"""Artifacts in the journal, by id: their kind and their bytes."""
 
 
-class Things:
-    """Keeps what tools return that JSON can't hold. `kept` are those of an earlier process: read when first used.
+class ArtifactStore:
+    """Keeps what tools return that JSON cannot hold. `kept` are those of an earlier process, read when first used.
 
-    `scrub` takes secrets out of what goes on the record.
+    `scrub` removes secrets from what the journal stores.
     """
 
-    def __init__(self, kept: Kept, scrub: Callable[[bytes], bytes] = bytes) -> None:
+    def __init__(self, kept: StoredArtifacts, scrub: Callable[[bytes], bytes] = bytes) -> None:
         self._kept = dict(kept)
         self._scrub = scrub
-        self._live: dict[str, Thing] = {}
+        self._live: dict[str, Artifact] = {}
         self._unwritten: dict[str, bytes] = {}
         self._counts: dict[str, int] = {}
         for name in kept:
             kind, _, number = name.rpartition("-")
             self._counts[kind] = max(self._counts.get(kind, 0), int(number))
 
-    def keep(self, thing: Thing) -> Handle:
-        """The thing's handle; the same one each time. Raises what the thing raises while it is written down."""
+    def keep(self, artifact: Artifact) -> ArtifactHandle:
+        """Return the artifact's handle, the same one each time. Raises what the artifact's `dump` and `about` raise."""
         for name, known in self._live.items():
-            if known is thing:
-                return Handle(name, sound(thing.about()))
-        # It is written down here, where what goes wrong is the call's error; at the record it would end the run.
-        data, about = thing.dump(), sound(thing.about())
-        number = self._counts[thing.kind] = self._counts.get(thing.kind, 0) + 1
-        name = f"{thing.kind}-{number}"
-        self._live[name] = thing
+            if known is artifact:
+                return ArtifactHandle(name, sound(artifact.about()))
+        # Dumped here, where an error is the call's. An error while the journal writes would end the run.
+        data, about = artifact.dump(), sound(artifact.about())
+        number = self._counts[artifact.kind] = self._counts.get(artifact.kind, 0) + 1
+        name = f"{artifact.kind}-{number}"
+        self._live[name] = artifact
         self._unwritten[name] = data
-        return Handle(name, about)
+        return ArtifactHandle(name, about)
 
-    def put_away(self, thing: Thing) -> JSON:
-        """Keep the thing: what stands for it where JSON does."""
-        return self.keep(thing).json()
+    def put_away(self, artifact: Artifact) -> JSON:
+        """Keep the artifact, and return the JSON of its handle."""
+        return self.keep(artifact).json()
 
-    def given(self, value: JSON, by_name: bool) -> Any:
-        """A tool's input with the things themselves in place of their handles; `by_name`, also in place of a text
-        that is an id."""
+    def given(self, value: JSON, tool: Tool) -> Any:
+        """A tool's input with the artifacts themselves in place of their handles; where the tool takes artifacts,
+        also in place of a text that is an id."""
         if not self._live and not self._kept:
             return value
-        return self._given(value, by_name)
+        return self._given(value, tool.signature.takes_artifacts)
 
     def exactly(self, value: JSON) -> Any:
-        """The input of a call that code made: the Python values that it passed, with the things themselves."""
+        """Return the Python values that code passed to a call, with artifacts in place of their handles."""
         return unpack(value, lambda stands: self._or_itself(str(stands.get("$thing", "")), stands))
 
     def _given(self, value: Any, by_name: bool) -> Any:
         if isinstance(value, str):
             return self._or_itself(value.strip(), value) if by_name else value
-        handle = Handle.read(value)
+        handle = ArtifactHandle.read(value)
         if handle is not None:
             return self._or_itself(handle.id, value)
         if isinstance(value, dict):
@@ -71,25 +72,25 @@ class Things:
         return [self._given(each, by_name) for each in value] if isinstance(value, (list, tuple)) else value
 
     def _or_itself(self, name: str, value: Any) -> Any:
-        # A thing may be false, as an empty table is.
-        thing = self.find(name)
-        return value if thing is None else thing
+        # An artifact may be false, as an empty table is.
+        artifact = self.find(name)
+        return value if artifact is None else artifact
 
-    def find(self, name: str) -> Thing | None:
-        """The thing with that id; None where there is none, or where it can't be read back."""
+    def find(self, name: str) -> Artifact | None:
+        """Return the artifact with that id; None if there is none, or if its bytes cannot be read."""
         if name in self._live:
             return self._live[name]
         kind, data = self._kept.get(name, ("", b""))
-        if kind not in Thing.kinds:
+        if kind not in Artifact.kinds:
             return None
         try:
-            thing = self._live[name] = Thing.kinds[kind].load(data)
+            artifact = self._live[name] = Artifact.kinds[kind].load(data)
         except ValueError:
             return None
-        return thing
+        return artifact
 
     def written(self, value: JSON) -> bytes | None:
-        """The new things that a value holds, written down for the record; None where there are none."""
+        """Return the new artifacts in a value as bytes for the journal; None if there are none."""
         if not self._unwritten:
             return None
         names = sorted(_names(value).intersection(self._unwritten))
@@ -98,23 +99,23 @@ class Things:
         return msgspec.msgpack.encode(new) if new else None
 
 
-def kept_in(body: bytes | None) -> dict[str, tuple[str, bytes]]:
-    """The things that a row of the record carries."""
+def decode_artifacts(body: bytes | None) -> dict[str, tuple[str, bytes]]:
+    """Return the artifacts that a row of the journal holds."""
     return msgspec.msgpack.decode(body, type=dict[str, tuple[str, bytes]]) if body else {}
 
 
-def with_handles(value: JSON) -> Any:
-    """A JSON value with `Handle`s where it says so."""
-    handle = Handle.read(value)
+def read_handles(value: JSON) -> Any:
+    """Return a JSON value with `ArtifactHandle`s in place of their JSON."""
+    handle = ArtifactHandle.read(value)
     if handle is not None:
         return handle
     if isinstance(value, dict):
-        return {key: with_handles(each) for key, each in value.items()}
-    return [with_handles(each) for each in value] if isinstance(value, list) else value
+        return {key: read_handles(each) for key, each in value.items()}
+    return [read_handles(each) for each in value] if isinstance(value, list) else value
 
 
 def _names(value: Any) -> set[str]:
-    handle = Handle.read(value)
+    handle = ArtifactHandle.read(value)
     if handle is not None:
         return {handle.id}
     if isinstance(value, dict):

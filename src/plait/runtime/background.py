@@ -4,12 +4,12 @@ that they also work inside a running loop."""
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextvars
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
+from plait.background import BackgroundLoop
 from plait.core import Event
 
 T = TypeVar("T")
@@ -17,9 +17,7 @@ T = TypeVar("T")
 PATIENCE = 10.0
 """Seconds a cancelled run gets to put itself on the record before Ctrl-C is passed on."""
 
-_lock = threading.Lock()
-_loop: asyncio.AbstractEventLoop | None = None
-_thread: threading.Thread | None = None
+_LOOP = BackgroundLoop("plait")
 
 
 class _Job(Generic[T]):
@@ -44,11 +42,11 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
     Ctrl-C cancels the work, waits until it has put itself on the record, and then raises KeyboardInterrupt.
     """
-    if threading.current_thread() is _thread:
+    if _LOOP.is_current():
         # A tool on our own loop that runs an agent: the loop can't wait for itself.
         return _aside(work)
     job = _Job(work)
-    loop = _background_loop()
+    loop = _LOOP.start()
     try:
         loop.call_soon_threadsafe(job.begin)
         job.done.wait()
@@ -66,32 +64,6 @@ def _aside(work: Coroutine[Any, Any, T]) -> T:
 
     with ThreadPoolExecutor(1, "plait-aside") as pool:
         return pool.submit(contextvars.copy_context().run, asyncio.run, work).result()
-
-
-def _background_loop() -> asyncio.AbstractEventLoop:
-    global _loop, _thread
-    with _lock:
-        # After a fork the child has the loop, but not the thread that runs it.
-        if _loop is None or _loop.is_closed() or _thread is None or not _thread.is_alive():
-            loop = asyncio.new_event_loop()
-            thread = threading.Thread(target=_serve, args=(loop,), name="plait", daemon=True)
-            thread.start()
-            atexit.register(_stop, loop, thread)
-            _loop, _thread = loop, thread
-        return _loop
-
-
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    loop.run_forever()
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.close()
-
-
-def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(2)
 
 
 async def stream_events(begin: Callable[[Callable[[Event], None]], Awaitable[Any]]) -> AsyncGenerator[Event, None]:

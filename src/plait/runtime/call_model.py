@@ -15,15 +15,15 @@ from typing import NoReturn
 
 from msgspec import structs
 
-from plait.core import Lacking, LimitNear, Piece, PromptTooLong, Reply, Splitter, Taken, Think, Usage
+from plait.core import LimitNear, Piece, Reply, Splitter, Taken, Think, Usage
 from plait.core import events as ev
-from plait.core.errors import ModelError, TooLong, Unsupported
+from plait.core.errors import BadRequest, ContextOverflow, ModelError, Unsupported
 from plait.journal.log import AnyLog
 from plait.journal.records import Got, Thinking, Thought, Thrown
 from plait.journal.timeline import LoopException
 from plait.loops import splitter_of
 from plait.models.base import Model
-from plait.models.replies import usage_received
+from plait.models.wires.replies import usage_received
 from plait.runtime.limits import LimitReached, Meter, Share
 from plait.runtime.phase_models import Phases, without_special_tokens
 from plait.runtime.recorded_effects import PastEffect
@@ -51,8 +51,8 @@ async def ask_model(
 ) -> Reply:
     """The reply to a think effect.
 
-    Raises `PromptTooLong`, `Lacking` or `LimitNear` for the loop, `LimitReached` where a limit leaves no room, or a
-    `ModelError` when all is lost.
+    Raises `ContextOverflow`, `Unsupported` or `LimitNear` for the loop, `LimitReached` where a limit leaves no room,
+    or another `ModelError` when all is lost.
     """
     for earlier in past.responses:
         if earlier.lost:
@@ -63,7 +63,7 @@ async def ask_model(
         model = phases.of(think.phase)
         if think.tools and not model.abilities.tools:
             # Found out by an attempt of this effect, in this process or in one that ended right behind it.
-            raise Lacking("tools", f"{model.spec} takes no native tools")
+            raise Unsupported(f"{model.spec} takes no native tools", "tools")
         request = model.encode(think)
         most = share.attempt(model, request.body, think.max_tokens)
         limited = limit_reply(think, most) if most != think.max_tokens else think
@@ -76,6 +76,7 @@ async def ask_model(
         try:
             response = await model.send(request, limited, on_text)
             seconds = time.perf_counter() - began - response.startup
+            meter.exclude_startup(response.startup)
             reply = response.reply or model.decode(response, limited)
         except asyncio.CancelledError as why:
             came = getattr(why, "response", None)
@@ -99,13 +100,15 @@ async def ask_model(
                 )
             )
             attempt += 1
-            if isinstance(why, TooLong):
-                raise PromptTooLong(str(why), why.tokens, why.room) from why
+            if isinstance(why, ContextOverflow):
+                raise
             if lost and getattr(model.abilities, lost, False):
                 phases.lost(think.phase, lost)
                 if lost != "tools":
                     on_retry(f"{model.spec} does not take '{lost}': left out, asking again")
                 continue
+            if isinstance(why, Unsupported):  # The request does not hold what the endpoint refuses.
+                raise BadRequest(why.message) from why
             failures += 1
             if not why.retry or failures > retries:
                 raise
@@ -207,8 +210,8 @@ class Thinker:
                     meter=meter,
                     share=share,
                 )
-        except (LimitNear, LimitReached, Lacking, PromptTooLong) as why:
-            if isinstance(why, Lacking | PromptTooLong):
+        except (LimitNear, LimitReached, Unsupported, ContextOverflow) as why:
+            if isinstance(why, Unsupported | ContextOverflow):
                 meter.steps -= counts  # The turn is still to come, in another form.
             if past.thrown is None:
                 await self._record_thrown(n, step, why)
@@ -244,27 +247,29 @@ class Thinker:
             if (near := self.desk.meter.before_think(model, repair=effect.repair, started=started)) is not None:
                 raise near
             if effect.tools and not model.abilities.tools:
-                raise Lacking("tools", f"{model.spec} takes no native tools")
-        except (LimitNear, LimitReached, Lacking) as why:
+                raise Unsupported(f"{model.spec} takes no native tools", "tools")
+        except (LimitNear, LimitReached, Unsupported) as why:
             await self._record_thrown(n, step, why)
             raise
 
-    async def _record_thrown(self, n: int, step: int, why: LimitNear | LimitReached | Lacking | PromptTooLong) -> None:
+    async def _record_thrown(
+        self, n: int, step: int, why: LimitNear | LimitReached | Unsupported | ContextOverflow
+    ) -> None:
         """Record what the loop receives in place of a reply."""
         match why:
             case LimitNear():
                 thrown, said = Thrown(n, step, "LimitNear", why.limit, why.detail), sentence(why.detail)
             case LimitReached():
                 thrown, said = Thrown(n, step, "LimitReached", why.limit, why.detail), ""
-            case Lacking():
-                thrown, said = Thrown(n, step, "Lacking", why.ability, why.detail), ""
-            case PromptTooLong():
-                thrown = Thrown(n, step, "PromptTooLong", "context", why.detail, why.tokens, why.room)
+            case Unsupported():
+                thrown, said = Thrown(n, step, "Unsupported", why.ability, why.message), ""
+            case ContextOverflow():
+                thrown = Thrown(n, step, "ContextOverflow", "context", str(why), why.tokens, why.room)
                 said = "The prompt is too long for the model; showing it less."
         await self.desk.log.append((thrown, None))
         if said:
             self.desk.say(ev.Noted(step, "limit", said))
-        if isinstance(why, Lacking | PromptTooLong):
+        if isinstance(why, Unsupported | ContextOverflow):
             self.desk.meter.not_asked()
 
     def _say_retry(self, step: int, listener: _Listener | None, text: str) -> None:
@@ -286,9 +291,9 @@ class Thinker:
             raise LimitNear(thrown.limit, thrown.detail)
         if thrown.kind == "LimitReached":
             raise LimitReached(thrown.limit, thrown.detail)
-        if thrown.kind == "Lacking":
-            raise Lacking(thrown.limit, thrown.detail)
-        raise PromptTooLong(thrown.detail, thrown.tokens, thrown.room)
+        if thrown.kind == "Unsupported":
+            raise Unsupported(thrown.detail, thrown.limit)
+        raise ContextOverflow(thrown.detail, tokens=thrown.tokens, room=thrown.room)
 
     def _same_request(self, n: int, effect: Think, past: PastEffect, step: int) -> None:
         """Compare every recorded attempt of this effect with the request the loop makes now."""
@@ -307,7 +312,7 @@ class Thinker:
     def _listener(self, n: int, effect: Think, step: int, *, again: bool) -> _Listener | None:
         """What to do with text as it is written, if anybody wants it before the reply is whole."""
         loop = self.desk.job.loop
-        split = (lambda: splitter_of(loop, effect.phase)) if self.desk.emit is not None else None
+        split = (lambda: splitter_of(loop, effect.phase)) if self.desk.on_event is not None else None
         on_piece = self._on_piece if effect.watch else None
         return _Listener(n, step, split, self.desk.say, on_piece, again) if split or on_piece else None
 

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 from msgspec import structs
 
-from plait.core import Act, Call, LimitNear, Observation, Thing
+from plait.core import Act, Artifact, Call, LimitNear, Observation
 from plait.core import events as ev
 from plait.core.errors import BadInput, CallLost, ConfigError, JournalError, ToolError
 from plait.core.tools import Trouble
@@ -31,7 +31,7 @@ from plait.journal import codec
 from plait.journal.effects import digest_of_call
 from plait.journal.log import Entry
 from plait.journal.records import Acting, Begun, ObservedRecord, Thrown
-from plait.runtime.artifacts import Things
+from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.grounding import refusal, told, warning
 from plait.runtime.known_values import exact_result
 from plait.runtime.recorded_effects import PastEffect
@@ -39,7 +39,7 @@ from plait.runtime.run_context import Desk, RecordEnds, as_told, differs, input_
 from plait.runtime.tool_models import ToolModels
 from plait.runtime.tool_prints import as_usual, collecting
 from plait.tools import Tool, Toolset, render
-from plait.tools.call_context import count_model_calls, report_progress_to, set_cancel_event
+from plait.tools.call_context import ToolCallContext, set_cancel_event
 from plait.tools.render import sound
 
 Invented: TypeAlias = dict[int, tuple[str, ...]]
@@ -116,6 +116,8 @@ class Actor:
         self, n: int, step: int, calls: tuple[Call, ...], todo: list[int], past: PastEffect
     ) -> dict[int, Observation]:
         """Make the calls that have no result yet: those in doubt by policy, those that need leave after it is given."""
+        if self._needs_nobody(past, calls):
+            return await self._begin(Group(n, step, calls, calls, past, {}), tuple(todo))
         results: dict[int, Observation] = {}
         doubtful = [i for i in todo if i in past.begun and not self._may_repeat(calls[i])]
         todo = [i for i in todo if i not in doubtful]
@@ -144,6 +146,13 @@ class Actor:
         for i in need:
             results[i] = await self._with_leave(group, i)
         return results
+
+    def _needs_nobody(self, past: PastEffect, calls: tuple[Call, ...]) -> bool:
+        """The calls were never begun, and nothing has to be looked at or asked before they are made."""
+        desk = self.desk
+        if past.recorded or self._doubtful or desk.sources is not None or desk.job.past.lost is not None:
+            return False
+        return desk.job.approve == "never" and not any(map(self._is_question, calls))
 
     async def _begin(self, group: Group, free: tuple[int, ...]) -> dict[int, Observation]:
         """Put on the record that the calls are made, and make those that nothing holds up."""
@@ -197,11 +206,10 @@ class Actor:
                 with as_usual():
                     self.desk.say(ev.Noted(group.step, "progress", f"{call.tool}: {text}"))
 
-            heard = report_progress_to(progress)
-            metered = count_model_calls(ToolModels(self.desk, group.step, call.tool))
-            with heard, metered, self.desk.span.tool(group.step, call, job.tools) as span:
+            context = ToolCallContext(progress, ToolModels(self.desk, group.step, call.tool))
+            with context, self.desk.span.tool(group.step, call, job.tools) as span:
                 try:
-                    made = await make_call(job.tools, call, job.limits.tool_seconds, self.desk.things)
+                    made = await make_call(job.tools, call, job.limits.tool_seconds, self.desk.artifacts)
                 except BaseException:  # the run is cancelled, or a limit stops it
                     if not self._repeatable(call):
                         self.desk.remark(group.step, "in_doubt", f"{_in_doubt(call).text} Its input: {input_of(call)}")
@@ -226,7 +234,7 @@ class Actor:
         note = self.desk.breaker.remark(wrote, observation)
         if note:
             observation = structs.replace(observation, note=f"{observation.note} {note}".strip(), repeated=True)
-        entry = (ObservedRecord(group.n, i, observation), self.desk.things.written(observation.value))
+        entry = (ObservedRecord(group.n, i, observation), self.desk.artifacts.written(observation.value))
         if self._repeatable(call):
             self.desk.log.buffer(entry)
         else:
@@ -324,7 +332,7 @@ class Actor:
         tool = self.desk.job.tools.get(call.tool)
         if tool is not None:
             with suppress(BadInput):
-                args, kwargs = tool.bind(self.desk.things.given(call.input, tool.signature.takes_things))
+                args, kwargs = tool.bind(self.desk.artifacts.given(call.input, tool))
                 found.add(repr((call.tool, args, sorted(kwargs.items()))).encode())
         return found
 
@@ -359,23 +367,22 @@ UNKNOWN = "Whether the call took effect is not known. Do not repeat it: check it
 """What the model is told of a call in doubt."""
 
 
-async def make_call(tools: Toolset, call: Call, seconds: float, things: Things) -> Observation:
+async def make_call(tools: Toolset, call: Call, seconds: float, artifacts: ArtifactStore) -> Observation:
     """The observation of one call. `seconds` is its time where the tool has none of its own."""
     if not call.by_code:
-        return await _make(tools, call, seconds, things)
+        return await _make(tools, call, seconds, artifacts)
     with collecting() as collected:
-        made = await _make(tools, call, seconds, things)
+        made = await _make(tools, call, seconds, artifacts)
     return structs.replace(made, printed=sound(collected.text)) if collected.total else made
 
 
-async def _make(tools: Toolset, call: Call, seconds: float, things: Things) -> Observation:
+async def _make(tools: Toolset, call: Call, seconds: float, artifacts: ArtifactStore) -> Observation:
     tool = tools.get(call.tool)
     if tool is None:
         said = tools.unknown(call.tool) if tools.near is None else await _in_thread(lambda: tools.unknown(call.tool))
         return Observation(said, trouble="unknown_tool")
     try:
-        takes = tool.signature.takes_things
-        args, kwargs = tool.bind(things.exactly(call.input) if call.by_code else things.given(call.input, takes))
+        args, kwargs = tool.bind(artifacts.exactly(call.input) if call.by_code else artifacts.given(call.input, tool))
     except BadInput as why:
         return Observation(str(why), trouble="bad_input")
     exact, unfit = None, ""
@@ -383,13 +390,13 @@ async def _make(tools: Toolset, call: Call, seconds: float, things: Things) -> O
     began = time.perf_counter()
     try:
         value = await _within(tool, args, kwargs, limit)
-        if isinstance(value, Thing):
-            handle = things.keep(value)
+        if isinstance(value, Artifact):
+            handle = artifacts.keep(value)
             text, plain = f"{handle.id}: {handle.about}", handle.json()
         else:
-            text, plain = render(value, things.put_away)
+            text, plain = render(value, artifacts.put_away)
             if call.by_code:
-                exact, unfit = exact_result(value, plain, things)
+                exact, unfit = exact_result(value, plain, artifacts)
     except TimeoutError:
         seconds = time.perf_counter() - began
         said = f"Error: '{tool.spec.name}' gave no result within {limit:g} seconds"

@@ -22,24 +22,24 @@ from plait.core import (
     Cancelled,
     CheckAnswer,
     CheckGrounding,
+    ContextOverflow,
     Continue,
     Crashed,
     Effect,
     Event,
     Execute,
     Failed,
-    Lacking,
     LimitNear,
     LoopRun,
     Note,
     Outcome,
     PlaitError,
-    PromptTooLong,
     Reply,
     Start,
     Stopped,
     Taken,
     Think,
+    Unsupported,
     WaitNext,
 )
 from plait.core import events as ev
@@ -66,10 +66,10 @@ class Engine:
     """One run. Make one, await `run`, read what it used from `totals`."""
 
     def __init__(
-        self, job: RunSpec, log: AnyLog, emit: Callable[[Event], None] | None = None, span: RunSpan = UNWATCHED
+        self, job: RunSpec, log: AnyLog, on_event: Callable[[Event], None] | None = None, span: RunSpan = UNWATCHED
     ) -> None:
         self.job = job
-        self.desk = Desk(job, log, Meter(job.limits), Breaker(job.limits.repeats, job.tools), emit, span)
+        self.desk = Desk(job, log, Meter(job.limits), Breaker(job.limits.repeats, job.tools), on_event, span)
         self._actor = Actor(self.desk)
         self._tickets = Tickets(self.desk, self._perform_started, self._number, self._actor.at_once)
         self._thinker = Thinker(self.desk, self._tickets.piece)
@@ -84,7 +84,7 @@ class Engine:
         self._effect: Any = None
         """The effect that the loop waits for; then its result, or what is thrown into the loop in its place."""
         self._result: Any = None
-        self._thrown: LimitNear | PromptTooLong | Lacking | None = None
+        self._thrown: LimitNear | ContextOverflow | Unsupported | None = None
         self._returned: Any = None
         """The outcome that the loop returned."""
 
@@ -98,7 +98,7 @@ class Engine:
                     while self._advance():
                         try:
                             self._given(await self._perform(self._number(), self._effect))
-                        except (LimitNear, PromptTooLong, Lacking) as why:
+                        except (LimitNear, ContextOverflow, Unsupported) as why:
                             self._thrown = why
                     outcome = self._settled(self._returned)
                 finally:
@@ -176,7 +176,7 @@ class Engine:
                     case _:
                         self._effect = effect
                         return True
-            except (LimitNear, PromptTooLong, Lacking) as why:
+            except (LimitNear, ContextOverflow, Unsupported) as why:
                 self._thrown = why
 
     def _given(self, result: Any) -> None:
@@ -234,12 +234,14 @@ class Engine:
                 how = self._last.how_cut if self._last is not None else ""
                 stopped = Stopped(why.limit, sentence(why.detail))
                 return _cut_short(stopped, how, "") if how else stopped
-            case PromptTooLong():
+            case ContextOverflow():
                 # A turn that is asked again with less counts once, and so does one whose prompt never fitted.
                 self.desk.meter.steps += self.desk.meter.near is None
-                return Stopped("context", f"The prompt does not fit the model's context: {why.detail}")
-            case Lacking():
-                return Crashed(sentence(why.detail), error="Lacking", hint="Choose another model, or another loop.")
+                return Stopped("context", f"The prompt does not fit the model's context: {why}")
+            case Unsupported():
+                return Crashed(
+                    sentence(why.message), error="Unsupported", hint="Choose another model, or another loop."
+                )
             case ExceptionGroup():
                 return self._ended_by(why.exceptions[0])
             case PlaitError():
@@ -261,9 +263,10 @@ class Engine:
     def _perform(self, n: int, effect: Effect, started: bool = False) -> Awaitable[Any]:
         """Perform effect `n`, or return what is recorded of it."""
         past = self.job.past.effect(n)
-        if self.job.replay and not past.recorded:
-            raise RecordEnds
-        if past.kind not in ("", type(effect).__name__):
+        if not past.recorded:
+            if self.job.replay:
+                raise RecordEnds
+        elif past.kind not in ("", type(effect).__name__):
             raise differs(n, self.desk.meter.steps, f"effect {past.kind}", f"effect {type(effect).__name__}")
         match effect:
             case Think():

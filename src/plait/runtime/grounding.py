@@ -1,12 +1,15 @@
-"""Finds values that a model made up: literals of a call that stand neither in the task nor in anything observed.
+"""Finds ungrounded values: literals of a call that are neither in the task nor in any observation.
 
-Theory of operation. Sources are texts: the task, the conversation before it, what tools and code gave, what the
-person said. Of each its words, numbers and dates are kept. A literal of a call is taken apart in the same way: a
-number must be one of the sources' numbers, as given or rounded, or what simple arithmetic on them gives; a date one of
-their dates, in whatever form; a text of one word must stand in them, whatever its case. A text of several words is the
-model's own wording, in which only numbers, dates, addresses and #names are looked at. What a tool names itself
-(defaults, choices) is never made up. Where the action is code, only what it wrote down counts: a value that it
-computed, or took from a result, is no literal. A text may be as long as a page: each pattern is linear in it.
+Sources are texts: the task, the conversation before it, results of tools and code, and the user's words. Plait keeps
+their words, numbers and dates, and checks a literal by its kind:
+
+- A number must be in the sources, as given or rounded, or follow from their numbers by simple arithmetic.
+- A date must be in the sources, in any form.
+- A text of one word must be in the sources, in any case.
+- In a text of several words, which is the model's own wording, only numbers, dates, addresses and #names are checked.
+
+Defaults and choices of a tool are always grounded. If the action is code, only its literals are checked: values that it
+computed or took from a result are not. A text may be as long as a page, so each pattern is linear in it.
 """
 
 from __future__ import annotations
@@ -17,16 +20,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite
 from typing import Any, Literal, TypeAlias
 
+from plait.core.artifacts import ArtifactHandle
 from plait.core.effects import UNKNOWN
 from plait.core.loop import Task
-from plait.core.things import Handle
 from plait.core.tools import Call, ToolSpec
 from plait.runtime import known_values
-from plait.runtime.known_values import computed, constants, reckoned
+from plait.runtime.known_values import can_be_computed, find_constants, find_operands
 
 Grounding: TypeAlias = Literal["off", "note", "warn", "ask", "refuse"]
-"""What is done about a made-up value: nothing; it is noted on the record; the model is told as well; the person is
-asked before the call is made; the call is refused."""
+"""What Plait does about an ungrounded value: nothing; notes it in the journal; also warns the model; asks the user
+before the call; refuses the call."""
 
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
@@ -50,10 +53,10 @@ _WORDS = {
 """Words that give a number, also in the plural."""
 _WORD = re.compile(r"[^\W\d_]+|%")
 _TRIVIAL = {0.0, 1.0, -1.0}
-"""Numbers that are no knowledge of anything: nothing, one, the last one."""
+"""Numbers that say nothing: none, one, the last one."""
 _COUNTED = 10
-"""Whole numbers up to this one are not looked at within a text: words count, and formulas halve and double. What a
-formula adds or subtracts is."""
+"""Whole numbers up to this one are not checked within a text, because texts count and formulas halve and double. Those
+that a formula adds or subtracts are checked."""
 _FORMULA = re.compile(r"(?=\D*\d.*[-+*/^%(]|[a-z]+\(.*\d)(?:[a-z]{2,8}\(|[\d.,+*/()^%e-])++")
 """Numbers and operators without a blank, and functions of them: `abs(-3)`."""
 _ARITHMETIC = re.compile(r"(?:[a-z]{2,8}\(|[\d.,+*/()^%e\s-])++")
@@ -63,7 +66,7 @@ _TERM = re.compile(r"(?<![\d.*/^%)])(\d+)(?=[+-])|(?<=[+-])(\d+)(?![\d.*/^%(])")
 
 
 class Sources:
-    """What a model may have its values from. `code`: literals count only where code wrote them down."""
+    """The texts that a model may take values from."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._texts: list[str] = []
@@ -75,7 +78,7 @@ class Sources:
             self.add(text)
 
     def add(self, text: str) -> None:
-        """One more text that the model was shown."""
+        """Add a text that the model was shown."""
         folded = text.casefold()
         self._texts.append(folded)
         for dates, _ in _dates(folded):
@@ -83,16 +86,16 @@ class Sources:
         self._numbers.update(value for value, _ in _numbers(folded))
         words = {each.removesuffix("s") for each in _WORD.findall(folded)}
         self._numbers.update(value for word, value in _WORDS.items() if word in words)
-        self._units = self._units or known_values.are_named(words)
+        self._units = self._units or known_values.name_units(words)
 
     def wrote(self, code: str) -> None:
-        """A piece of code that the model wrote: from now on its constants are the literals there are."""
+        """Add code that the model wrote. From now on only constants of such code count as literals."""
         self._code = self._code or Sources()
-        for value in constants(code):
+        for value in find_constants(code):
             self._code.add(value)
 
     def invented(self, call: Call, spec: ToolSpec | None) -> tuple[str, ...]:
-        """The call's made-up literals, as `parameter: value`; empty when there are none."""
+        """Return the call's ungrounded literals, as `parameter: value`."""
         own = _own(spec)
         found: list[str] = []
         for where, value in _literals(call.input):
@@ -102,18 +105,20 @@ class Sources:
         return tuple(dict.fromkeys(found))
 
     def in_answer(self, answer: Any) -> tuple[str, ...]:
-        """The numbers, dates and addresses of an answer that nothing gave; words are the model's own."""
+        """Return the ungrounded numbers, dates and addresses of an answer."""
         text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=str)
         return tuple(dict.fromkeys(self._within(text)))
 
     def in_words(self, text: str) -> tuple[str, ...]:
-        """The made-up numbers, dates and addresses of a thought."""
+        """Return the ungrounded numbers, dates and addresses of a thought."""
         return tuple(dict.fromkeys(self._within(text, written=True)))
 
     def in_code(self, code: str) -> tuple[str, ...]:
-        """The made-up numbers that code computes with or gives a name to. Others are widths, limits and the like, or
-        stand in a call and are looked at there."""
-        numbers = reckoned(code, units=self._units)
+        """Return the ungrounded numbers that code computes with or gives a name to.
+
+        Others are widths and limits, or literals of a call, which is checked itself.
+        """
+        numbers = find_operands(code, units=self._units)
         found = (each for number, each in numbers if abs(number) > _COUNTED or not float(number).is_integer())
         return tuple(each for each in dict.fromkeys(found) if not self.has_number(float(each), each))
 
@@ -135,7 +140,7 @@ class Sources:
         return self._within(value)
 
     def _within(self, value: str, *, written: bool = False) -> list[str]:
-        """What a text of the model's own wording holds that is made up. `written`: no code made that text."""
+        """Return the ungrounded values within a text in the model's own wording. `written`: no code made that text."""
         counts = (lambda *_: True) if written else self._counts
         text = value.casefold().strip()
         found = [UNKNOWN] if UNKNOWN in text and not self._knows(UNKNOWN, counts) else []
@@ -145,8 +150,8 @@ class Sources:
             rest = rest.replace(each, " ")
             if not dates & self._dates and counts(each):
                 found.append(each)
-        converting = known_values.converting(rest)
-        guessed = set() if self._units else known_values.guessed(rest)
+        converting = known_values.find_conversions(rest)
+        guessed = set() if self._units else known_values.find_guesses(rest)
         terms = set[str]()
         if _ARITHMETIC.fullmatch(text):
             terms = {each for match in _TERM.finditer("".join(rest.split())) for each in match.groups()}
@@ -162,7 +167,7 @@ class Sources:
         return any(folded in each for each in self._texts) or not counts(folded)
 
     def _counts(self, written: str, number: float | None = None) -> bool:
-        """Is that a literal: one the model wrote itself, not one its code computed?"""
+        """Say whether it is a literal: the model wrote it, and its code did not compute it."""
         if self._code is None:
             return True
         if number is not None:
@@ -170,8 +175,7 @@ class Sources:
         return any(written in each for each in self._code._texts)
 
     def has_number(self, value: float, written: str) -> bool:
-        """One of the sources' numbers is that number, or gives it when it is rounded as this one is written, or it is
-        what simple arithmetic on them gives."""
+        """Say whether the sources have the number, as given, rounded as it is written, or as a result of arithmetic."""
         try:
             value = float(value)
         except OverflowError:  # a whole number of more than 300 digits
@@ -183,23 +187,23 @@ class Sources:
         return (
             any(abs(round(each, digits) - value) < 1e-12 for each in self._numbers)
             or any(abs(each - other) <= 1e-9 * abs(other) for other in self._numbers - _TRIVIAL for each in near[1:])
-            or computed(value, digits, self._numbers)
+            or can_be_computed(value, digits, self._numbers)
         )
 
 
 def sources_of(task: Task, system: str | None = None) -> Sources:
-    """What a run begins with."""
+    """Return the sources that a run begins with."""
     before = (text for turn in task.history for text in (turn.question, turn.answer))
     return Sources((task.question, *before, *([system] if system else [])))
 
 
 def told(found: Iterable[str]) -> str:
-    """What a person is told of made-up values."""
+    """Return what the user reads about ungrounded values."""
     return f"stands neither in the task nor in any observation: {', '.join(found)}"
 
 
 def warning(found: Iterable[str]) -> str:
-    """What the model is told of them."""
+    """Return what the model reads about ungrounded values."""
     return (
         f"Not from the task or an observation: {', '.join(found)}. Use only values that you were given or have "
         "observed; look up those you don't have."
@@ -207,7 +211,7 @@ def warning(found: Iterable[str]) -> str:
 
 
 def refusal(found: Iterable[str], others: Iterable[str]) -> str:
-    """What the model is told of a call that was not made; `others` are the names of the other tools."""
+    """Return what the model reads about a refused call. `others` are the names of the other tools."""
     names = list(others)
     who = f" ({', '.join(names[:6])})" if names else ""
     return (
@@ -217,7 +221,7 @@ def refusal(found: Iterable[str], others: Iterable[str]) -> str:
 
 
 def answer_warning(found: Iterable[str]) -> str:
-    """What the model is told of those in an answer."""
+    """Return what the model reads about ungrounded values in its answer."""
     return (
         f"That can't be the answer: {', '.join(found)} stands neither in the task nor in any observation. Look up what "
         "is missing, and have a tool compute what has to be computed; then answer."
@@ -225,8 +229,8 @@ def answer_warning(found: Iterable[str]) -> str:
 
 
 def _literals(value: Any, where: str = "") -> Iterator[tuple[str, str | float]]:
-    """Each scalar in a call's input, with the parameter it stands under."""
-    if isinstance(value, bool) or value is None or Handle.read(value) is not None:
+    """Yield each scalar in a call's input, with its parameter."""
+    if isinstance(value, bool) or value is None or ArtifactHandle.read(value) is not None:
         return
     if isinstance(value, (str, int, float)):
         yield where, value
@@ -239,7 +243,7 @@ def _literals(value: Any, where: str = "") -> Iterator[tuple[str, str | float]]:
 
 
 def _own(spec: ToolSpec | None) -> set[Any]:
-    """What a tool names itself: defaults and choices."""
+    """Return the defaults and choices of a tool."""
     own: set[Any] = set()
     for schema in (spec.parameters.get("properties", {}) if spec is not None else {}).values():
         for each in (schema.get("default"), *schema.get("enum", ())):
@@ -254,7 +258,7 @@ def _numbers(folded: str) -> list[tuple[float, str]]:
 
 
 def _dates(folded: str) -> list[tuple[set[str], str]]:
-    """Each date in a text, as year-month-day (in both ways where 4/7 may be April or July), and as it is written."""
+    """Return each date in a text, as year-month-day (both if 4/7 may be April or July), and as it is written."""
     found = []
     for match in _DATE.finditer(folded):
         year, month, day = (next(g for g in (match[k] for k in keys if k in match.groupdict()) if g) for keys in (

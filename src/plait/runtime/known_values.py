@@ -1,8 +1,7 @@
-"""Tells whether a number is what simple arithmetic on known numbers gives.
+"""Decides whether a number is the result of simple arithmetic on known numbers.
 
-A sum that a model worked out in its head is no made-up value if it is right. That it is the result of *some* sum of
-known numbers proves little where many numbers are known and the result is short: then nearly every number is. So
-it counts only where it would not be hit by chance.
+A sum that a model worked out itself is grounded if it is right. But if many numbers are known and the result is short,
+nearly every number is *some* sum of them. So a result counts only if it is unlikely to be met by chance.
 """
 
 from __future__ import annotations
@@ -16,28 +15,29 @@ from itertools import combinations
 from math import isfinite
 from typing import Any
 
-import msgspec
-
+from plait.core.artifacts import Artifact
 from plait.core.messages import JSON
-from plait.core.things import Thing
-from plait.runtime.artifacts import Things
+from plait.runtime.artifacts import ArtifactStore
 from plait.sandbox.worker_values import Budget, Figures, pack
-from plait.tools.render import Numeral, sound
+from plait.tools.render import Numeral, fields_of, sound
 
 MOST = 30
-"""So many known numbers at most: of more, nearly everything is some sum."""
+"""Maximum number of known numbers: of more, nearly everything is some sum."""
 
 CHANCE = 0.05
-"""A number is taken for computed if at most this share of all numbers written alike (as long, with as many decimals)
-could be computed as well."""
+"""A number counts as computed if at most this share of all numbers of its form (as long, with as many decimals) could
+be computed as well."""
 
 ROUNDED = 3
-"""A rounded result needs so many digits: 26 would be the quotient of too many things."""
+"""Minimum number of digits of a rounded result: 26 would be the quotient of too many numbers."""
 
 
-def computed(value: float, decimals: int, numbers: Iterable[float]) -> bool:
-    """`value`, written with so many decimals, is the sum, difference, product or quotient of two of the numbers, the
-    sum of three or four, or what is left of or comes to a hundred percent (20 percent off: 0.8 and 80)."""
+def can_be_computed(value: float, decimals: int, numbers: Iterable[float]) -> bool:
+    """Say whether `value`, written with so many decimals, follows from the numbers.
+
+    It is the sum, difference, product or quotient of two of them, the sum of three or four, or a percentage less or
+    more than a hundred percent (20 percent off: 0.8 and 80).
+    """
     known = tuple(sorted({abs(number) for number in numbers} - {0.0}))
     if len(known) > MOST:
         return False
@@ -51,13 +51,12 @@ def computed(value: float, decimals: int, numbers: Iterable[float]) -> bool:
 
 @lru_cache(maxsize=64)
 def _alike(known: tuple[float, ...], decimals: int, size: int, *, rounded: bool) -> frozenset[float]:
-    """All results with so many digits before and behind the point: the same for every number of a long text."""
+    """Return all results with so many digits before and behind the point."""
     return frozenset(each for each in _results(known, decimals, rounded=rounded) if len(str(int(each))) == size)
 
 
 def _results(known: tuple[float, ...], decimals: int, *, rounded: bool) -> Iterator[float]:
-    """What can be computed and written with so many decimals: sums are written out, what was multiplied or divided may
-    be rounded."""
+    """Yield what can be computed and written with so many decimals. Products and quotients may be rounded."""
     pairs = list(combinations(known, 2))
     sums = [each for a, b in pairs for each in (a + b, b - a)]
     sums += [sum(some) for count in (3, 4) if len(known) <= MOST // count for some in combinations(known, count)]
@@ -83,58 +82,54 @@ def _same(one: float, other: float) -> bool:
 DEPTH = 60
 
 
-def exact_result(value: Any, plain: JSON, things: Things) -> tuple[JSON, str]:
-    """The result as JSON that loses nothing, None where `plain` is just that; and why it can't be had, "" where it can.
+def exact_result(value: Any, plain: JSON, artifacts: ArtifactStore) -> tuple[JSON, str]:
+    """Return the result as JSON that loses nothing (None if `plain` is just that), and why there is none, or "".
 
-    A data class, struct, model or named tuple is a dict of its fields, as a model is shown it; an Enum is its value;
-    a number or array of numpy is Python's. Any other object can't be passed to code.
+    A data class, struct, model or named tuple becomes a dict of its fields, an Enum its value, a number or array of
+    numpy that of Python. Any other object cannot be passed to code.
     """
     value = _numbers(value)
     try:
-        packed = pack(value, lambda one: _stands(one, things), Budget(depth=DEPTH, figures=True))
+        packed = pack(value, lambda one: _stands(one, artifacts), Budget(depth=DEPTH, figures=True))
     except (TypeError, ValueError, RecursionError) as why:
         return None, sound(str(why) if not isinstance(why, RecursionError) else "the value is nested too deep")
     return (None if type(packed) is type(plain) and packed == plain else packed), ""
 
 
 def _numbers(value: Any) -> Any:
-    """Texts of a table that are numbers become numbers, where nothing of the text is lost: 14.5, but not 14.50."""
+    """Return texts of a table as numbers if the text loses nothing: 14.5, but not 14.50."""
     if isinstance(value, Numeral):
         number: Any = float(value) if "." in value else int(value)
         return number if repr(number) == value else Figures(value)
     return {key: _numbers(one) for key, one in value.items()} if type(value) is dict else value
 
 
-def _stands(value: Any, things: Things) -> Any:
-    """What stands for an object in JSON; None where nothing does."""
-    if isinstance(value, Thing):
-        return things.put_away(value)
+def _stands(value: Any, artifacts: ArtifactStore) -> Any:
+    """Return the JSON of an object; None if it has none."""
+    if isinstance(value, Artifact):
+        return artifacts.put_away(value)
     fields = _fields(value)
     if fields is None:
         return None
-    return pack(fields[0], lambda one: _stands(one, things), Budget(depth=DEPTH))
+    return pack(fields[0], lambda one: _stands(one, artifacts), Budget(depth=DEPTH))
 
 
 def _fields(value: Any) -> tuple[Any] | None:
-    """The Python value that an object amounts to, in a tuple; None for one that is only itself."""
+    """Return the plain Python value of an object, in a tuple; None for an object without one."""
     if isinstance(value, type):
         return None
     if isinstance(value, Enum):
         return (value.value,)
-    if isinstance(value, msgspec.Struct):
-        return ({name: getattr(value, name) for name in value.__struct_fields__},)
-    if hasattr(value, "__dataclass_fields__"):
-        return ({name: getattr(value, name) for name in value.__dataclass_fields__},)
-    if callable(getattr(value, "model_dump", None)) and hasattr(type(value), "model_fields"):
-        return (value.model_dump(mode="python"),)
+    if (fields := fields_of(value)) is not None:
+        return fields
     if type(value).__module__.partition(".")[0] == "numpy" and callable(getattr(value, "tolist", None)):
         found = value.tolist()
         return None if type(found) is type(value) else (found,)
     return None
 
 
-def constants(code: str) -> Iterator[str]:
-    """The literals that a piece of code wrote down."""
+def find_constants(code: str) -> Iterator[str]:
+    """Yield the literals in a piece of code."""
     for node in _nodes(code):
         if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, float)):
             yield str(node.value)
@@ -142,9 +137,11 @@ def constants(code: str) -> Iterator[str]:
             yield f"-{node.operand.value!r}"
 
 
-def reckoned(code: str, *, units: bool = False) -> Iterator[tuple[float, str]]:
-    """The numbers in code that are operands (what converts units is not), or the value of a name. `units`: there is
-    talk of such, so 100 may convert a whole number as well."""
+def find_operands(code: str, *, units: bool = False) -> Iterator[tuple[float, str]]:
+    """Yield the numbers in code that are operands or the value of a name, except those that convert units.
+
+    `units`: the text names units, so 100 may convert a whole number as well.
+    """
     for node in _nodes(code):
         if isinstance(node, ast.BinOp):
             scales = isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv | ast.Mod)
@@ -152,7 +149,7 @@ def reckoned(code: str, *, units: bool = False) -> Iterator[tuple[float, str]]:
             whole = len(sides) == 2 and all(isinstance(number, int) for number, _ in sides)
             whole = whole and isinstance(node.op, ast.Mult) and not units
             if not _is_text(node.left) and not _is_text(node.right):
-                yield from (side for side in sides if not (scales and converts(side[1], whole=whole)))
+                yield from (side for side in sides if not (scales and is_conversion(side[1], whole=whole)))
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
             held = node.value
             parts = [*held.values] if isinstance(held, ast.Dict) else getattr(held, "elts", [held])
@@ -160,7 +157,7 @@ def reckoned(code: str, *, units: bool = False) -> Iterator[tuple[float, str]]:
 
 
 def _nodes(code: str) -> Iterator[ast.AST]:
-    """The parts of code; none where it can't be read."""
+    """Yield the nodes of code; none if it cannot be parsed."""
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -173,7 +170,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _numbers_of(node: ast.expr) -> list[tuple[float, str]]:
-    """A number that is written there, without its sign."""
+    """Return the number that a node is, without its sign."""
     if isinstance(node, ast.UnaryOp):
         node = node.operand
     alone = isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool)
@@ -181,7 +178,7 @@ def _numbers_of(node: ast.expr) -> list[tuple[float, str]]:
 
 
 _NUMBERS = r"10{1,4}|10{6}|10{9}|0\.0?01|12|24|60|365|3600"
-"""Other powers of ten are what an unknown area is guessed at."""
+"""Numbers that convert units. Other powers of ten are guesses of unknown sizes."""
 _ROUND = r"10{1,3}"
 _CONVERTING = re.compile(rf"[*/]\s*({_NUMBERS})(?![\d.,]*\d)|(?<![\d.,])({_NUMBERS})\s*[*/]")
 _GUESSED = re.compile(
@@ -194,24 +191,25 @@ _WORDS = {
 }  # fmt: skip
 
 
-def are_named(words: Set[str]) -> bool:
-    """There is talk of units."""
+def name_units(words: Set[str]) -> bool:
+    """Say whether words of a text name units."""
     return not words.isdisjoint(_WORDS)
 
 
-def converting(formula: str) -> set[str]:
-    """What a formula multiplies with, or divides by, to convert units; as it is written."""
+def find_conversions(formula: str) -> set[str]:
+    """Return the numbers that a formula multiplies with, or divides by, to convert units; as written."""
     return {each for match in _CONVERTING.finditer(formula) for each in match.groups() if each}
 
 
-def guessed(formula: str) -> set[str]:
-    """The 10, 100 and 1000 that a formula multiplies a whole number with. Where there is no talk of units they convert
-    nothing: so an unknown price is guessed."""
+def find_guesses(formula: str) -> set[str]:
+    """Return the 10, 100 and 1000 that a formula multiplies a whole number with.
+
+    In a text without units they convert nothing: models guess unknown prices with them.
+    """
     found = () if "/" in formula else _GUESSED.finditer(formula)
     return {each for match in found for each in match.groups() if each}
 
 
-def converts(number: str, *, whole: bool) -> bool:
-    """A number that something is multiplied with, or divided by, converts units. `whole`: it is a whole number that is
-    multiplied, and there is no talk of units."""
+def is_conversion(number: str, *, whole: bool) -> bool:
+    """Say whether a factor or divisor converts units. `whole`: it multiplies a whole number in a text without units."""
     return re.fullmatch(_NUMBERS, number) is not None and not (whole and re.fullmatch(_ROUND, number))

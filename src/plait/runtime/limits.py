@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from statistics import median
 
 from msgspec import Struct
 
-from plait.core import LimitNear, Reply, Usage
+from plait.core import CodeLimits, LimitNear, Reply, Usage
+from plait.core.errors import ConfigError
 from plait.models.base import Model
 from plait.models.prices import total
 from plait.tools.call_context import BudgetSpent, run_meter
@@ -25,14 +25,17 @@ SMALLEST_REPLY = 16
 """Tokens: a call that may write less than this is not worth making, unless it is the last one."""
 
 
-class Limits(Struct, frozen=True, omit_defaults=True):
+class Limits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """What a run may use. None means no limit.
 
     `steps`: turns of the loop. `calls`: requests to models, failed ones included. `tokens`: input and output together.
     `usd`: money. `seconds`: wall time. One model call is kept in reserve, so that the model can be asked to answer
     with what there is. `tool_seconds` is each tool call's time where the tool sets none of its own;
     `retries` how often a failed request is sent again; `repeats` how often the same call may bring the
-    same result before the run is stopped (0: never stopped for that).
+    same result before the run is stopped (0: never stopped for that). `tools`: with more tools than this, the model is
+    shown those that fit the task best, and a tool that finds the others; None shows all, but `codeact` then shows none
+    of more than eight and finds them by searching. `code`: what one piece of code may use. Raises `ConfigError` for an
+    invalid limit.
     """
 
     steps: int | None = 25
@@ -44,6 +47,24 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     retries: int = 3
     repeats: int = 4
     observation_chars: int = 8000
+    tools: int | None = None
+    code: CodeLimits = CodeLimits()
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__[:-1]:
+            value = getattr(self, name)
+            if value is None and name in _OPTIONAL:
+                continue
+            kinds, wanted = ((int, float), "a number") if name in _NUMBERS else ((int,), "a whole number")
+            if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value < math.inf:
+                none = ", or None for no limit" if name in _OPTIONAL else ""
+                raise ConfigError(f"Limits({name}={value!r}) is invalid.", hint=f"Give {wanted} from 0 up{none}.")
+        if not isinstance(self.code, CodeLimits):
+            raise ConfigError(f"Limits(code={self.code!r}) is invalid.", hint="Give plait.CodeLimits(...).")
+
+
+_NUMBERS = ("usd", "seconds", "tool_seconds")
+_OPTIONAL = ("steps", "calls", "tokens", "tools", "usd", "seconds")
 
 
 class LimitReached(Exception):
@@ -83,7 +104,7 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        """Wall seconds the run has been performed, earlier processes included."""
+        """Wall seconds of the run, earlier processes included, without the download and start-up of local models."""
         return self._before + self._clock() - self._began
 
     @property
@@ -94,6 +115,10 @@ class Meter:
     def went_on(self, seconds: float) -> None:
         """Count the time an earlier process spent on this run."""
         self._before += seconds
+
+    def exclude_startup(self, seconds: float) -> None:
+        """Do not count the time in which a local model was downloaded and loaded."""
+        self._before -= seconds
 
     def asked(self, reply: Reply) -> None:
         """Count one reply and what it took."""
@@ -134,17 +159,9 @@ class Meter:
         """The estimated tokens of a request."""
         return math.ceil((len(body) + LENGTH_FIELD) * self._density.get(model.spec, TOKENS_A_BYTE))
 
-    @contextmanager
-    def asking(self, *, started: bool = False) -> Iterator[Share]:
+    def asking(self, *, started: bool = False) -> Share:
         """A model call is under way. Its share is reserved: calls that begin meanwhile count it as used."""
-        share = Share(self, last=self.near is not None and not started)
-        self.requests += 1
-        try:
-            yield share
-        finally:
-            if not share.attempts:
-                self.requests -= 1
-            share.release()
+        return Share(self, last=self.near is not None and not started)
 
     @property
     def last_output(self) -> int:
@@ -254,6 +271,15 @@ class Share:
         self._tokens = 0
         self._usd = 0.0
         self._waits = meter.waiting > 0
+
+    def __enter__(self) -> Share:
+        self._meter.requests += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.attempts:
+            self._meter.requests -= 1
+        self.release()
 
     def release(self) -> None:
         """Give back what was reserved."""

@@ -15,13 +15,13 @@ from plait.models.special_tokens import special_tokens_of
 
 
 class Phases:
-    """The model of each phase, and what was found out about it in this run."""
+    """The model of each phase, without the abilities that its endpoint refused in this run."""
 
     def __init__(self, models: Mapping[str, Model]) -> None:
         self._models: MutableMapping[str, Model] = dict(models)
 
     def of(self, phase: str) -> Model:
-        """The model that a phase asks: its own, or the one for all (key "")."""
+        """Return the model of a phase: its own, or the one for all (key "")."""
         model = self._models.get(phase) or self._models.get("")
         if model is None and "." in phase:
             # A loop that another fell back to, where only that one's phases were given models.
@@ -34,27 +34,27 @@ class Phases:
         return model
 
     def lost(self, phase: str, ability: str) -> None:
-        """A phase's endpoint turned out not to have an ability."""
+        """Remove an ability that a phase's endpoint refused."""
         found = self.of(phase)
         for key, model in self._models.items():
             if model is found:
                 self._models[key] = model.without(ability)
 
     def secrets(self) -> tuple[str, ...]:
-        """All that must never be written down."""
+        """Return what must never be stored."""
         return tuple({secret for model in self._models.values() for secret in model.secrets})
 
     def describe(self) -> dict[str, dict[str, object]]:
-        """What the record keeps of each phase's model."""
+        """Return what the journal stores of each phase's model."""
         return {phase: model.describe() for phase, model in self._models.items()}
 
     def specs(self) -> dict[str, str]:
-        """Each phase's model as the user wrote it."""
+        """Return each phase's model as the user wrote it."""
         return {phase: model.spec for phase, model in self._models.items()}
 
 
 def known_models(models: Mapping[str, Model], head: RunHead | None) -> dict[str, Model]:
-    """The models without what a recorded run already knew their endpoints could not do."""
+    """Return the models without the abilities that their endpoints refused in a recorded run."""
     known = dict(models)
     for phase, said in (head.models if head is not None else {}).items():
         if phase not in known or said.get("spec") != known[phase].spec:
@@ -66,7 +66,7 @@ def known_models(models: Mapping[str, Model], head: RunHead | None) -> dict[str,
 
 
 def special_tokens(models: Mapping[str, Model], head: RunHead | None) -> tuple[str, ...]:
-    """The special tokens of a run's models; of a recorded run those on its record, so that a replay needs no file."""
+    """Return the special tokens of a run's models. Those of a recorded run come from its head, without a file."""
     found: set[str] = set()
     for phase, model in models.items():
         said = head.models.get(phase, {}) if head is not None else {}
@@ -76,7 +76,7 @@ def special_tokens(models: Mapping[str, Model], head: RunHead | None) -> tuple[s
 
 
 def without_special_tokens(think: Think, tokens: Sequence[str]) -> Think:
-    """The request with these tokens made plain text in all that it shows."""
+    """Return the request with these tokens made plain text."""
     if not tokens:
         return think
     messages = tuple(

@@ -1,7 +1,7 @@
-"""The labels that a loop's templates print, read off their Jinja trees.
+"""Finds the labels that a loop's templates print, in their Jinja trees.
 
-Each line of a template is followed along all its branches up to its first colon, with a hole for each value. So a new
-label in a template is found without being listed anywhere.
+Plait follows each line of a template along all its branches up to its first colon, with a hole for each value. So no
+list of labels is needed.
 """
 
 from __future__ import annotations
@@ -9,30 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import product
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 from plait.core.labels import HOLE, labels_in, labels_of
 
 MOST = 64
-"""Beginnings of one line that are followed at once."""
+"""Maximum number of beginnings of one line that are followed."""
 LONGEST = 300
 """Characters of a line's beginning that are read."""
 
 
-class Blocks(TypedDict):
-    """How Jinja treats the line that a block stands on."""
-
-    trim_blocks: bool
-    lstrip_blocks: bool
-
-
-BLOCKS: Final[Blocks] = {"trim_blocks": True, "lstrip_blocks": True}
+BLOCKS: Final[dict[str, Any]] = {"trim_blocks": True, "lstrip_blocks": True}
+"""How Jinja treats the line that a block stands on."""
 
 
 @lru_cache(maxsize=512)
-@lru_cache(maxsize=256)
 def labels_of_template(source: str) -> tuple[str, ...]:
-    """The labels in a Jinja template. A template that Jinja rejects is read as plain text: rendering reports it."""
+    """Return the labels in a Jinja template. One that Jinja rejects is read as plain text; rendering reports it."""
     from jinja2 import TemplateSyntaxError
 
     try:
@@ -52,14 +45,14 @@ def _parser() -> Any:
 
 
 class _Walk:
-    """The beginnings of a template's lines, collected along all branches."""
+    """Collects the beginnings of a template's lines along all branches."""
 
     def __init__(self) -> None:
         self.lines: dict[str, None] = {}
         self.literals: list[str] = []
 
     def follow(self, nodes: Sequence[Any], open: set[str]) -> set[str]:
-        """The beginnings of the line that is open behind these nodes, given those before them."""
+        """Return the beginnings of the line that is open after these nodes, given those before them."""
         from jinja2 import nodes as jinja
 
         for node in nodes:
@@ -81,7 +74,7 @@ class _Walk:
         return open
 
     def end_line(self, open: set[str]) -> None:
-        """Take what is open for whole lines."""
+        """Store the open beginnings as lines."""
         self.lines.update(dict.fromkeys(sorted(open)))
 
     def _output(self, part: Any, open: set[str]) -> set[str]:
@@ -101,7 +94,7 @@ class _Walk:
 
 
 def _longer(open: set[str], texts: Sequence[str]) -> set[str]:
-    """Each line's beginning with each text behind it. A value before a label may end in a line break of its own."""
+    """Return each beginning followed by each text. A value before a label may end in a line break of its own."""
     longer = {(before + text)[:LONGEST] for before in open for text in texts}
     for before in open:
         if before and not before.strip(HOLE):
@@ -110,7 +103,7 @@ def _longer(open: set[str], texts: Sequence[str]) -> set[str]:
 
 
 def _texts(node: Any) -> Iterator[str]:
-    """What an expression may give: its texts where it names them, else a hole."""
+    """Yield what an expression may print: the texts that it names, or a hole."""
     from jinja2 import nodes as jinja
 
     if isinstance(node, jinja.Const):

@@ -1,7 +1,7 @@
 """The prompts of a loop: templates in files, each of which a user can show, copy out and replace.
 
-A template `NAME.j2` is Jinja, rendered in a sandboxed environment where a missing value is an error. A
-file `NAME.txt` in a user's folder is used as it stands, byte for byte.
+A template `NAME.j2` is Jinja, rendered in a sandbox where a missing value is an error. Plait sends a file `NAME.txt` in
+a user's folder byte for byte.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 
 from plait.core.errors import ConfigError
 from plait.core.labels import labels_in
+from plait.loops import OURS
 from plait.runtime.prompt_labels import BLOCKS, labels_of_template
 
 _FIXED = frozenset({str, tuple, bool, int, type(None)})
-"""What a template can be filled with that does not change behind our back."""
+"""Types of values that cannot change after a rendering."""
 
 
 class PromptBook:
-    """The templates of one loop, the user's own in place of ours, file by file. Reads when it is made;
-    rendering does no I/O.
+    """The templates of one loop. The user's files replace the shipped ones. Rendering does no I/O.
 
-    `folder` holds a folder for each loop (`DIR/react/system.j2`), as `plait prompts copy` makes it. `others`
-    are the books of the loops that this one may fall back to.
+    `folder` holds a folder for each loop (`DIR/react/system.j2`), as `plait prompts copy` makes it. `others` are the
+    books of the loops that this one may fall back to.
     """
 
     def __init__(
@@ -38,21 +38,25 @@ class PromptBook:
         self.loop = loop
         self.folder = folder
         self._others = {book.loop: book for book in others}
-        self._texts = {**shipped(loop), **(extra or {})}
+        self._extra = bool(extra)
+        self._texts = {**shipped_prompts(loop), **(extra or {})}
         self._verbatim: dict[str, str] = {}
+        self._compiled: dict[str, Any] = {}
+        self._last: dict[str, tuple[dict[str, Any], str]] = {}
+        """Last values and text of each template: a system prompt is the same run after run."""
         if folder is not None:
             self._read(folder)
 
     def of(self, loop: str) -> PromptBook:
-        """The book of a loop that this one may fall back to."""
+        """Return the book of a loop that this one may fall back to."""
         return self._others[loop]
 
     def names(self) -> list[str]:
-        """The templates there are."""
+        """Return the names of the templates."""
         return sorted({*self._texts, *self._verbatim})
 
     def source(self, name: str) -> str:
-        """A template's text, as it is used."""
+        """Return the text of a template."""
         if name in self._verbatim:
             return self._verbatim[name]
         if name not in self._texts:
@@ -64,7 +68,7 @@ class PromptBook:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The labels that the templates in use print at the beginning of a line (see `core/labels.py`)."""
+        """Return the labels that the templates print at the beginning of a line (see `core/labels.py`)."""
         found: dict[str, None] = {}
         for name in self.names():
             own = self._verbatim.get(name)
@@ -73,11 +77,11 @@ class PromptBook:
 
     @cached_property
     def text(self) -> str:
-        """All templates in use, one behind the other, those of a loop to fall back to as well."""
+        """Return the text of all templates, with those of loops to fall back to."""
         return "\n".join([*map(self.source, self.names()), *(book.text for book in self._others.values())])
 
     def render(self, name: str, values: Mapping[str, Any]) -> str:
-        """The template filled with `values`."""
+        """Fill a template with `values`."""
         if name in self._verbatim:
             return self._verbatim[name]
         before = self._last.get(name)
@@ -94,14 +98,20 @@ class PromptBook:
             self._last[name] = (dict(values), text)
         return text
 
-    @cached_property
-    def _compiled(self) -> dict[str, Any]:
-        return {}
-
-    @cached_property
-    def _last(self) -> dict[str, tuple[dict[str, Any], str]]:
-        """What each template was last filled with, and what came of it: a system prompt is the same run after run."""
-        return {}
+    def check(self) -> None:
+        """Compile all templates. Raises `ConfigError` for one that is not a template, or uses an unknown variable."""
+        for name, text in self._texts.items():
+            if name not in self._compiled:
+                self._compiled[name] = self._compile(name)
+            unknown = variables_of(text) - known_variables() if text != shipped_prompts(self.loop).get(name) else set()
+            if unknown and not self._extra:
+                where = f"The prompt '{self.loop}/{name}' in {self.folder}"
+                raise ConfigError(
+                    f"{where} uses the variable '{min(unknown)}', which does not exist.",
+                    hint=f"`plait prompts show {self.loop}/{name}` shows the variables of the built-in prompt.",
+                )
+        for book in self._others.values():
+            book.check()
 
     def _compile(self, name: str) -> Any:
         self.source(name)
@@ -141,7 +151,7 @@ class PromptBook:
 
 @lru_cache(maxsize=64)
 def _environment(texts: tuple[tuple[str, str], ...]) -> Any:
-    """The environment of these templates. Agents with the same prompts share it, and what it has compiled."""
+    """Return the environment of these templates. Agents with the same prompts share it, and its compiled templates."""
     from jinja2 import DictLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -153,17 +163,36 @@ def _environment(texts: tuple[tuple[str, str], ...]) -> Any:
     )
 
 
-def _same(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """The same values, as far as that is seen at once: equal texts, and for the rest the very same objects."""
-    return len(before) == len(values) and all(
-        type(given := values.get(key)) is type(value) and (given is value or (type(value) is str and given == value))
-        for key, value in before.items()
-    )
+@cache
+def variables_of(text: str) -> frozenset[str]:
+    """The variables of a template that it does not set itself."""
+    from jinja2 import meta
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    return frozenset(meta.find_undeclared_variables(ImmutableSandboxedEnvironment(**BLOCKS).parse(text)))
 
 
 @cache
-def shipped(loop: str) -> Mapping[str, str]:
-    """The templates of a loop as they ship, by name; none for a loop that is not ours."""
+def known_variables() -> frozenset[str]:
+    """The variables of all prompts that ship."""
+    texts = [text for loop in OURS for text in shipped_prompts(loop).values()]
+    return frozenset({"tools"}).union(*map(variables_of, texts))
+
+
+def _same(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """The same values, as far as that is seen at once: equal texts, and for the rest the very same objects."""
+    if len(before) != len(values):
+        return False
+    for key, value in before.items():
+        given = values.get(key)
+        if given is not value and not (type(given) is type(value) is str and given == value):
+            return False
+    return True
+
+
+@cache
+def shipped_prompts(loop: str) -> Mapping[str, str]:
+    """Return the shipped templates of a loop by name; none for a loop that Plait does not ship."""
     folder = resources.files("plait.loops") / loop / "prompts"
     if not folder.is_dir():
         return {}

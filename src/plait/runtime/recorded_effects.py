@@ -22,7 +22,7 @@ from plait.journal.timeline import (
     Timeline,
     ToolCall,
 )
-from plait.runtime.artifacts import kept_in
+from plait.runtime.artifacts import decode_artifacts
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Past:
     def __init__(self, timeline: Timeline | None = None) -> None:
         self.timeline = timeline or Timeline()
         self.effects: dict[int, PastEffect] = {}
-        self.things: dict[str, tuple[str, bytes]] = {}
+        self.artifacts: dict[str, tuple[str, bytes]] = {}
         """What tools gave that JSON can't hold, by id: kind and bytes."""
         self.notes = 0
         """How many of the loop's own remarks are recorded: they are numbered by themselves."""
@@ -128,4 +128,4 @@ class Past:
             past.begun.add(call.i)
         if call.observation is not None:
             past.observed[call.i] = call.observation
-            self.things.update(kept_in(call.artifacts))
+            self.artifacts.update(decode_artifacts(call.artifacts))

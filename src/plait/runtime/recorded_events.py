@@ -71,7 +71,7 @@ def _events_at(moment: Moment, loop: Loop | None) -> list[Event]:
         case _, RecordedNote(step=step, kind=kind, text=text):
             return [ev.Noted(step, kind, text)]
         # The loop says itself what it makes of the other exceptions.
-        case _, LoopException(kind="LimitNear" | "PromptTooLong", step=step, detail=detail):
+        case _, LoopException(kind="LimitNear" | "ContextOverflow", step=step, detail=detail):
             return [ev.Noted(step, "limit", detail)]
         case "waits", Question(step=step, kind=kind, text=text):
             return [ev.Noted(step, kind, text)]

@@ -9,6 +9,8 @@ from msgspec import Struct
 
 from plait.core import Event, Loop, Outcome, Status, Usage, Waiting
 from plait.core.errors import JournalError
+from plait.core.events import Observed, Replied
+from plait.core.notebook import render_html, repr_short
 from plait.journal.records import Row
 from plait.journal.timeline import Timeline
 from plait.runtime.costs import PhaseSpending, spending
@@ -16,14 +18,14 @@ from plait.runtime.recorded_events import make_events
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """One run as it stands: how it ended, what it used, and its record.
+    """One run as it stands: how it ended, what it used, and its trace.
 
     `answer` is any JSON value, text for most loops; None unless there is one. `reason` says why a run has
     no answer, or had to answer early. `seconds` is wall time, `cost_usd` None where a price is not known.
     `models` maps each phase of the loop to the model it asks.
     """
 
-    run: str
+    id: str
     outcome: Outcome
     loop: str
     steps: int
@@ -34,9 +36,42 @@ class Run(Struct, frozen=True, kw_only=True):
     models: dict[str, str]
     question: str
     rows: Callable[[], Sequence[Row]]
-    """Reads the record; `record` is the same, read."""
+    """Reads the trace; `trace` is the same, read."""
     loop_object: Loop | None = None
     """The loop itself, None if it is not known."""
+
+    def __repr__(self) -> str:
+        """One line: how the run ended, and what it used."""
+        end = f"answer={repr_short(self.answer)}" if self.answer is not None else f"reason={repr_short(self.reason)}"
+        used = f"steps={self.steps}, tokens={self.usage.tokens}, cost_usd={self.cost_usd}, seconds={self.seconds:.3g}"
+        return f"Run({self.status}, {end}, loop={self.loop!r}, {used}, id={self.id!r})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the question, how the run ended, and a table of its steps."""
+        cost = "cost unknown" if self.cost_usd is None else f"{self.cost_usd:.6f} USD"
+        used = f"{self.steps} steps · {self.usage.tokens:,} tokens · {cost} · {self.seconds:.3g} s · run {self.id}"
+        end = self.answer if isinstance(self.answer, str) else repr_short(self.answer, 2000)
+        lines = [self.question, end if self.answer is not None else "", self.reason or "", used]
+        return render_html(
+            f"{self.loop}: {self.status}", lines, ("step", "what", "tokens", "seconds", "USD"), self._steps()
+        )
+
+    def _steps(self) -> list[tuple[str, ...]]:
+        """The rows of the table: each reply of a model, and each call of a tool."""
+        try:
+            events = self.events
+        except JournalError:
+            return []
+        rows: list[tuple[str, ...]] = []
+        for event in events:
+            if isinstance(event, Replied):
+                cost = "?" if event.cost is None else f"{event.cost:.6f}"
+                tokens = f"{event.usage.input_tokens:,} + {event.usage.output_tokens:,}"
+                rows.append((str(event.step), f"{event.phase}: {event.model}", tokens, f"{event.seconds:.3g}", cost))
+            elif isinstance(event, Observed):
+                call = f"{event.call.tool}({repr_short(event.call.input)}) → {repr_short(event.observation.text)}"
+                rows.append((str(event.step), call, "", "", ""))
+        return rows
 
     @property
     def status(self) -> Status:
@@ -54,13 +89,8 @@ class Run(Struct, frozen=True, kw_only=True):
         return self.outcome.reason
 
     @property
-    def cost(self) -> float | None:
-        """The same as `cost_usd`."""
-        return self.cost_usd
-
-    @property
-    def record(self) -> tuple[Row, ...]:
-        """Every row of the run's record, in order."""
+    def trace(self) -> tuple[Row, ...]:
+        """Every row that the journal has of the run, in order."""
         return tuple(self.rows())
 
     @property
@@ -78,7 +108,7 @@ class Run(Struct, frozen=True, kw_only=True):
         """What each phase spent on each model, tool calls included, in the order of their first use.
 
         The rows' usage, USD and model calls add up to the run's exactly. Read off the record as it is now, as
-        `record` is: when the run was resumed since, take those of the `Run` that came of it. Raises `JournalError`
+        `trace` is: when the run was resumed since, take those of the `Run` that came of it. Raises `JournalError`
         where the record can't be read.
         """
         return spending(self.timeline)
@@ -90,7 +120,7 @@ class Run(Struct, frozen=True, kw_only=True):
         except JournalError:  # the run's end must be told whatever became of its record
             phases = None
         return {
-            "run": self.run,
+            "run": self.id,
             "status": self.status,
             "answer": self.answer,
             "reason": self.reason,
@@ -129,7 +159,7 @@ def run_of(
 ) -> Run:
     """A run from its parts, as the engine or the journal has them."""
     return Run(
-        run=run,
+        id=run,
         outcome=outcome,
         loop=loop,
         steps=totals.get("steps", 0),

@@ -21,12 +21,12 @@ from typing import Any
 
 import msgspec
 
-from plait.core import Call, Continue, Execute, Handle, Observation, PlaitError, Ran
+from plait.core import ArtifactHandle, Call, Continue, Execute, Observation, PlaitError, Ran
 from plait.core import events as ev
-from plait.core.things import MARK
+from plait.core.artifacts import MARK
 from plait.journal.records import RanRecord
 from plait.journal.timeline import CodeTurn
-from plait.runtime.artifacts import with_handles
+from plait.runtime.artifacts import read_handles
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_context import Desk, RecordEnds, differs
 from plait.sandbox import OutCall, Result, Session, Settings, Turn, sandbox
@@ -135,7 +135,7 @@ class Executor:
         if job.fallback and not self._pieces:
             self.desk.remark(self.desk.meter.steps, "sandbox", job.fallback)
         names = frozenset(spec.name for spec in (*job.kit.tools, *job.kit.others))
-        self._session = session = await made.open(Settings(names, job.code_limits, self._seed))
+        self._session = session = await made.open(Settings(names, job.limits.code, self._seed))
         for piece in self._pieces:
             if not await self._ran_alike(session, piece):
                 raise PlaitError(
@@ -202,10 +202,10 @@ def result_of(call: Call, observation: Observation) -> Result:
         case "" if observation.unfit:
             return Result(error="TypeError", message=f"{call.tool}(): {observation.unfit}")
         case "" if observation.exact is not None:
-            return Result(unpack(observation.exact, Handle.read))
+            return Result(unpack(observation.exact, ArtifactHandle.read))
         case "":
             text = None if observation.text == NO_RESULT else observation.text
-            return Result(text if observation.value is None else with_handles(observation.value))
+            return Result(text if observation.value is None else read_handles(observation.value))
         case "unknown_tool":
             return Result(error="NameError", message=f"name '{call.tool}' is not defined")
         case "bad_input":
@@ -223,7 +223,7 @@ def result_of(call: Call, observation: Observation) -> Result:
 
 def _written(value: Any) -> Any:
     """A value from the sandbox as the input of a call holds it, nothing of it changed."""
-    return pack(value, lambda one: one.json() if isinstance(one, Handle) else None, Budget(depth=DEEPEST))
+    return pack(value, lambda one: one.json() if isinstance(one, ArtifactHandle) else None, Budget(depth=DEEPEST))
 
 
 def _key(name: str) -> str:
@@ -233,7 +233,7 @@ def _key(name: str) -> str:
 
 def _plain(value: Any) -> Any:
     """A value from the sandbox as JSON holds it, for a call of no tool: what JSON has no word for becomes text."""
-    if isinstance(value, Handle):
+    if isinstance(value, ArtifactHandle):
         return value.json()
     if value is None or isinstance(value, (bool, int, str)):
         return value

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import structs
 
-from plait.core import Call, CodeLimits, Event, Loop, LoopContext, Task, Waiting
+from plait.core import Call, Event, Loop, LoopContext, Task, Waiting
 from plait.core import events as ev
 from plait.core.errors import BadInput, ConfigError, ReplayDiffers
 from plait.core.text import escape_hidden
@@ -22,7 +22,7 @@ from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord, Told, Waits
 from plait.journal.timeline import Question
 from plait.runtime.approvals import question_id, waiting_with
-from plait.runtime.artifacts import Things
+from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.grounding import Grounding, Sources, sources_of
 from plait.runtime.limits import Limits, Meter
 from plait.runtime.loop_breaker import Breaker
@@ -38,7 +38,7 @@ Approve: TypeAlias = Literal["never", "effects", "always", "plan"] | Callable[[C
 InDoubt: TypeAlias = Literal["skip", "repeat"]
 """What a resumed run does with a call that may or may not have happened, of a tool that is not repeatable."""
 
-Person: TypeAlias = Callable[[Waiting], Awaitable[str | None]]
+OnWait: TypeAlias = Callable[[Waiting], Awaitable[str | None]]
 """Answers for the person while a run goes on; None leaves the run waiting."""
 
 WaitKind: TypeAlias = Literal["question", "approval", "plan"]
@@ -80,12 +80,11 @@ class RunSpec:
     limits: Limits
     approve: Approve = "never"
     on_interrupted_call: InDoubt = "skip"
-    person: Person | None = None
+    on_wait: OnWait | None = None
     grounding: Grounding = "off"
     sandbox: str | Sandbox = AUTO
     fallback: str = ""
     """Said once when code first runs: that it runs in another sandbox than the preferred one, and why."""
-    code_limits: CodeLimits = field(default_factory=CodeLimits)
     now: float | None = None
     """What code is told of the time, in seconds since 1970; None for the machine's clock."""
     tracer: Tracer = UNWATCHED
@@ -107,25 +106,25 @@ class Desk:
     log: AnyLog
     meter: Meter
     breaker: Breaker
-    emit: Callable[[Event], None] | None = None
+    on_event: Callable[[Event], None] | None = None
     span: RunSpan = UNWATCHED
     clock: asyncio.Timeout | None = None
     """The run's time limit, where it is being performed."""
     compared: int = 0
     """Requests that were compared with the record."""
-    things: Things = field(init=False)
+    artifacts: ArtifactStore = field(init=False)
     sources: Sources | None = None
     """What the model may have its values from, where that is looked at."""
 
     def __post_init__(self) -> None:
-        self.things = Things(self.job.past.things, self.log.scrub)
+        self.artifacts = ArtifactStore(self.job.past.artifacts, self.log.scrub)
         if self.job.grounding != "off":
             self.sources = sources_of(self.job.task, self.job.kit.system)
 
     def say(self, event: Event) -> None:
         """Tell whoever watches."""
-        if self.emit is not None:
-            self.emit(event)
+        if self.on_event is not None:
+            self.on_event(event)
 
     def remark(self, step: int, kind: str, text: str) -> None:
         """A remark of the runtime's own, told and recorded."""
@@ -146,12 +145,12 @@ class Desk:
             await self.log.append((asked, None))
         waiting = waiting_with(asked)
         for _ in range(TRIES):
-            answer = await self._person(waiting)
+            answer = await self._ask_person(waiting)
             if answer is None:
                 break
             try:
                 told = told_by(answer, n, i, kind)
-                check_edit(told, call, self.job.tools, self.things)
+                check_edit(told, call, self.job.tools, self.artifacts)
             except ConfigError as why:  # they are asked again, and told what was wrong
                 waiting = structs.replace(waiting, reason=f"{why}\n{asked.text}")
                 continue
@@ -159,15 +158,15 @@ class Desk:
             return told
         raise Suspend(waiting_with(asked))
 
-    async def _person(self, waiting: Waiting) -> str | None:
+    async def _ask_person(self, waiting: Waiting) -> str | None:
         """Ask the person at hand, if there is one; the run's time stands still meanwhile."""
-        if self.job.person is None:
+        if self.job.on_wait is None:
             return None
         until = self.clock.when() if self.clock is not None else None
         if self.clock is not None:
             self.clock.reschedule(None)
         began = time.monotonic()
-        answer = await self.job.person(waiting)
+        answer = await self.job.on_wait(waiting)
         waited = time.monotonic() - began
         self.meter.went_on(-waited)
         if self.clock is not None and until is not None:
@@ -194,14 +193,14 @@ def told_by(answer: str, n: int, i: int, kind: str) -> Told:
     return Told(n, "" if yes or word in NO else answer, i, approved=yes)
 
 
-def check_edit(told: Told, call: Call | None, tools: Toolset, things: Things) -> None:
+def check_edit(told: Told, call: Call | None, tools: Toolset, artifacts: ArtifactStore) -> None:
     """Look at the input that the person put in place of a call's, as the tool will. Raises `ConfigError` where it does
     not fit: it is told before the answer is taken, so that nothing is used up by it."""
     tool = tools.get(call.tool) if call is not None else None
     if tool is None or not told.input:
         return
     try:
-        tool.bind(things.given(told.input[0], tool.signature.takes_things))
+        tool.bind(artifacts.given(told.input[0], tool))
     except BadInput as why:
         raise ConfigError(f"The edited input does not fit. {why}") from None
 

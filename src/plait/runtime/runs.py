@@ -27,7 +27,7 @@ from plait.journal.records import (
 from plait.journal.store import Journal
 from plait.journal.timeline import Question, Timeline, select_rows_before
 from plait.runtime.approvals import open_question, waiting_with, without_id
-from plait.runtime.artifacts import Things
+from plait.runtime.artifacts import ArtifactStore
 from plait.runtime.engine import Engine
 from plait.runtime.recorded_effects import Past
 from plait.runtime.run import Run, run_of
@@ -168,7 +168,7 @@ def _told(answer: str, waits: Question, timeline: Timeline, job: RunSpec, run: s
     named = without_id(answer, waits.question)
     try:
         told = told_by(answer if named is None else named, waits.n, waits.i, waits.kind)
-        check_edit(told, call, job.tools, Things(Past(timeline).things))
+        check_edit(told, call, job.tools, ArtifactStore(Past(timeline).artifacts))
     except ConfigError as why:
         raise BadAnswer(str(why), run=run, waits=waiting_with(waits)) from None
     return told
@@ -193,17 +193,17 @@ async def perform(
     head: RunHead,
     log: AnyLog,
     journal: Journal | None,
-    emit: Emit | None = None,
+    on_event: Emit | None = None,
     *,
     resumed: bool = False,
 ) -> Run:
     """Perform an opened run to its end. If the run was cancelled, and has recorded that, the cancellation goes on."""
-    if emit is not None:
-        emit(ev.Began(head.run, head.question, head.loop["name"], resumed))
+    if on_event is not None:
+        on_event(ev.Began(head.run, head.question, head.loop["name"], resumed))
         if job.past.lost is not None and not job.trust_until:
-            emit(ev.Noted(0, "journal", lost_text(job.past.lost)))
+            on_event(ev.Noted(0, "journal", lost_text(job.past.lost)))
     with job.tracer.run(head, job.phases, log.scrub, resumed=resumed and not job.trust_until) as span:
-        engine = Engine(job, log, emit, span)
+        engine = Engine(job, log, on_event, span)
         outcome = await engine.run()
         span.ended(outcome, engine.desk.meter.steps)
     run = run_of(
@@ -216,8 +216,8 @@ async def perform(
         rows=_reader(head.run, log, journal),
         loop_object=job.loop,
     )
-    if emit is not None:
-        emit(ev.Ended(outcome, run))
+    if on_event is not None:
+        on_event(ev.Ended(outcome, run))
     task = asyncio.current_task()
     if run.status in ("cancelled", "crashed") and task is not None and task.cancelling():
         raise asyncio.CancelledError

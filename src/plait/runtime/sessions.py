@@ -11,9 +11,9 @@ of them are shown there is nothing to search, and so no tool.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct, convert, structs, to_builtins
 
@@ -23,37 +23,51 @@ from plait.core.text import shorten
 from plait.journal.owner import new_run_id
 from plait.journal.records import RunHead, SessionTurn
 from plait.journal.store import Journal
+from plait.search.embedders import Embedder as EmbedderObject
+from plait.search.embedders import EmbedFunction
 from plait.tools import Tool, Toolset
 from plait.tools.load import is_mcp_word, recall_tools, runs_code
 from plait.tools.signature import Signature
-
-if TYPE_CHECKING:
-    from plait.search import Embedder as Measure
 
 SESSION = "(session)"
 """Stands among a run's `sources` for the tool that comes with a session; no word can be it."""
 
 LONGEST_NAME = 200
 
-Embedder: TypeAlias = "str | Callable[[list[str]], Any] | Measure"
+Embedder: TypeAlias = str | EmbedFunction | EmbedderObject
 """What measures meaning: "local", "openai:NAME", a function from texts to vectors, or an object of one's own."""
 
 
-class History(Struct, frozen=True):
-    """How much of a conversation a run is shown: at most so many turns, and characters in all.
+class History(Struct, frozen=True, repr_omit_defaults=True):
+    """How much of a conversation a run is shown: at most `turns` turns with `chars` characters in all.
 
-    The newest turns come first; a question or answer takes at most a quarter of the characters, longer ones
-    are shortened in their middle. Raises `ConfigError` for a number below 0.
+    The newest turns are shown; a question or answer takes at most a quarter of the characters, longer ones
+    are shortened in their middle. `embedder` searches the whole conversation, and the tools, by meaning: "local",
+    "openai:NAME", a function from texts to vectors, or an object. Raises `ConfigError` for an invalid field.
     """
 
     turns: int = 6
     chars: int = 6000
+    embedder: Embedder = "local"
 
     def __post_init__(self) -> None:
-        if self.turns < 0 or self.chars < 0:
+        for name in ("turns", "chars"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise ConfigError(f"History({name}={value!r}) is invalid.", hint="Give a whole number from 0 up.")
+        if isinstance(self.embedder, str) and self.embedder:
+            return
+        if not callable(self.embedder) and not isinstance(self.embedder, EmbedderObject):
             raise ConfigError(
-                f"A window of {self.turns} turns and {self.chars} characters can't be.", hint="Give 0 or more."
+                f"History(embedder={self.embedder!r}) is invalid.",
+                hint='Give "local", "openai:NAME" or a function from a list of texts to vectors.',
             )
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """What the settings of a run keep of it. A function is not stored: "local" stands for it."""
+        embedder = self.embedder if isinstance(self.embedder, str) else "local"
+        return {"history": {"turns": self.turns, "chars": self.chars}, "embedder": embedder}
 
     def of(self, turns: Iterable[SessionTurn]) -> tuple[Exchange, ...]:
         """The part of a conversation that is shown, oldest first. Turns without an answer are left out."""
@@ -90,17 +104,16 @@ class Conversation(Struct, frozen=True):
 
         return structs.replace(chat_history(said, embedder), source=SESSION)
 
-    def taken_by(self, head: RunHead, spec: ToolSpec, window: History, embedder: Embedder) -> RunHead:
+    def taken_by(self, head: RunHead, spec: ToolSpec, history: History) -> RunHead:
         """The run's head with all that going on with it needs; `spec` is of the tool."""
-        told = {"window": to_builtins(window), "embedder": embedder if isinstance(embedder, str) else "local"}
         head = structs.replace(head, run=self.run, session=self.session, history=self.history, given=self.given)
         if not self.searched:
-            return structs.replace(head, settings={**head.settings, **told})
+            return structs.replace(head, settings={**head.settings, **history.recorded})
         return structs.replace(
             head,
             tools=(*head.tools, to_builtins(spec)),
             sources=(*head.sources, SESSION),
-            settings={**head.settings, **told},
+            settings={**head.settings, **history.recorded},
         )
 
 
@@ -112,7 +125,7 @@ def session_spec() -> ToolSpec:
 
 
 def take_seat(
-    session: str, journal: Journal, window: History, history: Iterable[Exchange] | None = None
+    session: str, journal: Journal, shown: History, history: Iterable[Exchange] | None = None
 ) -> Conversation:
     """The place of a run that begins now; `history`: the turns before it, None for those on record.
 
@@ -120,12 +133,12 @@ def take_seat(
     """
     if history is not None:
         given = tuple(history)
-        shown = window.of(_turns(given))
-        searched = shown != given
-        return Conversation(named(session), new_run_id(), shown, given if searched else (), searched)
+        recent = shown.of(_turns(given))
+        searched = recent != given
+        return Conversation(named(session), new_run_id(), recent, given if searched else (), searched)
     # A few more than are shown, for those without an answer.
-    turns = journal.turns(named(session), limit=4 * window.turns)
-    return Conversation(session, new_run_id(), window.of(turns))
+    turns = journal.turns(named(session), limit=4 * shown.turns)
+    return Conversation(session, new_run_id(), shown.of(turns))
 
 
 def seat_of(head: RunHead, run: str = "") -> Conversation | None:

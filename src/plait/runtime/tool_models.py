@@ -13,7 +13,7 @@ from plait.tools.call_context import BudgetSpent
 
 
 class ToolModels:
-    """The meter of one tool call: `tool` is the tool's name. May be used from any thread."""
+    """The meter of one tool call. `tool` is the tool's name. Any thread may use it."""
 
     def __init__(self, desk: Desk, step: int, tool: str) -> None:
         self._desk = desk

@@ -1,9 +1,8 @@
-"""What a tool prints while code calls it: collected for that call alone, and shown to the model with its result.
+"""Collects what a tool prints while code calls it. The model sees it with the result.
 
-While such calls are made, `sys.stdout` is a stream that looks at the context it is written from. Tools run in threads
-and tasks that have a copy of their call's context, so calls side by side do not mix, and what others print goes where
-it always went. A thread that a tool starts itself has no such context: what it prints is not collected. What is written
-to the file descriptor, as by a child process, is not collected either.
+During such calls, `sys.stdout` is a stream that looks at the context of the writer. Tools run in threads and tasks with
+a copy of their call's context. So parallel calls do not mix, and all other output goes to the usual place. Plait does
+not collect the output of threads that a tool starts, nor what is written to the file descriptor, as by a child process.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from contextvars import ContextVar
 from typing import Any
 
 MOST = 2000
-"""Characters that are kept of what one call prints."""
+"""Maximum number of characters that are kept of what one call prints."""
 
 
 class Collected:
-    """What one call printed, cut at its limit."""
+    """The output of one call, cut at its limit."""
 
     def __init__(self) -> None:
         self.total = 0
         self._parts: list[str] = []
 
     def add(self, text: str) -> None:
-        """Some more characters."""
+        """Add text."""
         room = MOST - self.total
         self.total += len(text)
         if room > 0:
@@ -36,7 +35,7 @@ class Collected:
 
     @property
     def text(self) -> str:
-        """All of it, and how much was cut."""
+        """Return the output, and how much of it was cut."""
         cut = f"\n[... cut: {self.total - MOST:,} more characters were printed]" if self.total > MOST else ""
         return "".join(self._parts) + cut
 
@@ -47,7 +46,7 @@ _calls = 0
 
 
 class _Stream(io.TextIOBase):
-    """Stands for `sys.stdout` while calls print: each into its own, all others where it always went."""
+    """Replaces `sys.stdout` during calls: collects the output of each, and passes on all other output."""
 
     def __init__(self, usual: Any) -> None:
         self.usual = usual
@@ -82,7 +81,7 @@ class _Stream(io.TextIOBase):
 
 @contextmanager
 def collecting() -> Iterator[Collected]:
-    """Collect what is printed in this context, and in threads and tasks that are given a copy of it."""
+    """Collect what is printed in this context, and in threads and tasks with a copy of it."""
     global _calls
     collected = Collected()
     with _lock:
@@ -102,7 +101,7 @@ def collecting() -> Iterator[Collected]:
 
 @contextmanager
 def as_usual() -> Iterator[None]:
-    """Have what is printed here go where it always goes."""
+    """Print to the usual place, also within `collecting`."""
     token = _here.set(None)
     try:
         yield

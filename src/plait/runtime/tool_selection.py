@@ -1,8 +1,8 @@
-"""Showing only the tools that matter: those that fit the task are chosen when a run begins, a search finds the rest.
+"""Shows a model only the tools that fit its task, and a search tool that finds the rest.
 
-Theory of operation. What was chosen stands in the run's head, so that whoever resumes, replays or forks it shows the
-model the same tools and searches nothing. The index over all of an agent's tools is made when it is first searched: by
-the choice, by the search tool when the model calls it, or by the name of a tool that there is not.
+Plait chooses the tools when a run begins and stores the choice in the run's head. So a resumed run, a replay and a fork
+show the same tools and search nothing. Plait builds the index over an agent's tools at the first search: by the choice,
+by the search tool, or for a name that no tool has.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from plait.search import ToolIndex
 
 SEARCH = "(search)"
-"""Stands among a run's `sources` for the search tool; no word can be it."""
+"""The entry of the search tool in a run's `sources`. No word of a toolkit equals it."""
 
 
 class Finder:
-    """What finds the tools of one agent, for any number of its runs at once."""
+    """Finds the tools of one agent, for any number of its runs at once."""
 
     def __init__(self, tools: Toolset, embedder: Embedder) -> None:
         self._tools, self._embedder = tools, embedder
@@ -37,7 +37,7 @@ class Finder:
         self._making = threading.Lock()
 
     def index(self) -> ToolIndex:
-        """The index. Raises `ConfigError` where the extra `search` is not installed, and what the embedder raises."""
+        """Return the index. Raises `ConfigError` without the extra `search`, and what the embedder raises."""
         with self._making:
             if self._made is None:
                 from plait.search import ToolIndex
@@ -51,9 +51,9 @@ class Finder:
         return structs.replace(method_search(self.index), source=SEARCH)
 
     def chosen(self, question: str, most: int, parent: RunHead | None = None) -> tuple[str, ...] | None:
-        """The names of the tools that a run shows, in the agent's order; None when it shows all.
+        """Return the names of the tools that a run shows, in the agent's order; None if it shows all.
 
-        A fork shows what its parent did, as long as that is there and no other number is asked for.
+        A fork shows the tools of its parent if they are still there and `most` has not changed.
         """
         if len(self._tools) <= most:
             return None
@@ -65,7 +65,7 @@ class Finder:
         return tuple(tool.name for tool in self._tools if tool.name in best)
 
     def near(self, name: str, like: Sequence[str]) -> str:
-        """For a name that no tool has: a line for each of those that are `like` it or that the search finds for it."""
+        """Return a line for each tool that is `like` a name that no tool has, or that the search finds for it."""
         try:
             found = [each.tool.name for each in self.index().search(name)]
         except Exception:  # an embedder may be a stranger's; the names that are alike are told all the same
@@ -74,29 +74,29 @@ class Finder:
         return lines_of(each.spec for each in told if each is not None)
 
     def among(self, tools: Toolset) -> Toolset:
-        """The tools with the search tool before those of a session, and with what answers an unknown name."""
+        """Return the tools with the search tool before those of a session, and with the answer to an unknown name."""
         own, more = tools.tools[: len(self._tools)], tools.tools[len(self._tools) :]
         return structs.replace(tools, tools=(*own, self.tool, *more), near=self.near)
 
 
 def searchable(embedder: Embedder) -> bool:
-    """The extra `search` is installed, as far as this embedder needs it."""
+    """Say whether the parts of the extra `search` that this embedder needs are installed."""
     return find_spec("numpy") is not None and (embedder != "local" or find_spec("onnxruntime") is not None)
 
 
 def most_shown(said: int | None, loop: Loop, tools: int, embedder: Embedder) -> int | None:
-    """So many of an agent's tools are shown, None for all. Where nothing is said, a loop may know better."""
+    """Return how many of an agent's tools are shown, None for all. A loop may have a default."""
     told: int | None = getattr(loop, "told", None)
     return 0 if said is None and told is not None and tools > told and searchable(embedder) else said
 
 
 def shown_by(head: RunHead) -> tuple[str, ...] | None:
-    """The names of the agent's tools that a recorded run shows; None when it shows all."""
+    """Return the names of the agent's tools that a recorded run shows; None if it shows all."""
     return tuple(head.settings.get("shown", ())) if SEARCH in head.sources else None
 
 
 def narrowed(kit: LoopContext, names: Sequence[str], agents: Iterable[str], search: str) -> LoopContext:
-    """The kit with only these of the agent's tools shown, beside those that came with the run."""
+    """Return the context with only these of the agent's tools shown, beside those that came with the run."""
     hidden = set(agents).difference(names)
     tools = tuple(spec for spec in kit.tools if spec.name not in hidden)
     others = tuple(spec for spec in kit.tools if spec.name in hidden)
@@ -104,7 +104,7 @@ def narrowed(kit: LoopContext, names: Sequence[str], agents: Iterable[str], sear
 
 
 def recorded_in(head: RunHead, most: int | None, kit: LoopContext, embedder: Embedder) -> RunHead:
-    """The head of a run with this kit, with all that going on with it needs; its tools are the agent's so far."""
+    """Return the head of a run with the choice of its tools, for resumes, replays and forks."""
     agents = {tool["name"] for tool in head.tools}
     told: dict[str, Any] = {"max_tools": most, "shown": [tool.name for tool in kit.tools if tool.name in agents]}
     told["embedder"] = embedder if isinstance(embedder, str) else "local"
@@ -117,7 +117,7 @@ def recorded_in(head: RunHead, most: int | None, kit: LoopContext, embedder: Emb
 
 
 def as_recorded(kit: LoopContext, head: RunHead) -> LoopContext:
-    """A recorded run's kit of all its tools, with those shown that it showed."""
+    """Return the context of a recorded run with the tools that it showed."""
     names = shown_by(head)
     if names is None:
         return kit

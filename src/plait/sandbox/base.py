@@ -31,7 +31,7 @@ class Settings:
 @dataclass(frozen=True)
 class OutCall:
     """A call out of the sandbox. Arguments are plain Python values (`worker_values.CROSSING` names their types) and
-    `Handle`s, nested at will. `size` is about how many bytes they take."""
+    `ArtifactHandle`s, nested at will. `size` is about how many bytes they take."""
 
     name: str
     args: tuple[Any, ...] = ()

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait.core.code import CodeLimits
 from plait.core.errors import ConfigError, PlaitError
+from plait.installation import install_hint
 
 if sys.platform == "linux":
     import resource
@@ -55,7 +56,7 @@ def library() -> ModuleType:
         import pydantic_monty
     except ImportError as missing:
         raise ConfigError(
-            "The sandbox 'monty' needs the package pydantic-monty.", hint="Install it: pip install 'plait[code]'."
+            "The sandbox 'monty' needs the package pydantic-monty.", hint=install_hint("code")
         ) from missing
     return pydantic_monty
 

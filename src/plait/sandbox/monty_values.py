@@ -12,8 +12,8 @@ import re
 from typing import Any
 from uuid import UUID, uuid4
 
-from plait.core.things import MARK as HANDLE
-from plait.core.things import Handle
+from plait.core.artifacts import MARK as HANDLE
+from plait.core.artifacts import ArtifactHandle
 from plait.sandbox.monty_pool import library
 from plait.sandbox.worker_values import Budget, clean
 
@@ -47,8 +47,8 @@ class Values:
     def __init__(self) -> None:
         self._monty = library()
         self._kinds: dict[str, Any] = {}
-        self._inside: dict[Handle, Any] = {}
-        self._by_id: dict[UUID, Handle] = {}
+        self._inside: dict[ArtifactHandle, Any] = {}
+        self._by_id: dict[UUID, ArtifactHandle] = {}
 
     def inward(self, value: Any, depth: int = 0) -> Any:
         """A value as Monty takes it. Raises `Unfit`."""
@@ -58,7 +58,7 @@ class Values:
             return clean(value)
         if value is None or isinstance(value, _SINGLE):
             return value
-        if isinstance(value, Handle):
+        if isinstance(value, ArtifactHandle):
             return self._boxed(value)
         if isinstance(value, dict):
             pairs = ((self.inward(k, depth + 1), self.inward(v, depth + 1)) for k, v in value.items())
@@ -110,7 +110,7 @@ class Values:
                 raise Unfit("a value that holds itself, or is nested very deep, can't be given to a tool")
         return plain(text)
 
-    def _boxed(self, handle: Handle) -> Any:
+    def _boxed(self, handle: ArtifactHandle) -> Any:
         if handle not in self._inside:
             if handle.about not in self._kinds:
                 kind = type(clean(" ".join(handle.about.split())) + MARK, (Box,), {})
@@ -127,7 +127,7 @@ class Box:
 
     __slots__ = ("handle",)
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: ArtifactHandle) -> None:
         self.handle = handle
 
 

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeError, CodeLimit
 from plait.core.errors import ConfigError
-from plait.core.things import Handle
 from plait.sandbox.base import PRELUDE, OutCall, Result, Session, Settings, Turn
 from plait.sandbox.process_child import INLINE_BYTES, Broken, Child
 from plait.sandbox.worker_output import FLOOD
@@ -65,7 +65,7 @@ class ProcessSession:
         self._child: Child | None = None
         self._closed = False
         self._tokens: dict[str, str] = {}
-        self._handles: dict[str, Handle] = {}
+        self._handles: dict[str, ArtifactHandle] = {}
         self._waiting = 0
         self._made = 0
         self._sent = 0
@@ -222,7 +222,7 @@ class ProcessSession:
         return new
 
     def _calls(self, data: Any, length: int) -> tuple[OutCall, ...]:
-        def handle(stands: dict[str, Any]) -> Handle:
+        def handle(stands: dict[str, Any]) -> ArtifactHandle:
             return self._handles[stands["$handle"]]
 
         calls = []
@@ -262,7 +262,7 @@ class ProcessSession:
             return {"error": "TypeError", "message": f"the result can't be passed to the code: {problem}"}
 
     def _token(self, value: Any, things: dict[str, str]) -> dict[str, str] | None:
-        if not isinstance(value, Handle):
+        if not isinstance(value, ArtifactHandle):
             return None
         token = self._tokens.get(value.id)
         if token is None:

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from plait.core.errors import ConfigError, PlaitError
+from plait.installation import install_hint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,7 +73,7 @@ def require_modules(*modules: str) -> None:
         if find_spec(module) is None:
             raise ConfigError(
                 f"Search by meaning needs {module}, which is not installed.",
-                hint="Install it: pip install 'plait[search]'",
+                hint=install_hint("search"),
             )
 
 

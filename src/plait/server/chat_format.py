@@ -216,7 +216,7 @@ def content_of(run: Run) -> tuple[str, str]:
         return question_text(run.outcome), "stop"
     if run.answer is not None and run.status in ("answered", "stopped"):
         return answer_text(run.answer), "stop" if run.status == "answered" else "length"
-    text = f"Run {run.run} {'was ' if run.status in ('stopped', 'cancelled') else ''}{run.status}: {run.reason}"
+    text = f"Run {run.id} {'was ' if run.status in ('stopped', 'cancelled') else ''}{run.status}: {run.reason}"
     hint = str(getattr(run.outcome, "hint", ""))
     status = {"failed": 422, "stopped": 422, "cancelled": 503}.get(run.status, 500)
     code = f"run_{run.status}"

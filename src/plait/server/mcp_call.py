@@ -109,12 +109,12 @@ class AgentCall:
             if answer is None:
                 break
             try:
-                run = await self._perform(answer, run.run, reply_to=run.outcome.question)
+                run = await self._perform(answer, run.id, reply_to=run.outcome.question)
                 tries, problem = TRIES, ""
             except BadAnswer as error:
                 tries, problem = tries - 1, f"{error}\n\n"
         if isinstance(run.outcome, Waiting) and self._can_ask and self._is_modern:
-            return _ask_again(run.run, run.outcome.question, question_text(run.outcome))
+            return _ask_again(run.id, run.outcome.question, question_text(run.outcome))
         return self._finish(run)
 
     # -- the run
@@ -200,16 +200,16 @@ class AgentCall:
     # -- its result
 
     def _finish(self, run: Run) -> types.CallToolResult:
-        row = self.manager.find_run(run.run, self._caller)
+        row = self.manager.find_run(run.id, self._caller)
         session = self._caller.named(row.head.session) if row.head.session else ""
         if isinstance(run.outcome, Waiting):
             asked = question_text(run.outcome)
-            return self._waiting(run.run, run.outcome.question, asked, known=_structure(run, session))
+            return self._waiting(run.id, run.outcome.question, asked, known=_structure(run, session))
         try:
             text, _ = content_of(run)
         except RequestRejected as error:
-            words = str(error) if run.run in str(error) else f"{error} (run {run.run})"
-            return _result(words, {"status": run.status, "run": run.run, "cost_usd": run.cost_usd}, is_error=True)
+            words = str(error) if run.id in str(error) else f"{error} (run {run.id})"
+            return _result(words, {"status": run.status, "run": run.id, "cost_usd": run.cost_usd}, is_error=True)
         early = f"\n\n(Stopped early: {run.reason})" if run.status == "stopped" else ""
         return _result(text + early, _structure(run, session, without_halves(run.answer)[0]))
 
@@ -233,7 +233,7 @@ def _structure(run: Run, session: str, answer: Any = None) -> dict[str, Any]:
     return {
         "status": run.status,
         "answer": answer,
-        "run": run.run,
+        "run": run.id,
         **({"session": session} if session else {}),
         "steps": run.steps,
         "cost_usd": run.cost_usd,

@@ -71,8 +71,8 @@ class ActiveRun:
         return not self.task.cancelling() and self.task.cancel(reason)
 
     async def _perform(self, work: Callable[..., Coroutine[Any, Any, Run]]) -> Run:
-        run = await work(emit=self._hear)
-        self.run, self.result = run.run, self.result or run
+        run = await work(on_event=self._hear)
+        self.run, self.result = run.id, self.result or run
         return run
 
     def _hear(self, event: Event) -> None:

@@ -131,7 +131,7 @@ class ViewerTimeline:
                 self._show_code(moment, code)
             case _, RecordedNote(step=step, kind=kind, text=text):
                 self._show_note(moment, step, kind, text)
-            case _, LoopException(step=step, kind=kind, detail=detail) if kind != "Lacking":
+            case _, LoopException(step=step, kind=kind, detail=detail) if kind != "Unsupported":
                 self._show_note(moment, step, "limit", detail)
             case "waits", Question(n=n, i=i, step=step, kind=kind, text=text):
                 shown = {"ask": kind, "text": self._cut(text), "told": None, "approved": None}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from plait import config
 from plait.core.errors import ConfigError, PlaitError
+from plait.installation import install_hint
 from plait.runtime.tracing import UNWATCHED, Tracer
 
 if TYPE_CHECKING:
@@ -107,9 +108,7 @@ def _make_tracer(content: bool, tracers: TracerProvider | None = None, meters: M
     try:
         from plait.telemetry.spans import OtelTracer
     except ImportError as why:
-        raise ConfigError(
-            "Telemetry needs OpenTelemetry, which is not installed.", hint="pip install 'plait[otel]'."
-        ) from why
+        raise ConfigError("Telemetry needs OpenTelemetry, which is not installed.", hint=install_hint("otel")) from why
     if opens_sdk and tracers is None:
         from plait.telemetry import sdk
 

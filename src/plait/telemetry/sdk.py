@@ -13,6 +13,7 @@ from typing import Any
 from opentelemetry import metrics, trace
 
 from plait.core.errors import ConfigError
+from plait.installation import install_hint
 
 SECONDS = 3.0
 """The SDK retries for longer. A command that has ended waits no longer than this for a collector."""
@@ -49,7 +50,7 @@ def open_sdk() -> None:
         from opentelemetry.sdk.trace.export import ConsoleSpanExporter
     except ImportError as why:
         raise ConfigError(
-            "Telemetry needs OpenTelemetry's SDK, which is not installed.", hint="pip install 'plait[otel]'."
+            "Telemetry needs OpenTelemetry's SDK, which is not installed.", hint=install_hint("otel")
         ) from why
     defaults = {name: value for name, value in _DEFAULTS.items() if not os.environ.get(name, "").strip()}
     if "service.name=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):

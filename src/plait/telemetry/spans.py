@@ -20,9 +20,9 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
-from opentelemetry import context, metrics, trace
+from opentelemetry import metrics, trace
 from opentelemetry.metrics import MeterProvider
-from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider, set_span_in_context
+from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider
 
 from plait.core import Call, Observation, Outcome, Ran, Reply, Think, Usage
 from plait.core.errors import ModelError
@@ -133,7 +133,7 @@ class OtelSpan:
         self._name, self._kind = content.clean_text(name), kind
         self._attributes = self._clean(attributes)
         self._span: Any = None
-        self._token: Any = None
+        self._scope: Any = None
         self._began = 0.0
 
     def __enter__(self) -> Self:
@@ -148,8 +148,14 @@ class OtelSpan:
     @guard
     def _start(self) -> None:
         self._began = time.perf_counter()
-        self._span = self._tracer.tracer.start_span(self._name, kind=self._kind, attributes=self._attributes)
-        self._token = context.attach(set_span_in_context(self._span))
+        self._scope = self._tracer.tracer.start_as_current_span(
+            self._name,
+            kind=self._kind,
+            attributes=self._attributes,
+            record_exception=False,
+            set_status_on_exception=False,
+        )
+        self._span = self._scope.__enter__()
 
     @guard
     def _end(self, error: BaseException | None) -> None:
@@ -159,10 +165,8 @@ class OtelSpan:
             elif error is not None:
                 self._set_error(type(error).__name__, str(error))
         finally:
-            if self._token is not None:
-                context.detach(self._token)
             if self._span is not None:
-                self._span.end()
+                self._scope.__exit__(None, None, None)
 
     def _set_error(self, kind: str, text: str) -> None:
         """Mark the operation as failed. The text may quote content; the kind never does."""

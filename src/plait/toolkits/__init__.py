@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 # The parser, the tables and the index are imported when a tool is first made or called.
 from plait.toolkits.calculator import calculator
 from plait.toolkits.lookup import lookup
+from plait.tools.load import SHIPPED
 from plait.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -50,24 +51,7 @@ __all__ = [
     "wikipedia",
 ]
 
-_MODULES = {
-    "Column": "frame",
-    "Image": "image",
-    "Table": "frame",
-    "ask_model": "questions",
-    "ask_user": "questions",
-    "date": "date_and_location",
-    "discord": "discord_webhook",
-    "images": "image",
-    "location": "date_and_location",
-    "nasa": "apod",
-    "slack": "slack_api",
-    "stocks": "alpha_vantage",
-    "tables": "frame",
-    "weather": "open_meteo",
-    "websearch": "serp",
-    "wikipedia": "mediawiki",
-}
+_VALUES = {"Column": "plait.toolkits.frame", "Image": "plait.toolkits.image", "Table": "plait.toolkits.frame"}
 
 
 def everything() -> tuple[Tool, ...]:
@@ -77,7 +61,8 @@ def everything() -> tuple[Tool, ...]:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    module = _VALUES.get(name) or SHIPPED.get(name.replace("_", "-"), "").partition(":")[0]
+    if not module:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value = getattr(import_module(f"plait.toolkits.{_MODULES[name]}"), name)
+    globals()[name] = value = getattr(import_module(module), name)
     return value

@@ -17,6 +17,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from plait.core.text import cut_text
+
 Number: TypeAlias = int | Fraction | float
 Operation: TypeAlias = Callable[[Number, Number], Number]
 
@@ -354,5 +356,4 @@ def format_number(x: Number, *, full: bool = False) -> str:
 
 def shorten_number(x: Number) -> str:
     """Writes a number in at most 40 characters, for an error message."""
-    text = format_number(x)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    return cut_text(format_number(x), 40)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plait.core.errors import PlaitError
-from plait.core.text import shorten
+from plait.core.text import shorten, split_text
 from plait.search.keywords import KeywordIndex, split_words
 from plait.tools.tool import Tool, tool
 
@@ -31,7 +31,6 @@ ALIKE = 0.7
 """Two turns with at least this share of common words say much the same."""
 DEEP = 200
 """Number of parts among which the search looks for turns that differ."""
-_ENDS = (". ", "! ", "? ", ".\n", "\n")
 SECONDS = 900.0
 """Time limit of a search. The first one embeds the whole conversation."""
 
@@ -71,7 +70,7 @@ class _Conversation:
 
     def __init__(self, turns: Sequence[SessionTurn], embedder: Embedder) -> None:
         self._turns = turns
-        self._parts = [(i, part) for i, turn in enumerate(turns) for part in split_parts(_text_of(turn))]
+        self._parts = [(i, part) for i, turn in enumerate(turns) for part in split_text(_text_of(turn), PART)]
         self._search = _make_meaning_search([part for _, part in self._parts], embedder) if turns else None
 
     def find(self, query: str) -> str:
@@ -122,18 +121,6 @@ def _are_alike(one: frozenset[str], other: frozenset[str]) -> bool:
 
 def _text_of(turn: SessionTurn) -> str:
     return f"{turn.question}\n{turn.answer}" if turn.answer is not None else turn.question
-
-
-def split_parts(text: str) -> list[str]:
-    """Split a text into pieces of at most `PART` characters: after a sentence if possible, else at a blank."""
-    found: list[str] = []
-    text = text.strip()
-    while len(text) > PART:
-        ends = [max(text.rfind(end, PART // 2, PART - 1) for end in each) + 1 for each in (_ENDS, " ")]
-        at = next((end for end in ends if end), PART)
-        found.append(text[:at].strip())
-        text = text[at:].strip()
-    return [piece for piece in (*found, text) if piece]
 
 
 def _make_meaning_search(texts: list[str], embedder: Embedder) -> Search:

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from plait.core.errors import ToolError
+from plait.core.text import split_text
 from plait.toolkits.image import Image
 from plait.toolkits.service import SECONDS, Service, Setting
 from plait.tools.tool import Tool, tool
@@ -15,6 +16,8 @@ LONGEST = 2000
 """Characters of one message; a longer text is sent as several."""
 MOST = 10
 """Messages that one call sends at most."""
+ENDS = (("\n\n",), ("\n",), (". ",), (" ",))
+"""A message ends behind a paragraph, else a line, a sentence or a word."""
 ENV = "DISCORD_WEBHOOK_URL"
 
 
@@ -75,7 +78,7 @@ async def _send(service: Service, text: str, image: Image | None) -> None:
 
 def split_message(text: str, image: Image | None) -> list[str]:
     """Splits a text into the messages that carry it; one, perhaps empty, with an image. Raises `ToolError`."""
-    texts = split_text(text.strip(), LONGEST)
+    texts = split_text(text, LONGEST, ENDS)
     if not texts and image is None:
         raise ToolError("The message is empty.", hint="Give it a text or an image.")
     if len(texts) > MOST:
@@ -87,17 +90,3 @@ def describe_sending(texts: list[str], image: Image | None) -> str:
     """Says what was sent, for the model."""
     parts = f" in {len(texts)} parts" if len(texts) > 1 else ""
     return f"Sent to Discord{parts}{' with the image' if image is not None else ''}."
-
-
-def split_text(text: str, most: int) -> list[str]:
-    """Splits a text into pieces of at most `most` characters, at paragraphs, lines, sentences or words if possible.
-
-    Joined, they are the text but for the white space between them. An empty text has no pieces.
-    """
-    pieces: list[str] = []
-    while len(text) > most:
-        marks = ((mark, text.rfind(mark, most // 2, most - len(mark) + 1)) for mark in ("\n\n", "\n", ". ", " "))
-        at = next((place + len(mark) for mark, place in marks if place > 0), most)
-        pieces.append(text[:at].rstrip())
-        text = text[at:].lstrip()
-    return [piece for piece in (*pieces, text) if piece]

@@ -22,6 +22,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from plait.core.errors import ToolError
+from plait.core.text import cut_text
 from plait.toolkits import arithmetic
 from plait.toolkits.arithmetic import CONSTANTS, FUNCTIONS, ArithmeticProblem, Function, Number
 
@@ -380,7 +381,7 @@ class _Parser:
 
     def unknown(self, token: Token) -> UnclearExpression:
         near = difflib.get_close_matches(token.text, [*FUNCTIONS, *CONSTANTS], 3, 0.6)
-        said = f"{token.text if len(token.text) <= 40 else token.text[:37] + '...'!r} is not known"
+        said = f"{cut_text(token.text, 40)!r} is not known"
         hint = f" (did you mean {' or '.join(near)}?)" if near else f": {_FIND}"
         return UnclearExpression(said + hint, token.at)
 

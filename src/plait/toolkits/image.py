@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from plait.core.artifacts import Artifact
 from plait.core.errors import ConfigError, ToolError
-from plait.core.things import Thing
+from plait.installation import install_hint
 from plait.toolkits.service import SECONDS
 from plait.tools.tool import Tool, tool
 
@@ -32,7 +33,7 @@ _IN_PNG = ("1", "L", "LA", "I;16", "RGB", "RGBA")
 
 
 @dataclass(frozen=True)
-class Image(Thing):
+class Image(Artifact):
     """An image: its file's bytes, their media type such as "image/png", width and height in pixels."""
 
     kind: ClassVar[str] = "image"
@@ -113,7 +114,7 @@ def _open_image(data: bytes) -> Decoded:
     try:
         from PIL import Image as pillow
     except ImportError as error:
-        raise ConfigError("Images need Pillow, which is not installed.", hint="pip install 'plait[images]'") from error
+        raise ConfigError("Images need Pillow, which is not installed.", hint=install_hint("images")) from error
     if len(data) > MAX_BYTES:
         most = _describe_size(MAX_BYTES)
         raise ToolError(f"The image has {_describe_size(len(data))}; {most} are the most.", hint="Find a smaller one.")

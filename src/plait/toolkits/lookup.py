@@ -177,11 +177,11 @@ def _load_folder(path: Path) -> Passages:
 
 
 def _load_texts(files: list[Path], root: Path) -> Passages:
-    from plait.toolkits.passages import Passages, split_text
+    from plait.toolkits.passages import Passages, split_passages
 
     names = [file.relative_to(root).as_posix() for file in files]
     passages = [
-        part for file, name in zip(files, names, strict=True) for part in split_text(name, _read_text(file, True))
+        part for file, name in zip(files, names, strict=True) for part in split_passages(name, _read_text(file, True))
     ]
     if not passages:
         raise ConfigError(f"There is no text in {', '.join(names[:5])}.", hint="The files are empty.")

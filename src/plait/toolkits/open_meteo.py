@@ -2,43 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from functools import cache
+from importlib import resources
 from typing import Any
 
 from plait.core.errors import ToolError
 from plait.toolkits.service import SECONDS, Service, Setting
 from plait.tools.tool import Tool, tool
 
-WMO_CODES = {
-    0: "Clear sky",
-    1: "Mainly clear",
-    2: "Partly cloudy",
-    3: "Overcast",
-    45: "Fog",
-    48: "Fog that leaves rime",
-    51: "Drizzle: light",
-    53: "Drizzle: moderate",
-    55: "Drizzle: dense",
-    56: "Freezing drizzle: light",
-    57: "Freezing drizzle: dense",
-    61: "Rain: slight",
-    63: "Rain: moderate",
-    65: "Rain: heavy",
-    66: "Freezing rain: light",
-    67: "Freezing rain: heavy",
-    71: "Snowfall: slight",
-    73: "Snowfall: moderate",
-    75: "Snowfall: heavy",
-    77: "Snow grains",
-    80: "Rain showers: slight",
-    81: "Rain showers: moderate",
-    82: "Rain showers: violent",
-    85: "Snow showers: slight",
-    86: "Snow showers: heavy",
-    95: "Thunderstorm",
-    96: "Thunderstorm with slight hail",
-    99: "Thunderstorm with heavy hail",
-}
-"""The part of WMO table 4677 that open weather services use."""
 _DAILY = "weathercode,temperature_2m_max,temperature_2m_min,precipitation_sum"
 _COUNTRIES = {"UK": "GB", "ENGLAND": "GB", "SCOTLAND": "GB", "WALES": "GB", "USA": "US", "U.S.": "US", "U.S.A.": "US"}
 """What people call countries whose codes and names are others."""
@@ -46,9 +18,16 @@ _COUNTRIES = {"UK": "GB", "ENGLAND": "GB", "SCOTLAND": "GB", "WALES": "GB", "USA
 
 def describe_weather(code: object) -> str:
     """Says a weather code in words; of an unknown one, its number."""
-    if isinstance(code, (int, float)) and int(code) in WMO_CODES:
-        return WMO_CODES[int(code)]
+    if isinstance(code, (int, float)) and str(int(code)) in _read_wmo_codes():
+        return _read_wmo_codes()[str(int(code))]
     return "Unknown" if code is None else f"Weather code {code}"
+
+
+@cache
+def _read_wmo_codes() -> dict[str, str]:
+    """Returns the part of WMO table 4677 that open weather services use."""
+    codes: dict[str, str] = json.loads(resources.files(__package__).joinpath("wmo_codes.json").read_bytes())
+    return codes
 
 
 def check_coordinates(latitude: float, longitude: float) -> None:

@@ -8,6 +8,7 @@ from functools import cached_property
 from msgspec import Struct
 
 from plait.core.errors import ToolError
+from plait.core.text import cut_text, split_text
 from plait.search.keywords import KeywordIndex
 
 LENGTH = 700
@@ -39,9 +40,8 @@ class Passages(Struct, frozen=True, dict=True):
         """Return the best passages as text, each below its file's name. Raises `ToolError` if none fits."""
         scores = self._keywords.score(query)
         if not scores:
-            shown = query if len(query) <= 80 else query[:77] + "..."
             files = f"The texts are: {', '.join(self.files)}." if len(self.files) <= 12 else "Try other words."
-            raise ToolError(f"No text has anything on {shown!r}.", hint=files)
+            raise ToolError(f"No text has anything on {cut_text(query, 80)!r}.", hint=files)
         least = NEAR_BEST * max(scores.values())
         best = [self.passages[i] for i in self._keywords.rank(query)[:SHOWN] if scores[i] >= least]
         return "\n\n".join(f"{_title(passage)}\n{passage.text}" for passage in best)
@@ -51,7 +51,7 @@ def _title(passage: Passage) -> str:
     return f"[{passage.file}{': ' + passage.heading if passage.heading else ''}]"
 
 
-def split_text(file: str, text: str) -> list[Passage]:
+def split_passages(file: str, text: str) -> list[Passage]:
     """Split a text into passages: short paragraphs together, long ones apart, never across a heading."""
     found: list[Passage] = []
     heading, held = "", ""
@@ -67,21 +67,9 @@ def split_text(file: str, text: str) -> list[Passage]:
         while lines and re.match(r"#{1,6}\s", lines[0]):
             flush()
             heading = lines.pop(0).strip("# \t")
-        for piece in _split_paragraph("\n".join(lines).strip()):
+        for piece in split_text("\n".join(lines), LENGTH):
             if held and len(held) + len(piece) > LENGTH:
                 flush()
             held = f"{held}\n{piece}" if held else piece
     flush()
     return found
-
-
-def _split_paragraph(paragraph: str) -> list[str]:
-    if len(paragraph) <= LENGTH:
-        return [paragraph] if paragraph else []
-    pieces = [""]
-    for sentence in re.split(r"(?<=[.!?])\s+|\n", paragraph):
-        for part in (sentence[i : i + LENGTH] for i in range(0, len(sentence), LENGTH)):
-            if pieces[-1] and len(pieces[-1]) + len(part) > LENGTH:
-                pieces.append("")
-            pieces[-1] = f"{pieces[-1]} {part}".strip()
-    return [piece for piece in pieces if piece]

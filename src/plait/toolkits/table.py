@@ -20,6 +20,7 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core.errors import ConfigError, ToolError
+from plait.core.text import cut_text
 from plait.search.keywords import SMALL_WORDS, drop_small_words, split_words, stem
 
 NEAR = 500
@@ -120,7 +121,7 @@ class LookupTable(Struct, frozen=True, dict=True):
         hint = f"Did you mean {', '.join(near)}?" if near else ""
         if not near and len(self.entries) <= 20:
             hint = f"The keys are: {', '.join(self.entries)}."
-        return ToolError(f"There is no entry {key if len(key) <= 80 else key[:77] + '...'!r}.", hint=hint)
+        return ToolError(f"There is no entry {cut_text(key, 80)!r}.", hint=hint)
 
     def _suggest_keys(self, key: str) -> list[str]:
         asked = split_words(key)[:MOST_WORDS]

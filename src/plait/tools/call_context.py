@@ -4,15 +4,12 @@ its run. The runtime sets these around each call."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from plait.core import Usage
 from plait.core.errors import ToolError
-
-T = TypeVar("T")
 
 
 class BudgetSpent(ToolError):
@@ -60,25 +57,23 @@ def progress_listener() -> Callable[[str], None] | None:
     return _listener.get()
 
 
-def report_progress_to(listener: Callable[[str], None]) -> AbstractContextManager[None]:
-    """Sends the progress of the tools that are called within to a listener."""
-    return _set_variable(_listener, listener)
-
-
 def run_meter() -> RunMeter | None:
     """Returns the meter of the run whose tool is being called; None outside of a tool call."""
     return _meter.get()
 
 
-def count_model_calls(meter: RunMeter) -> AbstractContextManager[None]:
-    """Counts the model calls of the tools that are called within."""
-    return _set_variable(_meter, meter)
+class ToolCallContext:
+    """Sends the progress of the tools that are called within to a listener, and counts their model calls."""
 
+    __slots__ = ("_before", "_listener", "_meter")
 
-@contextmanager
-def _set_variable(variable: ContextVar[T | None], value: T) -> Iterator[None]:
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
+    def __init__(self, listener: Callable[[str], None], meter: RunMeter | None = None) -> None:
+        self._listener, self._meter = listener, meter
+
+    def __enter__(self) -> None:
+        self._before = _listener.set(self._listener), _meter.set(self._meter)
+
+    def __exit__(self, *_: object) -> None:
+        listener, meter = self._before
+        _listener.reset(listener)
+        _meter.reset(meter)

@@ -20,13 +20,16 @@ from msgspec import structs
 
 from plait.core.errors import ConfigError, PlaitError
 from plait.core.tools import ToolSpec
-from plait.plugins import plugins
+from plait.installation import plugins
 from plait.tools.objects import is_toolset, tools_of_object
 from plait.tools.tool import Tool, tool
 from plait.tools.toolset import Toolset, nearest
-from plait.tools.user_code import add_to_path, run_file, show_error
+from plait.tools.user_code import add_to_path, read_file, run_file, show_error
 
 GROUP = "plait.toolkits"
+TASK_GROUP = "plait.task_toolkits"
+"""Toolkits for the tasks of a suite. No list names them; records do, so that the tools of a task's run are found."""
+
 SHIPPED = {
     "calculator": "plait.toolkits.calculator:make_calculator",
     "lookup": "plait.toolkits.lookup:lookup",
@@ -44,15 +47,23 @@ SHIPPED = {
     "ask-model": "plait.toolkits.questions:ask_model",
     "ask-user": "plait.toolkits.questions:ask_user",
     "all": "plait.toolkits:everything",
-    "world": "plait.world:world",
 }
 """The toolkits that ship. They are named and not imported, because toolkits are built on tools."""
 
-OF_TASKS = {"lab": "plait.lab.tools:tools"}
-"""Words of tasks. No list names them; a record names them, so that the tools of a task's run are found again."""
-
 MCP = "mcp:"
 """The beginning of a word for the tools of an MCP server."""
+
+
+def check_word(word: str) -> None:
+    """Raises `ConfigError` for a word that can name no tool, without running code of the user or starting a server."""
+    rest = _split_name(word)[1]
+    name, _, text = rest.partition(":")
+    if rest.startswith(MCP) or name in SHIPPED or _is_module_word(name, text):
+        return
+    if rest.endswith(".py"):
+        read_file(rest)
+    elif name not in _plugins():
+        raise _unknown(name)
 
 
 def load(word: str) -> tuple[Tool, ...]:
@@ -128,7 +139,10 @@ def is_mcp_word(word: str) -> bool:
 def runs_code(word: str) -> bool:
     """Says whether loading a word or calling its tools runs code that Plait does not ship."""
     toolkit = _split_name(word)[1].partition(":")[0]
-    return toolkit not in SHIPPED and toolkit not in OF_TASKS
+    if toolkit in SHIPPED:
+        return False
+    plugin = _plugins().get(toolkit)
+    return plugin is None or plugin.dist.name != "plait"
 
 
 def recall_tools(word: str, specs: Iterable[ToolSpec]) -> tuple[Tool, ...]:
@@ -141,7 +155,7 @@ def recall_tools(word: str, specs: Iterable[ToolSpec]) -> tuple[Tool, ...]:
 
 def toolkit_names() -> tuple[str, ...]:
     """Returns the words that toolkits go by: those that ship, then installed plug-ins."""
-    return (*SHIPPED, *(name for name in _plugins() if name not in SHIPPED))
+    return (*SHIPPED, *(point.name for point in plugins(GROUP) if point.name not in SHIPPED))
 
 
 def _split_name(word: str) -> tuple[str, str]:
@@ -157,8 +171,6 @@ def _load(word: str) -> tuple[Tool, ...]:
         return _make_tools(_import_name(SHIPPED[name], word), word, argument)
     if word.endswith(".py"):
         return _tools_of_module(run_file(word, "file"), word)
-    if name in OF_TASKS:
-        return _require_tools(_call_factory(_import_name(OF_TASKS[name], word), word, argument), word)
     if (plugin := _plugins().get(name)) is not None:
         try:
             found = plugin.load()
@@ -167,16 +179,24 @@ def _load(word: str) -> tuple[Tool, ...]:
                 f"The toolkit {name} can't be loaded: {show_error(error)}.", hint="Reinstall it."
             ) from error
         return _make_tools(found, word, argument)
-    if text and re.fullmatch(r"[A-Za-z_][\w.]*", name):
+    if _is_module_word(name, text):
         return _make_tools(_import_name(word, word), word, None)
+    raise _unknown(name)
+
+
+def _is_module_word(name: str, text: str) -> bool:
+    return bool(text and re.fullmatch(r"[A-Za-z_][\w.]*", name))
+
+
+def _unknown(name: str) -> ConfigError:
     hint = _suggest(name, "") or f"Toolkits: {', '.join(toolkit_names())}."
-    raise ConfigError(
+    return ConfigError(
         f"No toolkit is named {name!r}.", hint=f"{hint} A file ends in .py; a name in a module is module:name."
     )
 
 
 def _plugins() -> dict[str, Any]:
-    return {point.name: point for point in plugins(GROUP)}
+    return {point.name: point for group in (TASK_GROUP, GROUP) for point in plugins(group)}
 
 
 def _suggest(name: str, what: str, known: Iterable[str] | None = None) -> str:

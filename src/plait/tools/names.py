@@ -36,7 +36,7 @@ NEEDS: Mapping[str, Callable[[str], object]] = {
 """Checks of a name, by what a loop says in `tool_names`."""
 
 
-def safe(name: str) -> str:
+def make_safe_name(name: str) -> str:
     """Makes a name that all models, loops and Python accept."""
     plain = name if name.isascii() else unicodedata.normalize("NFKD", name)
     plain = "".join(sign for sign in plain if not unicodedata.combining(sign))
@@ -50,13 +50,13 @@ def safe(name: str) -> str:
     return plain
 
 
-def safe_in_python(name: str) -> str:
+def make_python_name(name: str) -> str:
     """Makes such a name that is not a built-in function of Python: `print` becomes `print_tool`."""
-    plain = safe(name)
+    plain = make_safe_name(name)
     return plain if is_free_in_python(plain) else f"{plain}_tool"
 
 
-def fitted(names: Iterable[str], needs: Collection[str], is_reserved: Callable[[str], bool]) -> dict[str, str]:
+def fit_names(names: Iterable[str], needs: Collection[str], is_reserved: Callable[[str], bool]) -> dict[str, str]:
     """Maps each name to one that fits all needs: itself if it fits, else a safe name that no other tool has."""
     fits = [NEEDS.get(need, VALID.fullmatch) for need in needs]
     found = {name: name if all(fit(name) for fit in fits) else "" for name in names}
@@ -64,7 +64,7 @@ def fitted(names: Iterable[str], needs: Collection[str], is_reserved: Callable[[
     for name in found:
         if found[name]:
             continue
-        wanted = safe_in_python(name)
+        wanted = make_python_name(name)
         made, number = wanted, 2
         while made in taken or is_reserved(made):
             made, number = f"{wanted[: LONGEST - 4]}_{number}", number + 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -28,22 +28,6 @@ class PerRun:
     def tools(self) -> tuple[Tool, ...]:
         """Returns the tools, which belong to no run yet."""
         return tuple(structs.replace(_describe_method(each, self), per_run=self) for each in self.methods.values())
-
-
-class RunObject:
-    """The object of one run, made when the run first calls one of its tools."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._lock = threading.Lock()
-        self._found: list[Any] = []
-
-    def get(self) -> Any:
-        """Returns the object."""
-        with self._lock:
-            if not self._found:
-                self._found.append(self._make())
-            return self._found[0]
 
 
 def toolset(make: Callable[[], Any]) -> PerRun:
@@ -99,29 +83,44 @@ def for_run(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
     """Returns the tools of one run: those of a class become methods of an object that no other run has."""
     if not any(each.per_run for each in tools):
         return tools
-    objects: dict[int, RunObject] = {}
+    getters: dict[int, Callable[[], Any]] = {}
     found: list[Tool] = []
     for each in tools:
         if each.per_run is None:
             found.append(each)
             continue
-        of_run = objects.setdefault(id(each.per_run), RunObject(each.per_run.make))
-        bound = structs.replace(each, function=_bind_late(each.function, of_run))
+        get_object = getters.setdefault(id(each.per_run), _make_once(each.per_run.make))
+        bound = structs.replace(each, function=_bind_late(each.function, get_object))
         vars(bound).update(signature=each.signature, spec=each.spec)
         found.append(bound)
     return tuple(found)
 
 
-def _bind_late(method: Any, of_run: RunObject) -> Callable[..., Any]:
+def _make_once(make: Callable[[], Any]) -> Callable[[], Any]:
+    """Returns what makes an object when it is first called, and returns the same object from any thread after that."""
+    lock = threading.Lock()
+
+    @cache
+    def make_one() -> Any:
+        return make()
+
+    def get_object() -> Any:
+        with lock:
+            return make_one()
+
+    return get_object
+
+
+def _bind_late(method: Any, get_object: Callable[[], Any]) -> Callable[..., Any]:
     """Binds a method to an object that is made when the method is called."""
     function = method.__func__
     if inspect.iscoroutinefunction(function):
 
         async def called(*args: Any, **kwargs: Any) -> Any:
-            return await function(of_run.get(), *args, **kwargs)
+            return await function(get_object(), *args, **kwargs)
 
         return called
-    return lambda *args, **kwargs: function(of_run.get(), *args, **kwargs)
+    return lambda *args, **kwargs: function(get_object(), *args, **kwargs)
 
 
 def _describe_method(method: FunctionType | Tool, owner: PerRun) -> Tool:

@@ -10,14 +10,14 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from plait.core.artifacts import MARK, Artifact
 from plait.core.messages import JSON
-from plait.core.things import MARK, Thing
 
 NO_RESULT = "(no result)"
 _DEPTH = 60
 
-Keep: TypeAlias = Callable[[Thing], JSON] | None
-"""Returns the JSON that stands for a thing; None renders a thing as any other object."""
+Keep: TypeAlias = Callable[[Artifact], JSON] | None
+"""Returns the JSON that stands for an artifact; None renders an artifact as any other object."""
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -84,7 +84,7 @@ def _plain(value: Any, path: tuple[int, ...], keep: Keep) -> Any:
     if len(path) > _DEPTH or id(value) in path:
         return "(nested too deeply to show)"
     path = (*path, id(value))
-    if keep is not None and isinstance(value, Thing):
+    if keep is not None and isinstance(value, Artifact):
         return keep(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return describe_bytes(bytes(value))
@@ -107,16 +107,21 @@ def _plain(value: Any, path: tuple[int, ...], keep: Keep) -> Any:
         return float(value)
     if isinstance(value, type):
         return str(value)
-    fields = getattr(value, "__struct_fields__", getattr(value, "__dataclass_fields__", None))
-    if fields is not None:
-        return {name: _plain(getattr(value, name), path, keep) for name in fields}
-    dump = getattr(value, "model_dump", None)
-    if callable(dump) and hasattr(type(value), "model_fields"):
-        return _plain(dump(mode="python"), path, keep)
+    if (fields := fields_of(value)) is not None:
+        return _plain(fields[0], path, keep)
     kind: Any = type(value)
     if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
         return f"(a {kind.__name__})"  # an address in memory says nothing, and differs in a replay
     return sound(value.isoformat() if hasattr(value, "isoformat") else str(value))
+
+
+def fields_of(value: Any) -> tuple[Any] | None:
+    """Returns the fields of a data class, a struct or a pydantic model, in a tuple; None for any other object."""
+    names = getattr(value, "__struct_fields__", getattr(value, "__dataclass_fields__", None))
+    if names is not None:
+        return ({name: getattr(value, name) for name in names},)
+    dump = getattr(value, "model_dump", None)
+    return (dump(mode="python"),) if callable(dump) and hasattr(type(value), "model_fields") else None
 
 
 def _key(key: Any) -> str:

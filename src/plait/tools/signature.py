@@ -1,4 +1,4 @@
-"""A function's parameters as a model is told of them: read from its type hints and docstring."""
+"""A function's parameters as a model is told of them, and the arguments of a call from what a model gave."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import contextlib
 import inspect
 import re
 import typing
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from plait.core.call_check import takes_other_names
-from plait.core.errors import ConfigError
-from plait.core.json_schema import shape_of, words_of
-from plait.core.things import Thing
+from plait.core.artifacts import Artifact
+from plait.core.call_check import MOST, place_arguments, takes_other_names
+from plait.core.errors import BadInput, ConfigError
+from plait.core.json_schema import shape_of, show_place, words_of
+from plait.core.messages import JSON
 from plait.tools.docstrings import read_docstring
-from plait.tools.python_types import PythonType, Undescribable, describe_types
+from plait.tools.python_types import Misfit, PythonType, Undescribable, describe_types
 from plait.tools.tool import innermost
 
 _KINDS = inspect.Parameter
@@ -46,9 +48,9 @@ class Signature(Struct, frozen=True):
         return [name for name in self.schema["properties"] if name != self.spread]
 
     @property
-    def takes_things(self) -> bool:
-        """Whether a parameter is a thing, which a model names by its id."""
-        return any(_is_thing(each.schema) for each in self.types.values() if each.is_exact)
+    def takes_artifacts(self) -> bool:
+        """Whether a parameter is an artifact, which a model names by its id."""
+        return any(_is_artifact(each.schema) for each in self.types.values() if each.is_exact)
 
     @property
     def shape(self) -> str:
@@ -175,8 +177,43 @@ def _result(hint: Any) -> str:
     return hint.__name__ if plain else re.sub(r"\b(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_])", "", str(hint))
 
 
-def _is_thing(schema: Any) -> bool:
-    """Whether the schema of a plain type is that of a thing, a list of things, or a union with one."""
-    if schema.get("format") in Thing.kinds:
+def _is_artifact(schema: Any) -> bool:
+    """Whether the schema of a plain type is that of an artifact, a list of artifacts, or a union with one."""
+    if schema.get("format") in Artifact.kinds:
         return True
-    return any(map(_is_thing, schema.get("anyOf", [schema["items"]] if "items" in schema else [])))
+    return any(map(_is_artifact, schema.get("anyOf", [schema["items"]] if "items" in schema else [])))
+
+
+def bind_input(tool: str, signature: Signature, given: JSON) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Returns the positional and the named arguments of a Python call, from a tool's input as a model gave it.
+
+    Raises `BadInput`, and nothing else, whatever the input.
+    """
+    try:
+        placed, faults = place_arguments(signature.schema, given, signature.spread)
+        values: dict[str, Any] = {}
+        for name, value in placed.items():
+            try:
+                values[name] = signature.type_of(name).convert(value, signature.schema)
+            except Misfit as misfit:
+                faults += [f"{show_place(name, path)} {text}" for path, text in misfit.faults]
+        if not faults:
+            return _split_arguments(signature, values)
+        more = len(faults) - MOST
+        said = "; ".join(faults[:MOST] + ([f"and {more} more faults"] if more > 0 else []))
+    except RecursionError:
+        said = "the input is nested too deeply"
+    except Exception as error:  # a user's own validator may raise anything
+        said = f"the input can't be taken ({type(error).__name__})"
+    takes = signature.shape
+    raise BadInput(f"{tool}: {said}.", hint=f"It takes {takes if takes != '{}' else 'no input'}.")
+
+
+def _split_arguments(signature: Signature, values: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Returns the values by name, or in order where Python cannot take them all by name."""
+    if signature.function is None:
+        return (), values
+    other = {name: values.pop(name) for name in values.keys() - signature.schema["properties"].keys()}
+    bound = inspect.BoundArguments(signature.function, OrderedDict(values))
+    bound.apply_defaults()
+    return bound.args, bound.kwargs | other

@@ -97,9 +97,9 @@ class Tool(Struct, frozen=True, dict=True):
 
     def bind(self, input: JSON) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns the arguments of a model's input. Raises `BadInput`, whose text is for the model."""
-        from plait.tools.binding import bind
+        from plait.tools.signature import bind_input
 
-        return bind(self.name, self.signature, input)
+        return bind_input(self.name, self.signature, input)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function itself; an async one returns its awaitable."""

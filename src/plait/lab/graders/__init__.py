@@ -62,7 +62,7 @@ def load_grader(word: str, *, journal: str | Path | Literal[False] | None = None
             return scores.grade_answers(partial(scores.score_label, labels=labels))
         case "world":
             if rest:
-                from plait.world import task_of
+                from plait.lab.world import task_of
 
                 task_of(rest)
             return partial(scores.grade_errand, name=rest)

@@ -11,9 +11,11 @@ from msgspec import structs
 
 from plait.core.errors import ConfigError
 from plait.core.events import Observed
+from plait.core.text import cut_text
 from plait.lab.graders import answers
 from plait.lab.graders.answers import answer_text, list_golds
 from plait.lab.tasks import Grade, Grader, SuiteTask
+from plait.lab.world.again import collect_evidence, replay_events
 from plait.runtime.run import Run
 
 Scorer: TypeAlias = Callable[[SuiteTask, Any], Grade]
@@ -147,21 +149,20 @@ async def grade_calls(task: SuiteTask, run: Run) -> Grade:
 async def grade_errand(task: SuiteTask, run: Run, name: str = "") -> Grade:
     """Grade an errand in the world by what was sent: done (1, the only success), with a flaw (0.5), not done (0).
 
-    `name` is the task's in `plait.world`, "" if it is the task's id.
+    `name` is the task's in `plait.lab.world`, "" if it is the task's id.
     """
     return await asyncio.to_thread(_replay_errand, task, run, name or task.id)
 
 
 def _replay_errand(task: SuiteTask, run: Run, name: str) -> Grade:
-    from plait.world import task_of, world_of
-    from plait.world.again import replayed, told_of
+    from plait.lab.world import task_of, world_of
 
     word = next((word for word in task.tools if word.partition(":")[0] == "world"), "")
     if not word:
         raise ConfigError(f"The task {task.id!r} is in no world.", hint="Give it a tool such as world:1.")
     events = run.events
-    state = replayed(world_of(word), events)
-    grade = task_of(name).grade(state, told_of(run.answer, events, clock=run.timeline.code_clock))
+    state = replay_events(world_of(word), events)
+    grade = task_of(name).grade(state, collect_evidence(run.answer, events, clock=run.timeline.code_clock))
     score = {"done": 1.0, "flaw": 0.5}.get(grade.mark, 0.0)
     return Grade(grade.mark == "done", score, grade.mark, "; ".join(grade.why[:5]))
 
@@ -196,5 +197,4 @@ def _expected(task: SuiteTask, answer: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= 120 else text[:117] + "..."
+    return cut_text(" ".join(text.split()), 120)

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from plait.core.errors import ConfigError
+from plait.installation import install_hint
 from plait.lab.comparison import ComparisonData, Contender, TableRow
 from plait.lab.page.records import shorten
 from plait.lab.results import CellResult
@@ -102,7 +103,7 @@ def check_report_extra() -> None:
     except ImportError as error:
         raise ConfigError(
             "The page's pictures need Altair and vl-convert, which are not installed.",
-            hint="pip install 'plait[report]'",
+            hint=install_hint("report"),
         ) from error
 
 

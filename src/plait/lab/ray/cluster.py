@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from plait.core.errors import ConfigError, PlaitError
+from plait.installation import install_hint
 
 PATIENCE = 5.0
 """Seconds in which a cluster's address must answer."""
@@ -32,7 +33,7 @@ def import_ray() -> Any:
     except ImportError as error:
         raise ConfigError(
             f"--engine ray needs the package ray, and {error.name or 'ray'} is not there.",
-            hint='Install it: pip install "plait[ray]".',
+            hint=install_hint("ray"),
         ) from None
     return ray
 

@@ -29,8 +29,9 @@ from plait.lab.tasks import SuiteTask
 from plait.models.base import Model
 from plait.models.resolve import resolve
 from plait.models.scripted import Scripted
+from plait.runtime.limits import Limits
 
-_SENT_APART = ("model", "models", "tools", "now", "journal")
+_SENT_APART = ("model", "models", "tools", "limits", "journal")
 """Fields of an agent that are packed on their own."""
 
 
@@ -63,7 +64,6 @@ class PackedCell(Struct, frozen=True):
     task: SuiteTask
     grader: str
     repeat: int
-    now: float | None
     tools: bytes
     tools_digest: str
     grader_digest: str
@@ -102,16 +102,12 @@ class CellPacker:
         given = {field.name: getattr(agent, field.name) for field in fields(agent) if field.name not in _SENT_APART}
         for name, value in given.items():
             self._check_pickle(value, f"The {name} of {cell.contender}")
-        plain = {
-            name: (type(value), msgspec.to_builtins(value)) if isinstance(value, Struct) else value
-            for name, value in given.items()
-        }
         models = {phase: self._pack_model(model) for phase, model in {**agent.models, "": agent.model}.items()}
         for model in models.values():
             self._check_pickle(model, f"The model {getattr(model, 'spec', model)!r}")
         path = self._settings.path
         made = PackedContender(
-            fields=self._dumps(plain),
+            fields=self._dumps({**given, "limits": msgspec.to_builtins(agent.limits)}),
             models=self._dumps(models),
             parts=agent_digests(agent),
             settings=path.read_bytes() if path is not None else b"",
@@ -127,7 +123,6 @@ class CellPacker:
             task=cell.task,
             grader=cell.grader,
             repeat=cell.repeat,
-            now=cell.agent.now,
             tools=tools,
             tools_digest=digest,
             grader_digest=self._grader_digest(cell.grader),
@@ -184,13 +179,9 @@ def unpack_agent(contender: PackedContender, journal: Path, place: Path) -> Agen
         for phase, model in named.items()
     }
     general = models.pop("")
-    given = {
-        name: msgspec.convert(value[1], value[0])
-        if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], type)
-        else value
-        for name, value in pickle.loads(contender.fields).items()
-    }
-    agent = Agent(**given, model=general, models=models, journal=journal)
+    fields = pickle.loads(contender.fields)
+    fields["limits"] = msgspec.convert(fields["limits"], Limits)
+    agent = Agent(**fields, model=general, models=models, journal=journal)
     found = agent_digests(agent)
     for name, asked in contender.parts.items():
         if found.get(name) != asked:

@@ -119,7 +119,7 @@ class RayWorker:
         return runs
 
     def _make_cell(self, contender: bytes, packed: PackedCell) -> Cell:
-        agent, digest = self._agent(contender, packed.tools, packed.now)
+        agent, digest = self._agent(contender, packed.tools)
         same_grader = grader_digest(packed.grader) == packed.grader_digest
         for what, same in (("tools", digest == packed.tools_digest), ("grader", same_grader)):
             if not same:
@@ -129,8 +129,8 @@ class RayWorker:
                 )
         return Cell(packed.cell, packed.contender, packed.task, packed.grader, packed.repeat, agent)
 
-    def _add_tools(self, contender: bytes, tools: bytes, now: float | None) -> tuple[Agent, str]:
-        agent = self._template(contender).using(tools=pickle.loads(tools), now=now)
+    def _add_tools(self, contender: bytes, tools: bytes) -> tuple[Agent, str]:
+        agent = self._template(contender).using(tools=pickle.loads(tools))
         return agent, tools_digest(agent)
 
     def _make_agent(self, packed: bytes) -> Agent:

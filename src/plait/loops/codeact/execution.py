@@ -15,10 +15,10 @@ from msgspec import structs
 from plait.core import (
     JSON,
     Answered,
+    ArtifactHandle,
     Call,
     CodeError,
     Effect,
-    Handle,
     LimitNear,
     LoopContext,
     Observation,
@@ -243,8 +243,8 @@ def _first(given: JSON) -> JSON:
 
 
 def _told(given: JSON) -> JSON:
-    """The same with each thing's few words in place of its handle: whoever reads the answer knows no ids."""
-    if (handle := Handle.read(given)) is not None:
+    """The same with each artifact's few words in place of its handle: whoever reads the answer knows no ids."""
+    if (handle := ArtifactHandle.read(given)) is not None:
         return handle.about
     if isinstance(given, dict):
         return {key: _told(each) for key, each in given.items()}

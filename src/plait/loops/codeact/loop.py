@@ -41,6 +41,7 @@ from plait.loops.codeact.steps import MOST_STEPS, steps_of
 from plait.loops.escape import escape_of
 from plait.loops.format import Turn, Unreadable
 from plait.loops.grounding import doubts, without
+from plait.loops.registry import check_options
 from plait.loops.transcript import Scratchpad, Transcript, TranscriptKind, with_repair
 from plait.loops.turn import Bad, fitting, is_repetition, read_turn
 
@@ -74,6 +75,9 @@ class CodeAct:
     phases: ClassVar[tuple[str, ...]] = ("decompose", "act")
     reserved: ClassVar[tuple[str, ...]] = (STOP, SEARCH)
     tool_names: ClassVar[str] = "python"
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """The loop."""

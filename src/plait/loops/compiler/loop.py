@@ -45,6 +45,7 @@ from plait.loops.format import Unreadable
 from plait.loops.offered_tools import offered, searched
 from plait.loops.plan import with_leave
 from plait.loops.references import RESULTS
+from plait.loops.registry import check_options
 from plait.loops.transcript import with_repair
 from plait.loops.turn import Bad, fitting, read_turn
 
@@ -72,6 +73,9 @@ class LLMCompiler:
     phases: ClassVar[tuple[str, ...]] = ("plan", "join")
     reserved: ClassVar[tuple[str, ...]] = (JOIN,)
     tool_names: ClassVar[str] = "call"
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """The loop."""

@@ -29,6 +29,7 @@ from plait.core import (
     ask,
 )
 from plait.loops.json.format import BUILT_INS, JsonTurn
+from plait.loops.registry import check_options
 from plait.loops.transcript import TranscriptKind
 from plait.loops.turn import TurnLoop
 
@@ -52,6 +53,9 @@ class JsonReAct:
     name: ClassVar[str] = "json"
     phases: ClassVar[tuple[str, ...]] = ("act",)
     reserved: ClassVar[tuple[str, ...]] = BUILT_INS
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """Run the loop."""

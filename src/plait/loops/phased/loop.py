@@ -47,6 +47,7 @@ from plait.loops.phased import action_list
 from plait.loops.phased.log import MEMORY, Log, Prompt
 from plait.loops.plan import Dispatch, Results, troubled
 from plait.loops.references import RESULTS, in_formula
+from plait.loops.registry import check_options
 from plait.loops.transcript import with_repair
 from plait.loops.turn import Bad, fitting
 
@@ -75,6 +76,9 @@ class Phased:
     name: ClassVar[str] = "phased"
     phases: ClassVar[tuple[str, ...]] = ("reason", "react", "reply")
     reserved: ClassVar[tuple[str, ...]] = (action_list.BASIC,)
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """The loop."""

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 from plait.core import LoopContext, LoopRun, Splitter, Task
 from plait.loops.format import Format
 from plait.loops.react.format import react_format
+from plait.loops.registry import check_options
 from plait.loops.transcript import TranscriptKind
 from plait.loops.turn import TurnLoop
 
@@ -41,6 +42,9 @@ class ReAct:
     name: ClassVar[str] = "react"
     phases: ClassVar[tuple[str, ...]] = ("act",)
     reserved: ClassVar[tuple[str, ...]] = ("final_answer", "finish")
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """Run the loop."""

@@ -18,6 +18,7 @@ from plait.core import (
     Act,
     Answered,
     Call,
+    ContextOverflow,
     Effect,
     Failed,
     LimitNear,
@@ -28,7 +29,6 @@ from plait.core import (
     OneKind,
     Outcome,
     Plan,
-    PromptTooLong,
     Splitter,
     Step,
     Stopped,
@@ -47,6 +47,7 @@ from plait.loops.grounding import made_up, struck
 from plait.loops.offered_tools import searched
 from plait.loops.plan import Dispatch, Results, of_reply, troubled, with_leave
 from plait.loops.references import EVIDENCE, in_formula
+from plait.loops.registry import check_options
 from plait.loops.rewoo import plan_text
 from plait.loops.rewoo.pages import by_model, plan_page, solve_page, work_page
 from plait.loops.rewoo.splitter import PlanSplitter
@@ -81,6 +82,9 @@ class ReWOO:
     plan_messages = staticmethod(plan_page)
     work_messages = staticmethod(work_page)
     solve_messages = staticmethod(solve_page)
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """The loop."""
@@ -205,7 +209,7 @@ class ReWOO:
         while work.open:
             try:
                 step = yield from work.took((yield from take(*work.open)))
-            except PromptTooLong as why:
+            except ContextOverflow as why:
                 step = yield from self._less(kit, task, work, why)
             seen = work.results[step.id]
             if not seen.ok and self.on_failure == "stop":
@@ -224,7 +228,7 @@ class ReWOO:
             return Observation(f"It needs the evidence of {', '.join(missing)}, which gave none.", "cancelled")
         return Act((Call(step.tool, EVIDENCE.fill_step(step, results)),))
 
-    def _less(self, kit: LoopContext, task: Task, work: Dispatch, why: PromptTooLong) -> Generator[Effect, Any, Step]:
+    def _less(self, kit: LoopContext, task: Task, work: Dispatch, why: ContextOverflow) -> Generator[Effect, Any, Step]:
         """A step of the model's whose prompt was too long: asked again with less of its evidence."""
         assert why.ticket is not None
         step = work.open[why.ticket]
@@ -236,8 +240,8 @@ class ReWOO:
         try:
             reply, _ = yield from fitting(again, max(SMALLEST_OBSERVATION, kit.observation_chars // 4))
             seen = of_reply(reply)
-        except PromptTooLong as still:
-            seen = Observation(f"Error: {still.detail}", "raised")
+        except ContextOverflow as still:
+            seen = Observation(f"Error: {still}", "raised")
         return (yield from work.ended(why.ticket, seen))
 
     # -- solve

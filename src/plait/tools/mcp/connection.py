@@ -25,10 +25,9 @@ from mcp.client.streamable_http import streamable_http_client
 from pydantic import TypeAdapter
 
 from plait.core.errors import CallLost, ConfigError, PlaitError, ToolError
-from plait.tools.mcp.background import wait_for_background
 from plait.tools.mcp.errors import LOST, UNREACHED, McpServerUnavailable, describe_failure, describe_refusal, find_loss
 from plait.tools.mcp.results import format_progress
-from plait.tools.mcp.server import McpServer
+from plait.tools.mcp.server import MCP_LOOP, McpServer
 
 T = TypeVar("T")
 
@@ -68,7 +67,7 @@ def close() -> None:
     connections = [connection for (process, _), connection in _connections.items() if process == os.getpid()]
     if connections:
         with suppress(TimeoutError):
-            wait_for_background(close_all(), CLOSE_SECONDS + 2)
+            MCP_LOOP.wait(close_all(), CLOSE_SECONDS + 2)
 
 
 atexit.register(close)

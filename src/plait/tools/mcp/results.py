@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from plait.core.artifacts import Artifact
 from plait.core.errors import PlaitError, ToolError
-from plait.core.things import Thing
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import ProgressFnT
@@ -31,7 +31,7 @@ PROGRESS_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
-class Attachment(Thing):
+class Attachment(Artifact):
     """A file from a server: its bytes, and its media type as the server states it."""
 
     kind: ClassVar[str] = "file"
@@ -60,7 +60,7 @@ def read_result(result: CallToolResult, *, unwrap: bool = False) -> Any:
     """
     parts = [_read_block(block) for block in result.content]
     text = "\n\n".join(part for part in parts if isinstance(part, str))
-    things = [part for part in parts if not isinstance(part, str)]
+    artifacts = [part for part in parts if not isinstance(part, str)]
     structured = result.structured_content
     if result.is_error:
         if not text and structured is not None:
@@ -69,27 +69,27 @@ def read_result(result: CallToolResult, *, unwrap: bool = False) -> Any:
     if structured is not None:
         if unwrap and isinstance(structured, dict) and set(structured) == {"result"}:
             structured = structured["result"]
-        return [structured, *things] if things else structured
-    if not things:
+        return [structured, *artifacts] if artifacts else structured
+    if not artifacts:
         return text if result.content else None
     if text:
-        return [text, *things]
-    return things[0] if len(things) == 1 else things
+        return [text, *artifacts]
+    return artifacts[0] if len(artifacts) == 1 else artifacts
 
 
-def encode_things(value: Any) -> Any:
+def encode_artifacts(value: Any) -> Any:
     """Return an argument with each artifact in it replaced by its bytes in base64.
 
     Raises `ToolError` for an artifact that has no bytes, such as a table.
     """
-    if isinstance(value, Thing):
+    if isinstance(value, Artifact):
         data = getattr(value, "data", None)
         if not isinstance(data, bytes):
             raise ToolError(f"Plait cannot send {value.about()} to this tool, because it is not a file.")
         return base64.b64encode(data).decode()
     if isinstance(value, dict):
-        return {key: encode_things(each) for key, each in value.items()}
-    return [encode_things(each) for each in value] if isinstance(value, (list, tuple)) else value
+        return {key: encode_artifacts(each) for key, each in value.items()}
+    return [encode_artifacts(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def format_progress(report: Callable[[str], None]) -> ProgressFnT:
@@ -107,7 +107,7 @@ def format_progress(report: Callable[[str], None]) -> ProgressFnT:
     return on_progress
 
 
-def _read_block(block: ContentBlock) -> str | Thing:
+def _read_block(block: ContentBlock) -> str | Artifact:
     if block.type == "text":
         return block.text
     if block.type == "image" or block.type == "audio":
@@ -121,14 +121,14 @@ def _read_block(block: ContentBlock) -> str | Thing:
     return f"(resource {resource.uri})\n{getattr(resource, 'text', '')}"
 
 
-def _read_file(encoded: str, media_type: str) -> str | Thing:
+def _read_file(encoded: str, media_type: str) -> str | Artifact:
     try:
         data = base64.b64decode(encoded)
     except (binascii.Error, ValueError):
         return f"(a file of type {media_type} that is not valid base64)"
     if media_type.startswith("image/"):
         try:
-            image: Thing = importlib.import_module(IMAGE_MODULE).Image.from_bytes(data)
+            image: Artifact = importlib.import_module(IMAGE_MODULE).Image.from_bytes(data)
             return image
         except (PlaitError, ImportError):  # Pillow is not installed, or cannot read it
             pass

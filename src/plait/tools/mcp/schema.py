@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Union
 
 from plait.core.errors import ConfigError
+from plait.core.json_schema import resolve_reference
 
 MAX_CHARACTERS = 60_000
 MAX_DEPTH = 40
@@ -52,7 +53,7 @@ def _repair(schema: Any, root: Mapping[str, Any], depth: int) -> dict[str, Any]:
         return {} if schema else {"not": {}}
     if not isinstance(schema, dict) or depth > MAX_DEPTH:
         return {}
-    target = _resolve(schema.get("$ref"), root)
+    target = resolve_reference(schema.get("$ref"), root)
     if isinstance(target, dict) and not {"$ref", "properties", *_LISTS_OF_SCHEMAS, *_SCHEMAS} & set(target):
         schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
     repaired: dict[str, Any] = {}
@@ -85,17 +86,6 @@ def _is_valid(key: str, value: Any) -> bool:
     return key not in ("description", "title", "$ref", "format") or isinstance(value, str)
 
 
-def _resolve(reference: Any, root: Mapping[str, Any]) -> Any:
-    """Return the target of a reference within the schema, or None."""
-    if not isinstance(reference, str) or not reference.startswith("#/"):
-        return None
-    target: Any = root
-    for step in reference[2:].split("/"):
-        step = step.replace("~1", "/").replace("~0", "~")
-        target = target.get(step) if isinstance(target, dict) else None
-    return target
-
-
 def is_wrapped(schema: Any) -> bool:
     """Return whether an output schema only wraps the result in an object with the entry `result`."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
@@ -120,7 +110,7 @@ def _type_hint(schema: Any, root: Any, depth: int = 0) -> Any:
     if not isinstance(schema, dict) or depth > 6:
         return Any
     if "$ref" in schema:
-        return _type_hint(_resolve(schema["$ref"], root), root, depth + 1)
+        return _type_hint(resolve_reference(schema["$ref"], root), root, depth + 1)
     if "enum" in schema or "const" in schema:
         choices = tuple(schema.get("enum", [schema.get("const")]))
         if not all(each is None or isinstance(each, (str, int)) for each in choices):

@@ -25,10 +25,13 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct, structs
 
+from plait.background import BackgroundLoop
 from plait.core.errors import ConfigError
 
 PREFIX = "mcp:"
 START_SECONDS = 30.0
+MCP_LOOP = BackgroundLoop("plait-mcp")
+"""A connection belongs to the loop that opened it, but tools are called from any loop and thread."""
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _SERVER_WORDS = re.compile(r"\.(py|js|mjs|ts)$|@[\d.]+$|(^|[-_])(mcp|server)(?=[-_.]|$)")
 

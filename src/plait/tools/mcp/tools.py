@@ -15,12 +15,12 @@ from plait.core.errors import BadInput, ConfigError, ToolError
 from plait.core.messages import JSON
 from plait.core.text import visible
 from plait.core.tools import ToolSpec
+from plait.installation import install_hint
 from plait.tools.call_context import progress_listener
-from plait.tools.mcp.background import run_in_background, wait_for_background
-from plait.tools.mcp.results import encode_things, read_result
+from plait.tools.mcp.results import encode_artifacts, read_result
 from plait.tools.mcp.schema import is_wrapped, repair_schema, result_type
-from plait.tools.mcp.server import START_SECONDS, McpServer, parse_server, parse_word
-from plait.tools.names import LONGEST, safe, safe_in_python
+from plait.tools.mcp.server import MCP_LOOP, START_SECONDS, McpServer, parse_server, parse_word
+from plait.tools.names import LONGEST, make_python_name, make_safe_name
 from plait.tools.signature import Signature
 from plait.tools.tool import Tool
 from plait.tools.toolset import nearest
@@ -134,7 +134,7 @@ class McpTool(Tool, frozen=True, dict=True, kw_only=True):
 
     def bind(self, input: JSON) -> tuple[tuple[Any, ...], dict[str, Any]]:
         try:
-            return super().bind(encode_things(input))
+            return super().bind(encode_artifacts(input))
         except ToolError as error:
             raise BadInput(f"{self.name}: {error}") from error
 
@@ -152,7 +152,9 @@ class McpToolSource:
 
     def load_tools(self) -> tuple[Tool, ...]:
         """Connect to the server if necessary, and return its tools. This blocks."""
-        listed = wait_for_background(self._connection().list_tools())
+        if MCP_LOOP.is_current():
+            raise RuntimeError("A tool of an MCP server in this process cannot wait for another MCP server.")
+        listed = MCP_LOOP.wait(self._connection().list_tools())
         return tuple(self.make_tool(self._describe(tool, name)) for name, tool in self._name_tools(listed).items())
 
     def make_tool(self, spec: ToolSpec, is_recorded: bool = False) -> McpTool:
@@ -163,7 +165,7 @@ class McpToolSource:
 
     def qualify(self, name: str) -> str:
         """Return a tool's name with the server's name before it."""
-        return safe(f"{self._server.short_name}_{name}")
+        return make_safe_name(f"{self._server.short_name}_{name}")
 
     def find_tool(self, listed: Iterable[ListedTool], name: str) -> ListedTool | None:
         """Return the server's tool that has a name in Plait, also one that was changed for another tool or a loop."""
@@ -174,13 +176,14 @@ class McpToolSource:
             return None
         named = self._named[1]
         if name not in named:
-            named = {change(own): tool for own, tool in named.items() for change in (safe_in_python, self.qualify)}
+            named = {change(own): tool for own, tool in named.items() for change in (make_python_name, self.qualify)}
         return named.get(name)
 
     def _connection(self) -> McpConnection:
         if find_spec("mcp") is None:
-            hint = "Install it: pip install 'plait[mcp]'."
-            raise ConfigError("Tools of MCP servers need the package mcp, which is not installed.", hint=hint)
+            raise ConfigError(
+                "Tools of MCP servers need the package mcp, which is not installed.", hint=install_hint("mcp")
+            )
         from plait.tools.mcp.connection import connection_to
 
         return connection_to(self._server, self._in_process)
@@ -190,7 +193,7 @@ class McpToolSource:
         if listener is not None:
             report = partial(_report_on_loop, asyncio.get_running_loop(), listener)
         work = self._call_in_background(spec, is_recorded, arguments, report)
-        return await asyncio.wrap_future(run_in_background(work))
+        return await asyncio.wrap_future(MCP_LOOP.submit(work))
 
     async def _call_in_background(
         self, spec: ToolSpec, is_recorded: bool, arguments: dict[str, Any], report: Callable[[str], None] | None
@@ -230,7 +233,7 @@ class McpToolSource:
         prefix = self._name or self._server.prefix
         named: dict[str, ListedTool] = {}
         for each in chosen:
-            name = wanted = safe(f"{prefix}_{each}" if prefix else each)
+            name = wanted = make_safe_name(f"{prefix}_{each}" if prefix else each)
             number = 2
             while name in named:
                 name, number = f"{wanted[: LONGEST - 4]}_{number}", number + 1

@@ -1,0 +1,304 @@
+"""`plait doctor`: reports what this installation can do, and what is configured but does not work."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import click
+import msgspec
+
+from plait import __version__, trust
+from plait import config as config_files
+from plait.cli import options
+from plait.cli.commands import exit_with
+from plait.cli.main import CRASHED
+from plait.cli.output import one_line, print_json
+from plait.core.errors import ConfigError, JournalError, PlaitError
+from plait.installation import install_command, installation_source, list_extras
+from plait.journal.reader import NoJournal, reading
+from plait.journal.store import default_path
+from plait.models.config import ModelConfig
+from plait.models.fetch import list_catalogue
+from plait.models.presets import HOSTS
+from plait.models.resolve import resolve
+from plait.sandbox import AUTO, BACKENDS, Settings, default_sandbox
+from plait.sandbox.monty_pool import library
+from plait.sandbox.process import ProcessSession
+from plait.server.settings import is_loopback
+
+State = Literal["ok", "absent", "broken"]
+COLOURS: dict[State, str] = {"ok": "green", "absent": "dim", "broken": "bold red"}
+ENDPOINT_SECONDS = 0.4
+"""Seconds that an endpoint may take to answer."""
+ANOTHER_JOURNAL = "Set PLAIT_JOURNAL to another file."
+SOURCES = {
+    "checkout": "editable, from {}",
+    "folder": "from the folder {}",
+    "archive": "from {}",
+    "repository": "from {}",
+    "index": "from a package index",
+    "none": "not as a package: it is only on the import path",
+}
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One line of the report. `absent` is something optional; `broken` is something that is configured and fails."""
+
+    group: str
+    name: str
+    state: State
+    detail: str
+    fix: str = ""
+
+
+@click.command()
+@options.journal
+@options.as_object
+def doctor(journal: str | None, as_object: bool) -> None:
+    """Check this installation: extras, models, keys, configuration, journal and sandbox.
+
+    Plait asks local servers and configured endpoints for their models, without a key. It starts no model and changes
+    nothing. Exit codes: 0 usable, 1 something that is configured does not work, 2 wrong usage.
+    """
+    findings = list(examine(journal))
+    broken = [each for each in findings if each.state == "broken"]
+    if as_object:
+        print_json({"usable": not broken, "findings": msgspec.to_builtins(findings)})
+    else:
+        _print_findings(findings)
+        click.echo("Usable." if not broken else f"{len(broken)} of the settings above do not work.")
+    exit_with(CRASHED if broken else 0)
+
+
+def examine(journal: str | None = None) -> Iterator[Finding]:
+    """Yield every finding. `journal` is the file that the command line names."""
+    source = installation_source()
+    yield Finding("plait", "version", "ok", f"{__version__}, installed {SOURCES[source.kind].format(source.place)}")
+    yield Finding("plait", "python", "ok", f"{platform.python_version()}, {sys.executable}")
+    yield from _examine_extras()
+    config, findings = _examine_config()
+    yield from findings
+    yield from _examine_keys(config)
+    yield from _examine_local_models()
+    yield from _examine_configured_models(config)
+    yield from _examine_endpoints(config)
+    yield _examine_journal(journal or os.environ.get("PLAIT_JOURNAL") or config.run.journal)
+    yield from _examine_sandbox(config.run.sandbox or AUTO)
+
+
+def _examine_extras() -> Iterator[Finding]:
+    for extra in list_extras():
+        if extra.missing:
+            detail = f"missing: {', '.join(extra.missing)}"
+            yield Finding("extra", extra.name, "absent", detail, install_command(extra.name))
+        else:
+            yield Finding("extra", extra.name, "ok", "installed")
+
+
+def _examine_config() -> tuple[config_files.Config, list[Finding]]:
+    """Load the configuration as commands do. What cannot be loaded is replaced by an empty one."""
+    own = trust.own_file()
+    findings = []
+    try:
+        config = config_files.load()
+    except ConfigError as why:
+        config = config_files.Config(config_files.RunDefaults(), ModelConfig())
+        findings.append(Finding("config", "file", "broken", one_line(why.message), one_line(why.hint)))
+    if config.path is None and not findings:
+        findings.append(Finding("config", "file", "absent", f"no plait.toml here, and no {own}"))
+    elif config.path is not None:
+        findings.append(Finding("config", "file", "ok", f"{config.path.absolute()} ({_trust_of(config.path)})"))
+    return config, findings
+
+
+def _trust_of(path: Path) -> str:
+    if path == trust.own_file():
+        return "your own file"
+    if trust.is_trusted(path, path.read_bytes()):
+        return "trusted with `plait trust`"
+    return "named by you" if path.absolute() != Path("plait.toml").absolute() else "harmless: it needs no trust"
+
+
+def _examine_keys(config: config_files.Config) -> Iterator[Finding]:
+    """Report which variables hold a key, never a value."""
+    keys = [(name, key) for name, host in HOSTS.items() for key in host.keys]
+    for name, key in (*keys, ("plait serve", "PLAIT_SERVE_TOKEN")):
+        if os.environ.get(key, "").strip():
+            yield Finding("key", name, "ok", f"{key} is set")
+    for name, endpoint in config.models.endpoints.items():
+        if endpoint.key_env and not os.environ.get(endpoint.key_env, "").strip():
+            fix = f"export {endpoint.key_env}=..."
+            yield Finding("key", name, "broken", f"{endpoint.key_env} is not set, and endpoints.{name} names it", fix)
+        elif endpoint.key_env:
+            yield Finding("key", name, "ok", f"{endpoint.key_env} is set")
+    unset = [name for name, host in HOSTS.items() if not host.local and not _is_any_set(host.keys)]
+    if unset:
+        yield Finding("key", "not set", "absent", ", ".join(unset))
+
+
+def _is_any_set(names: Iterable[str]) -> bool:
+    return any(os.environ.get(name, "").strip() for name in names)
+
+
+def _examine_local_models() -> Iterator[Finding]:
+    for row in list_catalogue():
+        path, size = Path(row.path), f"{row.bytes / 1e6:,.0f} MB"
+        name = f"local:{row.name}" + (" (default)" if row.default else "")
+        if row.cached:
+            yield Finding("model", name, "ok", f"{size}, hash checked, {path}")
+        elif path.is_file() and path.stat().st_size == row.bytes:
+            yield Finding("model", name, "ok", f"{size}, its hash is checked at the next load, {path}")
+        elif path.is_file():
+            detail = f"{path} has {path.stat().st_size:,} bytes, and {row.bytes:,} are expected"
+            yield Finding("model", name, "broken", detail, f"rm {path} && plait models pull {row.name}")
+        else:
+            fix = f"plait models pull {row.name}"
+            yield Finding("model", name, "absent", f"{size} to download, at its first use", fix)
+
+
+def _examine_configured_models(config: config_files.Config) -> Iterator[Finding]:
+    """Check the models that the environment or the configuration chooses, without asking them."""
+    tables = {"run": config.run, **{f"agents.{name}": table for name, table in config.agents.items()}}
+    wanted = {"PLAIT_MODEL": os.environ.get("PLAIT_MODEL", "")}
+    for place, table in tables.items():
+        wanted[f"{place}.model"] = table.model or ""
+        wanted.update({f"{place}.models.{phase}": spec for phase, spec in table.models.items()})
+    missing = {extra.name: extra.missing for extra in list_extras()}.get("local", ())
+    for place, spec in wanted.items():
+        if not spec:
+            continue
+        try:
+            resolve(spec, config.models)
+        except ConfigError as why:
+            yield Finding("model", place, "broken", one_line(why.message), one_line(why.hint))
+            continue
+        if missing and spec.partition(":")[0] == "local":
+            detail = f"{spec} needs {', '.join(missing)}"
+            yield Finding("model", place, "broken", detail, install_command("local"))
+        else:
+            yield Finding("model", place, "ok", spec)
+
+
+def _examine_endpoints(config: config_files.Config) -> Iterator[Finding]:
+    """Ask the local servers of the presets, and every endpoint that is configured, for their models, all at once."""
+    asked: list[tuple[str, str, bool]] = []
+    for name, host in HOSTS.items():
+        moved = os.environ.get(host.base_env, "").strip()
+        if moved or host.local:
+            asked.append((name, moved or host.base_url, bool(moved)))
+    asked += [(name, each.base_url, True) for name, each in config.models.endpoints.items() if each.base_url]
+    with ThreadPoolExecutor(len(asked)) as threads:
+        answers = threads.map(_ask_for_models, [address for _, address, _ in asked])
+    for (name, address, is_configured), (reachable, answer) in zip(asked, answers, strict=True):
+        state: State = "ok" if reachable else "broken" if is_configured else "absent"
+        yield Finding("endpoint", name, state, f"{address}: {answer}")
+
+
+def _ask_for_models(address: str) -> tuple[bool, str]:
+    """Say whether a server answers at an address, and what. Sends no key."""
+    here = is_loopback(urlsplit(address).hostname or "")
+    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if here else []))
+    request = urllib.request.Request(f"{address.rstrip('/')}/models", headers={"User-Agent": f"plait/{__version__}"})
+    try:
+        with opener.open(request, timeout=ENDPOINT_SECONDS) as reply:
+            listed = msgspec.json.decode(reply.read(1 << 20))
+        return True, f"{len(listed['data'])} models"
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code in (401, 403), f"it answered with HTTP {error.code}"
+    except (OSError, ValueError) as error:  # not reachable, or not an HTTP address
+        reason = getattr(error, "reason", error)
+        return False, f"not reachable ({getattr(reason, 'strerror', None) or reason})"
+    except (msgspec.MsgspecError, KeyError, TypeError):
+        return False, "something answers that is not a model server"
+
+
+def _examine_journal(named: str | None) -> Finding:
+    path = Path(named).expanduser() if named else default_path()
+    try:
+        with reading(path) as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+    except NoJournal:
+        folder = next(each for each in path.absolute().parents if each.exists())
+        if os.access(folder, os.W_OK):
+            return Finding("journal", str(path), "ok", "the first run makes it")
+        return Finding("journal", str(path), "broken", f"{folder} is not writable", ANOTHER_JOURNAL)
+    except JournalError as why:
+        return Finding("journal", str(path), "broken", one_line(why.message), one_line(why.hint))
+    free = shutil.disk_usage(path.parent).free
+    about = f"schema {version} (current), {path.stat().st_size / 1e6:,.1f} MB, {free / 1e9:,.0f} GB free"
+    if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+        return Finding("journal", str(path), "ok", f"{about}, writable")
+    return Finding("journal", str(path), "broken", f"{about}, not writable", ANOTHER_JOURNAL)
+
+
+def _examine_sandbox(configured: str) -> Iterator[Finding]:
+    """Open a session of `process`, which shows what the kernel gives, and look for the package of `monty`."""
+    problems = {}
+    for name, examine_one in (("process", _examine_process_sandbox), ("monty", _examine_monty)):
+        try:
+            yield Finding("sandbox", name, "ok", examine_one())
+        except PlaitError as why:
+            problems[name] = one_line(str(why))
+            yield Finding("sandbox", name, "absent", one_line(why.message), one_line(why.hint))
+    chosen, why_not = default_sandbox()
+    if chosen == "process" and "process" in problems:
+        chosen, why_not = "monty", problems["process"]
+    reason = f" because process is not available: {why_not}" if why_not else ", because the kernel can confine it"
+    yield Finding("sandbox", AUTO, "absent" if chosen in problems else "ok", f"uses {chosen}{reason}")
+    if configured != AUTO and configured in problems:
+        yield Finding("sandbox", "run.sandbox", "broken", f"{configured} is configured: {problems[configured]}")
+
+
+def _examine_process_sandbox() -> str:
+    async def open_session() -> dict[str, Any]:
+        session = ProcessSession(Settings())
+        await session.start()
+        await session.close()
+        return session.walls
+
+    walls = asyncio.run(open_session())
+    landlock = f"Landlock {walls['landlock']}" if walls["landlock"] else "no Landlock"
+    spaces = f"namespaces: {', '.join(walls['namespaces'])}" if walls["namespaces"] else "no namespaces"
+    return f"seccomp filter, {landlock}, {spaces}"
+
+
+def _examine_monty() -> str:
+    library()
+    return BACKENDS["monty"]
+
+
+def _print_findings(findings: list[Finding]) -> None:
+    """Print a table. A terminal wraps long cells; a pipe gets one line for each finding."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for head in ("group", "name", "state", "what"):
+        table.add_column(head, overflow="fold")
+    group = ""
+    for each in findings:
+        what = f"{each.detail.rstrip('.')}. Fix: {each.fix}" if each.fix else each.detail
+        shown = each.group if each.group != group or not sys.stdout.isatty() else ""
+        group = each.group
+        table.add_row(shown, Text(each.name), Text(each.state, COLOURS[each.state]), Text(one_line(what)))
+    if sys.stdout.isatty():
+        Console().print(table)
+        return
+    console = Console(width=4000)
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())

@@ -1,0 +1,113 @@
+"""How Plait was installed, which of its extras are there, and what other packages plug in."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution, EntryPoint
+
+
+class Source(Struct, frozen=True):
+    """Where the installed Plait came from.
+
+    `kind` is "checkout" (editable), "folder", "archive" (a wheel file or its address), "repository", "index", or
+    "none" if Plait is only on the import path. `place` is the folder or the address; "" for an index and for none.
+    """
+
+    kind: str
+    place: str = ""
+
+
+class Extra(Struct, frozen=True):
+    """An extra of Plait, and the packages of it that are not installed."""
+
+    name: str
+    missing: tuple[str, ...]
+
+
+def installation_source() -> Source:
+    """Say how Plait was installed, from the file direct_url.json that pip writes (PEP 610)."""
+    distribution = _distribution()
+    if distribution is None:
+        return Source("none")
+    try:
+        record = json.loads(distribution.read_text("direct_url.json") or "{}")
+    except ValueError:
+        record = {}
+    url = str(record.get("url", ""))
+    if "dir_info" in record:
+        kind = "checkout" if record["dir_info"].get("editable") else "folder"
+        return Source(kind, unquote(urlsplit(url).path))
+    if "vcs_info" in record:
+        return Source("repository", f"{record['vcs_info'].get('vcs', 'git')}+{url}")
+    return Source("archive", url) if url else Source("index")
+
+
+def install_command(extra: str) -> str:
+    """Return the command that adds an extra to Plait as it is installed here."""
+    source = installation_source()
+    if source.kind in ("checkout", "folder"):
+        folder = "." if Path(source.place) == Path.cwd() else source.place
+        editable = "-e " if source.kind == "checkout" else ""
+        return f"pip install {editable}{shlex.quote(f'{folder}[{extra}]')}"
+    at = f" @ {source.place}" if source.place else ""
+    return f"pip install {shlex.quote(f'plait[{extra}]{at}')}"
+
+
+def install_hint(extra: str) -> str:
+    """Return the hint of an error: which command installs what is missing."""
+    return f"Install it with: {install_command(extra)}"
+
+
+def list_extras() -> list[Extra]:
+    """List the extras that users install, with the packages that each still needs. Compares no versions."""
+    distribution = _distribution()
+    requirements: dict[str, list[str]] = {}
+    for line in distribution.requires or () if distribution is not None else ():
+        package, _, marker = line.partition(";")
+        extra = marker.partition("extra ==")[2].strip().strip("\"'")
+        if extra and extra != "dev":
+            requirements.setdefault(extra, []).append(_package_name(package))
+    return [
+        Extra(name, tuple(each for each in packages if not _is_installed(each)))
+        for name, packages in requirements.items()
+    ]
+
+
+def plugins(group: str) -> tuple[EntryPoint, ...]:
+    """Return the entry points of a group. The first search of all packages takes some 50 ms; its result is kept."""
+    return _entry_points(group, tuple(sys.path))
+
+
+@lru_cache(maxsize=32)
+def _entry_points(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    from importlib.metadata import entry_points  # 20 ms
+
+    return tuple(entry_points(group=group))
+
+
+def _distribution(name: str = "plait") -> Distribution | None:
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        return distribution(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _is_installed(package: str) -> bool:
+    return _distribution(package) is not None
+
+
+def _package_name(requirement: str) -> str:
+    end = next((at for at, letter in enumerate(requirement) if not (letter.isalnum() or letter in "-_.")), None)
+    return requirement[:end]

@@ -1,0 +1,32 @@
+"""A world to act in, offline: stand-ins for the services that the toolkits reach, tasks in it, and their grades."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plait.lab.world.state import SentMessage, World, WorldCall, world_of
+from plait.lab.world.tasks import TASKS, RunEvidence, WorldGrade, WorldTask, task_of
+
+if TYPE_CHECKING:
+    from plait.tools import Tool
+
+__all__ = [
+    "TASKS",
+    "RunEvidence",
+    "SentMessage",
+    "World",
+    "WorldCall",
+    "WorldGrade",
+    "WorldTask",
+    "task_of",
+    "world",
+    "world_of",
+]
+
+
+def world(settings: str = "") -> tuple[Tool, ...]:
+    """Makes the tools of a fresh offline world: weather, messages, prices; `world:7,now=2024-02-29,here=Lyon`.
+
+    Use them for one run: what is sent through them is sent in one world.
+    """
+    return world_of(settings).tools

@@ -1,0 +1,94 @@
+"""Share prices of the world: a random walk a week since 1999, with one week of the last three months the lowest.
+
+Made so that a question about the last three months has one answer, and no other: the lowest close is well below the
+others whether one counts 13 weeks, 90 days or three calendar months; an older week closed lower still; and the
+lowest *low* of the three months was in another week.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import NamedTuple
+
+from plait.lab.world.chance import chance
+
+FIRST = date(1999, 11, 12)
+"""The first week's Friday."""
+
+SYMBOLS = {
+    "MSFT": ("Microsoft", 45.0),
+    "AAPL": ("Apple", 30.0),
+    "IBM": ("IBM", 95.0),
+    "GOOGL": ("Alphabet", 52.0),
+    "AMZN": ("Amazon", 60.0),
+    "NVDA": ("NVIDIA", 20.0),
+    "INTC": ("Intel", 38.0),
+    "ORCL": ("Oracle", 27.0),
+    "CSCO": ("Cisco", 36.0),
+    "KO": ("Coca-Cola", 29.0),
+    "DIS": ("Disney", 31.0),
+    "SAP": ("SAP", 48.0),
+}
+"""Symbols with the company's name and the first week's close in USD."""
+
+
+class Week(NamedTuple):
+    """A week's trade, named by its last trading day: USD, and shares traded."""
+
+    timestamp: date
+    open: float
+    high: float
+    low: float
+    close: float
+    volume: int
+
+
+def make_weeks(seed: int, symbol: str, today: date) -> list[Week]:
+    """Makes all weeks to `today`, newest first as the service gives them; the last is as yet unfinished."""
+    walk = chance(seed, "stock", symbol)
+    close = SYMBOLS[symbol][1]
+    made: list[Week] = []
+    for on in _fridays(today):
+        start = close * (1 + walk.gauss(0, 0.006))
+        close = max(1.0, start * (1 + walk.gauss(0.0022, 0.028)))
+        high = max(start, close) * (1 + abs(walk.gauss(0, 0.012)))
+        low = min(start, close) * (1 - abs(walk.gauss(0, 0.012)))
+        made.append(_week(on, start, high, low, close, walk.randrange(40_000_000, 260_000_000)))
+    _shape_last_months(made, chance(seed, "dip", symbol, today.isoformat()).randrange(3, 10))
+    return made[::-1]
+
+
+def _fridays(today: date) -> list[date]:
+    ends = [FIRST + timedelta(weeks=n) for n in range(max(0, (today - FIRST).days // 7) + 1)]
+    last = today - timedelta(days=max(0, today.weekday() - 4))
+    return ends if ends[-1] >= last else [*ends, last]
+
+
+def _shape_last_months(made: list[Week], back: int) -> None:
+    """Gives the last months the one lowest close, `back` weeks ago, in a history long enough for it."""
+    if len(made) < 40:
+        return
+    others = [week.close for i, week in enumerate(made[-16:], -16) if i != -1 - back]
+    lowest = round(min(others) * 0.962, 2)
+    made[-1 - back] = _with_close(made[-1 - back], lowest)
+    for i in range(-26, -22):  # before the three months it was lower still, and for a while
+        made[i] = _with_close(made[i], round(lowest * (0.88 + 0.01 * (26 + i)), 2))
+    i = -1 - (back - 2)  # a bad day in a week that ended well
+    made[i] = made[i]._replace(low=round(min(made[-1 - back].low, lowest) * 0.985, 2))
+
+
+def _with_close(week: Week, close: float) -> Week:
+    """Returns the week with another close, its high and low around it."""
+    return week._replace(
+        close=close, high=round(max(week.high, close * 1.011), 2), low=round(min(week.low, close * 0.991), 2)
+    )
+
+
+def _week(on: date, start: float, high: float, low: float, close: float, volume: int) -> Week:
+    return Week(on, round(start, 2), round(high, 2), round(low, 2), round(close, 2), volume)
+
+
+def find_lowest_week(rows: list[Week], today: date, months: int = 3) -> Week:
+    """Returns the week with the lowest close of the last months."""
+    since = today - timedelta(days=round(months * 30.44))
+    return min((week for week in rows if week.timestamp >= since), key=lambda week: week.close)

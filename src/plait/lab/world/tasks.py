@@ -1,0 +1,126 @@
+"""The values of tasks and grades, and the six tasks A to F; `variations` makes more of their kinds."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from plait.core.errors import ConfigError
+from plait.lab.world.state import World
+
+Kind: TypeAlias = Literal["date", "weather", "forecast", "picture", "stock"]
+Mark: TypeAlias = Literal["done", "flaw", "not done"]
+
+SHOWN = 5
+"""Reasons that a grade's text names."""
+
+
+class WorldGrade(Struct, frozen=True):
+    """How well a task was done, and the reasons why it is no better: none if it is done."""
+
+    mark: Mark
+    why: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        mark = {"flaw": "done with a flaw"}.get(self.mark, self.mark)
+        shown = "; ".join(self.why[:SHOWN]) + (f"; and {len(self.why) - SHOWN} more" if len(self.why) > SHOWN else "")
+        return f"{mark}: {shown}" if shown else mark
+
+
+class RunEvidence(Struct, frozen=True):
+    """What a grader knows of a run beside the world's state.
+
+    The answer, what code printed, values that a check of the record flagged as invented, and the date on the clock that
+    the code could read, if that is not the world's.
+    """
+
+    answer: Any = None
+    printed: str = ""
+    flagged: tuple[str, ...] = ()
+    clock: date | None = None
+
+
+class Findings:
+    """The problems of a message. With `lacks` the task is not done, with `flaws` it is done with a flaw."""
+
+    def __init__(self) -> None:
+        self.lacks: list[str] = []
+        self.flaws: list[str] = []
+
+    def grade(self) -> WorldGrade:
+        """Returns the grade that follows."""
+        mark: Mark = "not done" if self.lacks else "flaw" if self.flaws else "done"
+        return WorldGrade(mark, tuple(dict.fromkeys([*self.lacks, *self.flaws])))
+
+
+class WorldTask(Struct, frozen=True, omit_defaults=True):
+    """A task: its name, its kind, the question, and what the question names.
+
+    `place` is a town's label ("" is where the user is), `to` is "discord" or a Slack channel with its `#`, `days` are
+    those of a forecast, `symbol` and `months` those of a share's prices. `world` makes the world it is meant for.
+    """
+
+    name: str
+    kind: Kind
+    question: str
+    to: str = ""
+    place: str = ""
+    days: int = 5
+    symbol: str = ""
+    months: int = 3
+    world: str = "world"
+
+    def grade(self, world: World, evidence: RunEvidence | None = None) -> WorldGrade:
+        """Grades a run by what was sent (and for the date by what was answered or printed)."""
+        from plait.lab.world.graders import grade_run
+
+        return grade_run(self, world, evidence or RunEvidence())
+
+
+_CHANNEL = "#experimenting-with-simple-ai-agents"
+
+TASKS: tuple[WorldTask, ...] = (
+    WorldTask("A", "date", "What is the current date? Print it."),
+    WorldTask("B", "weather", "Post the current weather where I am to Discord.", "discord"),
+    WorldTask(
+        "C",
+        "weather",
+        f"Post the current weather in London, UK to the Slack channel {_CHANNEL}.",
+        _CHANNEL,
+        "London, England, United Kingdom",
+    ),
+    WorldTask(
+        "D",
+        "forecast",
+        "Post the weather forecast of the next 5 days for where I am to Discord: for every day its date, the weather "
+        "in words, and an emoji that fits the weather.",
+        "discord",
+    ),
+    WorldTask(
+        "E",
+        "picture",
+        "Take NASA's astronomy picture of the day, make it half its size and post it to Discord. The message with it "
+        "begins with 'Hello from Space!' and tells more about the picture.",
+        "discord",
+    ),
+    WorldTask(
+        "F",
+        "stock",
+        "In which week of the last 3 months did MSFT have its lowest closing price? Post the week's date and the price "
+        f"to the Slack channel {_CHANNEL}.",
+        _CHANNEL,
+        symbol="MSFT",
+    ),
+)
+
+
+def task_of(name: str) -> WorldTask:
+    """Finds a task by its name, among the six and their variations. Raises `ConfigError`."""
+    from plait.lab.world.variations import VARIATIONS
+
+    for task in (*TASKS, *VARIATIONS):
+        if task.name.casefold() == name.strip().casefold():
+            return task
+    raise ConfigError(f"There is no task {name!r}.", hint="`plait world tasks` lists them.")

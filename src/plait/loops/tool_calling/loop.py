@@ -1,0 +1,155 @@
+"""Native: the endpoint's own tool calling, and the same loop over JSON in text where there is none.
+
+The loop that people know: tools go along as JSON schemas, the model's calls come back beside its text, several are
+made side by side, each result is a message of its own; a reply without calls is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from plait.core import (
+    Answered,
+    Effect,
+    Failed,
+    LimitNear,
+    LoopContext,
+    LoopRun,
+    Message,
+    Observation,
+    Outcome,
+    Splitter,
+    Stopped,
+    Task,
+    Unsupported,
+    act,
+    note,
+    propose,
+    think,
+    user,
+)
+from plait.loops.call_objects import Calls
+from plait.loops.fallback import fall_back
+from plait.loops.format import Unreadable
+from plait.loops.phased.action_list import excluded
+from plait.loops.registry import check_options
+from plait.loops.tool_calling.pages import FORMAT, Log, NativePage, Page, TextPage, carried
+from plait.loops.turn import fitting
+
+
+@dataclass(frozen=True)
+class ToolCalling:
+    """Native tool calling.
+
+    `fallback`: the loop to go on as where the endpoint takes no native tools, or where `max_parse_errors` replies in a
+    row can't be read; "" makes the calls in text, as JSON. `max_parse_errors`: unreadable or empty replies in a row
+    before that, or before the run fails. `max_tokens`: of one reply.
+    """
+
+    fallback: str = ""
+    max_parse_errors: int = 3
+    max_tokens: int | None = None
+
+    name: ClassVar[str] = "tool_calling"
+    phases: ClassVar[tuple[str, ...]] = ("act",)
+    reserved: ClassVar[tuple[str, ...]] = ("final_answer",)
+    tool_names: ClassVar[str] = "wire"
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+    def run(self, task: Task, kit: LoopContext) -> LoopRun:
+        """The loop."""
+        page: Page = NativePage(task, kit)
+        log: Log = ()
+        chars = kit.observation_chars
+        near: LimitNear | None = None
+        while True:
+            try:
+                if near is not None:
+                    return (yield from self._conclude(kit, page, log, chars, near))
+                turn, chars = yield from fitting(lambda size: self._turn(page, log, size), chars)  # noqa: B023
+                if not isinstance(turn, Calls):
+                    why = f"{turn.reason.rstrip('.')}."
+                    if not self.fallback:
+                        return turn  # type: ignore[no-any-return]
+                    break
+                if turn.answered:
+                    return Answered(turn.answer)
+                log = (*log, (turn, (yield from self._act(turn, kit))))
+            except LimitNear as limit:
+                near = limit
+            except Unsupported as lacking:
+                why = f"{lacking.message}."
+                if self.fallback and near is None:
+                    break
+                yield from note("calls_as_text", f"{why} Going on with calls as JSON in text.")
+                page = TextPage(task, kit)
+        return (yield from fall_back(self.fallback, carried(task, kit, log), kit, why))
+
+    def splitter(self, phase: str) -> Splitter:
+        """Tells the parts of a reply apart when it is whole: text beside calls is a thought, alone it is the answer."""
+        return FORMAT.splitter()
+
+    def _turn(self, page: Page, log: Log, chars: int) -> Generator[Effect, Any, Calls | Failed]:
+        """The model's next turn, asked for again when it can't be read."""
+        tail: tuple[Message, ...] = ()
+        complaint = ""
+        for miss in range(1, self.max_parse_errors + 1):
+            messages = (*page.messages(log, chars), *tail)
+            reply = yield from think(
+                "act", messages, tools=page.tools(log), max_tokens=self.max_tokens, repair=bool(tail)
+            )
+            try:
+                turn = page.read(reply, log)
+            except Unreadable as why:
+                complaint = str(why)
+                tail = page.again(reply, complaint, log)
+                yield from note("unreadable", f"reply {miss} of {self.max_parse_errors} can't be read: {complaint}")
+                continue
+            for remark in turn.remarks:
+                yield from note(remark.kind, remark.text)
+            if turn.answered and (complaint := (yield from propose(turn.answer))):
+                tail = page.again(reply, complaint, log)
+                continue
+            return turn
+        return Failed(
+            f"{self.max_parse_errors} replies in a row could not be read. The last complaint: {complaint}", "format"
+        )
+
+    def _act(self, turn: Calls, kit: LoopContext) -> Generator[Effect, Any, tuple[Observation, ...]]:
+        """Make the calls side by side; of tools that do the same job, the first one's."""
+        seen: dict[int, Observation] = {}
+        made: list[int] = []
+        for i, call in enumerate(turn.calls):
+            rivals = (turn.calls[j].tool for j in made if excluded(kit.known, turn.calls[j].tool, call.tool))
+            if other := next(rivals, ""):
+                said = kit.prompt("excluded", tool=call.tool, other=other).strip()
+                seen[i] = Observation(said, trouble="refused")
+            else:
+                made.append(i)
+        seen.update(zip(made, (yield from act(*(turn.calls[i] for i in made))), strict=True))
+        return tuple(seen[i] for i in range(len(turn.calls)))
+
+    def _conclude(
+        self, kit: LoopContext, page: Page, log: Log, chars: int, limit: LimitNear
+    ) -> Generator[Effect, Any, Outcome]:
+        """The call kept in reserve: the answer from what there is."""
+        request = user(kit.prompt("conclude", reason=limit.detail).strip())
+        # Endpoints refuse a history with calls where no tools are offered, so they are; else nothing tempts to a call.
+        tools = page.tools(log) if log else ()
+
+        def ask(size: int) -> Generator[Effect, Any, Any]:
+            messages = (*page.messages(log, size), request)
+            return think("act", messages, tools=tools, max_tokens=self.max_tokens, repair=True)
+
+        reply, _ = yield from fitting(ask, chars)
+        if reply.calls:
+            return Stopped(limit.limit, limit.detail, reply.text.strip() or None)
+        try:
+            turn = page.read(reply, log)
+        except Unreadable:
+            return Stopped(limit.limit, limit.detail)
+        return Stopped(limit.limit, limit.detail, turn.answer if turn.answered else None)

@@ -1,0 +1,127 @@
+"""The usual model hosts and local servers: their addresses, their keys, and what they can do.
+
+What is known here saves a refused request. The first refusal (`Unsupported`) corrects what is out of date, and users
+can set abilities in plait.toml.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from plait.core.errors import ConfigError
+from plait.models.base import Abilities
+
+LOCAL_TEMPERATURE = 0.0
+"""Plait asks models on the user's own machine at this temperature, so that a run can be made again. It sends none to
+hosted models: many of them refuse one."""
+
+
+class Host(Struct, frozen=True):
+    """A host that is known by name. A `local` server needs no key."""
+
+    name: str
+    base_url: str
+    abilities: Abilities
+    local: bool = False
+
+    @property
+    def base_env(self) -> str:
+        """Return the environment variable that replaces `base_url`."""
+        return f"{self.name.upper()}_BASE_URL"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the environment variables that may hold the key. The first one that is set counts."""
+        own = f"{self.name.upper()}_API_KEY"
+        return (own, "GOOGLE_API_KEY") if self.name == "gemini" else (own,)
+
+    def find_access(self, spec: str, env: Mapping[str, str], instead: str) -> tuple[str, str, str]:
+        """Return the address to ask, the variable of the key, and the key. Raises `ConfigError` if a key is missing.
+
+        `instead` is what the error suggests to users without a key.
+        """
+        moved = env.get(self.base_env, "").strip()
+        address = check_address(moved, self.base_env) if moved else self.base_url
+        for key_env in self.keys:
+            if key := env.get(key_env, "").strip():
+                return address, key_env, key
+        if not self.local and address == self.base_url:
+            raise ConfigError(
+                f"{spec} needs a key, and {' or '.join(self.keys)} is not set.",
+                hint=f"Set it in the environment (export {self.keys[0]}=...), or use {instead}.",
+            )
+        return address, self.keys[0], ""
+
+
+HOSTS: dict[str, Host] = {
+    host.name: host
+    for host in (
+        Host("openai", "https://api.openai.com/v1", Abilities(schema=True)),
+        Host("openrouter", "https://openrouter.ai/api/v1", Abilities(schema=True)),
+        Host("groq", "https://api.groq.com/openai/v1", Abilities(schema=True, prefill=True)),
+        # The beta address continues an assistant message; it takes everything else as well.
+        Host("deepseek", "https://api.deepseek.com/beta", Abilities(prefill=True)),
+        # Mistral reports usage in streams unasked and refuses fields that it does not know.
+        Host("mistral", "https://api.mistral.ai/v1", Abilities(schema=True, prefill=True, stream_usage=False)),
+        Host("together", "https://api.together.xyz/v1", Abilities(schema=True, completion=True)),
+        Host(
+            "fireworks",
+            "https://api.fireworks.ai/inference/v1",
+            Abilities(schema=True, grammar=True, completion=True),
+        ),
+        # Its compatible endpoint takes response_format and ignores it.
+        Host("anthropic", "https://api.anthropic.com/v1", Abilities(prefill=True)),
+        Host("gemini", "https://generativelanguage.googleapis.com/v1beta/openai", Abilities(schema=True)),
+        Host("xai", "https://api.x.ai/v1", Abilities(schema=True)),
+        # Ollama puts its chat template around raw prompts too, so it has no completion of ours.
+        Host("ollama", "http://127.0.0.1:11434/v1", Abilities(schema=True), local=True),
+        Host(
+            "vllm",
+            "http://127.0.0.1:8000/v1",
+            Abilities(schema=True, grammar=True, prefill=True, completion=True),
+            local=True,
+        ),
+        Host(
+            "llamacpp",
+            "http://127.0.0.1:8080/v1",
+            Abilities(schema=True, grammar=True, prefill=True, completion=True),
+            local=True,
+        ),
+        Host("lmstudio", "http://127.0.0.1:1234/v1", Abilities(schema=True, completion=True), local=True),
+    )
+}
+_REASONERS = re.compile(r"(?:o[1-9]|gpt-5)(?![a-z0-9])(?!.*chat)")
+_NO_PREFILL = re.compile(r"claude-(?:opus|sonnet|haiku|fable)-(?:4-[6-9]|[5-9])")
+
+
+def abilities_of(host: str, name: str) -> Abilities:
+    """Return what a model can do on a host of `HOSTS` ("" is none in particular).
+
+    OpenAI's reasoning models (o1, o3, o4, gpt-5 and later) refuse `stop` and `temperature` and call max_tokens
+    max_completion_tokens. Claude from 4.6 on refuses a prefill.
+    """
+    found, family = HOSTS[host].abilities if host else Abilities(), name.rsplit("/", 1)[-1]
+    if host in ("openai", "openrouter") and _REASONERS.match(family):
+        found = found.without("stop", "temperature", *(("max_tokens",) if host == "openai" else ()))
+    if host == "anthropic" and _NO_PREFILL.match(family):
+        found = found.without("prefill")
+    return found
+
+
+def check_address(address: str, where: str) -> str:
+    """Return a base address that can be used and shown. Raises `ConfigError`."""
+    try:
+        parts = urlsplit(address.strip())
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host, parts = None, urlsplit("")
+    if parts.scheme not in ("http", "https") or not host:
+        raise ConfigError(f"{where} is not an address: {address!r}.", hint="It looks like https://host/v1.")
+    if parts.username is not None or parts.password is not None:
+        # Not shown again: addresses stand in messages and journals, secrets never.
+        raise ConfigError(f"{where} holds a password.", hint="Put it in the environment and name it in key_env.")
+    return address.strip().rstrip("/")

@@ -1,0 +1,245 @@
+"""The text of a reply as it streams in: reasoning set apart, a repeated prefill dropped, stop strings and circles cut.
+
+The same filter reads a recorded body and a live stream, so the text that was shown while streaming is the text of the
+reply, however the stream was cut into pieces. It returns no text that a later piece could still take back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+_OPEN, _CLOSE = "<think>", "</think>"
+MOST_TEXT, MOST_REASONING, MOST_INPUT = 2048, 4096, 8192
+"""Characters that one repeated piece must fill to be a circle: in a reply's text, in its reasoning, in the input of a
+native call. A cut input is useless, and an input may be a file of zeros, so it has most room."""
+ROUNDS = 4
+"""Times that the piece must be in them, at least."""
+EVERY = 512
+"""Characters between two checks: a circle is found at the same place however the stream comes in pieces."""
+
+
+class CircleCut:
+    """Cuts a text whose end is one piece of text again and again. Feed pieces, get those before the circle.
+
+    Small models repeat the same lines until their token limit, which takes minutes. Only exact repetition counts:
+    lists, tables and code have lines that are alike. `found` is True from the circle on. `most` is how many characters
+    it fills.
+    """
+
+    def __init__(self, most: int = MOST_TEXT) -> None:
+        self.found = False
+        self._most = most
+        self._passed = 0
+        self._end = ""
+
+    def feed(self, text: str) -> str:
+        """Return the text up to where a circle is found."""
+        if self.found:
+            return ""
+        if self._passed + len(text) < self._most:  # too short for a circle
+            self._passed += len(text)
+            self._end += text
+            return text
+        at = 0
+        while at < len(text):
+            piece = text[at : at + EVERY - self._passed % EVERY]
+            at += len(piece)
+            self._passed += len(piece)
+            self._end = (self._end + piece)[-self._most :]
+            if self._passed % EVERY == 0 and self._is_circle():
+                self.found = True
+                return text[:at]
+        return text
+
+    def _is_circle(self) -> bool:
+        text, longest = self._end, self._most // ROUNDS
+        if len(text) < self._most:
+            return False
+        again = text.find(text[:longest], 1)
+        return 0 < again <= longest and text[again:] == text[: len(text) - again]
+
+
+class TextFilter:
+    """Filters one reply: feed pieces of its text, get the pieces that are certain.
+
+    The text ends before the string of `stop` that is complete first. Without `stop`, the strings of `after_object`
+    count behind the first JSON object of the reply; `before` is the part of the reply that the request held. `prefill`
+    is dropped from the start of the text if the model repeats it. A `<think>` block at the very start is `reasoning`.
+    `stopped`: a stop string or a circle was met, and whatever comes after it is dropped. `circling`: it was a circle.
+    """
+
+    def __init__(
+        self, stop: Sequence[str] = (), prefill: str = "", after_object: Sequence[str] = (), before: str = ""
+    ) -> None:
+        self._stop = tuple(filter(None, stop))
+        self._after_object = tuple(filter(None, after_object))
+        inside = False
+        if self._after_object and not self._stop:
+            self._object = FirstObject()
+            self._object.end_in(before)
+            inside = self._object.open
+        self._stop = self._stop or (() if inside else self._after_object)
+        self._body = self._in_object if inside else self._in_text
+        self._prefill = prefill.strip()
+        self._gap = prefill[len(prefill.rstrip()) :] if self._prefill else ""
+        self._held = ""
+        self._stage: Callable[[], str] = self._at_start
+        self._reasoning: list[str] = []
+        self._text_cut, self._reasoning_cut = CircleCut(), CircleCut(MOST_REASONING)
+        self.stopped = self.circling = False
+
+    @property
+    def reasoning(self) -> str:
+        """Return the text of the `<think>` block."""
+        return "".join(self._reasoning).strip()
+
+    def feed(self, text: str) -> str:
+        """Return the text that is certain now."""
+        if self.stopped or not text:
+            return ""
+        self._held += text
+        return self._cut_circle(self._stage())
+
+    def close(self) -> str:
+        """Return what was held back, when the reply has ended."""
+        return "" if self.circling else self._cut_circle(self._flush())
+
+    def _cut_circle(self, text: str) -> str:
+        text = self._text_cut.feed(text)
+        if self._text_cut.found:
+            self.stopped = self.circling = True
+        return text
+
+    def _think(self, text: str) -> None:
+        self._reasoning.append(self._reasoning_cut.feed(text))
+        if self._reasoning_cut.found:
+            self.stopped = self.circling = True
+            self._held = ""
+
+    def _flush(self) -> str:
+        text = ""
+        # What a stage still held for its own decision goes through the later ones all the same.
+        if self._stage == self._at_start:
+            text = self._go_to(self._in_prefill)
+        if self._stage == self._in_prefill:
+            text += self._go_to(self._body)
+        held, self._held = self._held, ""
+        if self._stage == self._in_thinking:
+            self._think(held)
+            return text
+        return text + held
+
+    # Stages, in order. Each either holds what it has (returns "") or hands over to a later one.
+
+    def _at_start(self) -> str:
+        start = self._held.lstrip()
+        if start.startswith(_OPEN):
+            self._held = start[len(_OPEN) :]
+            return self._go_to(self._in_thinking)
+        if _OPEN.startswith(start):
+            return ""
+        return self._go_to(self._in_prefill)
+
+    def _in_thinking(self) -> str:
+        end = self._held.find(_CLOSE)
+        if end < 0:
+            keep = _overlap(self._held, _CLOSE)
+            certain, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
+            self._think(certain)
+            return ""
+        inner, self._held = self._held[:end], self._held[end + len(_CLOSE) :]
+        self._think(inner)
+        if self.stopped:
+            return ""
+        return self._go_to(self._after_thinking)
+
+    def _after_thinking(self) -> str:
+        self._held = self._held.lstrip()
+        return self._go_to(self._in_prefill) if self._held else ""
+
+    def _in_prefill(self) -> str:
+        if not self._prefill:
+            return self._go_to(self._body)
+        start = self._held.lstrip()
+        if start.startswith(self._prefill):
+            self._held = start[len(self._prefill) :]
+            return self._go_to(self._after_prefill)
+        if self._prefill.startswith(start):
+            return ""
+        return self._go_to(self._body)
+
+    def _after_prefill(self) -> str:
+        # The prefill's own trailing space belongs to the prefill, whether or not the model repeats it.
+        while self._gap and self._held.startswith(self._gap[0]):
+            self._gap, self._held = self._gap[1:], self._held[1:]
+        return self._go_to(self._body) if self._held else ""
+
+    def _in_object(self) -> str:
+        """Up to the end of the first JSON object, where no stop string counts that an object may hold."""
+        end = self._object.end_in(self._held)
+        if end is None:
+            text, self._held = self._held, ""
+            return text
+        text, self._held = self._held[:end], self._held[end:]
+        self._stop = self._after_object
+        return text + self._go_to(self._in_text)
+
+    def _in_text(self) -> str:
+        text = self._held
+        if not self._stop:
+            self._held = ""
+            return text
+        met = [(at + len(s), at) for s in self._stop if (at := text.find(s)) >= 0]
+        if met:
+            self.stopped = True
+            self._held = ""
+            return text[: min(met)[1]]
+        keep = max([_overlap(text, s) for s in self._stop])
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep]
+
+    def _go_to(self, stage: Callable[[], str]) -> str:
+        self._stage = stage
+        return stage()
+
+
+class FirstObject:
+    """Finds the end of the first JSON object in a text that comes in pieces. Braces without a quote are not an object.
+
+    `open` is True until the object has ended.
+    """
+
+    def __init__(self) -> None:
+        self.open = True
+        self._depth = 0
+        self._quoted = self._escaped = self._names = False
+
+    def end_in(self, text: str) -> int | None:
+        """Return where the object ends in this piece, None if it does not."""
+        for at, sign in enumerate(text if self.open else ""):
+            if self._escaped:
+                self._escaped = False
+            elif self._quoted:
+                self._escaped, self._quoted = sign == "\\", sign != '"'
+            elif sign == '"':
+                self._quoted = self._names = self._depth > 0
+            elif sign == "{":
+                self._depth += 1
+            elif sign == "}" and self._depth:
+                self._depth -= 1
+                self.open = bool(self._depth) or not self._names
+                if not self.open:
+                    return at + 1
+        return None
+
+
+def _overlap(text: str, word: str) -> int:
+    """Return the length of the longest end of `text` that begins `word` and is shorter than it."""
+    last = word[0]
+    start = max(0, len(text) - len(word) + 1)
+    at = text.find(last, start)
+    while at >= 0:
+        if word.startswith(text[at:]):
+            return len(text) - at
+        at = text.find(last, at + 1)
+    return 0

@@ -1,0 +1,73 @@
+"""Gives tools names that the loop does not use itself, and that the loop and its endpoint can write."""
+
+from __future__ import annotations
+
+import warnings
+
+from msgspec import structs
+
+from plait import loops
+from plait.core import Loop
+from plait.core.errors import ConfigError
+from plait.tools import Tool, Toolset
+from plait.tools.names import fit_names
+
+
+def with_free_names(tools: Toolset, loop: Loop) -> Toolset:
+    """Return the tools with names that the loop, and one that it may fall back to, do not use.
+
+    A tool of an MCP server gets the server's word before its name, with a warning. Raises `ConfigError` for another.
+    """
+    reserved = _reserved(loop)
+    if not any(_folded(tool.name) in reserved for tool in tools):
+        return tools
+    from plait.tools.mcp.tools import qualify_clashing_names
+
+    before = tuple(tools)
+    found = qualify_clashing_names(before, lambda name: _folded(name) in reserved)
+    for old, tool in zip(before, found, strict=True):
+        if (word := reserved.get(_folded(tool.name))) and not _asks(tool, word):
+            raise ConfigError(
+                f"A tool is named {tool.name}, and the loop '{loop.name}' uses that name itself.",
+                hint="Rename it: NAME=WORD on the command line, name= in Python.",
+            )
+        if tool.name != old.name:
+            warnings.warn(
+                f"The loop '{loop.name}' uses the name {old.name} itself: the server's tool is called {tool.name}.",
+                stacklevel=2,
+            )
+    return tools if found == before else structs.replace(tools, tools=found)
+
+
+def with_fitting_names(tools: Toolset, loop: Loop) -> Toolset:
+    """Return the tools with names that the loop, and one that it may fall back to, can call. All else stays."""
+    other = loops.fallback_of(loop)
+    needs = {getattr(each, "tool_names", "") for each in (loop, other)}
+    reserved = _reserved(loop)
+    names = fit_names((tool.name for tool in tools), needs, lambda name: _folded(name) in reserved)
+    if all(name == made for name, made in names.items()):
+        return tools
+    found = [
+        structs.replace(
+            tool, name=names[tool.name], excludes=tuple(names.get(excluded, excluded) for excluded in tool.excludes)
+        )
+        for tool in tools
+    ]
+    own = {made: name for name, made in names.items() if made != name}
+    return structs.replace(tools, tools=tuple(found), own=own)
+
+
+def _reserved(loop: Loop) -> dict[str, str]:
+    other = loops.fallback_of(loop)
+    names = (*getattr(loop, "reserved", ()), *(getattr(other, "reserved", ()) if other is not None else ()))
+    return {_folded(name): name for name in names}
+
+
+def _asks(tool: Tool, word: str) -> bool:
+    """Say whether a tool that asks the user replaces the loop's own `ask_user`."""
+    return tool.person and word == "ask_user"
+
+
+def _folded(name: str) -> str:
+    """Return a name without case and signs, as models vary them."""
+    return "".join(sign for sign in name.casefold() if sign.isalnum())

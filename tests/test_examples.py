@@ -1,0 +1,132 @@
+"""The example programs do what their first lines say. The models are scripted; everything else is real."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from starlette.testclient import TestClient
+
+import plait
+from plait.core.events import Observed
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+def load_example(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def act(tool: str, given: object) -> str:
+    return f"Thought: next.\nAction:\n```json\n{json.dumps({'action': tool, 'action_input': given})}\n```"
+
+
+def write_script(folder: Path, *replies: str) -> str:
+    path = folder / "script.json"
+    path.write_text(json.dumps(replies), encoding="utf-8")
+    return f"scripted:{path}"
+
+
+def run_program(name: str, *words: str, folder: Path, typed: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(EXAMPLES / f"{name}.py"), *words],
+        cwd=folder,
+        input=typed,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def status_of(database: Path, number: int) -> str:
+    with closing(sqlite3.connect(database)) as connection:
+        return str(connection.execute("SELECT status FROM orders WHERE number = ?", (number,)).fetchone()[0])
+
+
+def test_a_question_about_documents_is_answered_with_the_documents_that_were_read(tmp_path: Path) -> None:
+    model = write_script(tmp_path, act("lookup", "warranty of a lamp"), "Final Answer: Three years.")
+    done = run_program("ask_documents", "How long is the warranty of a lamp?", "--model", model, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "Three years.\nread: warranty.md\n"), done.stderr
+
+
+def test_a_question_without_an_answer_is_not_reported_as_answered(tmp_path: Path) -> None:
+    model = write_script(tmp_path, *[act("lookup", f"warranty {n}") for n in range(9)])
+    done = run_program("ask_documents", "How long?", "--model", model, folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout == ""
+
+
+SUPPORT = (act("find_order", 1042), act("refund", 1042), "Final Answer: Order 1042 is refunded.")
+
+
+@pytest.mark.parametrize(("typed", "status"), [("yes\n", "refunded"), ("no\n", "delivered")])
+def test_a_refund_happens_only_after_the_person_approved_it(tmp_path: Path, typed: str, status: str) -> None:
+    request = "The lamp of order 1042 arrived broken. I want my money back."
+    done = run_program(
+        "support_agent", request, "--model", write_script(tmp_path, *SUPPORT), folder=tmp_path, typed=typed
+    )
+    assert done.returncode == 0, done.stderr
+    assert "refund" in done.stdout.splitlines()[0]
+    assert status_of(tmp_path / "orders.db", 1042) == status
+    assert status_of(tmp_path / "orders.db", 1041) == "delivered"
+
+
+def test_a_refund_that_the_tool_refuses_is_told_to_the_model(tmp_path: Path) -> None:
+    example = load_example("support_agent")
+    model = plait.Scripted([act("refund", 1042), act("refund", 1042), "Final Answer: Refunded before."])
+    agent = example.make_agent(tmp_path / "orders.db", model, tmp_path / "journal.db").using(approve="never")
+    run = agent.run("Refund order 1042 two times.")
+    texts = [event.observation.text for event in run.events if isinstance(event, Observed)]
+    assert texts[0] == "Order 1042 is refunded."
+    assert "cannot be refunded" in texts[1]
+
+
+def test_the_analyst_computes_in_the_sandbox_and_shows_its_code(tmp_path: Path) -> None:
+    code = (
+        "rows = read_rows()\n"
+        "lamps = [row for row in rows if row['item'] == 'lamp']\n"
+        "stop(max(lamps, key=lambda row: int(row['count']))['month'])"
+    )
+    model = write_script(tmp_path, f" I look for the largest count.\nACTION 1:\n```python\n{code}\n```")
+    done = run_program("data_analyst", "In which month did we sell most lamps?", "--model", model, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "2026-03\n"), done.stderr
+    assert "read_rows()" in done.stderr
+
+
+def test_the_web_service_streams_a_run_and_takes_the_approval_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    agent = plait.Agent(
+        "react",
+        model=plait.Scripted([act("write_note", "Call Lyon."), "Final Answer: The note is written."]),
+        tools=[str(EXAMPLES / "tools.py")],
+        approve="effects",
+        journal=tmp_path / "journal.db",
+    )
+    with TestClient(load_example("web_service").make_app(agent)) as client:
+        lines = [json.loads(line) for line in client.post("/ask", json={"question": "Note: Lyon."}).text.splitlines()]
+        assert lines[-1]["status"] == "waiting"
+        assert not Path("notes.txt").exists()
+        answer = {"answer": "yes", "question_id": lines[-1]["question_id"]}
+        path = f"/runs/{lines[-1]['run']}/answer"
+        assert client.post(path, json=answer).json()["answer"] == "The note is written."
+        assert client.post(path, json=answer).status_code == 409  # the same approval once more
+    assert Path("notes.txt").read_text() == "Call Lyon.\n"
+
+
+def test_each_example_program_is_in_the_list_of_examples() -> None:
+    listed = set(re.findall(r"`([a-z_]+\.py)`", (EXAMPLES / "README.md").read_text(encoding="utf-8")))
+    assert {path.name for path in EXAMPLES.glob("*.py")} == listed

@@ -1,0 +1,65 @@
+"""A program that uses the library, for `test_typing.py`: mypy must accept it, and no type in it may be Any."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import assert_type
+
+import plait
+from plait.core import Event, Outcome, Status, Usage, Waiting
+from plait.journal.records import Row
+
+
+@plait.tool(read_only=True)
+def population(city: str) -> int:
+    """People living in a city."""
+    return {"Lyon": 522250}[city]
+
+
+assert_type(population("Lyon"), int)
+agent = plait.Agent(
+    plait.ReAct(dialect="lines"),
+    model=plait.Scripted(["Final Answer: x"]),
+    tools=[population, "calculator"],
+    limits=plait.Limits(steps=3, code=plait.CodeLimits(seconds=1.0)),
+    history=plait.History(turns=2),
+    journal=False,
+)
+
+
+async def on_wait(waiting: Waiting) -> str | None:
+    """Answers for the user."""
+    return "yes" if waiting.kind == "approval" else None
+
+
+def on_event(event: Event) -> None:
+    """Shows an event."""
+    print(event)
+
+
+def show(run: plait.Run) -> None:
+    """Uses each field of a run."""
+    assert_type(run.id, str)
+    assert_type(run.status, Status)
+    assert_type(run.outcome, Outcome)
+    assert_type(run.usage, Usage)
+    assert_type(run.cost_usd, float | None)
+    assert_type(run.trace, tuple[Row, ...])
+    assert_type(run.events, list[Event])
+
+
+def recommended(rows: str, words: Iterable[str]) -> plait.Agent:
+    """The agent of a recommendation."""
+    recommendation = plait.recommend(rows, plait.Demand(at_least=0.9, usd=0.01))
+    assert_type(recommendation, plait.Recommendation)
+    return recommendation.agent.using(tools=tuple(words))
+
+
+async def main() -> None:
+    """Runs the agent."""
+    show(await agent.arun("?", on_event=on_event, on_wait=on_wait, now=0.0))
+    async for event in agent.stream("?"):
+        assert_type(event, Event)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
