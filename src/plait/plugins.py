@@ -7,16 +7,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from importlib.metadata import EntryPoint, EntryPoints
 
 
 def plugins(group: str) -> tuple[EntryPoint, ...]:
-    """The entry points of a group. To look through all packages takes some 50 ms, so it is done once."""
-    return _found(group, tuple(sys.path))
+    """The entry points of a group. To look through all packages takes some 50 ms, so it is done once for all groups."""
+    return tuple(_read_entry_points(tuple(sys.path)).select(group=group))
 
 
 @lru_cache(maxsize=32)
-def _found(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+def _read_entry_points(path: tuple[str, ...]) -> EntryPoints:
     from importlib.metadata import entry_points  # 20 ms
 
-    return tuple(entry_points(group=group))
+    return entry_points()
