@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint, EntryPoints
+    from importlib.metadata import EntryPoint
 
 
 def plugins(group: str) -> tuple[EntryPoint, ...]:
@@ -16,7 +16,7 @@ def plugins(group: str) -> tuple[EntryPoint, ...]:
 
 
 @lru_cache(maxsize=32)
-def _read_entry_points(path: tuple[str, ...]) -> EntryPoints:
+def _read_entry_points(path: tuple[str, ...]) -> Any:
     from importlib.metadata import entry_points  # 20 ms
 
     return entry_points()
