@@ -19,9 +19,9 @@ from plait.core.errors import ConfigError, ToolError
 from plait.lab.world import TASKS, World, task_of, world_of
 from plait.lab.world.again import replay_calls, replay_events
 from plait.lab.world.offline import shipped_tools
-from plait.lab.world.pictures import PICTURES, find_picture, size
+from plait.lab.world.pictures import PICTURES, find_picture, measure_picture
 from plait.lab.world.places import TOWNS
-from plait.lab.world.variations import VARIATIONS, variations
+from plait.lab.world.variations import VARIATIONS, make_variations
 from plait.tools import load
 from toolkits_server import call, site
 
@@ -269,7 +269,7 @@ def test_what_was_sent_is_kept_in_order_with_channel_and_image() -> None:
         (2, "slack", "two"),
         (3, "slack", "three"),
     ]
-    width, height = size(world.picture, large=False)
+    width, height = measure_picture(world.picture, large=False)
     assert abs(told[0]["image"]["width"] - width / 2) <= 1 and abs(told[0]["image"]["height"] - height / 2) <= 1
     assert told[1]["channel"] == told[2]["channel"] == general
     assert (told[2]["image"]["width"], told[2]["image"]["height"]) == (width, height)
@@ -278,12 +278,12 @@ def test_what_was_sent_is_kept_in_order_with_channel_and_image() -> None:
 def test_every_picture_has_its_known_size_and_half_of_the_large_one_is_not_the_small_one() -> None:
     for picture in PICTURES:
         assert find_picture(f"https://pictures.example/astronomy/2304/{picture.name}_large.jpg") == (picture, True)
-        small, large = size(picture, large=False), size(picture, large=True)
+        small, large = measure_picture(picture, large=False), measure_picture(picture, large=True)
         assert abs(large[0] / 2 - small[0]) > 10
     world = World()
     apod = world.call("get_nasa_astronomy_picture_of_the_day")
     image = world.call("download_image", url=apod["hdurl"])
-    assert (image.width, image.height) == size(world.picture, large=True)
+    assert (image.width, image.height) == measure_picture(world.picture, large=True)
 
 
 def test_the_word_gives_a_fresh_world_each_time_it_is_loaded() -> None:
@@ -320,7 +320,7 @@ def test_the_state_of_a_run_is_had_again_from_its_record(journal: Any) -> None:
     (sent,) = again.sent
     assert sent.text == "Hello from Space!"
     assert sent.image is not None
-    width, height = size(world.picture, large=False)
+    width, height = measure_picture(world.picture, large=False)
     assert abs(sent.image.width - width / 2) <= 1 and abs(sent.image.height - height / 2) <= 1
 
 
@@ -340,8 +340,8 @@ def test_there_are_six_tasks_and_at_least_24_variations_each_of_them_possible() 
     assert "".join(task.name for task in TASKS) == "ABCDEF"
     assert len(VARIATIONS) >= 24
     assert len({task.question + task.world for task in VARIATIONS}) == len(VARIATIONS)
-    assert variations(1) == VARIATIONS != variations(2)
-    for task in (*TASKS, *VARIATIONS, *variations(9, 20)):
+    assert make_variations(1) == VARIATIONS != make_variations(2)
+    for task in (*TASKS, *VARIATIONS, *make_variations(9, 20)):
         world = world_of(task.world)
         assert task.to in ("", "discord") or task.to[1:] in world.channels
         assert not task.place or world.call("search_location_geocoordinates", location_name=task.place.split(",")[0])

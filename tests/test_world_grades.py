@@ -565,11 +565,11 @@ WRONG: dict[str, list[tuple[str, str, str, Act]]] = {
 
 
 def other_picture(s: Scene) -> Any:
-    from plait.lab.world.pictures import PICTURES, draw
+    from plait.lab.world.pictures import PICTURES, draw_picture
     from plait.toolkits import Image
 
     other = next(each for each in PICTURES if each.title != s.apod["title"])
-    return Image.from_bytes(draw(other)).shrunk(0.5)
+    return Image.from_bytes(draw_picture(other)).shrunk(0.5)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution, EntryPoint
+    from importlib.metadata import Distribution, EntryPoint, EntryPoints
 
 
 class Source(Struct, frozen=True):
@@ -85,14 +85,14 @@ def list_extras() -> list[Extra]:
 
 def plugins(group: str) -> tuple[EntryPoint, ...]:
     """Return the entry points of a group. The first search of all packages takes some 50 ms; its result is kept."""
-    return _entry_points(group, tuple(sys.path))
+    return tuple(_read_entry_points(tuple(sys.path)).select(group=group))
 
 
 @lru_cache(maxsize=32)
-def _entry_points(group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+def _read_entry_points(path: tuple[str, ...]) -> EntryPoints:
     from importlib.metadata import entry_points  # 20 ms
 
-    return tuple(entry_points(group=group))
+    return entry_points()
 
 
 def _distribution(name: str = "plait") -> Distribution | None:

@@ -144,8 +144,8 @@ def list_tools(words: tuple[str, ...], as_object: bool) -> None:
         return
     for number, each in enumerate(found):
         about = _describe_tool(each)
-        marks = f"  [{', '.join(about['marks'])}]" if about["marks"] else ""
-        click.echo(("\n" if number else "") + f"{each.name} {each.signature.shape}{marks}")
+        attributes = f"  [{', '.join(about['attributes'])}]" if about["attributes"] else ""
+        click.echo(("\n" if number else "") + f"{each.name} {each.signature.shape}{attributes}")
         for line in (about["description"], f"Returns: {about['returns']}" if about["returns"] else ""):
             if line:
                 click.echo(textwrap.indent(line, "  "))
@@ -186,7 +186,7 @@ def _describe_tool(tool: Any) -> dict[str, Any]:
         "description": spec.description,
         "parameters": spec.parameters,
         "returns": spec.returns,
-        "marks": [mark for mark in ("read_only", "idempotent", "destructive") if getattr(spec, mark)],
+        "attributes": [name for name in ("read_only", "idempotent", "destructive") if getattr(spec, name)],
         "source": tool.source,
     }
 

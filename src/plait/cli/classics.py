@@ -1,4 +1,4 @@
-"""`plait classics`: four classic tables, reproduced with the models at hand."""
+"""`plait classics`: four published experiments, reproduced with the models at hand."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _comparison(what: str) -> Callable[[F], F]:
 
 @click.group()
 def classics() -> None:
-    """Reproduce four classic tables with your models. Every run is recorded, and recorded runs are not repeated.
+    """Reproduce four published experiments with your models. Every run is recorded, and recorded runs are not repeated.
 
     Exit codes: 0 the table is complete, 4 the budget or an endpoint ended it early, 130 cancelled, 1 an error, 2 wrong
     usage.

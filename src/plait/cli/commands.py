@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("plan", "Write, draw and price a plan before anything runs."),
     "compare": ("compare", "Compare loops and models on the same tasks, in one table."),
     "results": ("compare", "List stored comparisons and show their tables."),
-    "classics": ("classics", "Reproduce four classic tables with your models."),
+    "classics": ("classics", "Reproduce four published experiments with your models."),
     "recommend": ("recommend", "Recommend the cheapest loop and models that meet a demand."),
     "runs": ("runs", "List the recorded runs, newest first."),
     "show": ("show", "Show a recorded run, or its requests and responses."),

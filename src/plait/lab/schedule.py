@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -53,44 +53,32 @@ class Progress(Struct, frozen=True):
 OnProgress: TypeAlias = Callable[[Progress], None]
 
 
-class CellEngine(Protocol):
+class CellEngine:
     """Where cells run."""
 
-    async def perform(self, cell: Cell, earlier: list[RunRow]) -> CellResult:
-        """Return the result of a cell. Raises `CellNotMeasured` and `CellTaken`."""
-        ...
-
-    @property
-    def places(self) -> int:
-        """The number of processes in which a local model can run: one, or those of a cluster."""
-        ...
+    places = 1
+    """The number of processes in which a local model can run: one, or those of a cluster."""
 
     async def open(self, cells: Sequence[Cell]) -> None:
         """Prepare for these cells. Raises `ConfigError` for a cell that cannot run there."""
-        ...
+
+    async def perform(self, cell: Cell, earlier: list[RunRow]) -> CellResult:
+        """Return the result of a cell. Raises `CellNotMeasured` and `CellTaken`."""
+        raise NotImplementedError
 
     async def close(self) -> None:
         """Free what `open` took."""
-        ...
 
 
-class LocalEngine:
+class LocalEngine(CellEngine):
     """Runs cells in this process."""
-
-    places = 1
 
     def __init__(self, graders: Mapping[str, Grader]) -> None:
         self._graders = graders
 
-    async def open(self, cells: Sequence[Cell]) -> None:
-        """Do nothing."""
-
     async def perform(self, cell: Cell, earlier: list[RunRow]) -> CellResult:
         """See `CellEngine.perform`."""
         return await run_cell(cell, earlier, self._graders[cell.grader])
-
-    async def close(self) -> None:
-        """Do nothing."""
 
 
 async def run_cells(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
-from importlib import import_module
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from plait.core.errors import ConfigError, PlaitError
 from plait.installation import plugins
+from plait.lab import datasets
+from plait.lab.basics import load_basics
 from plait.lab.graders import load_grader
 from plait.lab.records import FileRecord, check_distinct, find_file, parse_options, read_records
 from plait.lab.tasks import Suite, SuiteTask
@@ -18,15 +19,15 @@ GROUP = "plait.suites"
 """The entry-point group for suites of other packages. An entry is name = "module:function". The function gets the text
 after the colon of the word ("" if there is none) and returns a `Suite`."""
 
-OURS = {
-    "basics": "plait.lab.basics:load_basics",
-    "world": "plait.lab.datasets:load_world",
-    "gsm8k": "plait.lab.datasets:load_gsm8k",
-    "hotpotqa": "plait.lab.datasets:load_hotpotqa",
-    "fever": "plait.lab.datasets:load_fever",
-    "strategyqa": "plait.lab.datasets:load_strategyqa",
-    "musique": "plait.lab.datasets:load_musique",
-    "tool-search": "plait.lab.datasets:load_tool_search",
+OURS: dict[str, Callable[[str], Suite]] = {
+    "basics": load_basics,
+    "world": datasets.load_world,
+    "gsm8k": datasets.load_gsm8k,
+    "hotpotqa": datasets.load_hotpotqa,
+    "fever": datasets.load_fever,
+    "strategyqa": datasets.load_strategyqa,
+    "musique": datasets.load_musique,
+    "tool-search": datasets.load_tool_search,
 }
 _WITHOUT_FILE = ("basics", "world")
 ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz", ".ndjson", ".ndjson.gz")
@@ -46,8 +47,7 @@ def load_suite(word: str) -> Suite:
     if name in OURS:
         if name not in _WITHOUT_FILE and not argument.strip():
             raise ConfigError(f"The suite {name} needs a file.", hint=f"Write {name}:FILE, such as {name}:dev.jsonl.")
-        module, _, attribute = OURS[name].partition(":")
-        return _check_suite(getattr(import_module(module), attribute)(argument), word)
+        return _check_suite(OURS[name](argument), word)
     points = _plugins()
     if name in points:
         return _check_suite(_load_plugin(points[name], word, argument), word)

@@ -38,7 +38,7 @@ class ArithmeticProblem(Exception):
     """An operation that has no result; the text says why, but not where."""
 
 
-def bound(x: Number) -> Number:
+def bound_number(x: Number) -> Number:
     """Returns `x` in its plainest type. Raises `ArithmeticProblem` if it is too large."""
     if isinstance(x, float):
         if not math.isfinite(x):
@@ -74,7 +74,7 @@ def _bounded(operation: Operation) -> Operation:
         if isinstance(a, float) or isinstance(b, float):
             a, b = to_float(a), to_float(b)
         try:
-            return bound(operation(a, b))
+            return bound_number(operation(a, b))
         except ZeroDivisionError:
             raise ArithmeticProblem("division by zero") from None
 
@@ -121,7 +121,7 @@ def _whole_power(a: Number, b: int) -> Number:
         if isinstance(a, int) and b > 0:
             raise ArithmeticProblem(_TOO_LONG)
         return _decimal_power(a, b)
-    return bound(Fraction(a) ** b)
+    return bound_number(Fraction(a) ** b)
 
 
 def _decimal_power(a: Number, b: Number) -> Number:
@@ -133,7 +133,7 @@ def _decimal_power(a: Number, b: Number) -> Number:
         raise ArithmeticProblem("the result is too large or too small") from None
     if result == 0 and a != 0:
         raise ArithmeticProblem("the result is too small")
-    return bound(result)
+    return bound_number(result)
 
 
 def _exact_root(x: int | Fraction, n: int) -> Number | None:
@@ -191,7 +191,7 @@ def round_half_up(x: Number, places: Number = 0) -> Number:
     exact = Fraction(repr(x)) if isinstance(x, float) else Fraction(x)
     unit = Fraction(10) ** n
     near = math.floor(abs(exact) * unit + Fraction(1, 2)) / unit
-    return bound(near if exact >= 0 else -near)
+    return bound_number(near if exact >= 0 else -near)
 
 
 def logarithm(x: Number, base: Number = 10) -> Number:
@@ -265,7 +265,7 @@ def _median(*xs: Number) -> Number:
 
 def _least_common_multiple(*xs: Number) -> Number:
     # One at a time, so that a long list does not outgrow the bound unseen.
-    return reduce(lambda a, b: to_whole(bound(math.lcm(a, to_whole(b, "lcm"))), "lcm"), xs, 1)
+    return reduce(lambda a, b: to_whole(bound_number(math.lcm(a, to_whole(b, "lcm"))), "lcm"), xs, 1)
 
 
 class Function(Struct, frozen=True):

@@ -11,13 +11,7 @@ _RETURNS = {
 }
 
 
-def make_calculator(precision: str = "") -> tuple[Tool, ...]:
-    """Makes the tool `calculator`: results have 12 significant digits, or all of them for the precision "full"."""
-    if precision not in _RETURNS:
-        raise ConfigError(
-            f"The calculator has no precision {precision!r}.", hint="Write calculator or calculator:full."
-        )
-
+def _make_tool(precision: str) -> Tool:
     @tool(name="calculator", returns=_RETURNS[precision], read_only=True, inline=True)
     def calculate(expression: str) -> str:
         """Computes an arithmetic expression of numbers.
@@ -29,7 +23,16 @@ def make_calculator(precision: str = "") -> tuple[Tool, ...]:
 
         return compute(expression, full=precision == "full")
 
-    return (calculate,)
+    return calculate
 
 
-(calculator,) = make_calculator()
+calculator = _make_tool("")
+
+
+def make_calculator(precision: str = "") -> tuple[Tool, ...]:
+    """Makes the tool `calculator`: results have 12 significant digits, or all of them for the precision "full"."""
+    if precision not in _RETURNS:
+        raise ConfigError(
+            f"The calculator has no precision {precision!r}.", hint="Write calculator or calculator:full."
+        )
+    return (_make_tool(precision) if precision else calculator,)

@@ -260,7 +260,7 @@ class _Parser:
     def evaluate(self) -> Number:
         value = self.expression(0)
         if self.next.kind != "end":
-            raise self.unexpected(self.next)
+            raise self.make_unexpected_error(self.next)
         return value
 
     def expression(self, least: int) -> Number:
@@ -280,7 +280,7 @@ class _Parser:
                 break
             text = {"%": "mod"}.get(token.text, token.text) if written else "*"
             if text not in _OPERATORS:
-                raise self.unexpected(token)
+                raise self.make_unexpected_error(token)
             binding, run = _OPERATORS[text]
             if binding < least:
                 break
@@ -314,7 +314,7 @@ class _Parser:
         if token.kind == "name":
             self.i += 1
             return CONSTANTS[token.text] if token.text in CONSTANTS else self.call(token)
-        raise self.unexpected(token)
+        raise self.make_unexpected_error(token)
 
     def suffixes(self, value: Number, begin: int) -> Number:
         """Applies `!`, `%`, `²` and `³` behind a value."""
@@ -346,7 +346,7 @@ class _Parser:
         if closer.kind == "end":
             raise UnclearExpression(f"this {opener.text!r} is never closed", opener.at)
         if closer.kind != "close":
-            raise self.unexpected(closer)
+            raise self.make_unexpected_error(closer)
         if closer.text != _PAIRS[opener.text]:
             raise UnclearExpression(f"{closer.text!r} does not close {opener.text!r}", closer.at)
         self.i += 1
@@ -355,7 +355,7 @@ class _Parser:
     def call(self, token: Token) -> Number:
         """Calls the function that a name stands for."""
         if token.text not in FUNCTIONS:
-            raise self.unknown(token)
+            raise self.make_unknown_error(token)
         function, opener = FUNCTIONS[token.text], self.next
         if opener.kind != "open":
             if token.end - token.at == 1:  # the root sign needs no brackets
@@ -375,17 +375,17 @@ class _Parser:
     def compute(self, token: Token, run: Callable[..., Number], *values: Number) -> Number:
         """Returns `run(*values)`. What has no result is reported at the token."""
         try:
-            return arithmetic.bound(run(*values))
+            return arithmetic.bound_number(run(*values))
         except ArithmeticProblem as problem:
             raise UnclearExpression(str(problem), token.at) from None
 
-    def unknown(self, token: Token) -> UnclearExpression:
+    def make_unknown_error(self, token: Token) -> UnclearExpression:
         near = difflib.get_close_matches(token.text, [*FUNCTIONS, *CONSTANTS], 3, 0.6)
         said = f"{cut_text(token.text, 40)!r} is not known"
         hint = f" (did you mean {' or '.join(near)}?)" if near else f": {_FIND}"
         return UnclearExpression(said + hint, token.at)
 
-    def unexpected(self, token: Token) -> UnclearExpression:
+    def make_unexpected_error(self, token: Token) -> UnclearExpression:
         before = self.tokens[self.i - 1] if self.i else token
         opened = any(each.kind == "open" for each in self.tokens[: self.i])
         if token.kind == "end":

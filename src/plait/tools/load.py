@@ -168,7 +168,7 @@ def _load(word: str) -> tuple[Tool, ...]:
     name, colon, text = word.partition(":")
     argument = text if colon else None
     if name in SHIPPED:
-        return _make_tools(_import_name(SHIPPED[name], word), word, argument)
+        return _make_tools(import_name(SHIPPED[name], word), word, argument)
     if word.endswith(".py"):
         return _tools_of_module(run_file(word, "file"), word)
     if (plugin := _plugins().get(name)) is not None:
@@ -180,7 +180,7 @@ def _load(word: str) -> tuple[Tool, ...]:
             ) from error
         return _make_tools(found, word, argument)
     if _is_module_word(name, text):
-        return _make_tools(_import_name(word, word), word, None)
+        return _make_tools(import_name(word, word), word, None)
     raise _unknown(name)
 
 
@@ -207,7 +207,8 @@ def _suggest(name: str, what: str, known: Iterable[str] | None = None) -> str:
     return f"Did you mean {what}{' or '.join(near)}?" if near else ""
 
 
-def _import_name(path: str, word: str) -> Any:
+def import_name(path: str, word: str) -> Any:
+    """Imports `module:name`. Raises `ConfigError`, which names the word."""
     module_name, _, name = path.partition(":")
     if module_name.partition(".")[0] != "plait":
         add_to_path(os.getcwd())
@@ -218,12 +219,17 @@ def _import_name(path: str, word: str) -> Any:
         raise ConfigError(f"{word!r}: there is no module {error.name!r}.", hint=hint) from error
     except (Exception, SystemExit) as error:
         raise ConfigError(f"{word!r}: the module {module_name} fails when imported: {show_error(error)}.") from error
+    return find_attribute(module, name, f"the module {module_name}", word)
+
+
+def find_attribute(module: ModuleType, name: str, place: str, word: str) -> Any:
+    """Returns what a dotted name in a module stands for. Raises `ConfigError` with similar names if there is none."""
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
             tools = [key for key, value in vars(module).items() if isinstance(value, Tool)]
             hint = _suggest(part, "", tools or [key for key in vars(module) if not key.startswith("_")])
-            raise ConfigError(f"{word!r}: the module {module_name} has no {part!r}.", hint=hint)
+            raise ConfigError(f"{word!r}: {place} has no {part!r}.", hint=hint)
         found = getattr(found, part)
     return found
 

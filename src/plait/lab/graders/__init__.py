@@ -14,11 +14,10 @@ from plait.lab.graders.functions import load_function_grader, read_source
 from plait.lab.tasks import Grade, Grader, SuiteTask, digest
 from plait.runtime.run import Run
 
-NAMES = ("exact", "f1", "yesno", "label", "number", "has", "contains", "calls", "world", "judge", "python")
 UNJUDGED = "not judged"
 """The grader, and the mark, of a run whose question has no right answer to compare with."""
 
-_PLAIN: dict[str, Grader] = {
+_GRADERS: dict[str, Grader] = {
     "exact": scores.grade_answers(scores.score_exact),
     "f1": scores.grade_answers(scores.score_f1),
     "yesno": scores.grade_answers(scores.score_yes_no),
@@ -29,6 +28,7 @@ _PLAIN: dict[str, Grader] = {
     "calls": scores.grade_calls,
     "world": scores.grade_errand,
 }
+NAMES = (*_GRADERS, "judge", "python")
 
 
 def load_grader(word: str, *, journal: str | Path | Literal[False] | None = None) -> Grader:
@@ -48,8 +48,8 @@ def load_grader(word: str, *, journal: str | Path | Literal[False] | None = None
         from plait.lab.judge import load_judge
 
         return load_judge(rest, journal=journal)
-    if name in _PLAIN and not colon:
-        return _PLAIN[name]
+    if name in _GRADERS and not colon:
+        return _GRADERS[name]
     match name:
         case "f1":
             return scores.grade_answers(partial(scores.score_f1, threshold=float(_parse_share(word, rest))))

@@ -12,19 +12,17 @@ import inspect
 import os
 import traceback
 from collections.abc import Callable
-from importlib import import_module
 from importlib.util import find_spec
 from numbers import Real
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from plait.core.errors import ConfigError, PlaitError
 from plait.lab.graders.scores import describe_end, grade_of_run
 from plait.lab.tasks import Grade, Grader, SuiteTask
 from plait.runtime.run import Run
-from plait.tools.toolset import nearest
-from plait.tools.user_code import add_to_path, read_file, run_file, show_error
+from plait.tools.load import find_attribute, import_name
+from plait.tools.user_code import add_to_path, read_file, run_file
 
 
 def load_function_grader(word: str) -> Grader:
@@ -99,26 +97,14 @@ def _takes_run(function: Callable[..., Any], word: str) -> bool:
 
 
 def _load_function(place: str, name: str, word: str) -> Callable[..., Any]:
-    module = run_file(place, "grader") if place.endswith(".py") else _import_module(place, word)
-    found = getattr(module, name, None)
-    if found is None:
-        near = nearest(name, tuple(each for each in vars(module) if not each.startswith("_")))
-        raise ConfigError(
-            f"{word!r}: {place} has no {name!r}.", hint=f"Did you mean {' or '.join(near)}?" if near else ""
-        )
+    found = (
+        find_attribute(run_file(place, "grader"), name, place, word)
+        if place.endswith(".py")
+        else import_name(f"{place}:{name}", word)
+    )
     if not callable(found):
         raise ConfigError(f"{word!r} is a {type(found).__name__} and not a function.")
     return found  # type: ignore[no-any-return]
-
-
-def _import_module(name: str, word: str) -> ModuleType:
-    add_to_path(os.getcwd())
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"{word!r}: there is no module {error.name!r}.", hint="Is it in this folder?") from error
-    except (Exception, SystemExit) as error:
-        raise ConfigError(f"{word!r}: {name} fails when imported: {_error_place(error)}{show_error(error)}.") from error
 
 
 def _error_place(error: BaseException) -> str:

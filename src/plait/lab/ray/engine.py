@@ -27,6 +27,7 @@ from plait.lab.ray.cluster import RayCluster, import_ray, restore_sigterm
 from plait.lab.ray.packing import CellPacker, WorkerReply
 from plait.lab.ray.worker import run_packed_cell
 from plait.lab.results import CellResult
+from plait.lab.schedule import CellEngine
 
 SENDS = 4
 """How often a cell is sent if its worker dies."""
@@ -40,7 +41,7 @@ class WorkersDied(CellTaken):
     """All workers of a cell died: the cell stays unfinished, and the others continue."""
 
 
-class RayEngine:
+class RayEngine(CellEngine):
     """Runs cells on the Ray cluster at `address` (HOST:PORT, or "auto"); None starts one here, with `cpus` CPUs."""
 
     def __init__(self, address: str | None = None, *, cpus: int | None = None) -> None:
