@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from plait.core.code import CodeLimits
 from plait.core.things import Handle
-from plait.sandbox import OutCall, Result, Session, Settings, monty_worker
+from plait.sandbox import OutCall, Result, SandboxSession, Settings, monty_worker
 from plait.sandbox.monty import MontySession
 from plait.sandbox.monty_piece import adapted
 from sandbox_support import NOW, opened, whole
@@ -26,7 +26,7 @@ IMAGE = Handle("image-1", "<Image 640x480 JPEG>")
 
 @pytest_asyncio.fixture
 async def open_() -> AsyncIterator[Open]:
-    sessions: list[Session] = []
+    sessions: list[SandboxSession] = []
 
     async def make(functions: frozenset[str] = frozenset({"tool", "get"}), **limits: Any) -> MontySession:
         session = await opened("monty", Settings(functions, CodeLimits(**limits)))
