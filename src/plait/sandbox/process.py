@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import structs
+
 from plait.core.code import CodeError, CodeLimit
 from plait.core.errors import ConfigError
 from plait.core.things import Handle
@@ -77,15 +79,7 @@ class ProcessSession:
         """Start the process. Raises `ConfigError`."""
         limits = self.settings.limits
         first: dict[str, Any] = {
-            "seconds": limits.seconds,
-            "memory_mb": limits.memory_mb,
-            "recursion": limits.recursion,
-            "output_chars": limits.output_chars,
-            "calls": limits.calls,
-            "call_bytes": limits.call_bytes,
-            "call_items": limits.call_items,
-            "call_depth": limits.call_depth,
-            "sent_bytes": limits.sent_bytes,
+            **structs.asdict(limits),
             "seed": self.settings.seed,
             "functions": sorted(self.settings.functions),
             "prelude": PRELUDE,
