@@ -18,6 +18,8 @@ from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeLimits
 from plait.core.errors import PlaitError
 from plait.sandbox import BACKENDS, OutCall, Result, Sandbox, Session, Settings, sandbox
+from plait.core.things import Handle
+from plait.sandbox import BACKENDS, OutCall, Result, Sandbox, SandboxSession, Settings, sandbox
 
 TURNS = {
     "no call": "x = 1 + 1\nprint(x)",
@@ -40,7 +42,7 @@ def answer(call: OutCall) -> Result:
     return Result(1)
 
 
-async def turn(session: Session, code: str) -> float:
+async def turn(session: SandboxSession, code: str) -> float:
     """Seconds from a piece of code to its end."""
     began = time.perf_counter()
     told = await session.run(code, 0.0)

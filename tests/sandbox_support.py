@@ -10,7 +10,7 @@ import pytest
 
 from plait.core.code import CodeError
 from plait.core.errors import ConfigError
-from plait.sandbox import OutCall, Result, Sandbox, Session, Settings, Turn, sandbox
+from plait.sandbox import CodeTurn, OutCall, Result, Sandbox, SandboxSession, Settings, sandbox
 
 BACKENDS = ("monty", "process")
 NOW = 1_700_000_000.25
@@ -24,7 +24,7 @@ def backend(name: str) -> Sandbox:
         pytest.skip(f"no {name} sandbox here: {reason}")
 
 
-async def opened(name: str, settings: Settings) -> Session:
+async def opened(name: str, settings: Settings) -> SandboxSession:
     """A session of that sandbox; skips where this machine can't confine it."""
     try:
         return await backend(name).open(settings)
@@ -36,7 +36,7 @@ async def opened(name: str, settings: Settings) -> Session:
 class Whole:
     """A piece of code from its start to its end: what it printed in all, and the turns it came back with."""
 
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[CodeTurn] = field(default_factory=list)
 
     @property
     def output(self) -> str:
@@ -67,7 +67,7 @@ def answer(call: OutCall, tools: Mapping[str, Callable[..., Any]]) -> Result:
 
 
 async def whole(
-    session: Session, code: str, tools: Mapping[str, Callable[..., Any]] | None = None, now: float = NOW
+    session: SandboxSession, code: str, tools: Mapping[str, Callable[..., Any]] | None = None, now: float = NOW
 ) -> Whole:
     """Run a piece of code to its end, its calls made by `tools`."""
     told = Whole([await session.run(code, now)])

@@ -27,6 +27,8 @@ from patience import patience
 from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeLimits
 from plait.sandbox import OutCall, Result, Session, Settings, Turn
+from plait.core.things import Handle
+from plait.sandbox import CodeTurn, OutCall, Result, SandboxSession, Settings
 from sandbox_support import BACKENDS, NOW, opened
 
 SECRET = "the-canary-sings-4711"
@@ -125,13 +127,13 @@ def descendants() -> set[int]:
 class Outcome:
     """What came of a program."""
 
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[CodeTurn] = field(default_factory=list)
     longest: float = 0.0
     stopped: bool = False
     after_stop: bool = False
 
 
-async def perform(session: Session, program: str) -> Outcome:
+async def perform(session: SandboxSession, program: str) -> Outcome:
     """Run a program, its calls answered as a runtime would; `stop` never is."""
     told = Outcome()
     turn = await timed(told, session.run(program, NOW))
@@ -145,9 +147,9 @@ async def perform(session: Session, program: str) -> Outcome:
     return told
 
 
-async def timed(told: Outcome, step: Any) -> Turn:
+async def timed(told: Outcome, step: Any) -> CodeTurn:
     began = time.monotonic()
-    turn: Turn = await step
+    turn: CodeTurn = await step
     told.longest = max(told.longest, time.monotonic() - began)
     told.turns.append(turn)
     return turn
@@ -224,7 +226,7 @@ def trouble(kind: str, program: str, told: Outcome) -> str:
     return ""
 
 
-async def stuck(session: Session, program: str) -> str:
+async def stuck(session: SandboxSession, program: str) -> str:
     """Says so when the next piece does not run. Where names were lost, the session said so and has them anew."""
     turn = await session.run("print(1 + 1)", NOW)
     if turn.lost:

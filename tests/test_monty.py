@@ -17,6 +17,8 @@ from patience import patience
 from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeLimits
 from plait.sandbox import OutCall, Result, Session, Settings, monty_worker
+from plait.core.things import Handle
+from plait.sandbox import OutCall, Result, SandboxSession, Settings, monty_worker
 from plait.sandbox.monty import MontySession
 from plait.sandbox.monty_piece import adapted
 from sandbox_support import NOW, opened, whole
@@ -27,7 +29,7 @@ IMAGE = ArtifactHandle("image-1", "<Image 640x480 JPEG>")
 
 @pytest_asyncio.fixture
 async def open_() -> AsyncIterator[Open]:
-    sessions: list[Session] = []
+    sessions: list[SandboxSession] = []
 
     async def make(functions: frozenset[str] = frozenset({"tool", "get"}), **limits: Any) -> MontySession:
         session = await opened("monty", Settings(functions, CodeLimits(**limits)))
@@ -338,7 +340,7 @@ def test_without_the_package_it_names_the_extra() -> None:
         "asyncio.run(sandbox('monty').open(Settings()))"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert "ConfigError" in ended.stderr and "plait[code]" in ended.stderr
+    assert "ConfigError" in ended.stderr and "[code]" in ended.stderr
 
 
 # what it would do otherwise than Python, without a word

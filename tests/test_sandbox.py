@@ -17,9 +17,11 @@ from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeLimits
 from plait.core.errors import ConfigError
 from plait.sandbox import OutCall, Result, Session, Settings, sandbox
+from plait.core.things import Handle
+from plait.sandbox import OutCall, Result, SandboxSession, Settings, sandbox
 from sandbox_support import BACKENDS, NOW, backend, opened, whole
 
-Open = Callable[..., Awaitable[Session]]
+Open = Callable[..., Awaitable[SandboxSession]]
 TOOLS = frozenset({"tool", "other", "get", "take", "stop"})
 
 
@@ -32,9 +34,9 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest_asyncio.fixture
 async def open_(name: str) -> AsyncIterator[Open]:
     """Opens sessions, and closes them when the test is over."""
-    sessions: list[Session] = []
+    sessions: list[SandboxSession] = []
 
-    async def make(functions: frozenset[str] = TOOLS, seed: int = 0, **limits: Any) -> Session:
+    async def make(functions: frozenset[str] = TOOLS, seed: int = 0, **limits: Any) -> SandboxSession:
         sessions.append(await opened(name, Settings(functions, CodeLimits(**limits), seed)))
         return sessions[-1]
 
@@ -44,23 +46,23 @@ async def open_(name: str) -> AsyncIterator[Open]:
 
 
 @pytest_asyncio.fixture
-async def session(open_: Open) -> Session:
+async def session(open_: Open) -> SandboxSession:
     return await open_()
 
 
 # a namespace
 
 
-async def test_names_are_kept_from_piece_to_piece(session: Session) -> None:
+async def test_names_are_kept_from_piece_to_piece(session: SandboxSession) -> None:
     assert (await whole(session, "x = 2\ndef twice(n):\n    return 2 * n")).turns[0].error is None
     assert (await whole(session, "print(twice(x))\nprint('end')")).output == "4\nend\n"
 
 
-async def test_the_value_of_a_last_expression_is_not_printed(session: Session) -> None:
+async def test_the_value_of_a_last_expression_is_not_printed(session: SandboxSession) -> None:
     assert (await whole(session, "1 + 1")).output == ""
 
 
-async def test_the_names_of_the_prelude_are_there(session: Session) -> None:
+async def test_the_names_of_the_prelude_are_there(session: SandboxSession) -> None:
     code = (
         "print(math.floor(2.5), json.dumps([1]), bool(re.match('a+', 'aa')))\n"
         "print(date(2024, 2, 29) + timedelta(days=1), datetime(2024, 1, 2, 3, 4).isoformat(), time(5, 6))\n"
@@ -69,11 +71,11 @@ async def test_the_names_of_the_prelude_are_there(session: Session) -> None:
     assert (await whole(session, code)).output == "2 [1] True\n2024-03-01 2024-01-02T03:04:00 05:06:00\nTrue\n"
 
 
-async def test_stderr_is_output_too(session: Session) -> None:
+async def test_stderr_is_output_too(session: SandboxSession) -> None:
     assert (await whole(session, "import sys\nprint('one')\nprint('two', file=sys.stderr)")).output == "one\ntwo\n"
 
 
-async def test_names_made_before_an_error_are_kept(session: Session) -> None:
+async def test_names_made_before_an_error_are_kept(session: SandboxSession) -> None:
     assert (await whole(session, "a = 1\n1 / 0\nb = 2")).error is not None
     assert (await whole(session, "print(a)")).output == "1\n"
     assert (await whole(session, "print(b)")).error is not None
@@ -82,20 +84,20 @@ async def test_names_made_before_an_error_are_kept(session: Session) -> None:
 # calls
 
 
-async def test_a_plain_call_comes_out_and_goes_on_with_what_it_gave(session: Session) -> None:
+async def test_a_plain_call_comes_out_and_goes_on_with_what_it_gave(session: SandboxSession) -> None:
     turn = await session.run("print('before')\nx = tool(3, unit='m')\nprint(x + 1)", NOW)
     assert (turn.output, turn.calls, turn.error) == ("before\n", (OutCall("tool", (3,), {"unit": "m"}),), None)
     turn = await session.go_on([Result(41)])
     assert (turn.output, turn.calls, turn.error) == ("42\n", (), None)
 
 
-async def test_plain_calls_come_out_one_at_a_time(session: Session) -> None:
+async def test_plain_calls_come_out_one_at_a_time(session: SandboxSession) -> None:
     told = await whole(session, "print(tool(1) + tool(2))\nprint([tool(i) for i in range(2)])", {"tool": lambda n: n})
     assert [len(calls) for calls in told.calls] == [1, 1, 1, 1]
     assert told.output == "3\n[0, 1]\n"
 
 
-async def test_calls_inside_functions_of_the_code(session: Session) -> None:
+async def test_calls_inside_functions_of_the_code(session: SandboxSession) -> None:
     await whole(session, "def ask(n):\n    return tool(n) * 10")
     assert (await whole(session, "print(ask(2) + ask(3))", {"tool": lambda n: n})).output == "50\n"
 
@@ -120,14 +122,14 @@ VALUES: list[Any] = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
-async def test_a_value_goes_in_and_comes_out_as_it_was(session: Session, value: Any) -> None:
+async def test_a_value_goes_in_and_comes_out_as_it_was(session: SandboxSession, value: Any) -> None:
     await session.run("x = get()\ntake(x, [x], k={'in': x})", NOW)
     turn = await session.go_on([Result(value)])
     assert turn.calls == (OutCall("take", (value, [value]), {"k": {"in": value}}),)
     assert type(turn.calls[0].args[0]) is type(value)
 
 
-async def test_what_a_call_raises_can_be_caught(session: Session) -> None:
+async def test_what_a_call_raises_can_be_caught(session: SandboxSession) -> None:
     code = "try:\n    tool()\nexcept ValueError as e:\n    print('caught', e)\ntool()\nprint('never')"
     await session.run(code, NOW)
     turn = await session.go_on([Result(error="ValueError", message="no such city")])
@@ -138,20 +140,20 @@ async def test_what_a_call_raises_can_be_caught(session: Session) -> None:
     assert (turn.error.source.strip(), turn.output, turn.calls) == ("tool()", "", ())
 
 
-async def test_an_exception_that_the_sandbox_does_not_know_is_raised_all_the_same(session: Session) -> None:
+async def test_an_exception_that_the_sandbox_does_not_know_is_raised_all_the_same(session: SandboxSession) -> None:
     code = "try:\n    tool()\nexcept Exception as e:\n    print(e)"
     await session.run(code, NOW)
     turn = await session.go_on([Result(error="SlackError", message="no such channel")])
     assert "no such channel" in turn.output and turn.error is None
 
 
-async def test_a_call_of_a_name_that_is_not_defined_comes_out_too(session: Session) -> None:
+async def test_a_call_of_a_name_that_is_not_defined_comes_out_too(session: SandboxSession) -> None:
     told = await whole(session, "x = wetter('Oslo')")
     assert told.calls == [[OutCall("wetter", ("Oslo",))]]
     assert told.error is not None and told.error.type == "NameError" and "wetter" in told.error.message
 
 
-async def test_a_name_that_is_read_and_not_defined_is_a_name_error_with_its_line(session: Session) -> None:
+async def test_a_name_that_is_read_and_not_defined_is_a_name_error_with_its_line(session: SandboxSession) -> None:
     told = await whole(session, "x = 1\nprint(x + wetter)")
     assert told.calls == []
     assert told.error is not None
@@ -159,27 +161,27 @@ async def test_a_name_that_is_read_and_not_defined_is_a_name_error_with_its_line
     assert "wetter" in told.error.message
 
 
-async def test_a_tool_may_have_another_name_and_be_passed_about(session: Session) -> None:
+async def test_a_tool_may_have_another_name_and_be_passed_about(session: SandboxSession) -> None:
     code = "f = tool\nfs = {'a': tool}\ndef use(g, n):\n    return g(n)\nprint(f(1), fs['a'](2), use(tool, 3))"
     told = await whole(session, code, {"tool": lambda n: n * 10})
     assert told.output == "10 20 30\n"
     assert [calls[0].name for calls in told.calls] == ["tool"] * 3
 
 
-async def test_a_name_of_the_codes_own_goes_before_a_tool(session: Session) -> None:
+async def test_a_name_of_the_codes_own_goes_before_a_tool(session: SandboxSession) -> None:
     told = await whole(session, "def tool(n):\n    return -n\nprint(tool(4))")
     assert (told.output, told.calls) == ("-4\n", [])
 
 
 @pytest.mark.parametrize("what", ["lambda: 1", "Own()", "len", "json", "{'deep': [Own()]}"])
-async def test_what_can_not_go_out_is_an_error_in_the_code(session: Session, what: str) -> None:
+async def test_what_can_not_go_out_is_an_error_in_the_code(session: SandboxSession, what: str) -> None:
     code = f"class Own:\n    pass\ntry:\n    tool({what})\nexcept TypeError as e:\n    print('caught', e)"
     told = await whole(session, code, {"tool": lambda n: n})
     assert told.calls == []
     assert told.output.startswith("caught ") and told.error is None
 
 
-async def test_what_can_not_go_in_is_an_error_in_the_code(session: Session) -> None:
+async def test_what_can_not_go_in_is_an_error_in_the_code(session: SandboxSession) -> None:
     await session.run("try:\n    tool()\nexcept TypeError as e:\n    print('caught')", NOW)
     assert (await session.go_on([Result(object())])).output == "caught\n"
 
@@ -187,7 +189,7 @@ async def test_what_can_not_go_in_is_an_error_in_the_code(session: Session) -> N
 # awaiting
 
 
-async def test_an_awaited_call(session: Session) -> None:
+async def test_an_awaited_call(session: SandboxSession) -> None:
     told = await whole(session, "x = await tool(3)\nprint(x)", {"tool": lambda n: n + 1})
     assert (told.output, told.calls) == ("4\n", [[OutCall("tool", (3,))]])
 
@@ -207,31 +209,31 @@ GATHERED = {
 
 
 @pytest.mark.parametrize("code", GATHERED.values(), ids=GATHERED.keys())
-async def test_calls_awaited_together_come_out_together(session: Session, code: str) -> None:
+async def test_calls_awaited_together_come_out_together(session: SandboxSession, code: str) -> None:
     told = await whole(session, code, {"tool": lambda n: n, "other": lambda n: n * 10})
     assert told.output == "[1, 20, 3]\n", told.error
     assert told.calls == [[OutCall("tool", (1,)), OutCall("other", (2,)), OutCall("tool", (3,))]]
 
 
-async def test_gathering_a_comprehension(session: Session) -> None:
+async def test_gathering_a_comprehension(session: SandboxSession) -> None:
     code = "tasks = [tool(x) for x in range(4)]\nprint(await asyncio.gather(*tasks))"
     told = await whole(session, code, {"tool": lambda n: n * n})
     assert (told.output, [len(calls) for calls in told.calls]) == ("[0, 1, 4, 9]\n", [4])
 
 
-async def test_awaiting_one_by_one_what_was_begun_before(session: Session) -> None:
+async def test_awaiting_one_by_one_what_was_begun_before(session: SandboxSession) -> None:
     code = "a = tool(1)\nb = tool(2)\nprint(await a)\nprint(await b)"
     assert (await whole(session, code, {"tool": lambda n: n})).output == "1\n2\n"
 
 
-async def test_one_of_several_that_fails_is_raised(session: Session) -> None:
+async def test_one_of_several_that_fails_is_raised(session: SandboxSession) -> None:
     code = "try:\n    await asyncio.gather(tool(1), tool(2))\nexcept ValueError as e:\n    print('caught', e)"
     await session.run(code, NOW)
     turn = await session.go_on([Result(1), Result(error="ValueError", message="two")])
     assert (turn.output, turn.error) == ("caught two\n", None)
 
 
-async def test_plain_and_awaited_calls_in_one_piece(session: Session) -> None:
+async def test_plain_and_awaited_calls_in_one_piece(session: SandboxSession) -> None:
     code = "n = tool(1)\nrows = await asyncio.gather(*[tool(n + i) for i in range(2)])\nprint(tool(sum(rows)))"
     told = await whole(session, code, {"tool": lambda n: n})
     assert (told.output, [len(calls) for calls in told.calls]) == ("3\n", [1, 2, 1])
@@ -244,7 +246,7 @@ IMAGE = ArtifactHandle("image-1", "<Image 640x480 JPEG>")
 OTHER = ArtifactHandle("image-2", "<Image 10x10 PNG>")
 
 
-async def test_a_handle_is_a_value_with_a_short_repr_and_comes_back_as_itself(session: Session) -> None:
+async def test_a_handle_is_a_value_with_a_short_repr_and_comes_back_as_itself(session: SandboxSession) -> None:
     code = "i = get()\nprint(i)\nprint([i], {'a': i}, f'{i}')\nstore = {'a': [i]}"
     assert (await session.run(code, NOW)).calls == (OutCall("get"),)
     turn = await session.go_on([Result(IMAGE)])
@@ -253,19 +255,19 @@ async def test_a_handle_is_a_value_with_a_short_repr_and_comes_back_as_itself(se
     assert turn.calls == (OutCall("take", (IMAGE, [IMAGE])),)
 
 
-async def test_handles_nested_in_a_result(session: Session) -> None:
+async def test_handles_nested_in_a_result(session: SandboxSession) -> None:
     await session.run("r = get()\ntake(r['images'][1], r['images'][0])", NOW)
     turn = await session.go_on([Result({"images": [IMAGE, OTHER]})])
     assert turn.calls == (OutCall("take", (OTHER, IMAGE)),)
 
 
-async def test_a_handle_in_a_text_is_its_words(session: Session) -> None:
+async def test_a_handle_in_a_text_is_its_words(session: SandboxSession) -> None:
     await session.run("i = get()\ntake(f'see {i}!')", NOW)
     assert (await session.go_on([Result(IMAGE)])).calls[0].args == (f"see {IMAGE.about}!",)
 
 
 @pytest.mark.parametrize("use", ["i.width", "i.resize(2)", "i['width']", "len(i)", "i + 1"])
-async def test_a_handle_has_nothing_inside(session: Session, use: str) -> None:
+async def test_a_handle_has_nothing_inside(session: SandboxSession, use: str) -> None:
     await session.run(f"i = get()\n{use}", NOW)
     turn = await session.go_on([Result(IMAGE)])
     assert turn.error is not None and turn.calls == ()
@@ -287,7 +289,7 @@ TAMPER = (
 
 
 @pytest.mark.parametrize("tamper", TAMPER)
-async def test_no_handle_can_be_made_or_turned_into_another(session: Session, tamper: str) -> None:
+async def test_no_handle_can_be_made_or_turned_into_another(session: SandboxSession, tamper: str) -> None:
     """The other thing is there, and its id is known: what comes out is the first, or no handle at all."""
     await session.run("i = get()\no = get()", NOW)
     await session.go_on([Result(IMAGE)])
@@ -305,7 +307,7 @@ async def test_no_handle_can_be_made_or_turned_into_another(session: Session, ta
 # errors
 
 
-async def test_an_error_names_type_message_line_and_source(session: Session) -> None:
+async def test_an_error_names_type_message_line_and_source(session: SandboxSession) -> None:
     told = await whole(session, "d = {}\nprint('here')\nx = d['key']\nprint('never')")
     assert told.output == "here\n"
     error = told.error
@@ -314,33 +316,33 @@ async def test_an_error_names_type_message_line_and_source(session: Session) -> 
     assert "key" in error.message
 
 
-async def test_an_error_inside_a_function_of_an_earlier_piece_has_the_line_of_the_call(session: Session) -> None:
+async def test_an_error_inside_a_function_of_an_earlier_piece_has_the_line_of_the_call(session: SandboxSession) -> None:
     await whole(session, "def f(n):\n    y = 1\n    return n / 0")
     error = (await whole(session, "a = 1\nf(a)")).error
     assert error is not None and (error.type, error.line, error.source) == ("ZeroDivisionError", 2, "f(a)")
 
 
-async def test_a_syntax_error_has_its_line_and_runs_nothing(session: Session) -> None:
+async def test_a_syntax_error_has_its_line_and_runs_nothing(session: SandboxSession) -> None:
     told = await whole(session, "print('one')\nx = = 2")
     error = told.error
     assert told.output == "" and error is not None
     assert (error.type, error.line, error.source) == ("SyntaxError", 2, "x = = 2")
 
 
-async def test_a_module_that_is_not_there(session: Session) -> None:
+async def test_a_module_that_is_not_there(session: SandboxSession) -> None:
     error = (await whole(session, "import no_such_module_at_all")).error
     assert error is not None and error.type in ("ModuleNotFoundError", "ImportError")
     assert "no_such_module_at_all" in error.message
 
 
-async def test_the_session_goes_on_after_errors(session: Session) -> None:
+async def test_the_session_goes_on_after_errors(session: SandboxSession) -> None:
     for code in ("1 / 0", "x = (", "nope", "raise ValueError('x')", "assert False", "raise SystemExit(3)"):
         told = await whole(session, code)
         assert told.error is not None and not told.lost, code
     assert (await whole(session, "print(1 + 1)")).output == "2\n"
 
 
-async def test_a_message_of_any_length_is_cut(session: Session) -> None:
+async def test_a_message_of_any_length_is_cut(session: SandboxSession) -> None:
     error = (await whole(session, "raise ValueError('x' * 1000000)")).error
     assert error is not None and error.type == "ValueError"
     assert error.message.startswith("xxx") and len(error.message) < 10_000
@@ -454,7 +456,7 @@ async def test_the_limit_of_calls_holds_for_those_made_together(open_: Open) -> 
 # giving up
 
 
-async def test_a_call_that_is_never_answered_lets_nothing_more_run(session: Session) -> None:
+async def test_a_call_that_is_never_answered_lets_nothing_more_run(session: SandboxSession) -> None:
     code = "try:\n    stop()\nexcept BaseException:\n    print('swallowed')\nfinally:\n    tool('finally')\nprint('on')"
     turn = await session.run(code, NOW)
     assert turn.calls == (OutCall("stop"),)
@@ -462,14 +464,14 @@ async def test_a_call_that_is_never_answered_lets_nothing_more_run(session: Sess
     assert (told.output, told.calls) == ("next\n", [])
 
 
-async def test_a_piece_given_up_leaves_the_names_of_earlier_pieces(session: Session) -> None:
+async def test_a_piece_given_up_leaves_the_names_of_earlier_pieces(session: SandboxSession) -> None:
     await whole(session, "a = 1")
     await session.run("b = 2\ntool()\nc = 3", NOW)
     assert (await whole(session, "print(a, b)")).output == "1 2\n"
     assert (await whole(session, "print(c)")).error is not None
 
 
-async def test_a_piece_given_up_while_several_are_awaited(session: Session) -> None:
+async def test_a_piece_given_up_while_several_are_awaited(session: SandboxSession) -> None:
     await whole(session, "a = 1")
     code = "try:\n    await asyncio.gather(tool(1), tool(2))\nexcept BaseException:\n    pass\nprint('on')"
     turn = await session.run(code, NOW)
@@ -477,7 +479,7 @@ async def test_a_piece_given_up_while_several_are_awaited(session: Session) -> N
     assert (await whole(session, "print(a)")).output == "1\n"
 
 
-async def test_handles_outlive_a_piece_that_is_given_up(session: Session) -> None:
+async def test_handles_outlive_a_piece_that_is_given_up(session: SandboxSession) -> None:
     await session.run("i = get()", NOW)
     await session.go_on([Result(IMAGE)])
     await session.run("try:\n    tool()\nexcept BaseException:\n    pass", NOW)
@@ -485,7 +487,7 @@ async def test_handles_outlive_a_piece_that_is_given_up(session: Session) -> Non
     assert (await session.run("take(i)", NOW)).calls == (OutCall("take", (IMAGE,)),)
 
 
-async def test_going_on_with_nothing_that_waits_is_an_error_of_use(session: Session) -> None:
+async def test_going_on_with_nothing_that_waits_is_an_error_of_use(session: SandboxSession) -> None:
     with pytest.raises(ConfigError):
         await session.go_on([Result(1)])
     await session.run("tool()", NOW)
@@ -496,7 +498,7 @@ async def test_going_on_with_nothing_that_waits_is_an_error_of_use(session: Sess
 # determinism
 
 
-async def test_the_clock_says_now_all_the_while(session: Session) -> None:
+async def test_the_clock_says_now_all_the_while(session: SandboxSession) -> None:
     code = "import time as t\nprint(datetime.now() == get(), date.today(), t.time())\nprint(datetime.now().timestamp())"
     local = datetime.datetime.fromtimestamp(NOW)
     told = await whole(session, code, {"get": lambda: local})
@@ -505,7 +507,7 @@ async def test_the_clock_says_now_all_the_while(session: Session) -> None:
     assert zone.output == datetime.datetime.fromtimestamp(NOW, datetime.UTC).isoformat() + "\n"
 
 
-async def test_each_piece_has_its_own_now(session: Session) -> None:
+async def test_each_piece_has_its_own_now(session: SandboxSession) -> None:
     for now in (0.0, 86400.0 * 365, 1_700_000_000.0):
         told = await whole(session, "import time as t\nprint(t.time())", now=now)
         assert told.output == f"{now}\n"
@@ -534,7 +536,7 @@ async def test_the_same_pieces_and_results_do_the_same(open_: Open) -> None:
 # nothing of the machine
 
 
-async def test_no_environment_no_files(session: Session, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_environment_no_files(session: SandboxSession, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLAIT_CANARY", "coal mine")
     secret = tmp_path / "secret"
     secret.write_text("coal mine")

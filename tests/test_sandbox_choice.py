@@ -81,7 +81,7 @@ def test_a_sandbox_that_is_not_there_is_said_before_the_first_model_call(tmp_pat
 
 def test_a_missing_extra_is_said_before_the_first_model_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_monty", None)
-    with pytest.raises(ConfigError, match=r"plait\[code\]"):
+    with pytest.raises(ConfigError, match=r"pip install .*\[code\]"):
         agent(tmp_path, CODE, MORE, sandbox="monty").run("q")
 
 

@@ -15,14 +15,14 @@ import pytest_asyncio
 import plait
 from plait.core import Answered, Call, LoopContext, LoopRun, OneKind, Ran, Splitter, Task, act, execute, go_on
 from plait.runtime.run_code import _without_addresses
-from plait.sandbox import Session, Settings, sandbox
+from plait.sandbox import SandboxSession, Settings, sandbox
 from sandbox_support import whole
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the process sandbox needs Linux")
 
 
 @pytest_asyncio.fixture
-async def session() -> AsyncIterator[Session]:
+async def session() -> AsyncIterator[SandboxSession]:
     session = await sandbox("process").open(Settings(frozenset({"tool"})))
     yield session
     await session.close()
@@ -107,7 +107,7 @@ async def test_two_sessions_give_the_same_ids_addresses_and_orders() -> None:
         assert len({one.partition("]")[0] for one in seen}) == 1
 
 
-async def test_id_tells_objects_apart_as_in_python(session: Session) -> None:
+async def test_id_tells_objects_apart_as_in_python(session: SandboxSession) -> None:
     code = (
         "a, b = [1], [1]\nc = a\nprint(id(a) == id(c), id(a) == id(b), id(None) == id(None), id(a) == id(a))\n"
         "seen = {id(x) for x in [a, b, c, 'text', 3.5]}\nprint(len(seen), type(id(a)) is int)\n"
@@ -141,7 +141,7 @@ print([text for text in found if "marks =" not in text])
 """
 
 
-async def test_no_path_of_the_host_is_anywhere_in_the_interpreter(session: Session) -> None:
+async def test_no_path_of_the_host_is_anywhere_in_the_interpreter(session: SandboxSession) -> None:
     import plait.sandbox
 
     marks = tuple({os.path.dirname(os.__file__), os.path.dirname(plait.sandbox.__file__), sys.prefix, sys.base_prefix})
@@ -150,7 +150,7 @@ async def test_no_path_of_the_host_is_anywhere_in_the_interpreter(session: Sessi
     assert (told.output, told.error) == ("[]\n", None)
 
 
-async def test_what_python_says_of_itself_is_neutral(session: Session) -> None:
+async def test_what_python_says_of_itself_is_neutral(session: SandboxSession) -> None:
     code = (
         "import sys, os, json, traceback\nprint(sys.orig_argv, sys.argv, repr(sys.executable), sys.path, sys.prefix)\n"
         "print(json.__file__, json.decoder.__spec__.origin, os.getpid())\n"
@@ -163,7 +163,7 @@ async def test_what_python_says_of_itself_is_neutral(session: Session) -> None:
     assert 'File "/python/json/decoder.py", line' in told.output
 
 
-async def test_classes_of_the_code_can_be_pickled_and_annotated(session: Session) -> None:
+async def test_classes_of_the_code_can_be_pickled_and_annotated(session: SandboxSession) -> None:
     code = (
         "import pickle, typing\nfrom dataclasses import dataclass\n@dataclass\nclass P:\n    x: 'int'\n"
         "print(pickle.loads(pickle.dumps(P(3))), typing.get_type_hints(P))"

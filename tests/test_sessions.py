@@ -282,7 +282,7 @@ def test_without_the_extra_words_are_searched_and_that_is_said(journal: Path, mo
     )
     found, nothing = observed(run)
     assert "Bruno" in found and "rains" not in found
-    assert "(Searched by words only. Search by meaning needs numpy" in found and "plait[search]" in found
+    assert "(Searched by words only. Search by meaning needs numpy" in found and "[search]" in found
     assert nothing.startswith("Nothing that was said earlier has anything on this.")
 
 

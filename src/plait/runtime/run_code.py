@@ -29,7 +29,7 @@ from plait.journal.timeline import CodeTurn
 from plait.runtime.artifacts import read_handles
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_context import Desk, RecordEnds, differs
-from plait.sandbox import OutCall, Result, Session, Settings, Turn, sandbox
+from plait.sandbox import CodeTurn, OutCall, Result, SandboxSession, Settings, sandbox
 from plait.sandbox.worker_values import Budget, pack, unpack
 from plait.tools import Toolset
 from plait.tools.render import NO_RESULT, describe_bytes
@@ -62,7 +62,7 @@ class Executor:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
-        self._session: Session | None = None
+        self._session: SandboxSession | None = None
         self._pieces: list[Piece] = []
         self._seed: int | None = None
 
@@ -124,7 +124,7 @@ class Executor:
         if record.ran.lost:
             self._pieces.clear()
 
-    async def _ready(self) -> Session:
+    async def _ready(self) -> SandboxSession:
         """The session: fresh, or made again as the record says it was."""
         if self._session is not None:
             return self._session
@@ -144,7 +144,7 @@ class Executor:
                 )
         return session
 
-    async def _ran_alike(self, session: Session, piece: Piece) -> bool:
+    async def _ran_alike(self, session: SandboxSession, piece: Piece) -> bool:
         """Run a piece again; did it come to the same calls, and end as it did? A limit may have fallen otherwise."""
         turn = await session.run(piece.code, piece.now, piece.zone)
         for results in piece.results:
@@ -158,7 +158,7 @@ class Executor:
             and _ended(ran) == _ended(piece.ran)
         )
 
-    async def _ran(self, turn: Turn) -> Ran:
+    async def _ran(self, turn: CodeTurn) -> Ran:
         def calls_of() -> tuple[Call, ...]:
             return tuple(call_of(each, self.desk.job.tools) for each in turn.calls)
 

@@ -49,7 +49,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Turn:
+class CodeTurn:
     """What came of a piece of code; as `plait.core.Ran`, with the calls as the sandbox knows them."""
 
     output: str = ""
@@ -59,16 +59,16 @@ class Turn:
     seconds: float = 0.0
 
 
-class Session(Protocol):
+class SandboxSession(Protocol):
     """One namespace. Not for use by two at once."""
 
-    async def run(self, code: str, now: float, zone: int | None = None) -> Turn:
+    async def run(self, code: str, now: float, zone: int | None = None) -> CodeTurn:
         """Run a piece of code to its end or to its next calls. `now` is what its clock says all the while, in seconds
         since 1970, `zone` how many seconds its local time is ahead of UTC, None for this machine's. A piece before it
         that still waits is given up. Never raises for what the code does."""
         ...
 
-    async def go_on(self, results: Sequence[Result]) -> Turn:
+    async def go_on(self, results: Sequence[Result]) -> CodeTurn:
         """Go on with the code that waits: one result for each of its calls, in order."""
         ...
 
@@ -85,6 +85,6 @@ class Sandbox(Protocol):
         """The word it is chosen by."""
         ...
 
-    async def open(self, settings: Settings) -> Session:
+    async def open(self, settings: Settings) -> SandboxSession:
         """A new session. Raises `ConfigError` when this machine can't confine it, or what it needs isn't installed."""
         ...

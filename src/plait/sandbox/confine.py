@@ -28,7 +28,7 @@ _NOBODY = 65534
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Lacking(Exception):
+class CannotConfine(Exception):
     """This machine can't confine; the text says what it lacks."""
 
 
@@ -121,18 +121,20 @@ def die_with(parent: int) -> None:
 
 
 def can_filter(without: Collection[str]) -> None:
-    """Raises `Lacking` where the kernel has no filter for system calls, before anything else is done."""
+    """Raises `CannotConfine` where the kernel has no filter for system calls, before anything else is done."""
     machine = platform.machine()
     if sys.platform != "linux":
-        raise Lacking(f"{sys.platform} has no seccomp; it takes Linux")
+        raise CannotConfine(f"{sys.platform} has no seccomp; it takes Linux")
     if machine not in MACHINES or sys.maxsize < 2**32 or sys.byteorder != "little":
-        raise Lacking(f"there is no list of system calls for {machine}; there is one for {' and '.join(MACHINES)}")
+        raise CannotConfine(
+            f"there is no list of system calls for {machine}; there is one for {' and '.join(MACHINES)}"
+        )
     if "seccomp" in without:
-        raise Lacking("the kernel has no seccomp filters (CONFIG_SECCOMP_FILTER)")
+        raise CannotConfine("the kernel has no seccomp filters (CONFIG_SECCOMP_FILTER)")
 
 
 def lock(without: Collection[str]) -> None:
-    """Put the filter on all threads, then try what it must refuse. Raises `Lacking` where it does not hold."""
+    """Put the filter on all threads, then try what it must refuse. Raises `CannotConfine` where it does not hold."""
     can_filter(without)
     machine = platform.machine()
     code = program(machine)
@@ -140,9 +142,9 @@ def lock(without: Collection[str]) -> None:
     try:
         refused = _call(_SYS_SECCOMP[machine], _SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_TSYNC, filter_)
     except OSError as problem:
-        raise Lacking(f"the kernel takes no seccomp filter ({problem.strerror})") from None
+        raise CannotConfine(f"the kernel takes no seccomp filter ({problem.strerror})") from None
     if refused:
-        raise Lacking(f"the filter could not be put on thread {refused}")
+        raise CannotConfine(f"the filter could not be put on thread {refused}")
     _try()
 
 
@@ -161,7 +163,7 @@ def _try() -> None:
         except OSError as refusal:
             if refusal.errno == 1:
                 continue
-        raise Lacking(f"its seccomp filter lets code {what}")
+        raise CannotConfine(f"its seccomp filter lets code {what}")
 
 
 def _fork() -> None:

@@ -22,14 +22,13 @@ from msgspec import structs
 
 from plait.core.code import CodeError, CodeLimit
 from plait.core.errors import ConfigError
-from plait.sandbox.base import Result, Settings, Turn
+from plait.sandbox.base import CodeTurn, Result, Settings
 from plait.sandbox.monty_errors import UNDONE, code_error, source_line
-from plait.sandbox.monty_piece import Over, Piece, clock
+from plait.sandbox.monty_piece import MontyPiece, Over, Printed, clock
 from plait.sandbox.monty_pool import library
 from plait.sandbox.monty_refusals import refused
 from plait.sandbox.monty_values import Unfit, Values
 from plait.sandbox.monty_worker import Worker
-from plait.sandbox.printed import Printed
 from plait.sandbox.worker_values import clean
 
 _HOLDS = re.compile(r"\b(try|with|return_exceptions|exec|eval|wait|wait_for|timeout|__exit__)\b")
@@ -58,27 +57,27 @@ class MontySession:
         self._exceptions = frozenset(get_args(self._monty.ExcType))
         self.worker = Worker(settings)
         self._sources: dict[str, str] = {}
-        self._piece: Piece | None = None
+        self._piece: MontyPiece | None = None
         self._busy = False
         self._closed = False
 
     # the interface
 
-    async def run(self, code: str, now: float, zone: int | None = None) -> Turn:
+    async def run(self, code: str, now: float, zone: int | None = None) -> CodeTurn:
         """Run a piece of code to its end or its next calls."""
         if self._busy:
             raise ConfigError("This session runs a piece of code already.", hint="Wait for it, or open another.")
         if self._closed:
-            return Turn(error=CodeError("RuntimeError", "the session is closed"), lost=True)
+            return CodeTurn(error=CodeError("RuntimeError", "the session is closed"), lost=True)
         if self._piece is not None:
             await self._give_up()
         if not await self.worker.ready():
             self._forget()
             gone = "what the session had can't be had again: its names are gone"
-            return Turn(error=CodeError("RuntimeError", gone), lost=True)
+            return CodeTurn(error=CodeError("RuntimeError", gone), lost=True)
         filename = f"<python-input-{self.worker.fed}>"
         printed = Printed(self.settings.limits.output_chars, self.worker.kill)
-        self._piece = piece = Piece(self, code, filename, clock(now, zone), printed)
+        self._piece = piece = MontyPiece(self, code, filename, clock(now, zone), printed)
         try:
             code.encode()
         except UnicodeEncodeError:
@@ -89,7 +88,7 @@ class MontySession:
         self._sources[filename] = piece.fed
         return await self._go(self.worker.feed(piece.fed, printed.add), piece)
 
-    async def go_on(self, results: Sequence[Result]) -> Turn:
+    async def go_on(self, results: Sequence[Result]) -> CodeTurn:
         """Go on with the code that waits."""
         piece = self._piece
         if piece is None or piece.at is None or self._busy:
@@ -110,7 +109,7 @@ class MontySession:
 
     # a piece from one turn to the next
 
-    async def _go(self, step: Awaitable[Any], piece: Piece) -> Turn:
+    async def _go(self, step: Awaitable[Any], piece: MontyPiece) -> CodeTurn:
         self._busy = True
         try:
             while True:
@@ -140,12 +139,12 @@ class MontySession:
         finally:
             self._busy = False
 
-    def _end(self, error: CodeError | None, lost: bool = False) -> Turn:
+    def _end(self, error: CodeError | None, lost: bool = False) -> CodeTurn:
         piece, self._piece = self._piece, None
         assert piece is not None
         return piece.turn(error, lost, last=True)
 
-    async def _failed(self, problem: Any, piece: Piece) -> Turn:
+    async def _failed(self, problem: Any, piece: MontyPiece) -> CodeTurn:
         limits = self.settings.limits
         error = code_error(problem, piece.code, piece.filename, limits)
         if error.limit in ("time", "memory"):
@@ -154,7 +153,7 @@ class MontySession:
         await self.worker.save()
         return self._end(error)
 
-    async def _died(self, problem: Exception, piece: Piece) -> Turn:
+    async def _died(self, problem: Exception, piece: MontyPiece) -> CodeTurn:
         if self._closed:
             return self._end(CodeError("RuntimeError", "the session was closed"), lost=True)
         lost = await self._back()
@@ -172,7 +171,7 @@ class MontySession:
         kind = {"time": "TimeoutError", "memory": "MemoryError"}.get(limit, "RuntimeError")
         return CodeError(kind, f"{message or _too_much(limit, self.settings.limits)}.{undone}", limit=limit)
 
-    async def _abort(self, at: Any, piece: Piece, over: Over) -> Turn:
+    async def _abort(self, at: Any, piece: MontyPiece, over: Over) -> CodeTurn:
         """End a piece that waits at a call; nothing of its code runs any more."""
         line = piece.line(at.position)
         piece.at = at
@@ -186,7 +185,7 @@ class MontySession:
         await self._unwind(piece)
         self._piece = None
 
-    async def _unwind(self, piece: Piece) -> tuple[bool, bool]:
+    async def _unwind(self, piece: MontyPiece) -> tuple[bool, bool]:
         """Bring a piece that waits to its end; True when it was undone for it, True when all names were lost.
 
         Where nothing can catch an exception, one is raised at the call, and the names made so far are kept.

@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 import builtins
 import datetime
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from plait.core.code import CodeError, CodeLimit
 from plait.sandbox.awaited import awaited_calls
-from plait.sandbox.base import OutCall, Turn
+from plait.sandbox.base import CodeTurn, OutCall
 from plait.sandbox.monty_values import Unfit, plain
 from plait.sandbox.monty_worker import stub
-from plait.sandbox.printed import Printed
+from plait.sandbox.worker_output import FLOOD, cut_note
 from plait.sandbox.worker_values import Budget
 
 if TYPE_CHECKING:
@@ -35,7 +35,35 @@ class Over(Exception):
         self.message = message
 
 
-class Piece:
+class Printed:
+    """Collects what one piece prints. `flooded` when it is so much that the piece should be ended; then `stop` is
+    called, once."""
+
+    def __init__(self, limit: int, stop: Callable[[], None] = lambda: None) -> None:
+        self.limit = limit
+        self.total = 0
+        self.flooded = False
+        self._kept: list[str] = []
+        self._stop = stop
+
+    def add(self, stream: str, text: str) -> None:
+        """A few more characters; `stream` is not told apart."""
+        room = self.limit - self.total
+        self.total += len(text)
+        if room > 0:
+            self._kept.append(text[:room])
+        if self.total > self.limit * FLOOD and not self.flooded:
+            self.flooded = True
+            self._stop()
+
+    def take(self, last: bool) -> str:
+        """What was printed since this was last asked; with the note of how much was cut, when it is the last time."""
+        text = "".join(self._kept)
+        self._kept.clear()
+        return text + cut_note(self.total, self.limit) if last else text
+
+
+class MontyPiece:
     """A piece of code from its start to its end. `fed` is how Monty sees it, line by line the same."""
 
     def __init__(
@@ -59,10 +87,10 @@ class Piece:
         self._promised: dict[int, OutCall] = {}
         self._awaited: dict[str, set[tuple[int, int]]] = {}
 
-    def turn(self, error: CodeError | None = None, lost: bool = False, last: bool = False) -> Turn:
+    def turn(self, error: CodeError | None = None, lost: bool = False, last: bool = False) -> CodeTurn:
         """What it did since the last turn, with the calls it waits for."""
         seconds, self._told = self.seconds - self._told, self.seconds
-        return Turn(plain(self.printed.take(last)), () if last else self.calls, error, lost, seconds)
+        return CodeTurn(plain(self.printed.take(last)), () if last else self.calls, error, lost, seconds)
 
     def came_back(self) -> None:
         """Its calls have results now."""

@@ -79,7 +79,7 @@ class Values:
         if value is None or isinstance(value, _SINGLE):
             budget.bytes -= len(value) if isinstance(value, bytes) else 8
             return value
-        if isinstance(value, Box):
+        if isinstance(value, MontyHandle):
             return value.handle
         if isinstance(value, self._monty.MontyClassProxy) and value.id in self._by_id:
             return self._by_id[value.id]
@@ -113,7 +113,7 @@ class Values:
     def _boxed(self, handle: ArtifactHandle) -> Any:
         if handle not in self._inside:
             if handle.about not in self._kinds:
-                kind = type(clean(" ".join(handle.about.split())) + MARK, (Box,), {})
+                kind = type(clean(" ".join(handle.about.split())) + MARK, (MontyHandle,), {})
                 self._kinds[handle.about] = self._monty.ClassType(kind, id=uuid4())
             kind = self._kinds[handle.about]
             box = self._monty.ClassInstance(kind.value(handle), class_type=kind)
@@ -122,7 +122,7 @@ class Values:
         return self._inside[handle]
 
 
-class Box:
+class MontyHandle:
     """What stands for a handle on our side while Monty holds its name."""
 
     __slots__ = ("handle",)

@@ -93,9 +93,7 @@ class Worker:
 
     async def back(self) -> bool:
         """Drop the worker, whatever it does, for what was saved. False when nothing was: all names are gone."""
-        session, pid, self._session, self._pid = self._session, self._pid, None, None
-        if session is not None:
-            await give_back(session, pid, kill=True)
+        await self._drop(kill=True)
         return self._saved is not None
 
     def forget(self) -> None:
@@ -110,6 +108,9 @@ class Worker:
     async def close(self, kill: bool) -> None:
         """Give the worker back for good."""
         self._closed = True
+        await self._drop(kill)
+
+    async def _drop(self, kill: bool) -> None:
         session, pid, self._session, self._pid = self._session, self._pid, None, None
         if session is not None:
             await give_back(session, pid, kill)

@@ -18,8 +18,11 @@ from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeError, CodeLimit
 from plait.core.errors import ConfigError
 from plait.sandbox.base import PRELUDE, OutCall, Result, Session, Settings, Turn
+from msgspec import structs
+from plait.core.things import Handle
+from plait.sandbox.base import PRELUDE, CodeTurn, OutCall, Result, SandboxSession, Settings
 from plait.sandbox.process_child import INLINE_BYTES, Broken, Child
-from plait.sandbox.worker_output import FLOOD
+from plait.sandbox.worker_output import cut_note
 from plait.sandbox.worker_session import OUT_OF_MEMORY
 from plait.sandbox.worker_values import Budget, clean, pack, unpack
 
@@ -45,7 +48,7 @@ class ProcessSandbox:
         """The word it is chosen by."""
         return "process"
 
-    async def open(self, settings: Settings) -> Session:
+    async def open(self, settings: Settings) -> SandboxSession:
         """A new session. Raises `ConfigError` when this machine can't confine it."""
         session = ProcessSession(settings, self.without)
         await session.start()
@@ -77,15 +80,7 @@ class ProcessSession:
         """Start the process. Raises `ConfigError`."""
         limits = self.settings.limits
         first: dict[str, Any] = {
-            "seconds": limits.seconds,
-            "memory_mb": limits.memory_mb,
-            "recursion": limits.recursion,
-            "output_chars": limits.output_chars,
-            "calls": limits.calls,
-            "call_bytes": limits.call_bytes,
-            "call_items": limits.call_items,
-            "call_depth": limits.call_depth,
-            "sent_bytes": limits.sent_bytes,
+            **structs.asdict(limits),
             "seed": self.settings.seed,
             "functions": sorted(self.settings.functions),
             "prelude": PRELUDE,
@@ -118,7 +113,7 @@ class ProcessSession:
             )
         self.walls = said["ready"]
 
-    async def run(self, code: str, now: float, zone: int | None = None) -> Turn:
+    async def run(self, code: str, now: float, zone: int | None = None) -> CodeTurn:
         """Run a piece of code to its end or to its next calls."""
         if self._closed:
             raise ConfigError("This session of the process sandbox is closed.", hint="Open another.")
@@ -128,7 +123,7 @@ class ProcessSession:
         offset = time.localtime(now).tm_gmtoff if zone is None else zone
         return await self._turn({"code": clean(code), "now": now, "offset": offset})
 
-    async def go_on(self, results: Sequence[Result]) -> Turn:
+    async def go_on(self, results: Sequence[Result]) -> CodeTurn:
         """Go on with the code that waits: one result for each of its calls, in order."""
         if not self._waiting or len(results) != self._waiting or self._child is None:
             raise ConfigError(f"{len(results)} results were given; the code waits for {self._waiting}.")
@@ -146,7 +141,7 @@ class ProcessSession:
         if child is not None:
             await child.end()
 
-    async def _turn(self, request: dict[str, Any]) -> Turn:
+    async def _turn(self, request: dict[str, Any]) -> CodeTurn:
         child = self._child
         assert child is not None
         child.number = secrets.randbits(63)
@@ -185,9 +180,9 @@ class ProcessSession:
             await self._drop(child)
             raise
         self._waiting = len(calls)
-        return Turn(self._output(child, ended=not calls), calls, error, seconds=ran)
+        return CodeTurn(self._output(child, ended=not calls), calls, error, seconds=ran)
 
-    async def _gone(self, child: Child, began: float, problem: Exception) -> Turn:
+    async def _gone(self, child: Child, began: float, problem: Exception) -> CodeTurn:
         if self._closed:
             return await self._lost(child, began, "RuntimeError", "the session was closed", "")
         status = await child.end()
@@ -199,10 +194,10 @@ class ProcessSession:
             why = f"its process ended by signal {-status}" if status < 0 else f"its process exited with status {status}"
         return await self._lost(child, began, "RuntimeError", f"the session broke off: {why}", "")
 
-    async def _lost(self, child: Child, began: float, kind: str, message: str, limit: CodeLimit) -> Turn:
+    async def _lost(self, child: Child, began: float, kind: str, message: str, limit: CodeLimit) -> CodeTurn:
         await self._drop(child)
         error = CodeError(kind, f"{message}; all names of the session are gone", limit=limit)
-        return Turn(self._output(child, ended=True), (), error, True, time.monotonic() - began)
+        return CodeTurn(self._output(child, ended=True), (), error, True, time.monotonic() - began)
 
     async def _drop(self, child: Child) -> None:
         if self._child is child:
@@ -216,10 +211,7 @@ class ProcessSession:
         most = self.settings.limits.output_chars
         text = data.decode("utf-8", "replace")[:most]
         new, self._shown = text[self._shown :], len(text)
-        if ended and printed > most:
-            more = f"more than {FLOOD * most}" if printed > FLOOD * most else f"{printed - most} more"
-            new += f"\n[... cut: {more} characters were printed]\n"
-        return new
+        return new + cut_note(printed, most) if ended else new
 
     def _calls(self, data: Any, length: int) -> tuple[OutCall, ...]:
         def handle(stands: dict[str, Any]) -> ArtifactHandle:

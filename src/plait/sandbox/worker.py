@@ -78,7 +78,7 @@ def main(fd: int, memory: int) -> None:
     without = settings["without"]
     try:
         confine.can_filter(without)
-    except confine.Lacking as problem:
+    except confine.CannotConfine as problem:
         send(fd, json.dumps({"lacks": str(problem)}).encode())
         return
     confine.die_with(settings["parent"])
@@ -89,7 +89,7 @@ def main(fd: int, memory: int) -> None:
     import ctypes
     import mmap
 
-    from plait.sandbox.worker_session import Session
+    from plait.sandbox.worker_session import WorkerSession
 
     ctypes.CDLL(None).mallopt(-8, 1)  # M_ARENA_MAX: else every thread takes 64 MB of address space
     shared = mmap.mmap(memory, 0)
@@ -101,7 +101,7 @@ def main(fd: int, memory: int) -> None:
     confine.die_with(settings["parent"])
     landlock = confine.landlock(without)
     worker_identity.install()
-    session = Session(settings, shared)
+    session = WorkerSession(settings, shared)
     worker_clock.install(session.clock, settings["seed"])
     _asyncio_without_sockets(asyncio, session)
     exec(settings["prelude"], session.namespace)
@@ -113,7 +113,7 @@ def main(fd: int, memory: int) -> None:
     try:
         confine.limits(settings["memory_mb"] << 20, fd, address_space)
         confine.lock(without)
-    except confine.Lacking as problem:
+    except confine.CannotConfine as problem:
         send(fd, json.dumps({"lacks": str(problem)}).encode())
         return
     worker_privacy.hide_paths()

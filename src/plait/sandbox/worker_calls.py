@@ -21,7 +21,7 @@ Place = tuple[int, int]
 
 
 @dataclass
-class Piece:
+class WorkerPiece:
     """A piece of code: the file name it is compiled under, its text, the calls in it that are awaited, and the names
     in it that are called, by their places."""
 
@@ -32,23 +32,23 @@ class Piece:
 
 
 @dataclass
-class Call:
+class WorkerCall:
     """A call out, as JSON has it, and the line that it stands in."""
 
     data: list[Any]
     line: int
 
 
-class Things:
+class HandleTable:
     """The handles of the session, by tokens that can't be guessed."""
 
     def __init__(self) -> None:
-        self.by_token: dict[str, Handle] = {}
+        self.by_token: dict[str, WorkerHandle] = {}
         self.tokens: dict[int, str] = {}
 
-    def make(self, token: str, about: str) -> Handle:
+    def make(self, token: str, about: str) -> WorkerHandle:
         if token not in self.by_token:
-            handle = object.__new__(Handle)
+            handle = object.__new__(WorkerHandle)
             _words[id(handle)] = about
             self.by_token[token] = handle
             self.tokens[id(handle)] = token
@@ -62,12 +62,12 @@ class Things:
 _words: dict[int, str] = {}
 
 
-class Handle:
+class WorkerHandle:
     """A thing that tools give and take. It has nothing inside."""
 
     __slots__ = ()
 
-    def __new__(cls, *_: Any) -> Handle:
+    def __new__(cls, *_: Any) -> WorkerHandle:
         raise TypeError("a handle can't be made; tools give them")
 
     def __repr__(self) -> str:
@@ -81,32 +81,37 @@ class Handle:
     def __eq__(self, other: object) -> bool:
         return self is other
 
-    def __copy__(self) -> Handle:
+    def __copy__(self) -> WorkerHandle:
         return self
 
-    def __deepcopy__(self, _: Any) -> Handle:
+    def __deepcopy__(self, _: Any) -> WorkerHandle:
         return self
 
     def __reduce_ex__(self, _: Any) -> Any:
         raise TypeError("a handle can't be written down")
 
 
-class Calls:
+WorkerHandle.__name__ = WorkerHandle.__qualname__ = "Handle"  # what code reads of it
+
+
+class CallSender:
     """Makes calls: `ask` takes calls, waits, and gives their results, each a value or an exception."""
 
     def __init__(
-        self, ask: Callable[[list[Call]], list[Any]], pack: Callable[[str, tuple[Any, ...], dict[str, Any]], list[Any]]
+        self,
+        ask: Callable[[list[WorkerCall]], list[Any]],
+        pack: Callable[[str, tuple[Any, ...], dict[str, Any]], list[Any]],
     ) -> None:
         self.ask = ask
         self.pack = pack
-        self.pieces: dict[str, Piece] = {}
+        self.pieces: dict[str, WorkerPiece] = {}
         self.loop: LoopRun | None = None
         self.raisable: dict[str, type[Exception]] = {}
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], frame: types.FrameType) -> Any:
         piece, place = self.place(frame)
         if piece is None or place not in piece.awaited:
-            (result,) = self.ask([Call(self.pack(name, args, kwargs), place[0] if piece else 0)])
+            (result,) = self.ask([WorkerCall(self.pack(name, args, kwargs), place[0] if piece else 0)])
             return _given(result)
         later: Any = self.later(name, args, kwargs, place[0])
         later.__name__ = later.__qualname__ = name
@@ -115,9 +120,9 @@ class Calls:
     async def later(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], line: int) -> Any:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, LoopRun)
-        return await loop.out(Call(self.pack(name, args, kwargs), line))
+        return await loop.out(WorkerCall(self.pack(name, args, kwargs), line))
 
-    def place(self, frame: types.FrameType) -> tuple[Piece | None, Place]:
+    def place(self, frame: types.FrameType) -> tuple[WorkerPiece | None, Place]:
         """Where a frame stands in a piece of code: of the expression it evaluates, line and column in bytes."""
         piece = self.pieces.get(frame.f_code.co_filename)
         if piece is None:
@@ -153,7 +158,7 @@ class Raised:
     exception: Exception
 
 
-class Tool:
+class ToolFunction:
     """A name whose calls go out."""
 
     __slots__ = ("__name__", "_call")
@@ -169,31 +174,34 @@ class Tool:
         return f"<tool {self.__name__}>"
 
 
+ToolFunction.__name__ = ToolFunction.__qualname__ = "Tool"  # what code reads of it
+
+
 class Names(dict[str, Any]):
     """The builtins, the tools among them; a name that nobody knows is a tool where it is called."""
 
-    calls: Calls
+    calls: CallSender
 
     def __missing__(self, name: str) -> Any:
         piece, place = self.calls.place(sys._getframe(1))
         if piece is None or place not in piece.called:
             raise KeyError(name)
-        return Tool(name, self.calls.call)
+        return ToolFunction(name, self.calls.call)
 
 
 class LoopRun(BaseEventLoop):
     """An event loop with no sockets: when nothing is ready, it makes all calls that are waited for; else it passes
     over the time to the next timer."""
 
-    def __init__(self, ask: Callable[[list[Call]], list[Any]], clock: Clock) -> None:
+    def __init__(self, ask: Callable[[list[WorkerCall]], list[Any]], clock: Clock) -> None:
         super().__init__()
         self._selector = self
         self._ask = ask
         self._clock = clock
         self._now = 0.0
-        self._out: list[tuple[Call, asyncio.Future[Any]]] = []
+        self._out: list[tuple[WorkerCall, asyncio.Future[Any]]] = []
 
-    def out(self, call: Call) -> asyncio.Future[Any]:
+    def out(self, call: WorkerCall) -> asyncio.Future[Any]:
         future = self.create_future()
         self._out.append((call, future))
         return future

@@ -14,6 +14,14 @@ HEADER = struct.Struct("=QQ")
 """Before the output in shared memory: its length in bytes, and how many characters were printed."""
 
 
+def cut_note(printed: int, limit: int) -> str:
+    """Return the words about what is not shown of the output, "" if all of it is."""
+    if printed <= limit:
+        return ""
+    more = f"more than {FLOOD * limit}" if printed > FLOOD * limit else f"{printed - limit} more"
+    return f"\n[... cut: {more} characters were printed]\n"
+
+
 class Output(io.TextIOBase):
     """What code prints, put where the other process can read it even when this one is killed."""
 

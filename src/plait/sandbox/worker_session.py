@@ -20,7 +20,16 @@ from types import ModuleType
 from typing import Any
 
 from plait.sandbox.awaited import awaited_in
-from plait.sandbox.worker_calls import Call, Calls, LoopRun, Names, Piece, Raised, Things, Tool
+from plait.sandbox.worker_calls import (
+    CallSender,
+    HandleTable,
+    LoopRun,
+    Names,
+    Raised,
+    ToolFunction,
+    WorkerCall,
+    WorkerPiece,
+)
 from plait.sandbox.worker_clock import Clock
 from plait.sandbox.worker_output import FLOOD, Output
 from plait.sandbox.worker_soft import SOFT, SOFT_RETURN, Soft, soft, soft_return
@@ -38,7 +47,7 @@ _exit = os._exit
 class Runner:
     """A thread that runs pieces of code one after the other."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: WorkerSession) -> None:
         self.session = session
         self.wake = _thread.allocate_lock()
         self.wake.acquire()
@@ -61,7 +70,7 @@ class Runner:
                 _exit(1)
 
 
-class Session:
+class WorkerSession:
     """One namespace. `run` and `go_on` are for the main thread: each gives the message that the code came back with."""
 
     def __init__(self, settings: dict[str, Any], shared: mmap.mmap) -> None:
@@ -71,11 +80,11 @@ class Session:
         self.sent = 0
         self.clock = Clock(float(settings["seconds"]), self._slept)
         self.output = Output(shared, int(settings["output_chars"]), self._flooded)
-        self.things = Things()
-        self.calls = Calls(self.ask, self._packed)
+        self.things = HandleTable()
+        self.calls = CallSender(self.ask, self._packed)
         self.names = Names(vars(sys.modules["builtins"]))
         self.names.calls = self.calls
-        self.names.update({name: Tool(name, self.calls.call) for name in settings["functions"]})
+        self.names.update({name: ToolFunction(name, self.calls.call) for name in settings["functions"]})
         self.names.update({SOFT: soft, SOFT_RETURN: soft_return})
         self.module = ModuleType("__main__")
         self.namespace: dict[str, Any] = vars(self.module)
@@ -83,7 +92,7 @@ class Session:
         self.back = _thread.allocate_lock()
         self.back.acquire()
         self.message = b""
-        self.piece = Piece("", "")
+        self.piece = WorkerPiece("", "")
         self.made = 0
         self.waits = False
         _thread.stack_size((4 << 20) + self.recursion * 8192 // 4096 * 4096)
@@ -123,7 +132,7 @@ class Session:
         self.output.begin()
         sys.stdout = sys.stderr = self.output
         self.made = self.sent = 0
-        piece = self.piece = Piece(f"<code {len(self.calls.pieces) + 1}>", code)
+        piece = self.piece = WorkerPiece(f"<code {len(self.calls.pieces) + 1}>", code)
         self.calls.pieces[piece.file] = piece
         sys.setrecursionlimit(_depth() + self.recursion + 8)
         try:
@@ -146,7 +155,7 @@ class Session:
             asyncio.set_event_loop(self.calls.loop)
         return self.calls.loop
 
-    def _compile(self, piece: Piece) -> Any:
+    def _compile(self, piece: WorkerPiece) -> Any:
         tree = ast.parse(piece.code, piece.file)
         piece.awaited = awaited_in(tree)
         for node in ast.walk(tree):
@@ -169,7 +178,7 @@ class Session:
             )
         return packed
 
-    def ask(self, calls: list[Call]) -> list[Any]:
+    def ask(self, calls: list[WorkerCall]) -> list[Any]:
         message = json.dumps({"calls": [call.data for call in calls]}).encode()
         if self.sent + len(message) > self.sent_bytes:
             raise ValueError(
