@@ -305,3 +305,14 @@ def test_several_runs_wait_at_once(journal: Path) -> None:
     for run in waiting:
         assert agent.resume(run, "yes").status == "answered"
     assert SENT == ["hello"] * 5
+
+
+def test_a_function_that_approves_and_fails_is_named_and_the_run_can_be_resumed(journal: Path) -> None:
+    def fails(call: object) -> bool:
+        raise KeyError("no such rule")
+
+    agent = sending(journal).using(approve=fails)
+    run = agent.run("Say hello")
+    assert run.status == "crashed" and SENT == []
+    assert run.reason == "The function approve= failed for a call of 'read': KeyError: 'no such rule'."
+    assert agent.using(approve="never").resume(run).status == "answered" and len(SENT) == 1

@@ -138,22 +138,27 @@ def changed_fields(agent: Description) -> dict[str, str]:
     if agent.models:
         found["models"] = f"{{{', '.join(f'{phase!r}: {_show_model(each)}' for phase, each in agent.models.items())}}}"
     if agent.tools:
-        names = [each if isinstance(each, str) else getattr(each, "name", None) or _name(each) for each in agent.tools]
-        found["tools"] = f"[{', '.join(names)}]"
-    usual: dict[str, object] = {
-        "limits": Limits(),
-        "prompts": None,
-        "system": None,
-        "history": History(),
-        "journal": None,
-    }
-    usual |= {"approve": "never", "can_ask": True, "on_interrupted_call": "skip", "grounding": "off", "sandbox": AUTO}
-    for name, default in usual.items():
-        if (value := getattr(agent, name)) != default:
-            found[name] = (
-                _name(value) if callable(value) else repr_short(str(value) if isinstance(value, Path) else value)
-            )
+        found["tools"] = f"[{', '.join(map(_name, agent.tools))}]"
+    for name, default in _DEFAULTS.items():
+        value = getattr(agent, name)
+        if value != default:
+            shown = str(value) if isinstance(value, Path) else value
+            found[name] = _name(value) if callable(value) else repr_short(shown, 200)
     return found
+
+
+_DEFAULTS: dict[str, object] = {
+    "limits": Limits(),
+    "prompts": None,
+    "system": None,
+    "history": History(),
+    "journal": None,
+    "approve": "never",
+    "can_ask": True,
+    "on_interrupted_call": "skip",
+    "grounding": "off",
+    "sandbox": AUTO,
+}
 
 
 def _show_model(model: str | Model) -> str:
@@ -161,6 +166,8 @@ def _show_model(model: str | Model) -> str:
 
 
 def _name(given: object) -> str:
+    if isinstance(given, str):
+        return given
     return str(getattr(given, "__name__", type(given).__name__))
 
 

@@ -344,7 +344,15 @@ class Actor:
             return False
         if approve == "always":
             return True
-        return tool.spec.has_effects if approve == "effects" else approve(self.desk.job.tools.with_own_name(call))
+        if approve == "effects":
+            return tool.spec.has_effects
+        try:
+            return approve(self.desk.job.tools.with_own_name(call))
+        except Exception as why:
+            raise ConfigError(
+                f"The function approve= failed for a call of '{call.tool}': {type(why).__name__}: {why}.",
+                hint="Correct it, then resume the run.",
+            ) from why
 
 
 async def _quietly(writing: Awaitable[None]) -> None:
