@@ -168,7 +168,8 @@ class RunLog:
         seq = self._seq
         data = self._scrubbed(codec.encode_record(record))
         self._seq = seq + 1
-        base, coded = None, delta.NO_BODY
+        base: int | None = None
+        coded: tuple[int | None, int | None, int | None, bytes | None] = delta.NO_BODY
         if body is not None:
             if self._has_secrets:
                 body = self._scrub(body)
