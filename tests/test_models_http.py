@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import socket
 import time
 import warnings
@@ -565,3 +566,51 @@ async def test_a_proxy_of_the_environment_is_used_but_not_for_this_machine(monke
         "http://far.invalid/v1/chat/completions",
         "/v1/chat/completions",
     ]
+
+
+async def test_a_body_without_a_length_ends_with_the_connection():
+    async def handler(asked: Asked):
+        asked.writer.write(b"HTTP/1.1 200 OK\r\n\r\n" + json.dumps(completion("hi")).encode())
+        asked.writer.close()
+
+    async with Server(handler) as server:
+        assert (await ask(server.model()))[0] == "hi"
+
+
+async def test_an_early_hint_is_not_taken_for_the_response():
+    async def handler(asked: Asked):
+        asked.writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
+        await asked.answer(200, completion("hi"))
+
+    async with Server(handler) as server:
+        assert (await ask(server.model()))[0] == "hi"
+
+
+async def test_own_headers_win_in_any_case_of_letters():
+    async def handler(asked: Asked):
+        await asked.answer(200, completion("hi"))
+
+    async with Server(handler) as server:
+        await ask(server.model(headers={"user-agent": "mine", "Content-Length": "3"}))
+    (got,) = server.asked
+    headers = {name.lower(): value for name, value in got.headers.items()}
+    assert headers["user-agent"] == "mine" and headers["content-length"] == str(len(got.raw))
+
+
+async def test_a_password_in_the_address_is_sent_as_aiohttp_sends_it():
+    async def handler(asked: Asked):
+        await asked.answer(200, completion("hi"))
+
+    async with Server(handler) as server:
+        await ask(server.model(key="", endpoint=server.url.replace("://", "://me:secret@")))
+    assert server.asked[0].headers["Authorization"] == "Basic bWU6c2VjcmV0"
+
+
+async def test_a_header_with_a_line_break_is_not_sent():
+    async def handler(asked: Asked):
+        await asked.answer(200, completion("hi"))
+
+    async with Server(handler) as server:
+        with pytest.raises(BadRequest):
+            await ask(server.model(headers={"X-Team": "blue\r\nX-Other: red"}))
+    assert server.asked == []

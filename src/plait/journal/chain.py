@@ -32,11 +32,12 @@ def digest_of_row(before: bytes, columns: Sequence[Any]) -> bytes:
     seq, at, kind, data, base, head, tail, packed, body = columns
     try:
         kind, data = kind.encode("utf-8", "surrogatepass"), data.encode("utf-8", "surrogatepass")
-    except AttributeError:  # no text: a damaged row
+        size = None if body is None else str(len(body))
+        shape = f"[{seq!r}, {at!r}, '{len(kind)}', '{len(data)}', {base!r}, {head!r}, {tail!r}, {packed!r}, {size!r}]"
+        whole = b"".join((before, shape.encode(), kind, data, body or b""))
+    except (AttributeError, TypeError):  # a damaged row: a column of another type
         return _digest(before, columns)
-    size = None if body is None else str(len(body))
-    shape = f"[{seq!r}, {at!r}, '{len(kind)}', '{len(data)}', {base!r}, {head!r}, {tail!r}, {packed!r}, {size!r}]"
-    return hashlib.blake2b(b"".join((before, shape.encode(), kind, data, body or b"")), digest_size=SIZE).digest()
+    return hashlib.blake2b(whole, digest_size=SIZE).digest()
 
 
 def _digest(before: bytes, values: Sequence[Any]) -> bytes:

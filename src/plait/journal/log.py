@@ -169,7 +169,7 @@ class RunLog:
         data = self._scrubbed(codec.encode_record(record))
         self._seq = seq + 1
         base: int | None = None
-        coded: delta.Coded | tuple[None, None, None, None] = delta.NO_BODY
+        coded: tuple[int | None, int | None, int | None, bytes | None] = delta.NO_BODY
         if body is not None:
             if self._has_secrets:
                 body = self._scrub(body)

@@ -198,7 +198,7 @@ async def _send(client: _Client, url: URL, body: bytes, headers: Mapping[str, st
     try:
         protocol, transport = connection.protocol, connection.transport
         assert protocol is not None and transport is not None
-        protocol.set_response_params(read_timeout=limits.sock_read)
+        protocol.set_response_params(read_timeout=limits.sock_read, read_until_eof=True)
         transport.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
         protocol.start_timeout()
         while True:
