@@ -300,7 +300,7 @@ def test_without_the_extra_it_is_said_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "numpy", None)
     with pytest.raises(ConfigError) as why:
         ToolIndex(HOUSE)
-    assert "plait[search]" in why.value.hint
+    assert "[search]" in why.value.hint
 
 
 # -- how well and how fast
