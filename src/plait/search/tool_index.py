@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from plait.core.errors import ConfigError
+from plait.core.text import split_text
 from plait.core.tools import ToolSpec
 from plait.search.cache import VectorCache
 from plait.search.embedders import Embedder, EmbedFunction
@@ -95,7 +96,8 @@ class ToolIndex:
 
 def meaning_of(tool: ToolSpec) -> str:
     """Return the text of a tool that is compared by meaning."""
-    return f"{split_name(tool.name)}. {_cut(tool.description.strip(), MEANING)}"
+    about = split_text(tool.description.strip()[: MEANING + 1], MEANING, ((". ", "\n"), (" ",)))
+    return f"{split_name(tool.name)}. {about[0] if about else ''}"
 
 
 def words_of(tool: ToolSpec) -> str:
@@ -117,11 +119,3 @@ def _parameter_words(schema: Mapping[str, Any], depth: int) -> Iterator[str]:
             yield from _parameter_words(about, depth - 1)
             items = about.get("items")
             yield from _parameter_words(items, depth - 1) if isinstance(items, Mapping) else ()
-
-
-def _cut(text: str, most: int) -> str:
-    """Cut a text of more than `most` characters after a sentence or a word."""
-    if len(text) <= most:
-        return text
-    at = max(text.rfind(". ", 0, most), text.rfind("\n", 0, most))
-    return text[: at + 1] if at >= most // 2 else text[:most].rpartition(" ")[0] or text[:most]

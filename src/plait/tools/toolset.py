@@ -8,6 +8,7 @@ from functools import cached_property
 from msgspec import Struct, structs
 
 from plait.core.errors import ConfigError
+from plait.core.text import cut_text
 from plait.core.tools import Call, ToolSpec
 from plait.tools.objects import for_run
 from plait.tools.tool import Tool
@@ -74,8 +75,7 @@ class Toolset(Struct, frozen=True, dict=True):
 
     def unknown(self, name: str) -> str:
         """Writes the observation for a call of a tool that does not exist. With an index it may take a while."""
-        shown = name if len(name) <= 60 else name[:57] + "..."
-        said = f"There is no tool named {shown!r}."
+        said = f"There is no tool named {cut_text(name, 60)!r}."
         if not self.tools:
             return f"{said} There are no tools at all."
         near = self.nearest(name)

@@ -27,6 +27,7 @@ from msgspec import Struct, structs
 
 from plait.background import BackgroundLoop
 from plait.core.errors import ConfigError
+from plait.core.text import cut_text
 
 PREFIX = "mcp:"
 START_SECONDS = 30.0
@@ -86,8 +87,7 @@ class McpServer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
         if self.url:
             parts = urlsplit(self.url)
             return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-        command = shlex.join(self.command)
-        return command if len(command) <= 100 else command[:97] + "..."
+        return cut_text(shlex.join(self.command), 100)
 
     @property
     def short_name(self) -> str:
