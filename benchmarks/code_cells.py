@@ -22,7 +22,7 @@ from pathlib import Path
 
 from plait.core.code import CodeLimits
 from plait.core.errors import PlaitError
-from plait.sandbox import BACKENDS, CodeTurn, Settings, sandbox
+from plait.sandbox import BACKENDS, SandboxTurn, Settings, sandbox
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "code-gsm8k" / "responses.jsonl.gz"
 PAIR = re.compile(r"```python\n(.*?)```\s*```output\n(.*?)```", re.DOTALL)
@@ -47,10 +47,10 @@ def replies(path: Path = DATA) -> list[Reply]:
     return [reply for reply in found if reply.cells and not reply.imports]
 
 
-async def reproduces(name: str, reply: Reply) -> tuple[bool, CodeTurn | None, str]:
+async def reproduces(name: str, reply: Reply) -> tuple[bool, SandboxTurn | None, str]:
     """Whether a sandbox gives what was recorded, the last turn, and the output that differs."""
     session = await sandbox(name).open(Settings(limits=CodeLimits(seconds=20)))
-    turn: CodeTurn | None = None
+    turn: SandboxTurn | None = None
     try:
         for code, recorded in reply.cells:
             turn = await session.run(code, 0.0)
@@ -61,14 +61,14 @@ async def reproduces(name: str, reply: Reply) -> tuple[bool, CodeTurn | None, st
         await session.close()
 
 
-def same(recorded: str, turn: CodeTurn) -> bool:
+def same(recorded: str, turn: SandboxTurn) -> bool:
     """The recorded output came, or the error that was recorded."""
     if turn.error is not None:
         return turn.error.type in recorded
     return not turn.calls and turn.output.strip() == recorded.strip()
 
 
-def reason(turn: CodeTurn | None) -> str:
+def reason(turn: SandboxTurn | None) -> str:
     """Why a reply isn't reproduced, in the words it is grouped by."""
     if turn is None:
         return "no turn"
@@ -79,7 +79,7 @@ def reason(turn: CodeTurn | None) -> str:
     return re.sub(r"'[^']*'", "'...'", f"{turn.error.type}: {turn.error.message}")
 
 
-async def measure(name: str, asked: list[Reply]) -> tuple[int, Counter[str], list[tuple[Reply, CodeTurn | None]]]:
+async def measure(name: str, asked: list[Reply]) -> tuple[int, Counter[str], list[tuple[Reply, SandboxTurn | None]]]:
     """How many of them a sandbox reproduces, and why it doesn't the others."""
     good, why, missed = 0, Counter[str](), []
     for reply in asked:

@@ -17,8 +17,6 @@ import time
 from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeLimits
 from plait.core.errors import PlaitError
-from plait.sandbox import BACKENDS, OutCall, Result, Sandbox, Session, Settings, sandbox
-from plait.core.things import Handle
 from plait.sandbox import BACKENDS, OutCall, Result, Sandbox, SandboxSession, Settings, sandbox
 
 TURNS = {

@@ -10,7 +10,7 @@ import pytest
 
 from plait.core.code import CodeError
 from plait.core.errors import ConfigError
-from plait.sandbox import CodeTurn, OutCall, Result, Sandbox, SandboxSession, Settings, sandbox
+from plait.sandbox import OutCall, Result, Sandbox, SandboxSession, SandboxTurn, Settings, sandbox
 
 BACKENDS = ("monty", "process")
 NOW = 1_700_000_000.25
@@ -36,7 +36,7 @@ async def opened(name: str, settings: Settings) -> SandboxSession:
 class Whole:
     """A piece of code from its start to its end: what it printed in all, and the turns it came back with."""
 
-    turns: list[CodeTurn] = field(default_factory=list)
+    turns: list[SandboxTurn] = field(default_factory=list)
 
     @property
     def output(self) -> str:

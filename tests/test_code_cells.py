@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import data_file, examples
-from plait.sandbox import CodeTurn
+from plait.sandbox import SandboxTurn
 from sandbox_support import backend
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
@@ -30,6 +30,6 @@ async def test_a_sample_of_recorded_cells_is_reproduced(name: str, many: int) ->
 def test_a_cell_counts_only_with_its_own_output() -> None:
     from code_cells import same
 
-    assert same("18\n", CodeTurn(output="18\n"))
-    assert not same("18\n", CodeTurn(output="18.0\n"))
-    assert not same("18\n", CodeTurn(output=""))
+    assert same("18\n", SandboxTurn(output="18\n"))
+    assert not same("18\n", SandboxTurn(output="18.0\n"))
+    assert not same("18\n", SandboxTurn(output=""))

@@ -38,7 +38,7 @@ from plait.core.errors import ReplayDiffers
 from plait.core.events import Executed, Executing
 from plait.journal.records import Acting, ObservedRecord, RanRecord
 from plait.runtime.run_code import call_of, result_of
-from plait.sandbox import CodeTurn, OutCall, Result, Settings, default_sandbox
+from plait.sandbox import OutCall, Result, SandboxTurn, Settings, default_sandbox
 from plait.tools import tools_from
 
 
@@ -237,10 +237,10 @@ class Kept:
     async def open(self, settings: Settings) -> Kept:
         return self
 
-    async def run(self, code: str, now: float, zone: int | None = None) -> CodeTurn:
-        return CodeTurn("ran\n")
+    async def run(self, code: str, now: float, zone: int | None = None) -> SandboxTurn:
+        return SandboxTurn("ran\n")
 
-    async def go_on(self, results: Sequence[Result]) -> CodeTurn:
+    async def go_on(self, results: Sequence[Result]) -> SandboxTurn:
         raise AssertionError("no code waits")
 
     async def close(self) -> None:

@@ -26,9 +26,7 @@ from hostile_programs import MAY_END_WELL, MUST_END, PROGRAMS, SPOILING
 from patience import patience
 from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeLimits
-from plait.sandbox import OutCall, Result, Session, Settings, Turn
-from plait.core.things import Handle
-from plait.sandbox import CodeTurn, OutCall, Result, SandboxSession, Settings
+from plait.sandbox import OutCall, Result, SandboxSession, SandboxTurn, Settings
 from sandbox_support import BACKENDS, NOW, opened
 
 SECRET = "the-canary-sings-4711"
@@ -127,7 +125,7 @@ def descendants() -> set[int]:
 class Outcome:
     """What came of a program."""
 
-    turns: list[CodeTurn] = field(default_factory=list)
+    turns: list[SandboxTurn] = field(default_factory=list)
     longest: float = 0.0
     stopped: bool = False
     after_stop: bool = False
@@ -147,9 +145,9 @@ async def perform(session: SandboxSession, program: str) -> Outcome:
     return told
 
 
-async def timed(told: Outcome, step: Any) -> CodeTurn:
+async def timed(told: Outcome, step: Any) -> SandboxTurn:
     began = time.monotonic()
-    turn: CodeTurn = await step
+    turn: SandboxTurn = await step
     told.longest = max(told.longest, time.monotonic() - began)
     told.turns.append(turn)
     return turn

@@ -287,9 +287,8 @@ def test_native_calls_are_told_in_requests_and_responses(tmp_path: Path) -> None
 
     called = Reply("", finish="calls", calls=(Call("calculator", {"expression": "2 + 2"}, "c1"),))
     model = plait.Scripted([called, "It is 4."], abilities=Abilities(tools=True))
-    run = plait.Agent("tool_calling", model=model, tools=["calculator"], journal=tmp_path / "j.db").run(
-        "What is 2 + 2?"
-    )
+    agent = plait.Agent("tool_calling", model=model, tools=["calculator"], journal=tmp_path / "j.db")
+    run = agent.run("What is 2 + 2?")
     text = render_exchanges(run.question, read_exchanges(Timeline(rows_of(tmp_path / "j.db", run))))
     assert "tools: calculator" in text
     assert '< calculator {"expression":"2 + 2"}' in text and '+ calculator {"expression":"2 + 2"}' in text

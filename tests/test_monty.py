@@ -16,8 +16,6 @@ import pytest_asyncio
 from patience import patience
 from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeLimits
-from plait.sandbox import OutCall, Result, Session, Settings, monty_worker
-from plait.core.things import Handle
 from plait.sandbox import OutCall, Result, SandboxSession, Settings, monty_worker
 from plait.sandbox.monty import MontySession
 from plait.sandbox.monty_piece import adapted

@@ -16,8 +16,6 @@ from patience import patience
 from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeLimits
 from plait.core.errors import ConfigError
-from plait.sandbox import OutCall, Result, Session, Settings, sandbox
-from plait.core.things import Handle
 from plait.sandbox import OutCall, Result, SandboxSession, Settings, sandbox
 from sandbox_support import BACKENDS, NOW, backend, opened, whole
 

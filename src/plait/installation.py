@@ -7,13 +7,13 @@ import shlex
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution, EntryPoint, EntryPoints
+    from importlib.metadata import Distribution, EntryPoint
 
 
 class Source(Struct, frozen=True):
@@ -89,7 +89,7 @@ def plugins(group: str) -> tuple[EntryPoint, ...]:
 
 
 @lru_cache(maxsize=32)
-def _read_entry_points(path: tuple[str, ...]) -> EntryPoints:
+def _read_entry_points(path: tuple[str, ...]) -> Any:
     from importlib.metadata import entry_points  # 20 ms
 
     return entry_points()

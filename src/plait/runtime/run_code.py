@@ -29,7 +29,7 @@ from plait.journal.timeline import CodeTurn
 from plait.runtime.artifacts import read_handles
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_context import Desk, RecordEnds, differs
-from plait.sandbox import CodeTurn, OutCall, Result, SandboxSession, Settings, sandbox
+from plait.sandbox import OutCall, Result, SandboxSession, SandboxTurn, Settings, sandbox
 from plait.sandbox.worker_values import Budget, pack, unpack
 from plait.tools import Toolset
 from plait.tools.render import NO_RESULT, describe_bytes
@@ -158,7 +158,7 @@ class Executor:
             and _ended(ran) == _ended(piece.ran)
         )
 
-    async def _ran(self, turn: CodeTurn) -> Ran:
+    async def _ran(self, turn: SandboxTurn) -> Ran:
         def calls_of() -> tuple[Call, ...]:
             return tuple(call_of(each, self.desk.job.tools) for each in turn.calls)
 

@@ -8,17 +8,17 @@ turn = await session.go_on([Result("rain")])                     # turn.output: 
 from __future__ import annotations
 
 from plait.core.errors import ConfigError
-from plait.sandbox.base import CodeTurn, OutCall, Result, Sandbox, SandboxSession, Settings
+from plait.sandbox.base import OutCall, Result, Sandbox, SandboxSession, SandboxTurn, Settings
 from plait.sandbox.choosing import AUTO, check_sandbox, default_sandbox, name_of
 
 __all__ = [
     "AUTO",
     "BACKENDS",
-    "CodeTurn",
     "OutCall",
     "Result",
     "Sandbox",
     "SandboxSession",
+    "SandboxTurn",
     "Settings",
     "check_sandbox",
     "default_sandbox",

@@ -49,7 +49,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class CodeTurn:
+class SandboxTurn:
     """What came of a piece of code; as `plait.core.Ran`, with the calls as the sandbox knows them."""
 
     output: str = ""
@@ -62,13 +62,13 @@ class CodeTurn:
 class SandboxSession(Protocol):
     """One namespace. Not for use by two at once."""
 
-    async def run(self, code: str, now: float, zone: int | None = None) -> CodeTurn:
+    async def run(self, code: str, now: float, zone: int | None = None) -> SandboxTurn:
         """Run a piece of code to its end or to its next calls. `now` is what its clock says all the while, in seconds
         since 1970, `zone` how many seconds its local time is ahead of UTC, None for this machine's. A piece before it
         that still waits is given up. Never raises for what the code does."""
         ...
 
-    async def go_on(self, results: Sequence[Result]) -> CodeTurn:
+    async def go_on(self, results: Sequence[Result]) -> SandboxTurn:
         """Go on with the code that waits: one result for each of its calls, in order."""
         ...
 

@@ -22,7 +22,7 @@ from msgspec import structs
 
 from plait.core.code import CodeError, CodeLimit
 from plait.core.errors import ConfigError
-from plait.sandbox.base import CodeTurn, Result, Settings
+from plait.sandbox.base import Result, SandboxTurn, Settings
 from plait.sandbox.monty_errors import UNDONE, code_error, source_line
 from plait.sandbox.monty_piece import MontyPiece, Over, Printed, clock
 from plait.sandbox.monty_pool import library
@@ -63,18 +63,18 @@ class MontySession:
 
     # the interface
 
-    async def run(self, code: str, now: float, zone: int | None = None) -> CodeTurn:
+    async def run(self, code: str, now: float, zone: int | None = None) -> SandboxTurn:
         """Run a piece of code to its end or its next calls."""
         if self._busy:
             raise ConfigError("This session runs a piece of code already.", hint="Wait for it, or open another.")
         if self._closed:
-            return CodeTurn(error=CodeError("RuntimeError", "the session is closed"), lost=True)
+            return SandboxTurn(error=CodeError("RuntimeError", "the session is closed"), lost=True)
         if self._piece is not None:
             await self._give_up()
         if not await self.worker.ready():
             self._forget()
             gone = "what the session had can't be had again: its names are gone"
-            return CodeTurn(error=CodeError("RuntimeError", gone), lost=True)
+            return SandboxTurn(error=CodeError("RuntimeError", gone), lost=True)
         filename = f"<python-input-{self.worker.fed}>"
         printed = Printed(self.settings.limits.output_chars, self.worker.kill)
         self._piece = piece = MontyPiece(self, code, filename, clock(now, zone), printed)
@@ -88,7 +88,7 @@ class MontySession:
         self._sources[filename] = piece.fed
         return await self._go(self.worker.feed(piece.fed, printed.add), piece)
 
-    async def go_on(self, results: Sequence[Result]) -> CodeTurn:
+    async def go_on(self, results: Sequence[Result]) -> SandboxTurn:
         """Go on with the code that waits."""
         piece = self._piece
         if piece is None or piece.at is None or self._busy:
@@ -109,7 +109,7 @@ class MontySession:
 
     # a piece from one turn to the next
 
-    async def _go(self, step: Awaitable[Any], piece: MontyPiece) -> CodeTurn:
+    async def _go(self, step: Awaitable[Any], piece: MontyPiece) -> SandboxTurn:
         self._busy = True
         try:
             while True:
@@ -139,12 +139,12 @@ class MontySession:
         finally:
             self._busy = False
 
-    def _end(self, error: CodeError | None, lost: bool = False) -> CodeTurn:
+    def _end(self, error: CodeError | None, lost: bool = False) -> SandboxTurn:
         piece, self._piece = self._piece, None
         assert piece is not None
         return piece.turn(error, lost, last=True)
 
-    async def _failed(self, problem: Any, piece: MontyPiece) -> CodeTurn:
+    async def _failed(self, problem: Any, piece: MontyPiece) -> SandboxTurn:
         limits = self.settings.limits
         error = code_error(problem, piece.code, piece.filename, limits)
         if error.limit in ("time", "memory"):
@@ -153,7 +153,7 @@ class MontySession:
         await self.worker.save()
         return self._end(error)
 
-    async def _died(self, problem: Exception, piece: MontyPiece) -> CodeTurn:
+    async def _died(self, problem: Exception, piece: MontyPiece) -> SandboxTurn:
         if self._closed:
             return self._end(CodeError("RuntimeError", "the session was closed"), lost=True)
         lost = await self._back()
@@ -171,7 +171,7 @@ class MontySession:
         kind = {"time": "TimeoutError", "memory": "MemoryError"}.get(limit, "RuntimeError")
         return CodeError(kind, f"{message or _too_much(limit, self.settings.limits)}.{undone}", limit=limit)
 
-    async def _abort(self, at: Any, piece: MontyPiece, over: Over) -> CodeTurn:
+    async def _abort(self, at: Any, piece: MontyPiece, over: Over) -> SandboxTurn:
         """End a piece that waits at a call; nothing of its code runs any more."""
         line = piece.line(at.position)
         piece.at = at

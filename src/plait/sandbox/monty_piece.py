@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait.core.code import CodeError, CodeLimit
 from plait.sandbox.awaited import awaited_calls
-from plait.sandbox.base import CodeTurn, OutCall
+from plait.sandbox.base import OutCall, SandboxTurn
 from plait.sandbox.monty_values import Unfit, plain
 from plait.sandbox.monty_worker import stub
 from plait.sandbox.worker_output import FLOOD, cut_note
@@ -87,10 +87,10 @@ class MontyPiece:
         self._promised: dict[int, OutCall] = {}
         self._awaited: dict[str, set[tuple[int, int]]] = {}
 
-    def turn(self, error: CodeError | None = None, lost: bool = False, last: bool = False) -> CodeTurn:
+    def turn(self, error: CodeError | None = None, lost: bool = False, last: bool = False) -> SandboxTurn:
         """What it did since the last turn, with the calls it waits for."""
         seconds, self._told = self.seconds - self._told, self.seconds
-        return CodeTurn(plain(self.printed.take(last)), () if last else self.calls, error, lost, seconds)
+        return SandboxTurn(plain(self.printed.take(last)), () if last else self.calls, error, lost, seconds)
 
     def came_back(self) -> None:
         """Its calls have results now."""

@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import structs
+
 from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeError, CodeLimit
 from plait.core.errors import ConfigError
-from plait.sandbox.base import PRELUDE, OutCall, Result, Session, Settings, Turn
-from msgspec import structs
-from plait.core.things import Handle
-from plait.sandbox.base import PRELUDE, CodeTurn, OutCall, Result, SandboxSession, Settings
+from plait.sandbox.base import PRELUDE, OutCall, Result, SandboxSession, SandboxTurn, Settings
 from plait.sandbox.process_child import INLINE_BYTES, Broken, Child
 from plait.sandbox.worker_output import cut_note
 from plait.sandbox.worker_session import OUT_OF_MEMORY
@@ -113,7 +112,7 @@ class ProcessSession:
             )
         self.walls = said["ready"]
 
-    async def run(self, code: str, now: float, zone: int | None = None) -> CodeTurn:
+    async def run(self, code: str, now: float, zone: int | None = None) -> SandboxTurn:
         """Run a piece of code to its end or to its next calls."""
         if self._closed:
             raise ConfigError("This session of the process sandbox is closed.", hint="Open another.")
@@ -123,7 +122,7 @@ class ProcessSession:
         offset = time.localtime(now).tm_gmtoff if zone is None else zone
         return await self._turn({"code": clean(code), "now": now, "offset": offset})
 
-    async def go_on(self, results: Sequence[Result]) -> CodeTurn:
+    async def go_on(self, results: Sequence[Result]) -> SandboxTurn:
         """Go on with the code that waits: one result for each of its calls, in order."""
         if not self._waiting or len(results) != self._waiting or self._child is None:
             raise ConfigError(f"{len(results)} results were given; the code waits for {self._waiting}.")
@@ -141,7 +140,7 @@ class ProcessSession:
         if child is not None:
             await child.end()
 
-    async def _turn(self, request: dict[str, Any]) -> CodeTurn:
+    async def _turn(self, request: dict[str, Any]) -> SandboxTurn:
         child = self._child
         assert child is not None
         child.number = secrets.randbits(63)
@@ -180,9 +179,9 @@ class ProcessSession:
             await self._drop(child)
             raise
         self._waiting = len(calls)
-        return CodeTurn(self._output(child, ended=not calls), calls, error, seconds=ran)
+        return SandboxTurn(self._output(child, ended=not calls), calls, error, seconds=ran)
 
-    async def _gone(self, child: Child, began: float, problem: Exception) -> CodeTurn:
+    async def _gone(self, child: Child, began: float, problem: Exception) -> SandboxTurn:
         if self._closed:
             return await self._lost(child, began, "RuntimeError", "the session was closed", "")
         status = await child.end()
@@ -194,10 +193,10 @@ class ProcessSession:
             why = f"its process ended by signal {-status}" if status < 0 else f"its process exited with status {status}"
         return await self._lost(child, began, "RuntimeError", f"the session broke off: {why}", "")
 
-    async def _lost(self, child: Child, began: float, kind: str, message: str, limit: CodeLimit) -> CodeTurn:
+    async def _lost(self, child: Child, began: float, kind: str, message: str, limit: CodeLimit) -> SandboxTurn:
         await self._drop(child)
         error = CodeError(kind, f"{message}; all names of the session are gone", limit=limit)
-        return CodeTurn(self._output(child, ended=True), (), error, True, time.monotonic() - began)
+        return SandboxTurn(self._output(child, ended=True), (), error, True, time.monotonic() - began)
 
     async def _drop(self, child: Child) -> None:
         if self._child is child:
