@@ -144,9 +144,9 @@ async def test_replies_that_broke_off_are_counted_and_an_unknown_cost_is_unknown
     run, server = await run_at(broken, limits=plait.Limits(retries=0), rate=rate)
     assert run.status == "crashed" and len(server.asked) == 1
     assert run.usage.estimated and run.usage.output_tokens == 100 and run.usage.input_tokens > 10
-    assert (run.cost is not None) == cost and run.cost != 0.0
+    assert (run.cost_usd is not None) == cost and run.cost_usd != 0.0
     (row,) = spending(run.timeline)
-    assert (row.usage, row.cost_usd, row.retries) == (run.usage, run.cost, 1)
+    assert (row.usage, row.cost_usd, row.retries) == (run.usage, run.cost_usd, 1)
 
 
 async def test_a_call_that_was_cancelled_is_counted() -> None:

@@ -51,11 +51,11 @@ def test_copied_prompts_are_used_and_never_written_over(plait: Shell) -> None:
     assert question.read_text() == template("react/question").read_text()
 
 
-def test_a_prompt_that_is_no_template_crashes_with_its_line(plait: Shell) -> None:
+def test_a_prompt_that_is_no_template_is_refused_with_its_line(plait: Shell) -> None:
     plait("prompts", "copy", "react", "mine")
     (plait.folder / "mine" / "react" / "question.j2").write_text("fine\n{{ question ")
     done = plait("run", "q", "--model", plait.script([final("ok")]), "--prompts", "mine")
-    assert done.code == 1
+    assert done.code == 2
     assert "react/question" in done.err and "line 2" in done.err
 
 

@@ -66,7 +66,7 @@ def test_json_is_one_object_with_every_digit(shell: Shell) -> None:
     assert found["results"]["name"] == "sums" and len(found["results"]["digest"]) == 64
     assert [each["loop"] for each in found["candidates"]] == ["json", "react(dialect=lines)", "react", "mine"]
     assert (
-        found["candidates"][3]["max_parse_errors"] == ["here"]
+        found["candidates"][3]["unmet"] == ["here"]
         and found["text"]
         and found["command"].startswith("plait run")
     )

@@ -312,9 +312,9 @@ def test_loops_that_fall_back_to_each_other_without_end_are_refused() -> None:
 
 
 def test_an_unknown_fallback_is_refused_when_the_agent_is_made() -> None:
-    for loop in (ToolCalling(fallback="jsn"), Hesitant(fallback="jsn")):
+    for loop in (ToolCalling, Hesitant):
         with pytest.raises(plait.ConfigError, match=r"There is no loop 'jsn'\. Did you mean json"):
-            plait.Agent(loop, model=plait.Scripted([]))
+            plait.Agent(loop(fallback="jsn"), model=plait.Scripted([]))
 
 
 def test_a_phase_that_neither_loop_has_is_refused() -> None:

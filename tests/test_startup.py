@@ -54,7 +54,7 @@ def test_start_up_is_charged_to_no_phase() -> None:
     model = Loading(["Final Answer: 42"], rate=Rate("watts", watts=100.0, tariff=1.0))
     run = plait.Agent("react", model=model).run("6*7?")
     (row,) = spending(run.timeline)
-    assert row.seconds < 0 and (run.cost or 0.0) < 0  # what remains of a moment without that hour
+    assert row.seconds < 0 and (run.cost_usd or 0.0) < 0  # what remains of a moment without that hour
     assert run.seconds < 0  # nor to the run
 
 

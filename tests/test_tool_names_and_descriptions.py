@@ -116,11 +116,10 @@ def test_a_parameter_whose_name_no_prompt_can_hold_is_left_out() -> None:
     ],
 )
 def test_a_tool_with_a_name_that_its_loop_uses_is_refused(loop: str, name: str) -> None:
-    agent = plait.Agent(loop, model=plait.Scripted(["x"]), tools=[tool_of(name)], journal=False)
     with pytest.raises(
         ConfigError, match=f"A tool is named {name}, and the loop '{loop}' uses that name itself"
     ) as why:
-        agent.run("q")
+        plait.Agent(loop, model=plait.Scripted(["x"]), tools=[tool_of(name)], journal=False)
     assert "name=" in (why.value.hint or "")
 
 

@@ -27,7 +27,7 @@ OURS: dict[str, tuple[str, str]] = {
     "codeact": ("codeact", "CodeAct"),
 }
 
-AUTO_LOOP = "native"
+AUTO_LOOP = "tool_calling"
 """The loop that "auto" begins as."""
 
 ELSEWHERE: dict[str, tuple[str, str]] = {"judge": ("plait.lab.judge", "Judge")}
