@@ -12,9 +12,9 @@ import pytest
 import plait
 from plait.core import Call, Exchange, LoopContext, Reply, Step, Think
 from plait.core.labels import HOLE, label_of, labels_in
-from plait.lab.judge import Judge
 from plait.loops.escape import Escape
 from plait.loops.format import Turn
+from plait.loops.judge.loop import Judge
 from plait.models.base import Abilities
 from plait.runtime.prompts import PromptBook
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from plait.cli.plan_text import plan_page, render_plan
 from plait.core import Plan, Step, ToolSpec
-from plait.loops.plan_graph import ANSWER, as_mermaid, as_text, graph_of, input_words
-from plait.loops.plan_svg import as_svg
 from plait.loops.references import EVIDENCE
 from plait.loops.rewoo.plan_text import plan_of_text, read_plan, write_plan
+from plait.server.plan_graph import ANSWER, as_mermaid, as_text, graph_of, input_words
+from plait.server.plan_svg import as_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = st.sampled_from(
