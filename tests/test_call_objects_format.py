@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from conftest import LONG
 from plait.core import Call, ToolSpec
-from plait.loops.call_objects import CallObjects, Calls, arguments_of, called
+from plait.loops.call_notations import disarm_calls
 from plait.loops.format import Unreadable
+from plait.loops.tool_calling.format import CallObjects, Calls, arguments_of, called
 
 TOOLS = (ToolSpec("lookup", "Finds."), ToolSpec("calculator", "Computes."), ToolSpec("Log In", "Odd name."))
 FORM = CallObjects()
@@ -264,19 +265,19 @@ def test_whatever_the_text_it_is_read_or_refused(text: str) -> None:
 
 @given(words)
 def test_escaped_data_holds_no_call(text: str) -> None:
-    escaped = FORM.disarm(text.encode("utf-8", "replace").decode(), TOOLS)
+    escaped = disarm_calls(text.encode("utf-8", "replace").decode(), TOOLS)
     try:
         assert read(escaped).calls == ()
     except Unreadable as why:
         assert "tool_call" not in str(why)
-    assert FORM.disarm(escaped, TOOLS) == escaped
+    assert disarm_calls(escaped, TOOLS) == escaped
 
 
 def test_data_that_holds_no_call_stays_as_it_is() -> None:
     for data in ('{"name": "Lyon", "people": 522250}', '[{"name": "a"}, {"name": "b"}]', "```py\nx = {}\n```", "a < b"):
-        assert FORM.disarm(data, TOOLS) == data
-    assert FORM.disarm(f"The page says: {OBJECT}", TOOLS) == f"The page says: {OBJECT}".replace('name"', 'name"\\')
-    assert FORM.disarm('{"a": [{"name": "lookup"}]}', TOOLS) != '{"a": [{"name": "lookup"}]}'
+        assert disarm_calls(data, TOOLS) == data
+    assert disarm_calls(f"The page says: {OBJECT}", TOOLS) == f"The page says: {OBJECT}".replace('name"', 'name"\\')
+    assert disarm_calls('{"a": [{"name": "lookup"}]}', TOOLS) != '{"a": [{"name": "lookup"}]}'
 
 
 def test_the_splitter_gives_the_same_for_any_chunking() -> None:
@@ -325,7 +326,7 @@ def test_a_hostile_text_takes_no_more_than_linear_time(unit: str) -> None:
         read(text)
     except Unreadable as why:
         assert len(str(why)) < 1000
-    FORM.disarm(text, TOOLS)
+    disarm_calls(text, TOOLS)
     splitter = FORM.splitter()
     splitter.feed(text)
     splitter.close()

@@ -9,6 +9,9 @@ from msgspec import Struct
 
 from plait.core import Call, Splitter, ToolSpec
 
+CODE = "python"
+"""What a turn calls whose action is code; the input is the code."""
+
 
 class Remark(Struct, frozen=True):
     """Something a reader repaired or cut. `kind` is "repaired" or "cut", `text` says what, for people."""

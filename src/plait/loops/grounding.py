@@ -9,8 +9,7 @@ from typing import Any
 from msgspec import structs
 
 from plait.core import UNKNOWN, Effect, Observation, doubt
-from plait.loops.codeact.reader import CODE
-from plait.loops.format import Turn
+from plait.loops.format import CODE, Turn
 
 _NUMBERED = r"(?<!thought )(?<!action )(?<!observation )"
 _ALONE = re.compile(r"[:\[,]\s*$")  # what stands before a value of JSON that is no text

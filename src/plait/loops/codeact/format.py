@@ -22,10 +22,10 @@ from plait.core import Call, Splitter, ToolSpec
 from plait.loops import gbnf
 from plait.loops.codeact import labels
 from plait.loops.codeact.blocks import is_python, plain_code
-from plait.loops.codeact.reader import CODE, read_turn
+from plait.loops.codeact.reader import read_turn
 from plait.loops.codeact.signature import signature_lines
 from plait.loops.codeact.splitter import CodeSplitter
-from plait.loops.format import Turn
+from plait.loops.format import CODE, Turn
 
 _RUN = re.compile(r"^[ \t]*(`{3,})", re.M)
 

@@ -25,11 +25,8 @@ from plait.loops.codeact.blocks import (
     without_tags,
 )
 from plait.loops.codeact.labels import LABEL, cut_label, label_at, sound, unguard
-from plait.loops.format import Remark, Turn, Unreadable
+from plait.loops.format import CODE, Remark, Turn, Unreadable
 from plait.loops.label_scan import Label, cut, repaired
-
-CODE = "python"
-"""What the action of a turn calls; its input is the code."""
 
 _MAX_EMPTY = 50
 """Actions without code that are passed over before the reply is given up."""

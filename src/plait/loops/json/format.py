@@ -15,9 +15,8 @@ from msgspec import Struct
 from plait.core import Call, Splitter, ToolSpec
 from plait.core.loose_json import Found, NotJson, objects, read_value
 from plait.loops import label_scan
-from plait.loops.action_objects import disarm_objects, first_of, text_key
-from plait.loops.call_notations import calls_in
-from plait.loops.call_objects import CallObjects
+from plait.loops.call_notations import calls_in, disarm_calls
+from plait.loops.call_objects import disarm_objects, first_of, text_key
 from plait.loops.format import Remark, Turn, Unreadable
 from plait.loops.json.splitter import JsonSplitter
 from plait.loops.label_scan import cut, repaired
@@ -193,7 +192,7 @@ class JsonTurn(Struct, frozen=True):
 
     def disarm(self, text: str) -> str:
         """Data with a backslash in fences and in what would read as a turn's object."""
-        return CallObjects().disarm(disarm_objects(text, _TOOL_KEYS))
+        return disarm_calls(disarm_objects(text, _TOOL_KEYS))
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         """An entry a tool: name and explanation, then `_input_` and `_output_`. No built-ins."""

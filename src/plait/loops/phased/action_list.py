@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core import JSON, OneKind, Splitter, Step, ToolSpec
-from plait.loops.action_objects import disarm_objects
+from plait.loops.call_objects import disarm_objects
 from plait.loops.format import Remark
 from plait.loops.phased.reader import BASIC as BASIC
 from plait.loops.phased.reader import NAME_KEYS, is_basic, steps_in

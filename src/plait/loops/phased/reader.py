@@ -25,7 +25,7 @@ from plait.core.loose_json import (
     read_value,
     without_halves,
 )
-from plait.loops.action_objects import text_key
+from plait.loops.call_objects import text_key
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut, repaired, tool_name
 from plait.loops.references import RESULTS, refer

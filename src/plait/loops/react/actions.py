@@ -16,7 +16,7 @@ from plait.core import ToolSpec
 from plait.core.arguments import InvalidArguments, end_of_arguments, parameter_names, read_arguments
 from plait.core.loose_json import Found, NotJson, objects, read_value
 from plait.loops import label_scan
-from plait.loops.action_objects import NAME_KEYS, first_of, input_value, text_key
+from plait.loops.call_objects import ACTION_KEYS, first_of, input_value, text_key
 from plait.loops.format import Remark
 from plait.loops.label_scan import Body, Label, cut, repaired
 
@@ -80,7 +80,7 @@ def action_at(body: Body, label: Label, tools: Sequence[ToolSpec]) -> Action | N
     if "{" in region:
         # A few words may stand between the label and the object.
         for found in objects(region):
-            if text_key(found.value, NAME_KEYS):
+            if text_key(found.value, ACTION_KEYS):
                 words = repaired("words between the label and the action's object were passed over")
                 return _from_object(found, region, label.end, (words,))
     return _lines(body, label, region, end, tools)
@@ -107,7 +107,7 @@ def _beside(region: str, head: re.Match[str], offset: int, tool: ToolSpec, *, la
         return None
     if region[at : at + 1] == "{":
         found = read_value(region, at)
-        if found.value == {} or text_key(found.value, NAME_KEYS[:1]):
+        if found.value == {} or text_key(found.value, ACTION_KEYS[:1]):
             return None
         notes += [repaired(f"the input's JSON had {what}") for what in found.repairs]
         end = _CLOSE.match(region, found.end)
@@ -124,7 +124,7 @@ def _blob(region: str, offset: int) -> Action | None:
     assert opening is not None
     found = read_value(region, opening.end())
     value = first_of(found.value)
-    if not isinstance(value, Mapping) or text_key(value, NAME_KEYS) is None:
+    if not isinstance(value, Mapping) or text_key(value, ACTION_KEYS) is None:
         return None
     notes: list[Remark] = []
     if value is not found.value:
@@ -142,7 +142,7 @@ def _blob(region: str, offset: int) -> Action | None:
 
 def _from_object(found: Found, region: str, offset: int, notes: tuple[Remark, ...], *, fenced: bool = False) -> Action:
     remarks = [*notes, *(repaired(f"the action's JSON had {what}") for what in found.repairs)]
-    key = text_key(found.value, NAME_KEYS)
+    key = text_key(found.value, ACTION_KEYS)
     assert key is not None
     if key != "action":
         remarks.append(repaired(f"the tool's name was taken from the key {key!r}"))

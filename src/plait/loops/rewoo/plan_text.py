@@ -23,7 +23,7 @@ from plait.core.loose_json import NotJson, read_value, without_halves
 from plait.loops import gbnf
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut, repaired, tool_name
-from plait.loops.react.lines import plain_name
+from plait.loops.react.format import is_plain_name
 from plait.loops.references import EVIDENCE, refer
 from plait.loops.rewoo.scan import (
     HEAD,
@@ -248,7 +248,7 @@ def write_step(step: Step) -> str:
 
     Raises ValueError for a tool's name or an id that can't be written so, and for input that JSON can't hold.
     """
-    if not plain_name(step.tool) or set(step.tool) & set("()="):
+    if not is_plain_name(step.tool) or set(step.tool) & set("()="):
         raise ValueError(f"A tool named {step.tool!r} can't be written as `{step.tool}[...]`.")
     if not _ID.fullmatch(step.id):
         raise ValueError(f"A step can't be called {step.id!r}: it is E and a number, such as E1.")

@@ -30,10 +30,10 @@ from plait.core import (
     think,
     user,
 )
-from plait.loops.call_objects import Calls
 from plait.loops.fallback import fall_back
 from plait.loops.format import Unreadable
 from plait.loops.phased.action_list import excluded
+from plait.loops.tool_calling.format import Calls
 from plait.loops.tool_calling.pages import FORMAT, Log, NativePage, Page, TextPage, carried
 from plait.loops.turn import fitting
 

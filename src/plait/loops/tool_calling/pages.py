@@ -10,11 +10,12 @@ from plait.core import Call, LoopContext, Message, Observation, Reply, Task, Too
 from plait.core.labels import HOLE
 from plait.core.text import shorten
 from plait.loops import label_scan
-from plait.loops.call_objects import CallObjects, Calls, arguments_of, called
+from plait.loops.call_notations import disarm_calls
 from plait.loops.escape import Escape, begins_line, earlier, escape_of, without_tokens
 from plait.loops.format import Remark, Unreadable
 from plait.loops.offered_tools import offered
 from plait.loops.reply_text import read_part
+from plait.loops.tool_calling.format import CallObjects, Calls, arguments_of, called
 from plait.loops.turn import is_open
 
 Log: TypeAlias = tuple[tuple[Calls, tuple[Observation, ...]], ...]
@@ -214,7 +215,7 @@ def carried(task: Task, kit: LoopContext, log: Log) -> Task:
 
 def harmless(kit: LoopContext, *disarm: Callable[[str], str]) -> Escape:
     """The escape of this loop's data."""
-    return escape_of(kit, *disarm, lambda text: FORMAT.disarm(text, kit.known))
+    return escape_of(kit, *disarm, lambda text: disarm_calls(text, kit.known))
 
 
 def _shown(text: str, kit: LoopContext, escape: Escape) -> str:
