@@ -1,4 +1,4 @@
-"""Calls as JSON objects in text: what is read, what is refused, and what no data can do."""
+"""CallsTurn as JSON objects in text: what is read, what is refused, and what no data can do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conftest import LONG
 from plait.core import Call, ToolSpec
 from plait.loops.call_notations import disarm_calls
 from plait.loops.format import Unreadable
-from plait.loops.tool_calling.format import CallObjects, Calls, arguments_of, called
+from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of, called
 
 TOOLS = (ToolSpec("lookup", "Finds."), ToolSpec("calculator", "Computes."), ToolSpec("Log In", "Odd name."))
 FORM = CallObjects()
@@ -22,7 +22,7 @@ LOOK = Call("lookup", {"key": "a"})
 OBJECT = '{"name": "lookup", "arguments": {"key": "a"}}'
 
 
-def read(text: str) -> Calls:
+def read(text: str) -> CallsTurn:
     return FORM.read(text, TOOLS)
 
 
@@ -226,7 +226,7 @@ some_calls = st.lists(
 
 @given(plain, some_calls)
 def test_calls_read_back_as_they_were_written_whatever_their_arguments_hold(thought: str, calls: list[Call]) -> None:
-    text = FORM.write(Calls(thought, tuple(calls)), TOOLS)
+    text = FORM.write(CallsTurn(thought, tuple(calls)), TOOLS)
     back = read(text)
     assert back.thought == thought and back.remarks == () and back.kept == text
     assert back.calls == tuple(Call(call.tool, call.input or None) for call in calls)
@@ -234,13 +234,13 @@ def test_calls_read_back_as_they_were_written_whatever_their_arguments_hold(thou
 
 @given(plain.filter(bool))
 def test_an_answer_reads_back_as_it_was_written(answer: str) -> None:
-    text = FORM.write(Calls(answer=answer, answered=True), TOOLS)
+    text = FORM.write(CallsTurn(answer=answer, answered=True), TOOLS)
     assert (read(text).answer, read(text).remarks) == (answer, ())
 
 
 @given(clean, st.lists(st.builds(Call, st.just("lookup"), values), max_size=2))
 def test_the_writer_refuses_what_would_be_read_back_as_something_else(text: str, calls: list[Call]) -> None:
-    turn = Calls(text, tuple(calls)) if calls else Calls(answer=text, answered=True)
+    turn = CallsTurn(text, tuple(calls)) if calls else CallsTurn(answer=text, answered=True)
     try:
         written = FORM.write(turn, TOOLS)
     except ValueError:

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 import pytest
+from plait.loops.compiler.splitter import CallSplitter
 
 from plait.loops.compiler.reader import CallReader
-from plait.loops.compiler.splitter import CallSplitter
 
 SHAPES: dict[str, Callable[[int], str]] = {
     "one line of thought": lambda size: "x" * size,

@@ -22,7 +22,7 @@ from plait.loops.json.format import JsonTurn
 from plait.loops.phased import action_list
 from plait.loops.react.format import react_format
 from plait.loops.rewoo.plan_text import read_plan
-from plait.loops.rewoo.splitter import PlanSplitter
+from plait.loops.rewoo.scan import PlanSplitter
 from plait.loops.tool_calling.format import CallObjects
 from test_formats_properties import PROTOCOL, by_kind, mutated
 

@@ -21,8 +21,8 @@ from msgspec import Struct
 
 from plait.core import ToolSpec
 from plait.core.arguments import read_input
+from plait.core.loose_json import without_halves
 from plait.loops.format import Remark, Unreadable
-from plait.loops.reply_text import read_part
 
 LabelKind = Literal["thought", "action", "input", "observation", "answer"]
 
@@ -83,6 +83,21 @@ _AROUND_NAME = re.compile(
     re.I,
 )
 
+_THINKING = re.compile(r"(?:^|(?<=thought:))[ \t]*<(think|thinking)>.*?</\1>\s*", re.S | re.M | re.I)
+_UNOPENED = re.compile(r"(?:\n[ \t]*</think(?:ing)?>|</think(?:ing)?>[ \t]*\n)\s*(?=\S)", re.I)
+_UNCLOSED = re.compile(r"\A\s*(?:thought:\s*)?<think(?:ing)?>", re.I)
+_ANALYSIS = re.compile(
+    r"<\|channel\|>analysis<\|message\|>(?:[^<]++|<(?!\|))*+(?:<\|end\|>)?(?:<\|start\|>assistant)?", re.S
+)
+_ANSWER_CHANNEL = re.compile(r"(?:<\|start\|>assistant)?<\|channel\|>final(?:[ ]?<\|constrain\|>\w*)?<\|message\|>")
+_TURN_ENDS = (
+    r"<\|(?:im_end|eot_id|eom_id|end|end_of_text|endoftext|end_of_turn|return|END_OF_TURN_TOKEN)\|>|<end_of_turn>"
+)
+_END = re.compile(rf"(?:{_TURN_ENDS}|<｜end▁of▁sentence｜>)(?=\s*(?:\Z|<\||\n))|</s>\s*\Z")
+
+FINAL = frozenset({"final answer", "final_answer", "finalanswer"})
+"""Names under which a model hands in its answer as if by an action."""
+
 _KINDS: dict[str, LabelKind] = {
     "thought": "thought",
     "action": "action",
@@ -121,6 +136,36 @@ class Body(Struct, frozen=True):
         """Where what belongs to a label ends: the next label's start, or the text's end."""
         following = self.following(label)
         return following.start if following else len(self.text)
+
+
+def read_part(text: str) -> tuple[str, list[Remark]]:
+    """A reply without thinking (`<think>` blocks, an analysis channel) and without what follows the end of its turn."""
+    remarks: list[Remark] = []
+    text, halved = without_halves(text)
+    if halved:
+        remarks.append(Remark("repaired", "a broken character was replaced"))
+    if "<" not in text:
+        return text, remarks
+    whole = text
+    if "</think" in text.lower():
+        text = _THINKING.sub("", text)
+        unopened = list(_UNOPENED.finditer(text))
+        if unopened and "<think" not in text.lower():
+            text = text[unopened[-1].end() :]
+    elif _UNCLOSED.match(text):
+        text = ""
+    if "<|channel|>" in text:
+        text = _ANALYSIS.sub("", text)
+        if (channel := _ANSWER_CHANNEL.search(text)) is not None:
+            text = text[: channel.start()] + text[channel.end() :]
+    if len(text) < len(whole):
+        remarks.append(Remark("cut", f"{len(whole) - len(text)} characters of thinking before the reply"))
+    if (end := _END.search(text)) is not None and text[: end.start()].strip():
+        rest = text[end.end() :].strip()
+        said = f"{len(rest)} characters after the end of the turn" if rest else "a token at the end of the turn"
+        remarks.append(Remark("cut", said))
+        text = text[: end.start()]
+    return text, remarks
 
 
 def body_of(text: str) -> Body:
@@ -249,6 +294,18 @@ def cut_after(text: str, end: int, remarks: list[Remark]) -> None:
     if rest.strip("`}] \n"):
         several = " (with another label among them)" if LABEL.search(text, end) else ""
         remarks.append(cut(f"{len(rest)} characters after the action{several}"))
+
+
+def is_plain_name(name: str) -> bool:
+    """Say whether a line of text can hold a tool's name, so that nothing reads as something else."""
+    return (
+        0 < len(name) <= 100
+        and not set(name) & set("\n\r[]{}:`*\"'")
+        and name == name.strip()
+        and name.lower() not in FINAL
+        and "action input" not in name.lower()
+        and any(char.isalnum() for char in name)
+    )
 
 
 def tool_of(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:

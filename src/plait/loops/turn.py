@@ -37,7 +37,7 @@ from plait.core import (
 from plait.core.text import shorten
 from plait.loops.format import Format, Remark, Turn, Unreadable
 from plait.loops.grounding import doubts, without
-from plait.loops.offered_tools import offered
+from plait.loops.tool_descriptions import offered
 from plait.loops.transcript import Observe, Scratchpad, Transcript, TranscriptKind, with_repair
 
 Bad = tuple[str, str]

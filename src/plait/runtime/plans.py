@@ -14,7 +14,8 @@ from plait.core import Call, Loop, LoopContext, Observation, Plan, Step, Task, T
 from plait.core.errors import ConfigError
 from plait.journal.records import Acting, ObservedRecord, Row, RunHead, Thinking, Thought, Told, Waits
 from plait.loops import make
-from plait.loops.compiler.loop import FORM, LLMCompiler
+from plait.loops.compiler.format import FORM
+from plait.loops.compiler.loop import LLMCompiler
 from plait.loops.compiler.streamed_plan import Written
 from plait.loops.format import Unreadable
 from plait.loops.references import EVIDENCE, RESULTS

@@ -37,7 +37,7 @@ from plait.loops.codeact.execution import SEARCH, STOP, Work, only_stops
 from plait.loops.codeact.format import CodeFormat, code_call
 from plait.loops.codeact.hints import NAMES
 from plait.loops.codeact.labels import LABEL, label_at
-from plait.loops.codeact.steps import MOST_STEPS, steps_of
+from plait.loops.codeact.reader import MOST_STEPS, steps_of
 from plait.loops.escape import escape_of
 from plait.loops.format import Turn, Unreadable
 from plait.loops.grounding import doubts, without
@@ -76,7 +76,6 @@ class CodeAct:
     tool_names: ClassVar[str] = "python"
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
-        """The loop."""
         page = Transcript(self.transcript, FORMAT, task, kit, _words(kit), harmless=True)
         escape = escape_of(kit, FORMAT.disarm)
         work, log, chars = Work(kit, escape, self.max_lines, self.repeats), Scratchpad(), kit.observation_chars
@@ -110,7 +109,6 @@ class CodeAct:
             return (yield from self._conclude(kit, page, log, chars, limit))
 
     def splitter(self, phase: str) -> Splitter:
-        """Tells the parts of a reply apart."""
         return OneKind("thought") if phase == "decompose" else FORMAT.splitter()
 
     def _first(

@@ -19,8 +19,7 @@ from plait.loops.call_notations import calls_in, disarm_calls
 from plait.loops.call_objects import disarm_objects, first_of, text_key
 from plait.loops.format import Remark, Turn, Unreadable
 from plait.loops.json.splitter import JsonSplitter
-from plait.loops.label_scan import cut, repaired
-from plait.loops.reply_text import read_part
+from plait.loops.label_scan import cut, read_part, repaired
 from plait.loops.tool_descriptions import tool_entries
 
 FINAL_ANSWER = "final_answer"
@@ -52,7 +51,6 @@ class JsonTurn(Struct, frozen=True):
     name: ClassVar[str] = "json"
 
     def stop(self, n: int) -> tuple[str, ...]:
-        """None: an object may hold any text. What ends a reply behind its object, its loop knows."""
         return ()
 
     def read(self, text: str, n: int, tools: Sequence[ToolSpec] = ()) -> Turn:
@@ -176,7 +174,6 @@ class JsonTurn(Struct, frozen=True):
         return Turn(thought.strip(), Call(name, given))
 
     def write(self, turn: Turn, n: int) -> str:
-        """The canonical text of a turn. Raises ValueError as the class says."""
         if turn.call is None and not turn.answered:
             raise ValueError("A turn needs a call or an answer to be written.")
         name, given = (turn.call.tool, turn.call.input) if turn.call else (FINAL_ANSWER, turn.answer)
@@ -187,7 +184,6 @@ class JsonTurn(Struct, frozen=True):
             raise ValueError(f"The input of {name!r} can't be written as JSON: {error}") from None
 
     def observation(self, text: str, n: int) -> str:
-        """The text of the message that brings an observation."""
         return f"Observation: {text}"
 
     def disarm(self, text: str) -> str:
@@ -195,7 +191,6 @@ class JsonTurn(Struct, frozen=True):
         return disarm_calls(disarm_objects(text, _TOOL_KEYS))
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
-        """An entry a tool: name and explanation, then `_input_` and `_output_`. No built-ins."""
         return tool_entries(tuple(tools))
 
     def grammar(self, tools: Sequence[ToolSpec], n: int, *, opened: bool = False) -> str | None:
@@ -203,7 +198,6 @@ class JsonTurn(Struct, frozen=True):
         return None
 
     def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any] | None:
-        """JSON Schema of a turn: the three keys, `tool` one of the tools' and built-ins' names."""
         built_ins = [name for name in BUILT_INS if self.can_ask or name != ASK_USER]
         names = list(dict.fromkeys([*(tool.name for tool in tools), *built_ins]))
         return {
@@ -218,7 +212,6 @@ class JsonTurn(Struct, frozen=True):
         }
 
     def splitter(self) -> Splitter:
-        """The thought's text, the call as `name input`, and the input of final_answer as the answer."""
         return JsonSplitter()
 
 

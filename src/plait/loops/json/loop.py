@@ -54,7 +54,6 @@ class JsonReAct:
     reserved: ClassVar[tuple[str, ...]] = BUILT_INS
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
-        """Run the loop."""
         tools = (*kit.tools, *_built_in_tools(kit))
         form = JsonTurn(lenient=self.lenient, can_ask=kit.can_ask)
         words = {
@@ -79,7 +78,6 @@ class JsonReAct:
         return turns.run(task, kit)
 
     def splitter(self, phase: str) -> Splitter:
-        """Create the splitter of a reply."""
         return JsonTurn(lenient=self.lenient).splitter()
 
 

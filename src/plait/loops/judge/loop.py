@@ -63,7 +63,6 @@ class Judge:
         return Failed(f"the judge gave no verdict in {TRIES} replies", kind="format")
 
     def splitter(self, phase: str) -> Splitter:
-        """Stream the whole reply as its answer."""
         return OneKind("answer")
 
 

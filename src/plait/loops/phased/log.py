@@ -23,7 +23,7 @@ CALL_CHARS = 300
 """So much of an action is shown beside its result."""
 
 
-class Log:
+class PhasedChat:
     """The chat so far. `fresh` are the actions of the last list with their results, until a prompt has shown them;
     `chars` is the most characters of a result that went through."""
 

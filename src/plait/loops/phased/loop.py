@@ -7,17 +7,14 @@ identity as system message, each phase's prompt as the user's, what its model wr
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, ClassVar
 
 from msgspec import structs
 
 from plait.core import (
-    JSON,
     Act,
     Answered,
     Call,
@@ -39,21 +36,19 @@ from plait.core import (
     think,
     user,
 )
-from plait.core.arguments import separate_inputs
 from plait.loops.format import Unreadable
 from plait.loops.grounding import made_up, struck
-from plait.loops.offered_tools import offered, searched
 from plait.loops.phased import action_list
-from plait.loops.phased.log import MEMORY, Log, Prompt
+from plait.loops.phased.checks import check_actions, find_left_out, find_same, separate_calls
+from plait.loops.phased.log import PhasedChat, Prompt
 from plait.loops.plan import Dispatch, Results, troubled
-from plait.loops.references import RESULTS, in_formula
+from plait.loops.references import RESULTS
+from plait.loops.tool_descriptions import offered
 from plait.loops.transcript import with_repair
 from plait.loops.turn import Bad, fitting
 
 _CORRECTABLE = ("unknown_tool", "bad_input", "raised")
 """Troubles of a call that another call may avoid."""
-# Scripts without blanks count each sign as a word.
-_WORD = re.compile(r"[\u2e80-\uffff]|(?:(?![\u2e80-\uffff])\w)+")
 
 
 @dataclass(frozen=True)
@@ -77,8 +72,7 @@ class Phased:
     reserved: ClassVar[tuple[str, ...]] = (action_list.BASIC,)
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
-        """The loop."""
-        log, rounds, against = Log(task, kit), self.rounds, ""
+        log, rounds, against = PhasedChat(task, kit), self.rounds, ""
         try:
             while True:
                 yield from self._rounds(log, max(1, rounds), against)
@@ -95,7 +89,7 @@ class Phased:
             answer = yield from self._say(log, "reply", "conclude", reason=limit.detail)
             return Stopped(limit.limit, limit.detail, answer or None)
 
-    def _rounds(self, log: Log, rounds: int, against: str) -> Generator[Effect, Any, None]:
+    def _rounds(self, log: PhasedChat, rounds: int, against: str) -> Generator[Effect, Any, None]:
         """Reason, react and act; `against` is what spoke against the reply that there was."""
         done, retried = 0, False
         while done < rounds:
@@ -116,10 +110,9 @@ class Phased:
                 yield from note("again", f"action {', '.join(failed)} failed: the model reasons and reacts once more")
 
     def splitter(self, phase: str) -> Splitter:
-        """Tells the parts of a reply apart."""
         return action_list.splitter() if phase == "react" else OneKind("thought" if phase == "reason" else "answer")
 
-    def _say(self, log: Log, phase: str, name: str, **values: Any) -> Generator[Effect, Any, str]:
+    def _say(self, log: PhasedChat, phase: str, name: str, **values: Any) -> Generator[Effect, Any, str]:
         """One phase's words, put into the log."""
         prompt = log.prompt(name, **values)
         text = yield from self._think(log, phase, prompt, repair=bool(values))
@@ -127,7 +120,7 @@ class Phased:
         return text
 
     def _think(
-        self, log: Log, phase: str, prompt: Prompt, tail: tuple[Message, ...] = (), **options: Any
+        self, log: PhasedChat, phase: str, prompt: Prompt, tail: tuple[Message, ...] = (), **options: Any
     ) -> Generator[Effect, Any, str]:
         """One model call over the log and a prompt that follows it; results are shortened as far as they have to be."""
 
@@ -149,7 +142,7 @@ class Phased:
 
     # -- react
 
-    def _react(self, log: Log) -> Generator[Effect, Any, tuple[Step, ...]]:
+    def _react(self, log: PhasedChat) -> Generator[Effect, Any, tuple[Step, ...]]:
         """The actions to take; none where the model wants none, or talks."""
         prompt, kit = log.prompt("react"), log.kit
         bad: Bad | None = None
@@ -170,7 +163,7 @@ class Phased:
                     return ()
                 bad = (text, str(why))
             else:
-                against, found = yield from _against(log, read.steps)
+                against, found = yield from check_actions(log, read.steps)
                 if not against or warned:
                     break
                 warned = True
@@ -183,12 +176,12 @@ class Phased:
 
     # -- act
 
-    def _act(self, log: Log, steps: Sequence[Step]) -> Generator[Effect, Any, list[str]]:
+    def _act(self, log: PhasedChat, steps: Sequence[Step]) -> Generator[Effect, Any, list[str]]:
         """Carry out the actions; what is left out has its reason for a result. Returns the ids of those that failed."""
-        left_out = {id: Observation(f"It was left out: {why}.", "cancelled") for id, why in _left_out(log, steps)}
+        left_out = {id: Observation(f"It was left out: {why}.", "cancelled") for id, why in find_left_out(log, steps)}
         for id, seen in left_out.items():
             yield from note("cut", f"action {id} of the list: {seen.text}")
-        same = _same(log.kit, [step for step in steps if step.id not in left_out])
+        same = find_same(log.kit, [step for step in steps if step.id not in left_out])
         for id, first in same.items():
             yield from note("cut", f"action {id} of the list is the same as action {first}: one call is made")
         work = Dispatch(partial(_begin, log.kit, same), left_out)
@@ -202,45 +195,6 @@ class Phased:
         return [step.id for step in steps if work.results[step.id].trouble in _CORRECTABLE]
 
 
-def _against(log: Log, steps: Sequence[Step]) -> Generator[Effect, Any, tuple[str, Sequence[str]]]:
-    """What speaks against a list of actions, before any of them runs, and the made-up values in it."""
-    ids = {step.id for step in steps}
-    wrong: list[str] = []
-    for step in steps:
-        for given in _inputs(log.kit, step.tool, step.input):
-            problem = log.kit.find_problem(step.tool, given, RESULTS.is_open)
-            wrong += [f"Action {step.id} {problem}"] if problem else []
-        others = ids - {step.id}
-        unknown = [f"${id}" for id in RESULTS.meant(step.input, others, log.task.question) if id not in others]
-        if unknown:
-            wrong.append(
-                f"Action {step.id} names {', '.join(unknown)}, which no other action of the list gives. "
-                "Write an amount of money without the sign $."
-            )
-    if wrong:
-        return (yield from searched(log.kit, " ".join(dict.fromkeys(wrong)))), ()
-    raw = next((step.tool for step in steps if whole_question(step, log.task.question)), "")
-    if raw:
-        return f"{raw} was given the user's whole question. Give it just what it takes.", ()
-    for step in steps:
-        if found := (yield from made_up(calls=[Call(step.tool, RESULTS.without(step.input))])):
-            before = [other for other in steps if int(other.id) < int(step.id)]
-            earlier = [f"${each.id} for what {action_list.call_words(each, each.input)} gives" for each in before]
-            how = f"Write {', '.join(earlier)}." if earlier else "Let an action before it look that up."
-            return f"In action {step.id} is made up what no result has given: {', '.join(found)}. {how}", found
-        tool = log.kit.tool(step.tool)
-        if tool is not None and tool.computes and (words := in_formula(step.input, RESULTS)):
-            told = f"words stand in a formula: {', '.join(words)}"
-            return f"In action {step.id} {told}. Let an action before it look that up, and write $ and its number.", ()
-    return "", ()
-
-
-def _inputs(kit: LoopContext, tool: str, given: JSON) -> list[JSON]:
-    """The inputs of the calls that one action stands for: `["IBM", "T"]` is two calls of a tool with one parameter."""
-    spec = kit.tool(tool)
-    return separate_inputs(given, spec.parameters) if spec is not None else [given]
-
-
 def _begin(kit: LoopContext, same: Mapping[str, str], step: Step, results: Results) -> Act | Observation:
     """An action's call, its references filled in; or what came of it already, or why it is not made."""
     if step.id in same:
@@ -249,45 +203,4 @@ def _begin(kit: LoopContext, same: Mapping[str, str], step: Step, results: Resul
         # A tool is not called with words that stand for nothing: it may act on them.
         return Observation(f"It needs the result of action {', '.join(missing)}, which gave none.", "cancelled")
     given = RESULTS.fill_step(step, results)
-    return Act(tuple(Call(step.tool, each) for each in _inputs(kit, step.tool, given)))
-
-
-def _same(kit: LoopContext, steps: Sequence[Step]) -> dict[str, str]:
-    """Actions that say what an earlier one says, by id, with that one's id. Twice the same effect may be meant; twice
-    the same question is not, and so many of them would look like a loop."""
-    first: dict[str, str] = {}
-    same: dict[str, str] = {}
-    for step in steps:
-        tool = kit.tool(step.tool)
-        if tool is None or tool.repeatable:
-            before = first.setdefault(json.dumps([step.tool, step.input], sort_keys=True), step.id)
-            same |= {step.id: before} if before != step.id else {}
-    return same
-
-
-def _left_out(log: Log, steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
-    """The actions that are not carried out, by id, and why: given the raw question, or shut out by an earlier one."""
-    kept: list[Step] = []
-    for step in steps:
-        rivals = [other.tool for other in kept if action_list.excluded(log.kit.known, step.tool, other.tool)]
-        # A search by meaning finds by a whole question, too, if not as well.
-        if step.tool != MEMORY and whole_question(step, log.task.question):
-            yield step.id, "its argument is the whole question"
-        elif rivals:
-            yield step.id, f"{rivals[0]} does the same job"
-        else:
-            kept.append(step)
-
-
-def whole_question(step: Step, question: str) -> bool:
-    """An argument says what the question says, word for word. One or two words (`Lyon?`, `2+2`) are no question."""
-    asked = _words(question)
-    if sum(any(map(str.isalpha, word)) for word in asked) < 3:
-        return False
-    given = step.input.values() if isinstance(step.input, dict) else step.input or ()
-    return any(isinstance(value, str) and _words(value) == asked for value in given)
-
-
-@lru_cache(maxsize=128)
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(_WORD.findall(text.casefold()))
+    return Act(tuple(Call(step.tool, each) for each in separate_calls(kit, step.tool, given)))

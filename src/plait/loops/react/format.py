@@ -22,17 +22,16 @@ import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import msgspec
 from msgspec import Struct
 
-from plait.core import Call, Splitter, ToolSpec
+from plait.core import Splitter, ToolSpec
 from plait.core.arguments import is_plain_text
 from plait.core.errors import ConfigError
 from plait.loops import gbnf, label_scan
 from plait.loops.call_notations import disarm_calls
 from plait.loops.call_objects import disarm_objects
 from plait.loops.format import Format, Turn
-from plait.loops.react.reader import FINAL, Dialect, finish_answer, read_turn
+from plait.loops.react.reader import Dialect, finish_answer, read_turn
 from plait.loops.react.splitter import TextSplitter
 from plait.loops.tool_descriptions import numbered_lines, tool_lines
 
@@ -48,7 +47,6 @@ _LINES_SHAPE = (
     "Action: <tool name>\nAction Input: <input>\n"
     "or `Final Answer:` and the whole answer."
 )
-_CANONICAL = re.compile(r"\A\s*Thought: ([^\n:：`]+)\nAction:\n```json\n(\{[^\n]+\})\n```\s*\Z")
 _LINE_CALL = re.compile(r"^([ \t>*`-]{0,12}[A-Za-z]\w{0,63})\[", re.M | re.A)
 
 
@@ -72,7 +70,6 @@ class TextFormat(Struct, frozen=True):
     """
 
     def stop(self, n: int) -> tuple[str, ...]:
-        """Return the label that only the runtime may write, on a line of its own: an answer may hold the word."""
         return ("\nObservation:",)
 
     def observation(self, text: str, n: int) -> str:
@@ -99,12 +96,12 @@ class Blob(TextFormat, frozen=True):
     dialect: ClassVar[Dialect] = Dialect("blob", _BLOB_SHAPE)
 
     def read(self, text: str, n: int, tools: Sequence[ToolSpec] = ()) -> Turn:
-        return _read_canonical(text, tools) or read_turn(text, n, tools, self.dialect)
+        return read_turn(text, n, tools, self.dialect)
 
     def write(self, turn: Turn, n: int) -> str:
         head = _write_thought(turn, "Thought:")
         if turn.call is not None:
-            if turn.call.tool.strip().lower() in FINAL:
+            if turn.call.tool.strip().lower() in label_scan.FINAL:
                 raise ValueError(f"A tool named {turn.call.tool!r} would be read as the final answer.")
             return head + _write_object(turn.call.tool, turn.call.input)
         if turn.answered and not isinstance(turn.answer, str | None):
@@ -142,7 +139,7 @@ class Lines(TextFormat, frozen=True):
         head = _write_thought(turn, "Thought:")
         if turn.call is None:
             return f"{head}Final Answer: {_write_answer(turn)}"
-        if not is_plain_name(turn.call.tool):
+        if not label_scan.is_plain_name(turn.call.tool):
             raise ValueError(f"The tool's name {turn.call.tool!r} can't stand on an `Action:` line.")
         given = write_input(turn.call.input)
         return f"{head}Action: {turn.call.tool}" + (f"\nAction Input: {given}" if given else "")
@@ -186,7 +183,7 @@ class Numbered(TextFormat, frozen=True):
         head = _write_thought(turn, f"Thought {n}:")
         if turn.call is not None:
             name = turn.call.tool
-            if not is_plain_name(name) or name.lower() == "finish":
+            if not label_scan.is_plain_name(name) or name.lower() == "finish":
                 raise ValueError(f"A tool named {name!r} can't be written as `{name}[...]`.")
             return f"{head}Action {n}: {name}[{write_input(turn.call.input, brackets=True)}]"
         if not turn.answered:
@@ -217,18 +214,6 @@ class Numbered(TextFormat, frozen=True):
 
     def splitter(self) -> Splitter:
         return TextSplitter(finish=True)
-
-
-def is_plain_name(name: str) -> bool:
-    """Say whether a line of text can hold a tool's name, so that nothing reads as something else."""
-    return (
-        0 < len(name) <= 100
-        and not set(name) & set("\n\r[]{}:`*\"'")
-        and name == name.strip()
-        and name.lower() not in FINAL
-        and "action input" not in name.lower()
-        and any(char.isalnum() for char in name)
-    )
 
 
 def write_input(given: Any, *, brackets: bool = False) -> str:
@@ -300,20 +285,3 @@ def _dump(value: Any, what: str) -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, RecursionError) as error:
         raise ValueError(f"{what} can't be written as JSON: {error}") from None
-
-
-def _read_canonical(text: str, tools: Sequence[ToolSpec]) -> Turn | None:
-    """Read a turn with a call just as `Blob` writes it, else None. A short cut: `read_turn` gives the same."""
-    match = _CANONICAL.match(text)
-    if match is None or "\\" in text or "Observation" in match[2]:
-        return None
-    try:
-        value = msgspec.json.decode(match[2])
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        return None
-    if list(value) != ["action", "action_input"]:
-        return None
-    name = value["action"]
-    if not any(tool.name == name for tool in tools) or not match[1].strip():
-        return None
-    return Turn(match[1].strip(), Call(name, value["action_input"]), kept=text.strip())

@@ -43,7 +43,6 @@ class ReAct:
     reserved: ClassVar[tuple[str, ...]] = ("final_answer", "finish")
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
-        """Run the loop."""
         numbered = self.dialect in ("numbered", "original")
         words = {
             "described": self._format.describe(kit.tools),
@@ -65,7 +64,6 @@ class ReAct:
         return turns.run(task, kit)
 
     def splitter(self, phase: str) -> Splitter:
-        """Create the splitter of a reply."""
         return self._format.splitter()
 
     @property

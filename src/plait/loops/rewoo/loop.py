@@ -23,10 +23,8 @@ from plait.core import (
     LimitNear,
     LoopContext,
     LoopRun,
-    Message,
     Observation,
     OneKind,
-    Outcome,
     Plan,
     PromptTooLong,
     Splitter,
@@ -34,24 +32,19 @@ from plait.core import (
     Stopped,
     Task,
     Think,
-    assistant,
     note,
     propose,
     take,
     think,
-    user,
 )
 from plait.loops.fallback import fall_back
-from plait.loops.format import Unreadable
-from plait.loops.grounding import made_up, struck
-from plait.loops.offered_tools import searched
-from plait.loops.plan import Dispatch, Results, of_reply, troubled, with_leave
-from plait.loops.references import EVIDENCE, in_formula
+from plait.loops.plan import Dispatch, Results, of_reply, troubled
+from plait.loops.references import EVIDENCE
 from plait.loops.rewoo import plan_text
 from plait.loops.rewoo.pages import by_model, plan_page, solve_page, work_page
-from plait.loops.rewoo.splitter import PlanSplitter
-from plait.loops.transcript import with_repair
-from plait.loops.turn import SMALLEST_OBSERVATION, Bad, fitting, read_turn
+from plait.loops.rewoo.planner import make_plan
+from plait.loops.rewoo.scan import PlanSplitter
+from plait.loops.turn import SMALLEST_OBSERVATION, fitting
 
 
 @dataclass(frozen=True)
@@ -83,11 +76,10 @@ class ReWOO:
     solve_messages = staticmethod(solve_page)
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
-        """The loop."""
         work = Dispatch(partial(self._begin, kit, task))
         plan, chars = Plan(), kit.observation_chars
         try:
-            made = yield from self._plan(task, kit)
+            made = yield from make_plan(self, task, kit)
             if not isinstance(made, Plan):
                 return made
             plan = made
@@ -113,89 +105,9 @@ class ReWOO:
             return Stopped(limit.limit, limit.detail, answer or None)
 
     def splitter(self, phase: str) -> Splitter:
-        """Tells the parts of a reply apart."""
         if phase == "plan":
             return PlanSplitter()
         return OneKind("answer" if phase == "solve" else "thought")
-
-    # -- plan
-
-    def _plan(self, task: Task, kit: LoopContext) -> Generator[Effect, Any, Plan | Outcome]:
-        """The plan that is given, or the planner's, as the person wants it."""
-        made: Plan | Outcome
-        if self.plan is None:
-            made = yield from self._planner(task, kit)
-        else:
-            try:
-                made = plan_text.checked(self.plan, kit.known, check_inputs=True)
-            except Unreadable as why:
-                made = Failed(f"The plan that was given can't be carried out: {why}", kind="format")
-        if self.only_plan or not kit.approve_plan or not isinstance(made, Plan):
-            return made
-        said: list[Message] = []
-
-        def again(plan: Plan, words: str) -> Generator[Effect, Any, Plan | Outcome]:
-            said.extend((assistant(plan_text.write_plan(plan)), user(kit.prompt("feedback", words=words))))
-            return (yield from self._planner(task, kit, tuple(said)))
-
-        def read(text: str) -> Plan:
-            return plan_text.checked(plan_text.plan_of_text(text, kit.known), kit.known, check_inputs=True)
-
-        return (yield from with_leave(made, plan_text.write_plan, plan_text.reads_as_plan, read, again))
-
-    def _planner(
-        self, task: Task, kit: LoopContext, said: tuple[Message, ...] = ()
-    ) -> Generator[Effect, Any, Plan | Outcome]:
-        """One model call, and a second one when its plan can't be run; then the loop to fall back to."""
-        head = (*self.plan_messages(kit, task), *said)
-        found: tuple[str, ...] = ()
-
-        def ask(bad: Bad | None) -> Generator[Effect, Any, Any]:
-            complaint = (yield from searched(kit, bad[1])) if bad else ""
-            tail = with_repair(struck(bad[0], found), kit.prompt("repair", complaint=complaint)) if bad else ()
-            grammar = plan_text.grammar(kit.tools, self.max_steps) if self.constrain or bad else None
-            return (
-                yield from think(
-                    "plan",
-                    (*head, *tail),
-                    stop=(f"#E{self.max_steps + 2}",),
-                    grammar=grammar,
-                    max_tokens=self.max_tokens,
-                    repair=bool(bad),
-                )
-            )
-
-        def check(read: plan_text.PlanRead) -> Generator[Effect, Any, str]:
-            nonlocal found
-            wrong = [
-                f"#{step.id} {problem}"
-                for step in read.plan.calls
-                if not by_model(kit, step) and (problem := kit.find_problem(step.tool, step.input, EVIDENCE.is_open))
-            ]
-            if wrong:
-                return " ".join(wrong)
-            for step in read.plan.calls:
-                if by_model(kit, step):
-                    continue
-                if found := (yield from made_up(calls=[Call(step.tool, EVIDENCE.without(step.input))])):
-                    return (
-                        f"In #{step.id} is made up what nothing has given: {', '.join(found)}. Let a step before it "
-                        "look that up, and write the name of its evidence there, such as #E1."
-                    )
-                tool = kit.tool(step.tool)
-                if tool is not None and tool.computes and (words := in_formula(step.input, EVIDENCE)):
-                    return (
-                        f"In #{step.id} words stand in a formula: {', '.join(words)}. Let a step before it find that "
-                        "with another tool, and write the name of its evidence there, such as #E1."
-                    )
-            return ""
-
-        read = yield from read_turn(ask, partial(plan_text.read_plan, tools=kit.known, most=self.max_steps), 2, check)
-        if not isinstance(read, Failed):
-            return read.plan
-        if not self.fallback or self.only_plan:
-            return read
-        return (yield from fall_back(self.fallback, task, kit, f"There is no plan to carry out. {read.reason}"))
 
     # -- work
 

@@ -22,8 +22,7 @@ from plait.core import JSON, Plan, Step, ToolSpec
 from plait.core.loose_json import NotJson, read_value, without_halves
 from plait.loops import gbnf
 from plait.loops.format import Remark, Unreadable
-from plait.loops.label_scan import cut, repaired, tool_name
-from plait.loops.react.format import is_plain_name
+from plait.loops.label_scan import cut, is_plain_name, repaired, tool_name
 from plait.loops.references import EVIDENCE, refer
 from plait.loops.rewoo.scan import (
     HEAD,

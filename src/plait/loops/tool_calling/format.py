@@ -21,8 +21,7 @@ from plait.core.loose_json import MISSING, NotJson, objects, read_value
 from plait.loops import label_scan
 from plait.loops.call_notations import GLUE, TAG, TOKEN, FoundCall, calls_in, same_call
 from plait.loops.format import Remark, Unreadable
-from plait.loops.label_scan import cut, repaired
-from plait.loops.reply_text import read_part
+from plait.loops.label_scan import cut, read_part, repaired
 from plait.loops.tool_descriptions import arguments, sentence
 
 SHAPE = 'A call is one JSON object on a line of its own: {"name": "<tool>", "arguments": {...}}.'
@@ -41,7 +40,7 @@ _WANTS = re.compile(rf"""\{{\s*+["'“”„‘’]?(?:{_MARKS})["'“”‘’]
 _INPUTS = re.compile(r"""\b(?:arguments|parameters|params|args|tool_input|action_input|input)["'“”‘’]?\s*+:""")
 
 
-class Calls(Struct, frozen=True, omit_defaults=True):
+class CallsTurn(Struct, frozen=True, omit_defaults=True):
     """One turn, read: a thought and either calls or an answer.
 
     `answered` tells an answer of None from none at all. `kept` is the part of the reply that counts, as it is shown
@@ -70,15 +69,14 @@ class CallObjects(Struct, frozen=True):
 
     name: ClassVar[str] = "call_objects"
 
-    def read(self, text: str, tools: Sequence[ToolSpec] = ()) -> Calls:
-        """The turn in a reply. Raises `Unreadable`, and nothing else, whatever the text."""
+    def read(self, text: str, tools: Sequence[ToolSpec] = ()) -> CallsTurn:
         text, notes = read_part(text)
         if not text.strip():
             raise Unreadable(f"Your reply is empty. Write a call, or the answer in words. {SHAPE}")
         group = calls_in(text, tools)
         if not group:
             _broken(text, tools)
-            return Calls(answer=text.strip(), answered=True, kept=text.strip(), remarks=tuple(notes))
+            return CallsTurn(answer=text.strip(), answered=True, kept=text.strip(), remarks=tuple(notes))
         start, end = group[0].start, group[-1].end
         thought, opened = _before(text[:start])
         _broken(thought, tools)
@@ -92,13 +90,12 @@ class CallObjects(Struct, frozen=True):
             notes.append(repaired("what stood around the calls was dropped"))
         kept = text[:end].strip()
         if notes:
-            turn = Calls(turn.thought, turn.calls, turn.answer, turn.answered, kept, tuple(notes))
+            turn = CallsTurn(turn.thought, turn.calls, turn.answer, turn.answered, kept, tuple(notes))
             with suppress(ValueError):  # Else it stays as the model wrote it.
                 kept = self.shown(turn)
-        return Calls(turn.thought, turn.calls, turn.answer, turn.answered, kept, tuple(notes))
+        return CallsTurn(turn.thought, turn.calls, turn.answer, turn.answered, kept, tuple(notes))
 
-    def write(self, turn: Calls, tools: Sequence[ToolSpec] = ()) -> str:
-        """The canonical text of a turn. Raises ValueError as the class says."""
+    def write(self, turn: CallsTurn, tools: Sequence[ToolSpec] = ()) -> str:
         text = self.shown(turn)
         try:
             back = self.read(text, tools)
@@ -109,7 +106,7 @@ class CallObjects(Struct, frozen=True):
             raise ValueError("This turn would be read back as another: its text holds a call, or blanks at its ends.")
         return text
 
-    def shown(self, turn: Calls) -> str:
+    def shown(self, turn: CallsTurn) -> str:
         """The text of a turn as a log shows it: as `write`, but whatever its thought holds."""
         if not turn.calls:
             if not isinstance(turn.answer, str) or turn.thought:
@@ -129,15 +126,13 @@ class CallObjects(Struct, frozen=True):
         return "\n".join([turn.thought, *lines] if turn.thought else lines)
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
-        """An entry a tool: what it is for, and the call with what each argument is."""
         return "\n".join(_entry(tool) for tool in tools)
 
     def splitter(self) -> Splitter:
-        """Gives a reply's parts when it is whole: only then it is known whether its text is a thought or the answer."""
-        return CallSplitter(self)
+        return CallObjectSplitter(self)
 
 
-class CallSplitter:
+class CallObjectSplitter:
     """A splitter for replies with native calls, or calls in their text."""
 
     def __init__(self, format: CallObjects) -> None:
@@ -145,12 +140,10 @@ class CallSplitter:
         self._text: list[str] = []
 
     def feed(self, text: str) -> list[Piece]:
-        """Nothing yet."""
         self._text.append(text)
         return []
 
     def close(self, acts: bool = False) -> list[Piece]:
-        """The thought, the calls as `name arguments`, the answer."""
         text = "".join(self._text)
         self._text.clear()
         if not text.strip():
@@ -205,7 +198,7 @@ def called(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> str:
     return bare
 
 
-def _turn(thought: str, group: list[FoundCall], tools: Sequence[ToolSpec], notes: list[Remark]) -> Calls:
+def _turn(thought: str, group: list[FoundCall], tools: Sequence[ToolSpec], notes: list[Remark]) -> CallsTurn:
     calls: list[Call] = []
     final: list[Any] = []
     said = [thought] if thought else []
@@ -231,10 +224,10 @@ def _turn(thought: str, group: list[FoundCall], tools: Sequence[ToolSpec], notes
         calls = [call for call in calls if once.pop(same_call(call.tool, call.input), None)]
     if final and not calls:
         notes.append(repaired("the answer was handed in as a call"))
-        return Calls("\n".join(said), answer=final[0], answered=True)
+        return CallsTurn("\n".join(said), answer=final[0], answered=True)
     if final:
         notes.append(cut("an answer beside the calls"))
-    return Calls("\n".join(said), tuple(calls))
+    return CallsTurn("\n".join(said), tuple(calls))
 
 
 def _one(given: Any) -> bool:

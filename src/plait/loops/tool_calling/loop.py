@@ -33,7 +33,7 @@ from plait.core import (
 from plait.loops.fallback import fall_back
 from plait.loops.format import Unreadable
 from plait.loops.phased.action_list import excluded
-from plait.loops.tool_calling.format import Calls
+from plait.loops.tool_calling.format import CallsTurn
 from plait.loops.tool_calling.pages import FORMAT, Log, NativePage, Page, TextPage, carried
 from plait.loops.turn import fitting
 
@@ -57,7 +57,6 @@ class ToolCalling:
     tool_names: ClassVar[str] = "wire"
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
-        """The loop."""
         page: Page = NativePage(task, kit)
         log: Log = ()
         chars = kit.observation_chars
@@ -67,7 +66,7 @@ class ToolCalling:
                 if near is not None:
                     return (yield from self._conclude(kit, page, log, chars, near))
                 turn, chars = yield from fitting(lambda size: self._turn(page, log, size), chars)  # noqa: B023
-                if not isinstance(turn, Calls):
+                if not isinstance(turn, CallsTurn):
                     why = f"{turn.reason.rstrip('.')}."
                     if not self.fallback:
                         return turn  # type: ignore[no-any-return]
@@ -86,10 +85,9 @@ class ToolCalling:
         return (yield from fall_back(self.fallback, carried(task, kit, log), kit, why))
 
     def splitter(self, phase: str) -> Splitter:
-        """Tells the parts of a reply apart when it is whole: text beside calls is a thought, alone it is the answer."""
         return FORMAT.splitter()
 
-    def _turn(self, page: Page, log: Log, chars: int) -> Generator[Effect, Any, Calls | Failed]:
+    def _turn(self, page: Page, log: Log, chars: int) -> Generator[Effect, Any, CallsTurn | Failed]:
         """The model's next turn, asked for again when it can't be read."""
         tail: tuple[Message, ...] = ()
         complaint = ""
@@ -115,7 +113,7 @@ class ToolCalling:
             f"{self.max_parse_errors} replies in a row could not be read. The last complaint: {complaint}", "format"
         )
 
-    def _act(self, turn: Calls, kit: LoopContext) -> Generator[Effect, Any, tuple[Observation, ...]]:
+    def _act(self, turn: CallsTurn, kit: LoopContext) -> Generator[Effect, Any, tuple[Observation, ...]]:
         """Make the calls side by side; of tools that do the same job, the first one's."""
         seen: dict[int, Observation] = {}
         made: list[int] = []

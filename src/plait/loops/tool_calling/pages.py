@@ -13,12 +13,12 @@ from plait.loops import label_scan
 from plait.loops.call_notations import disarm_calls
 from plait.loops.escape import Escape, begins_line, earlier, escape_of, without_tokens
 from plait.loops.format import Remark, Unreadable
-from plait.loops.offered_tools import offered
-from plait.loops.reply_text import read_part
-from plait.loops.tool_calling.format import CallObjects, Calls, arguments_of, called
+from plait.loops.label_scan import read_part
+from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of, called
+from plait.loops.tool_descriptions import offered
 from plait.loops.turn import is_open
 
-Log: TypeAlias = tuple[tuple[Calls, tuple[Observation, ...]], ...]
+Log: TypeAlias = tuple[tuple[CallsTurn, tuple[Observation, ...]], ...]
 """Each turn with calls, and what was observed of each of them."""
 
 FORMAT = CallObjects()
@@ -35,7 +35,7 @@ class Page(Protocol):
         """The conversation so far, with at most `chars` characters of each result."""
         ...
 
-    def read(self, reply: Reply, log: Log) -> Calls:
+    def read(self, reply: Reply, log: Log) -> CallsTurn:
         """The turn in a reply. Raises `Unreadable`."""
         ...
 
@@ -55,7 +55,6 @@ class NativePage:
         self._done: dict[tuple[int, int], tuple[Message, ...]] = {}
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
-        """See `Page`."""
         return offered(self._kit, (each.text for _, seen in log for each in seen))
 
     def messages(self, log: Log, chars: int) -> tuple[Message, ...]:
@@ -70,14 +69,14 @@ class NativePage:
                 self._done[i, chars] = (Message("assistant", turn.thought, turn.calls), *results)
         return (*self._head, *(message for i in range(len(log)) for message in self._done[i, chars]))
 
-    def read(self, reply: Reply, log: Log) -> Calls:
+    def read(self, reply: Reply, log: Log) -> CallsTurn:
         """See `Page`. Where an endpoint leaves calls of its tools in the text, they are read there."""
         notes: list[Remark] = []
         if reply.calls:
             if reply.how_cut and isinstance(reply.calls[-1].input, str):
                 raise Unreadable(f"it {reply.how_cut} within the input of its last call")
             calls = tuple(self._call(call, notes) for call in reply.calls)
-            return Calls(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes))
+            return CallsTurn(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes))
         if not reply.text.strip():
             raise Unreadable("It was empty.")
         try:
@@ -87,16 +86,15 @@ class NativePage:
             text = read_part(reply.text)[0]
             if not text.strip() or any(tool.name in text for tool in self._kit.known):
                 raise
-            turn = Calls(text.strip())
+            turn = CallsTurn(text.strip())
         if turn.calls and all(self._kit.tool(call.tool) for call in turn.calls):
             left = label_scan.repaired("the calls stood in the reply's text")
-            return Calls(turn.thought, with_ids(turn.calls, log), remarks=(*turn.remarks, left))
+            return CallsTurn(turn.thought, with_ids(turn.calls, log), remarks=(*turn.remarks, left))
         if turn.answered:
             return turn
-        return Calls(answer=reply.text.strip(), answered=True)
+        return CallsTurn(answer=reply.text.strip(), answered=True)
 
     def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
-        """See `Page`."""
         if not reply.calls:
             return (user(self._kit.prompt("repair", complaint=complaint).strip()),)
         calls = with_ids(reply.calls, log)
@@ -136,7 +134,6 @@ class TextPage:
         self._done: dict[tuple[int, int], tuple[Message, Message]] = {}
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
-        """See `Page`."""
         return ()
 
     def messages(self, log: Log, chars: int) -> tuple[Message, ...]:
@@ -149,8 +146,7 @@ class TextPage:
                 self._done[i, chars] = (assistant(self._written(turn)), user(said))
         return (*self._head, *(message for i in range(len(log)) for message in self._done[i, chars]))
 
-    def read(self, reply: Reply, log: Log) -> Calls:
-        """See `Page`."""
+    def read(self, reply: Reply, log: Log) -> CallsTurn:
         turn = self._read(reply.text)
         if reply.how_cut and is_open(reply.text, turn, self._read):
             raise Unreadable(f"it {reply.how_cut} before its last call was complete. Write a shorter one.")
@@ -158,20 +154,19 @@ class TextPage:
             raise Unreadable("it repeats the last message. Write the next call, or the answer in words of your own.")
         return turn
 
-    def _read(self, text: str) -> Calls:
+    def _read(self, text: str) -> CallsTurn:
         return FORMAT.read(text, self._kit.known)
 
     def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
-        """See `Page`."""
         request = user(self._kit.prompt("repair", complaint=complaint).strip())
         return (assistant(reply.text), request) if reply.text.strip() else (request,)
 
-    def _result(self, turn: Calls, call: Call, seen: Observation, chars: int) -> str:
+    def _result(self, turn: CallsTurn, call: Call, seen: Observation, chars: int) -> str:
         given = _compact(call.input) if len(turn.calls) > 1 and call.input is not None else ""
         text = self._escape(shorten(words_of(seen), chars)[0], inline=self._inline)
         return self._kit.prompt("result", tool=call.tool, given=given, text=text).rstrip()
 
-    def _written(self, turn: Calls) -> str:
+    def _written(self, turn: CallsTurn) -> str:
         """A turn as the model wrote it, or as it would have: it may have begun with native calls."""
         return turn.kept or FORMAT.shown(turn)
 
