@@ -16,10 +16,10 @@ from plait.cli.run import run as run_command
 from plait.cli.run_output import CODES
 from plait.config import RunDefaults, TelemetryTable, load
 from plait.core import events
-from plait.core.hosts import HOSTS
 from plait.models.base import ABILITIES
 from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.embedded import ServerSettings
+from plait.models.hosts import HOSTS
 from plait.runtime.limits import Limits
 from plait.runtime.run import Run
 

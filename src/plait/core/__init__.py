@@ -27,7 +27,7 @@ from plait.core.effects import (
     take,
     think,
 )
-from plait.core.errors import Lacking, LimitNear, PlaitError, PromptTooLong
+from plait.core.errors import LimitNear, MissingAbility, PlaitError, PromptTooLong
 from plait.core.events import Event
 from plait.core.loop import Loop, LoopContext, LoopRun, OneKind, Piece, PieceKind, Prompts, Splitter, Task
 from plait.core.messages import JSON, Exchange, Message, assistant, system, user
@@ -67,12 +67,12 @@ __all__ = [
     "Execute",
     "Failed",
     "Handle",
-    "Lacking",
     "LimitNear",
     "Loop",
     "LoopContext",
     "LoopRun",
     "Message",
+    "MissingAbility",
     "Note",
     "Observation",
     "OneKind",

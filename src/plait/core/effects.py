@@ -7,7 +7,7 @@ everything that shapes a request stands in the effect and nothing else does.
 
 Three things can come back instead of a result, each thrown into the generator at the yield:
 `LimitNear` (one model call is left: answer with what you have), `PromptTooLong` (the endpoint
-refused the prompt for its length: show less) and `Lacking` (the endpoint has no native tools: say it in
+refused the prompt for its length: show less) and `MissingAbility` (the endpoint has no native tools: say it in
 text). A loop that lets the first two pass ends the run as stopped, the third as crashed.
 
 `Execute` and `Continue` are for loops whose action is code: a piece of code runs in the run's Python session until

@@ -72,7 +72,7 @@ class PromptTooLong(Exception):
         self.ticket: int | None = None
 
 
-class Lacking(Exception):
+class MissingAbility(Exception):
     """Thrown into a loop when the endpoint lacks an ability that its request can't do without.
 
     `ability` is its name; today that is "tools": all else is emulated or left out.

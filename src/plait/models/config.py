@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Struct, structs
 
 from plait.core.errors import ConfigError
-from plait.core.hosts import HOSTS
 from plait.models.base import ABILITIES
+from plait.models.hosts import HOSTS
 from plait.models.prices import Rate
 
 T = TypeVar("T")

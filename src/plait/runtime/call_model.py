@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from msgspec import structs
 
-from plait.core import Lacking, LimitNear, Piece, PromptTooLong, Reply, Splitter, Taken, Think, Usage
+from plait.core import LimitNear, MissingAbility, Piece, PromptTooLong, Reply, Splitter, Taken, Think, Usage
 from plait.core import events as ev
 from plait.core.errors import ModelError, TooLong, Unsupported
 from plait.journal.log import AnyLog
@@ -50,7 +50,7 @@ async def ask_model(
 ) -> Reply:
     """The reply to a think effect.
 
-    Raises `PromptTooLong`, `Lacking` or `LimitNear` for the loop, `LimitReached` where a limit leaves no room, or a
+    Raises `PromptTooLong`, `MissingAbility` or `LimitNear` for the loop, `LimitReached` where a limit leaves no room, or a
     `ModelError` when all is lost.
     """
     for got, _ in past.got:
@@ -62,7 +62,7 @@ async def ask_model(
         model = phases.of(think.phase)
         if think.tools and not model.abilities.tools:
             # Found out by an attempt of this effect, in this process or in one that ended right behind it.
-            raise Lacking("tools", f"{model.spec} takes no native tools")
+            raise MissingAbility("tools", f"{model.spec} takes no native tools")
         request = model.encode(think)
         most = share.attempt(model, request.body, think.max_tokens)
         limited = limit_reply(think, most) if most != think.max_tokens else think
@@ -206,8 +206,8 @@ class Thinker:
                     meter=meter,
                     share=share,
                 )
-        except (LimitNear, LimitReached, Lacking, PromptTooLong) as why:
-            if isinstance(why, Lacking | PromptTooLong):
+        except (LimitNear, LimitReached, MissingAbility, PromptTooLong) as why:
+            if isinstance(why, MissingAbility | PromptTooLong):
                 meter.steps -= counts  # The turn is still to come, in another form.
             if past.thrown is None:
                 await self._record_thrown(n, step, why)
@@ -243,27 +243,29 @@ class Thinker:
             if (near := self.desk.meter.before_think(model, repair=effect.repair, started=started)) is not None:
                 raise near
             if effect.tools and not model.abilities.tools:
-                raise Lacking("tools", f"{model.spec} takes no native tools")
-        except (LimitNear, LimitReached, Lacking) as why:
+                raise MissingAbility("tools", f"{model.spec} takes no native tools")
+        except (LimitNear, LimitReached, MissingAbility) as why:
             await self._record_thrown(n, step, why)
             raise
 
-    async def _record_thrown(self, n: int, step: int, why: LimitNear | LimitReached | Lacking | PromptTooLong) -> None:
+    async def _record_thrown(
+        self, n: int, step: int, why: LimitNear | LimitReached | MissingAbility | PromptTooLong
+    ) -> None:
         """Record what the loop receives in place of a reply."""
         match why:
             case LimitNear():
                 thrown, said = Thrown(n, step, "LimitNear", why.limit, why.detail), sentence(why.detail)
             case LimitReached():
                 thrown, said = Thrown(n, step, "LimitReached", why.limit, why.detail), ""
-            case Lacking():
-                thrown, said = Thrown(n, step, "Lacking", why.ability, why.detail), ""
+            case MissingAbility():
+                thrown, said = Thrown(n, step, "MissingAbility", why.ability, why.detail), ""
             case PromptTooLong():
                 thrown = Thrown(n, step, "PromptTooLong", "context", why.detail, why.tokens, why.room)
                 said = "The prompt is too long for the model; showing it less."
         await self.desk.log.append((thrown, None))
         if said:
             self.desk.say(ev.Noted(step, "limit", said))
-        if isinstance(why, Lacking | PromptTooLong):
+        if isinstance(why, MissingAbility | PromptTooLong):
             self.desk.meter.not_asked()
 
     def _say_retry(self, step: int, listener: _Listener | None, text: str) -> None:
@@ -285,8 +287,8 @@ class Thinker:
             raise LimitNear(thrown.limit, thrown.detail)
         if thrown.kind == "LimitReached":
             raise LimitReached(thrown.limit, thrown.detail)
-        if thrown.kind == "Lacking":
-            raise Lacking(thrown.limit, thrown.detail)
+        if thrown.kind == "MissingAbility":
+            raise MissingAbility(thrown.limit, thrown.detail)
         raise PromptTooLong(thrown.detail, thrown.tokens, thrown.room)
 
     def _same_request(self, n: int, effect: Think, past: PastEffect, step: int) -> None:

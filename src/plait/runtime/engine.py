@@ -28,9 +28,9 @@ from plait.core import (
     Event,
     Execute,
     Failed,
-    Lacking,
     LimitNear,
     LoopRun,
+    MissingAbility,
     Note,
     Outcome,
     PlaitError,
@@ -84,7 +84,7 @@ class Engine:
         self._effect: Any = None
         """The effect that the loop waits for; then its result, or what is thrown into the loop in its place."""
         self._result: Any = None
-        self._thrown: LimitNear | PromptTooLong | Lacking | None = None
+        self._thrown: LimitNear | PromptTooLong | MissingAbility | None = None
         self._returned: Any = None
         """The outcome that the loop returned."""
 
@@ -98,7 +98,7 @@ class Engine:
                     while self._advance():
                         try:
                             self._given(await self._perform(self._number(), self._effect))
-                        except (LimitNear, PromptTooLong, Lacking) as why:
+                        except (LimitNear, PromptTooLong, MissingAbility) as why:
                             self._thrown = why
                     outcome = self._settled(self._returned)
                 finally:
@@ -176,7 +176,7 @@ class Engine:
                     case _:
                         self._effect = effect
                         return True
-            except (LimitNear, PromptTooLong, Lacking) as why:
+            except (LimitNear, PromptTooLong, MissingAbility) as why:
                 self._thrown = why
 
     def _given(self, result: Any) -> None:
@@ -238,8 +238,10 @@ class Engine:
                 # A turn that is asked again with less counts once, and so does one whose prompt never fitted.
                 self.desk.meter.steps += self.desk.meter.near is None
                 return Stopped("context", f"The prompt does not fit the model's context: {why.detail}")
-            case Lacking():
-                return Crashed(sentence(why.detail), error="Lacking", hint="Choose another model, or another loop.")
+            case MissingAbility():
+                return Crashed(
+                    sentence(why.detail), error="MissingAbility", hint="Choose another model, or another loop."
+                )
             case ExceptionGroup():
                 return self._ended_by(why.exceptions[0])
             case PlaitError():

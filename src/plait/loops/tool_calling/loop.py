@@ -14,11 +14,11 @@ from plait.core import (
     Answered,
     Effect,
     Failed,
-    Lacking,
     LimitNear,
     LoopContext,
     LoopRun,
     Message,
+    MissingAbility,
     Observation,
     Outcome,
     Splitter,
@@ -76,7 +76,7 @@ class ToolCalling:
                 log = (*log, (turn, (yield from self._act(turn, kit))))
             except LimitNear as limit:
                 near = limit
-            except Lacking as lacking:
+            except MissingAbility as lacking:
                 why = f"{lacking.detail}."
                 if self.fallback and near is None:
                     break
