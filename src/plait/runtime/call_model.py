@@ -50,8 +50,8 @@ async def ask_model(
 ) -> Reply:
     """The reply to a think effect.
 
-    Raises `PromptTooLong`, `MissingAbility` or `LimitNear` for the loop, `LimitReached` where a limit leaves no room, or a
-    `ModelError` when all is lost.
+    Raises `PromptTooLong`, `MissingAbility` or `LimitNear` for the loop, `LimitReached` where a limit leaves no room,
+    or a `ModelError` when all is lost.
     """
     for got, _ in past.got:
         if got.lost:
