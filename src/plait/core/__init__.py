@@ -9,6 +9,7 @@ from plait.core.effects import (
     CheckGrounding,
     Continue,
     Effect,
+    Effects,
     Execute,
     Note,
     Start,
@@ -31,16 +32,7 @@ from plait.core.errors import LimitNear, MissingAbility, PlaitError, PromptTooLo
 from plait.core.events import Event
 from plait.core.loop import Loop, LoopContext, LoopRun, OneKind, Piece, PieceKind, Prompts, Splitter, Task
 from plait.core.messages import JSON, Exchange, Message, assistant, system, user
-from plait.core.outcomes import (
-    Answered,
-    Cancelled,
-    Crashed,
-    Failed,
-    Outcome,
-    Status,
-    Stopped,
-    Waiting,
-)
+from plait.core.outcomes import Answered, Cancelled, Crashed, Failed, Outcome, Status, Stopped, Waiting
 from plait.core.plans import Plan, Step
 from plait.core.replies import CUT, Reply, Usage
 from plait.core.things import Handle, Thing
@@ -62,6 +54,7 @@ __all__ = [
     "Continue",
     "Crashed",
     "Effect",
+    "Effects",
     "Event",
     "Exchange",
     "Execute",

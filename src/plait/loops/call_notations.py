@@ -16,13 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core import JSON, ToolSpec
-from plait.core.arguments import (
-    InvalidArguments,
-    end_of_arguments,
-    named_input,
-    read_arguments,
-    read_structure,
-)
+from plait.core.arguments import InvalidArguments, end_of_arguments, named_input, read_arguments, read_structure
 from plait.core.loose_json import MISSING, Found, NotJson, objects, read_value
 from plait.loops.call_objects import (
     NAME_KEYS,

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import structs
 
-from plait.core import UNKNOWN, Effect, Observation, doubt
+from plait.core import UNKNOWN, Effects, Observation, doubt
 from plait.loops.format import CODE, Turn
 
 _NUMBERED = r"(?<!thought )(?<!action )(?<!observation )"
 _ALONE = re.compile(r"[:\[,]\s*$")  # what stands before a value of JSON that is no text
 
 
-def made_up(text: str = "", **more: Any) -> Generator[Effect, Any, tuple[str, ...]]:
+def made_up(text: str = "", **more: Any) -> Effects[tuple[str, ...]]:
     """The values that the model made up in words, in code or in calls that it plans; `more` is what `doubt` takes."""
     return tuple(value.rpartition(": ")[2] for value in (yield from doubt(text, **more)))
 
 
-def doubts(turn: Turn) -> Generator[Effect, Any, tuple[str, ...]]:
+def doubts(turn: Turn) -> Effects[tuple[str, ...]]:
     """The values that the model made up in a turn. To be asked before anything is done: a result that was computed with
     such a value would vouch for it."""
     call = turn.call

@@ -32,8 +32,7 @@ _AFTER = r"[*_`]{0,3}[ \t\u00a0\u200b]{0,4}"
 _FLAGS = re.M | re.I | re.A
 
 LABEL = re.compile(
-    rf"^[ \t\u00a0\u200b\ufeff\u2060>*_#`•-]{{0,12}}({_WORDS})({_NUMBER}){_AFTER}[:：](?:\*\*|__)?",
-    _FLAGS,
+    rf"^[ \t\u00a0\u200b\ufeff\u2060>*_#`•-]{{0,12}}({_WORDS})({_NUMBER}){_AFTER}[:：](?:\*\*|__)?", _FLAGS
 )
 OBSERVATION = re.compile(rf"^[ \t\u00a0\u200b\ufeff\u2060>*_#`•-]{{0,12}}observation{_NUMBER}{_AFTER}[:：]", _FLAGS)
 _ACTION_INSIDE = re.compile(rf"(?<![A-Za-z0-9])Action{_NUMBER}{_AFTER}[:：](?:\*\*|__)?", re.A)

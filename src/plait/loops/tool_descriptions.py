@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import structs
 
-from plait.core import Call, Effect, LoopContext, ToolSpec, act
+from plait.core import Call, Effects, LoopContext, ToolSpec, act
 from plait.core.text import visible
 from plait.loops.escape import Escape, escape_of
 
@@ -169,7 +169,7 @@ def offered(kit: LoopContext, seen: Iterable[str]) -> tuple[ToolSpec, ...]:
     return (*kit.tools, *(others[name] for name in names if name in others))
 
 
-def searched(kit: LoopContext, complaint: str) -> Generator[Effect, Any, str]:
+def searched(kit: LoopContext, complaint: str) -> Effects[str]:
     """A complaint about a plan, and what the search finds for the names in it that no tool has."""
     names = tuple(dict.fromkeys(_NO_TOOL.findall(complaint)))[:MOST_SEARCHED] if kit.search else ()
     if names:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar, cast
 from plait.core import (
     Answered,
     Call,
-    Effect,
+    Effects,
     Failed,
     LimitNear,
     LoopContext,
@@ -69,7 +69,7 @@ _ANNOUNCES = re.compile(
 )
 
 
-def call_one(call: Call) -> Generator[Effect, Any, Observation]:
+def call_one(call: Call) -> Effects[Observation]:
     """Call one tool."""
     (seen,) = yield from act(call)
     return seen
@@ -101,7 +101,7 @@ class TurnLoop:
     labels: tuple[str, ...] = ()
     last_label: str = ""
     answer_of: Callable[[Any], Any] = lambda answer: answer
-    call_tool: Callable[[Call], Generator[Effect, Any, Observation | Outcome]] = call_one
+    call_tool: Callable[[Call], Effects[Observation | Outcome]] = call_one
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """Run turns until the model answers, fails, or a limit is near."""
@@ -134,8 +134,8 @@ class TurnLoop:
 
     def _take_turn(
         self, kit: LoopContext, page: Transcript, log: Scratchpad, resample: bool, chars: int
-    ) -> Generator[Effect, Any, Turn | Failed]:
-        def ask(bad: Bad | None) -> Generator[Effect, Any, Reply]:
+    ) -> Effects[Turn | Failed]:
+        def ask(bad: Bad | None) -> Effects[Reply]:
             request = kit.prompt("repair", complaint=bad[1], **self.words) if bad else ""
             tail = with_repair(bad[0], request) if bad else ()
             opened = self.transcript != "chat" and not bad
@@ -161,7 +161,7 @@ class TurnLoop:
         held: bool = False,
         opened: bool = False,
         **options: Any,
-    ) -> Generator[Effect, Any, Reply]:
+    ) -> Effects[Reply]:
         """Make one model call over the log; `tail` follows the log. `held`: send the grammar or schema of a turn."""
         if held:
             tools = (*self.tools, *offered(kit, log.observations)[len(kit.tools) :])
@@ -181,7 +181,7 @@ class TurnLoop:
 
     def _conclude(
         self, kit: LoopContext, page: Transcript, log: Scratchpad, chars: int, limit: LimitNear
-    ) -> Generator[Effect, Any, Outcome]:
+    ) -> Effects[Outcome]:
         """Use the reserved call to answer from what was found."""
         tail = with_repair("", kit.prompt("conclude", reason=limit.detail))
         ask = partial(self._ask_model, kit, page, log, tail=tail, held=not self.last_label, prefill=self.last_label)
@@ -204,12 +204,12 @@ SMALLEST_OBSERVATION = 500
 
 
 def read_turn(
-    ask: Callable[[Bad | None], Generator[Effect, Any, Reply]],
+    ask: Callable[[Bad | None], Effects[Reply]],
     read: Callable[[str], R],
     max_parse_errors: int,
-    check: Callable[[R], Generator[Effect, Any, str]] | None = None,
+    check: Callable[[R], Effects[str]] | None = None,
     answer: Callable[[str], R | None] | None = None,
-) -> Generator[Effect, Any, R | Failed]:
+) -> Effects[R | Failed]:
     """The model's next turn, or plan: whatever `read` makes of a reply. `ask` makes the model call, given a bad reply
     to repair or None.
 
@@ -294,9 +294,7 @@ def folded(kit: LoopContext, call: Call, seen: Observation) -> str:
     )
 
 
-def fitting(
-    attempt: Callable[[int], Generator[Effect, Any, Any]], chars: int
-) -> Generator[Effect, Any, tuple[Any, int]]:
+def fitting(attempt: Callable[[int], Effects[Any]], chars: int) -> Effects[tuple[Any, int]]:
     """Run `attempt(chars)`; when the endpoint says the prompt is too long, again with shorter observations.
 
     Returns what the attempt gave and the size it went through with. The trajectory itself is never cut.

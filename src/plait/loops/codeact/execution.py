@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import structs
@@ -17,7 +17,7 @@ from plait.core import (
     Answered,
     Call,
     CodeError,
-    Effect,
+    Effects,
     Handle,
     LimitNear,
     LoopContext,
@@ -66,7 +66,7 @@ class Work:
         self._found: dict[str, str] = {}
         self._seen: Counter[tuple[str, str]] = Counter()
 
-    def run(self, code: str, made_up: Sequence[str] = ()) -> Generator[Effect, Any, Observation | Answered]:
+    def run(self, code: str, made_up: Sequence[str] = ()) -> Effects[Observation | Answered]:
         """Run one action to its end: what is observed, or the answer it stopped with. With values that were `made_up`
         and are not let pass it is not run.
 
@@ -112,7 +112,7 @@ class Work:
 
     # -- calls
 
-    def _calls(self, ran: Ran) -> Generator[Effect, Any, Ran]:
+    def _calls(self, ran: Ran) -> Effects[Ran]:
         """Make the calls that the code waits for, side by side, and go on with what they gave."""
         calls = tuple(self._search(_first(call.input)) if self._is_search(call) else call for call in ran.calls)
         observations = yield from act(*calls)
@@ -153,7 +153,7 @@ class Work:
         if self._own.strip():
             self._said = self._own.strip()
 
-    def _ended(self, ran: Ran) -> Generator[Effect, Any, str]:
+    def _ended(self, ran: Ran) -> Effects[str]:
         """The observation of code that ended, well or not."""
         output, error = "".join(self._shown), ran.error
         if error is None:
@@ -188,7 +188,7 @@ class Work:
         unseen = [(call, text) for call, text in self._brought if text.strip() not in output]
         return [(as_code(call), shorten(text.strip(), BROUGHT)[0]) for call, text in unseen[-MOST_BROUGHT:]]
 
-    def _found_for(self, name: str) -> Generator[Effect, Any, str]:
+    def _found_for(self, name: str) -> Effects[str]:
         """What the search tool finds for a name that is not there; searched once a run."""
         if not self._kit.search:
             return ""

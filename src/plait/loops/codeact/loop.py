@@ -9,14 +9,13 @@ the model: the task is taken apart into steps, and functions for the first one a
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 from plait.core import (
     Answered,
-    Effect,
+    Effects,
     LimitNear,
     LoopContext,
     LoopRun,
@@ -111,9 +110,7 @@ class CodeAct:
     def splitter(self, phase: str) -> Splitter:
         return OneKind("thought") if phase == "decompose" else FORMAT.splitter()
 
-    def _first(
-        self, task: Task, kit: LoopContext, page: Transcript, log: Scratchpad, chars: int
-    ) -> Generator[Effect, Any, Turn]:
+    def _first(self, task: Task, kit: LoopContext, page: Transcript, log: Scratchpad, chars: int) -> Effects[Turn]:
         """The first turn, made for the model: its steps, and a search for the first of them."""
         opening = kit.prompt("steps").strip()
         stop = ("\nACTION", "\nOBSERVATION", f"\n{MOST_STEPS + 1}.")
@@ -126,20 +123,13 @@ class CodeAct:
         return Turn(turn.thought, turn.call, kept=FORMAT.write(turn, 1))
 
     def _turn(
-        self,
-        resample: bool,
-        failed: bool,
-        task: Task,
-        kit: LoopContext,
-        page: Transcript,
-        log: Scratchpad,
-        chars: int,
-    ) -> Generator[Effect, Any, Turn | Outcome]:
+        self, resample: bool, failed: bool, task: Task, kit: LoopContext, page: Transcript, log: Scratchpad, chars: int
+    ) -> Effects[Turn | Outcome]:
         """The model's next turn, after an action that `failed` or not."""
         opening = kit.prompt("opening", n=log.next, failed=failed).strip()
         whole = True
 
-        def ask(bad: Bad | None) -> Generator[Effect, Any, Reply]:
+        def ask(bad: Bad | None) -> Effects[Reply]:
             nonlocal whole
             tail = with_repair(FORMAT.opened(bad[0], opening), kit.prompt("repair", complaint=bad[1])) if bad else ()
             held = self.constrain or bool(bad)
@@ -173,7 +163,7 @@ class CodeAct:
         opening: str,
         tail: tuple[Message, ...] = (),
         **options: Any,
-    ) -> Generator[Effect, Any, Reply]:
+    ) -> Effects[Reply]:
         """One model call over the log, the reply opened for it; a bad reply and a request about it may follow."""
         shape = page.think(phase, log, chars, opening, tail)
         stands = self.transcript == "completion" or (self.transcript == "user" and not tail)
@@ -182,7 +172,7 @@ class CodeAct:
 
     def _conclude(
         self, kit: LoopContext, page: Transcript, log: Scratchpad, chars: int, limit: LimitNear
-    ) -> Generator[Effect, Any, Outcome]:
+    ) -> Effects[Outcome]:
         """The call kept in reserve: the answer in words, from what there is."""
         tail = with_repair("", kit.prompt("conclude", reason=limit.detail))
         reply, _ = yield from fitting(
@@ -195,12 +185,7 @@ def _words(kit: LoopContext) -> dict[str, Any]:
     """What the rules tell beside the form: the tools shown, the search, what else is there."""
     shown = tuple(tool for tool in kit.tools if tool.name != kit.search)
     location = kit.tool("get_user_location") is not None
-    return {
-        "described": FORMAT.describe(shown),
-        "search": kit.search,
-        "names": ", ".join(NAMES),
-        "location": location,
-    }
+    return {"described": FORMAT.describe(shown), "search": kit.search, "names": ", ".join(NAMES), "location": location}
 
 
 def _last_words(text: str, n: int) -> str | None:

@@ -7,14 +7,13 @@ further plan has to find out.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from plait.core import (
     Answered,
-    Effect,
+    Effects,
     Failed,
     LimitNear,
     LoopContext,
@@ -89,7 +88,7 @@ class LLMCompiler:
             # The call kept in reserve: one, whatever comes of it.
             reason = limit.detail
 
-            def conclude(size: int) -> Generator[Effect, Any, Reply]:
+            def conclude(size: int) -> Effects[Reply]:
                 asked = pages.conclude(rounds, size, reason)
                 return cast(Reply, (yield Think("join", asked, max_tokens=self.max_tokens, repair=True)))
 
@@ -101,11 +100,11 @@ class LLMCompiler:
 
     def _join(
         self, kit: LoopContext, pages: Pages, rounds: list[Round], last: bool, chars: int
-    ) -> Generator[Effect, Any, Verdict | Failed]:
+    ) -> Effects[Verdict | Failed]:
         """The joiner's decision; when the plan was the `last`, an answer or why there is none."""
         missing = ""
 
-        def ask(bad: Bad | None) -> Generator[Effect, Any, Reply]:
+        def ask(bad: Bad | None) -> Effects[Reply]:
             tail = with_repair(bad[0], kit.prompt("join_repair", complaint=bad[1], last=last)) if bad else ()
             messages = (*pages.join(rounds, chars, last=last), *tail)
             grammar = JOINER.grammar(last=last) if self.constrain or bad else None

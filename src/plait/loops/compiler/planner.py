@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from plait.core import (
-    Effect,
+    Effects,
     Failed,
     LoopContext,
     Message,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 def make_plan(
     loop: LLMCompiler, kit: LoopContext, pages: Pages, rounds: list[Round], chars: int
-) -> Generator[Effect, Any, Failed | None]:
+) -> Effects[Failed | None]:
     """A plan whose calls are under way, or why there is none."""
     head = pages.plan(rounds[:-1], chars)
     made = yield from _ask_planner(loop, kit, rounds, head, pages.question)
@@ -45,7 +45,7 @@ def make_plan(
         return made
     said: list[Message] = []
 
-    def replan(plan: Plan, words: str) -> Generator[Effect, Any, Plan | Outcome]:
+    def replan(plan: Plan, words: str) -> Effects[Plan | Outcome]:
         said.extend((assistant(FORM.show(plan)), user(kit.prompt("feedback", words=words))))
         failed = yield from _ask_planner(loop, kit, rounds, (*head, *said), pages.question)
         return failed or rounds[-1].work.plan
@@ -60,7 +60,7 @@ def make_plan(
 
 def _ask_planner(
     loop: LLMCompiler, kit: LoopContext, rounds: list[Round], head: tuple[Message, ...], question: str
-) -> Generator[Effect, Any, Failed | None]:
+) -> Effects[Failed | None]:
     """Ask for a plan; begin its calls while it is written, unless a person has to see it first."""
     bad: Bad | None = None
     rounds[-1] = next_round(loop, kit, rounds[:-1], question)
@@ -103,7 +103,7 @@ def next_round(loop: LLMCompiler, kit: LoopContext, before: list[Round], questio
     return Round(Written(kit.known, earlier, results, held=kit.approve_plan, most=loop.max_calls, question=question))
 
 
-def _written(asked: Think, work: Written) -> Generator[Effect, Any, Reply]:
+def _written(asked: Think, work: Written) -> Effects[Reply]:
     """The planner's reply. Its pieces and the results of its calls are taken in the order they come."""
     (ticket,) = yield from start(asked)
     while True:

@@ -202,11 +202,7 @@ class JsonTurn(Struct, frozen=True):
         names = list(dict.fromkeys([*(tool.name for tool in tools), *built_ins]))
         return {
             "type": "object",
-            "properties": {
-                "thought": {"type": "string"},
-                "tool": {"type": "string", "enum": names},
-                "tool_input": {},
-            },
+            "properties": {"thought": {"type": "string"}, "tool": {"type": "string", "enum": names}, "tool_input": {}},
             "required": list(_KEYS),
             "additionalProperties": False,
         }
@@ -263,12 +259,5 @@ def _listed(keys: Any) -> str:
 
 
 def _kind(value: Any) -> str:
-    names = {
-        bool: "a boolean",
-        int: "a number",
-        float: "a number",
-        str: "text",
-        list: "a list",
-        dict: "an object",
-    }
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "text", list: "a list", dict: "an object"}
     return names.get(type(value), "null")

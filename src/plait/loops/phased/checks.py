@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
 
-from plait.core import JSON, Call, Effect, LoopContext, Step
+from plait.core import JSON, Call, Effects, LoopContext, Step
 from plait.core.arguments import separate_inputs
 from plait.loops.grounding import made_up
 from plait.loops.phased import action_list
@@ -20,7 +19,7 @@ from plait.loops.tool_descriptions import searched
 _WORD = re.compile(r"[\u2e80-\uffff]|(?:(?![\u2e80-\uffff])\w)+")
 
 
-def check_actions(log: PhasedChat, steps: Sequence[Step]) -> Generator[Effect, Any, tuple[str, Sequence[str]]]:
+def check_actions(log: PhasedChat, steps: Sequence[Step]) -> Effects[tuple[str, Sequence[str]]]:
     """What speaks against a list of actions, before any of them runs, and the made-up values in it."""
     ids = {step.id for step in steps}
     wrong: list[str] = []

@@ -7,7 +7,7 @@ identity as system message, each phase's prompt as the user's, what its model wr
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ from plait.core import (
     Act,
     Answered,
     Call,
-    Effect,
+    Effects,
     Failed,
     LimitNear,
     LoopContext,
@@ -89,7 +89,7 @@ class Phased:
             answer = yield from self._say(log, "reply", "conclude", reason=limit.detail)
             return Stopped(limit.limit, limit.detail, answer or None)
 
-    def _rounds(self, log: PhasedChat, rounds: int, against: str) -> Generator[Effect, Any, None]:
+    def _rounds(self, log: PhasedChat, rounds: int, against: str) -> Effects[None]:
         """Reason, react and act; `against` is what spoke against the reply that there was."""
         done, retried = 0, False
         while done < rounds:
@@ -112,7 +112,7 @@ class Phased:
     def splitter(self, phase: str) -> Splitter:
         return action_list.splitter() if phase == "react" else OneKind("thought" if phase == "reason" else "answer")
 
-    def _say(self, log: PhasedChat, phase: str, name: str, **values: Any) -> Generator[Effect, Any, str]:
+    def _say(self, log: PhasedChat, phase: str, name: str, **values: Any) -> Effects[str]:
         """One phase's words, put into the log."""
         prompt = log.prompt(name, **values)
         text = yield from self._think(log, phase, prompt, repair=bool(values))
@@ -121,10 +121,10 @@ class Phased:
 
     def _think(
         self, log: PhasedChat, phase: str, prompt: Prompt, tail: tuple[Message, ...] = (), **options: Any
-    ) -> Generator[Effect, Any, str]:
+    ) -> Effects[str]:
         """One model call over the log and a prompt that follows it; results are shortened as far as they have to be."""
 
-        def attempt(chars: int) -> Generator[Effect, Any, Any]:
+        def attempt(chars: int) -> Effects[Any]:
             messages = (*log.messages(chars), user(prompt(chars)), *tail)
             size = self.max_tokens or (action_list.CHUNK if phase == "react" else None)
             return think(phase, messages, max_tokens=size, **options)
@@ -142,7 +142,7 @@ class Phased:
 
     # -- react
 
-    def _react(self, log: PhasedChat) -> Generator[Effect, Any, tuple[Step, ...]]:
+    def _react(self, log: PhasedChat) -> Effects[tuple[Step, ...]]:
         """The actions to take; none where the model wants none, or talks."""
         prompt, kit = log.prompt("react"), log.kit
         bad: Bad | None = None
@@ -176,7 +176,7 @@ class Phased:
 
     # -- act
 
-    def _act(self, log: PhasedChat, steps: Sequence[Step]) -> Generator[Effect, Any, list[str]]:
+    def _act(self, log: PhasedChat, steps: Sequence[Step]) -> Effects[list[str]]:
         """Carry out the actions; what is left out has its reason for a result. Returns the ids of those that failed."""
         left_out = {id: Observation(f"It was left out: {why}.", "cancelled") for id, why in find_left_out(log, steps)}
         for id, seen in left_out.items():

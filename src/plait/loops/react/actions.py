@@ -132,11 +132,7 @@ def _blob(region: str, offset: int) -> ParsedAction | None:
         if len(found.value) > 1:
             notes.append(cut(f"{len(found.value) - 1} more actions in the list"))
     return _from_object(
-        Found(value, found.start, found.end, found.repairs),
-        region,
-        offset,
-        tuple(notes),
-        fenced="```" in opening[0],
+        Found(value, found.start, found.end, found.repairs), region, offset, tuple(notes), fenced="```" in opening[0]
     )
 
 

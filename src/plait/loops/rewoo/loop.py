@@ -7,7 +7,6 @@ for each step that asks the model. Here the steps are a graph: each starts the m
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -18,7 +17,7 @@ from plait.core import (
     Act,
     Answered,
     Call,
-    Effect,
+    Effects,
     Failed,
     LimitNear,
     LoopContext,
@@ -111,7 +110,7 @@ class ReWOO:
 
     # -- work
 
-    def _work(self, kit: LoopContext, task: Task, plan: Plan, work: Dispatch) -> Generator[Effect, Any, Failed | None]:
+    def _work(self, kit: LoopContext, task: Task, plan: Plan, work: Dispatch) -> Effects[Failed | None]:
         """Carry out the plan's calls; `Failed` when one did and that is to stop the run."""
         yield from work.add(*plan.calls)
         while work.open:
@@ -136,12 +135,12 @@ class ReWOO:
             return Observation(f"It needs the evidence of {', '.join(missing)}, which gave none.", "cancelled")
         return Act((Call(step.tool, EVIDENCE.fill_step(step, results)),))
 
-    def _less(self, kit: LoopContext, task: Task, work: Dispatch, why: PromptTooLong) -> Generator[Effect, Any, Step]:
+    def _less(self, kit: LoopContext, task: Task, work: Dispatch, why: PromptTooLong) -> Effects[Step]:
         """A step of the model's whose prompt was too long: asked again with less of its evidence."""
         assert why.ticket is not None
         step = work.open[why.ticket]
 
-        def again(size: int) -> Generator[Effect, Any, Any]:
+        def again(size: int) -> Effects[Any]:
             messages = self.work_messages(kit, task, step, work.results, size)
             return think("work", messages, max_tokens=self.max_tokens)
 
@@ -156,7 +155,7 @@ class ReWOO:
 
     def _solve(
         self, kit: LoopContext, task: Task, plan: Plan, results: Results, chars: int, reason: str = ""
-    ) -> Generator[Effect, Any, str]:
+    ) -> Effects[str]:
         messages = self.solve_messages(kit, task, plan, results, chars, reason)
         reply = yield from think("solve", messages, max_tokens=self.max_tokens, repair=bool(reason))
         return reply.text.strip()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from plait.core import Call, Effect, Failed, LoopContext, Message, Outcome, Plan, Step, Task, assistant, think, user
+from plait.core import Call, Effects, Failed, LoopContext, Message, Outcome, Plan, Step, Task, assistant, think, user
 from plait.loops.fallback import fall_back
 from plait.loops.format import Unreadable
 from plait.loops.grounding import made_up, struck
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from plait.loops.rewoo.loop import ReWOO
 
 
-def make_plan(loop: ReWOO, task: Task, kit: LoopContext) -> Generator[Effect, Any, Plan | Outcome]:
+def make_plan(loop: ReWOO, task: Task, kit: LoopContext) -> Effects[Plan | Outcome]:
     """Return the plan to carry out, or how the run ends without one."""
     made: Plan | Outcome
     if loop.plan is None:
@@ -36,7 +35,7 @@ def make_plan(loop: ReWOO, task: Task, kit: LoopContext) -> Generator[Effect, An
         return made
     said: list[Message] = []
 
-    def again(plan: Plan, words: str) -> Generator[Effect, Any, Plan | Outcome]:
+    def again(plan: Plan, words: str) -> Effects[Plan | Outcome]:
         said.extend((assistant(plan_text.write_plan(plan)), user(kit.prompt("feedback", words=words))))
         return (yield from _ask_planner(loop, task, kit, tuple(said)))
 
@@ -46,14 +45,12 @@ def make_plan(loop: ReWOO, task: Task, kit: LoopContext) -> Generator[Effect, An
     return (yield from with_leave(made, plan_text.write_plan, plan_text.reads_as_plan, read, again))
 
 
-def _ask_planner(
-    loop: ReWOO, task: Task, kit: LoopContext, said: tuple[Message, ...] = ()
-) -> Generator[Effect, Any, Plan | Outcome]:
+def _ask_planner(loop: ReWOO, task: Task, kit: LoopContext, said: tuple[Message, ...] = ()) -> Effects[Plan | Outcome]:
     """Make one model call, and a second one if its plan cannot be run; then go on as the fallback loop."""
     head = (*plan_page(kit, task), *said)
     ungrounded: tuple[str, ...] = ()
 
-    def ask(bad: Bad | None) -> Generator[Effect, Any, Any]:
+    def ask(bad: Bad | None) -> Effects[Any]:
         complaint = (yield from searched(kit, bad[1])) if bad else ""
         tail = with_repair(struck(bad[0], ungrounded), kit.prompt("repair", complaint=complaint)) if bad else ()
         grammar = plan_text.grammar(kit.tools, loop.max_steps) if loop.constrain or bad else None
@@ -61,7 +58,7 @@ def _ask_planner(
         options = {"grammar": grammar, "max_tokens": loop.max_tokens, "repair": bool(bad)}
         return (yield from think("plan", (*head, *tail), stop=stop, **options))
 
-    def check(read: plan_text.PlanRead) -> Generator[Effect, Any, str]:
+    def check(read: plan_text.PlanRead) -> Effects[str]:
         nonlocal ungrounded
         against, ungrounded = yield from _check_calls(
             kit, [step for step in read.plan.calls if not by_model(kit, step)]
@@ -76,7 +73,7 @@ def _ask_planner(
     return (yield from fall_back(loop.fallback, task, kit, f"There is no plan to carry out. {read.reason}"))
 
 
-def _check_calls(kit: LoopContext, steps: list[Step]) -> Generator[Effect, Any, tuple[str, tuple[str, ...]]]:
+def _check_calls(kit: LoopContext, steps: list[Step]) -> Effects[tuple[str, tuple[str, ...]]]:
     """Return what speaks against the calls of a plan, and the values in it that the model made up."""
     wrong = [
         f"#{step.id} {problem}"

@@ -6,13 +6,12 @@ made side by side, each result is a message of its own; a reply without calls is
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from plait.core import (
     Answered,
-    Effect,
+    Effects,
     Failed,
     LimitNear,
     LoopContext,
@@ -87,7 +86,7 @@ class ToolCalling:
     def splitter(self, phase: str) -> Splitter:
         return FORMAT.splitter()
 
-    def _turn(self, page: Page, log: Log, chars: int) -> Generator[Effect, Any, CallsTurn | Failed]:
+    def _turn(self, page: Page, log: Log, chars: int) -> Effects[CallsTurn | Failed]:
         """The model's next turn, asked for again when it can't be read."""
         tail: tuple[Message, ...] = ()
         complaint = ""
@@ -113,7 +112,7 @@ class ToolCalling:
             f"{self.max_parse_errors} replies in a row could not be read. The last complaint: {complaint}", "format"
         )
 
-    def _act(self, turn: CallsTurn, kit: LoopContext) -> Generator[Effect, Any, tuple[Observation, ...]]:
+    def _act(self, turn: CallsTurn, kit: LoopContext) -> Effects[tuple[Observation, ...]]:
         """Make the calls side by side; of tools that do the same job, the first one's."""
         seen: dict[int, Observation] = {}
         made: list[int] = []
@@ -127,15 +126,13 @@ class ToolCalling:
         seen.update(zip(made, (yield from act(*(turn.calls[i] for i in made))), strict=True))
         return tuple(seen[i] for i in range(len(turn.calls)))
 
-    def _conclude(
-        self, kit: LoopContext, page: Page, log: Log, chars: int, limit: LimitNear
-    ) -> Generator[Effect, Any, Outcome]:
+    def _conclude(self, kit: LoopContext, page: Page, log: Log, chars: int, limit: LimitNear) -> Effects[Outcome]:
         """The call kept in reserve: the answer from what there is."""
         request = user(kit.prompt("conclude", reason=limit.detail).strip())
         # Endpoints refuse a history with calls where no tools are offered, so they are; else nothing tempts to a call.
         tools = page.tools(log) if log else ()
 
-        def ask(size: int) -> Generator[Effect, Any, Any]:
+        def ask(size: int) -> Effects[Any]:
             messages = (*page.messages(log, size), request)
             return think("act", messages, tools=tools, max_tokens=self.max_tokens, repair=True)
 
