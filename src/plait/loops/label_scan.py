@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from plait.core import ToolSpec
 from plait.core.arguments import read_input
-from plait.core.loose_json import without_halves
+from plait.core.loose_json import Found, without_halves
 from plait.loops.format import Remark, Unreadable
 
 LabelKind = Literal["thought", "action", "input", "observation", "answer"]
@@ -211,6 +211,20 @@ def repaired(what: str) -> Remark:
 def cut(what: str) -> Remark:
     """A remark: something of the reply does not count."""
     return Remark("cut", what)
+
+
+def note_surroundings(text: str, found: Found, what: str, remarks: list[Remark]) -> Found:
+    """Return the JSON that was found, after a remark on what stands around it and does not count."""
+    before, after = text[: found.start].strip(), text[found.end :].strip()
+    if before.startswith("```") or before.endswith(("```", "```json")) or after.startswith("```"):
+        remarks.append(repaired(f"a code fence around the {what} was dropped"))
+        before = before.removesuffix("json").removesuffix("```").strip()
+        after = after.removeprefix("```").strip()
+    if before:
+        remarks.append(repaired(f"{len(before)} characters of text before the {what} were dropped"))
+    if after:
+        remarks.append(cut(f"{len(after)} characters after the {what}"))
+    return found
 
 
 def thought_of(body: Body, upto: int, remarks: list[Remark]) -> str:

@@ -19,7 +19,7 @@ from plait.loops.call_notations import calls_in, disarm_calls
 from plait.loops.call_objects import disarm_objects, first_of, text_key
 from plait.loops.format import Remark, Turn, Unreadable
 from plait.loops.json.splitter import JsonSplitter
-from plait.loops.label_scan import cut, read_part, repaired
+from plait.loops.label_scan import cut, note_surroundings, read_part, repaired
 from plait.loops.tool_descriptions import tool_entries
 
 FINAL_ANSWER = "final_answer"
@@ -88,17 +88,17 @@ class JsonTurn(Struct, frozen=True):
                 found = read_value(text)
                 value = first_of(found.value)
                 if isinstance(value, Mapping) and text_key(value, _TOOL_KEYS):
-                    self._around(text, found, notes)
+                    note_surroundings(text, found, "object", notes)
                     return found
             except NotJson as error:
                 trouble = error
         for found in objects(text):
             if text_key(found.value, _TOOL_KEYS):
-                self._around(text, found, notes)
+                note_surroundings(text, found, "object", notes)
                 return found
             if FINAL_ANSWER in found.value:  # the tool's name as a key
                 notes.append(repaired("the answer was taken from the key 'final_answer'"))
-                self._around(text, found, notes)
+                note_surroundings(text, found, "object", notes)
                 turn = {"thought": found.value.get("thought", ""), "tool": FINAL_ANSWER}
                 turn["tool_input"] = found.value[FINAL_ANSWER]
                 return Found(turn, found.start, found.end, found.repairs)
@@ -135,17 +135,6 @@ class JsonTurn(Struct, frozen=True):
             turn = Turn(made.thought or ("" if "<" in before else before), Call(tool.name, made.value))
         kept = self.write(turn, 0)
         return Turn(turn.thought, turn.call, turn.answer, turn.answered, kept, tuple(notes))
-
-    def _around(self, text: str, found: Found, notes: list[Remark]) -> None:
-        before, after = text[: found.start].strip(), text[found.end :].strip()
-        if before.startswith("```") or before.endswith(("```", "```json")) or after.startswith("```"):
-            notes.append(repaired("a code fence around the object was dropped"))
-            before = before.removesuffix("json").removesuffix("```").strip()
-            after = after.removeprefix("```").strip()
-        if before:
-            notes.append(repaired(f"{len(before)} characters of text before the object were dropped"))
-        if after:
-            notes.append(cut(f"{len(after)} characters after the object"))
 
     def _turn(self, fields: Mapping[str, Any], tools: Sequence[ToolSpec], notes: list[Remark]) -> Turn:
         name_key = text_key(fields, _TOOL_KEYS)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from plait.core import Call, LoopContext, Message, Observation, Reply, Task, ToolSpec, assistant, system, user
 from plait.core.labels import HOLE
@@ -24,50 +25,57 @@ Log: TypeAlias = tuple[tuple[CallsTurn, tuple[Observation, ...]], ...]
 FORMAT = CallObjects()
 
 
-class Page(Protocol):
-    """One way to show a run to the model, and to read what it replies."""
+class Page(ABC):
+    """One way to show a run to the model, and to read what it replies. `head` comes before the log."""
+
+    def __init__(self, kit: LoopContext, head: tuple[Message, ...]) -> None:
+        self._kit, self._head = kit, head
+        self._shown: dict[tuple[int, int], tuple[Message, ...]] = {}
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
-        """The tools as the next request offers them, with those that were found; none where they stand in the text."""
-        ...
+        """Return the tools as the next request offers them, with those that were found; none if the text lists them."""
+        return ()
 
     def messages(self, log: Log, chars: int) -> tuple[Message, ...]:
-        """The conversation so far, with at most `chars` characters of each result."""
-        ...
+        """Return the conversation so far, with at most `chars` characters of each result."""
+        for i, (turn, seen) in enumerate(log):
+            if (i, chars) not in self._shown:
+                self._shown[i, chars] = self._show(turn, seen, chars)
+        return (*self._head, *(message for i in range(len(log)) for message in self._shown[i, chars]))
 
+    @abstractmethod
+    def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
+        """Return a turn and its results as messages."""
+
+    @abstractmethod
     def read(self, reply: Reply, log: Log) -> CallsTurn:
-        """The turn in a reply. Raises `Unreadable`."""
-        ...
+        """Read the turn in a reply. Raises `Unreadable`."""
 
+    @abstractmethod
     def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
-        """A reply that can't be read, and the request to write it again."""
-        ...
+        """Return a reply that cannot be read, and the request to write it again."""
 
 
-class NativePage:
-    """Calls and results as the endpoint's own messages."""
+class NativePage(Page):
+    """Calls and results as the endpoint's own messages. Nothing in a result but special tokens is escaped."""
 
     def __init__(self, task: Task, kit: LoopContext) -> None:
-        self._kit = kit
         rules = kit.system if kit.system is not None else kit.prompt("system").strip()
         said = (*said_before(task), user(task.question))
-        self._head = (system(rules), *(Message(each.role, self._plain(each.content)) for each in said))
-        self._done: dict[tuple[int, int], tuple[Message, ...]] = {}
+        plain = (Message(each.role, without_tokens(each.content, kit.special_tokens)) for each in said)
+        super().__init__(kit, (system(rules), *plain))
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
         return offered(self._kit, (each.text for _, seen in log for each in seen))
 
-    def messages(self, log: Log, chars: int) -> tuple[Message, ...]:
-        """See `Page`. A result is a message of its own, so nothing in it but special tokens is escaped."""
-        for i in range(len(log)):
-            if (i, chars) not in self._done:
-                turn, seen = log[i]
-                results = (
-                    Message("tool", self._plain(shorten(words_of(each), chars)[0]), call_id=call.id)
-                    for call, each in zip(turn.calls, seen, strict=True)
-                )
-                self._done[i, chars] = (Message("assistant", turn.thought, turn.calls), *results)
-        return (*self._head, *(message for i in range(len(log)) for message in self._done[i, chars]))
+    def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
+        results = (
+            Message(
+                "tool", without_tokens(shorten(words_of(each), chars)[0], self._kit.special_tokens), call_id=call.id
+            )
+            for call, each in zip(turn.calls, seen, strict=True)
+        )
+        return (Message("assistant", turn.thought, turn.calls), *results)
 
     def read(self, reply: Reply, log: Log) -> CallsTurn:
         """See `Page`. Where an endpoint leaves calls of its tools in the text, they are read there."""
@@ -102,9 +110,6 @@ class NativePage:
         answers = (Message("tool", said, call_id=call.id) for call in calls)
         return (Message("assistant", reply.text, calls), *answers)
 
-    def _plain(self, text: str) -> str:
-        return without_tokens(text, self._kit.special_tokens)
-
     def _call(self, call: Call, notes: list[Remark]) -> Call:
         name = called(call.tool, self._kit.known, notes)
         if not name:
@@ -115,11 +120,10 @@ class NativePage:
             raise Unreadable(f"in the call of {name[:60]} {why}") from None
 
 
-class TextPage:
+class TextPage(Page):
     """Calls as JSON objects in the model's text, results as the user's."""
 
     def __init__(self, task: Task, kit: LoopContext) -> None:
-        self._kit = kit
         words = {"described": FORMAT.describe(kit.tools), "example": _example(kit.tools)}
         rules = kit.prompt("text", **words).strip()
         # The user's own system prompt was written for native calls: how to make them in text is told beside it.
@@ -130,21 +134,13 @@ class TextPage:
         question = kit.prompt("question", question=asked, rules=beside).strip()
         self._go_on = kit.prompt("go_on", question=asked).strip()
         history = said_before(Task(task.question, earlier(task, escape)))
-        self._head = (system(above), *history, user(question))
-        self._done: dict[tuple[int, int], tuple[Message, Message]] = {}
+        super().__init__(kit, (system(above), *history, user(question)))
 
-    def tools(self, log: Log) -> tuple[ToolSpec, ...]:
-        return ()
-
-    def messages(self, log: Log, chars: int) -> tuple[Message, ...]:
-        """See `Page`. The results of one turn are one message, in the order of the calls, and ask for the next."""
-        for i in range(len(log)):
-            if (i, chars) not in self._done:
-                turn, seen = log[i]
-                results = (self._result(turn, call, each, chars) for call, each in zip(turn.calls, seen, strict=True))
-                said = "\n\n".join((*results, self._go_on)).rstrip()
-                self._done[i, chars] = (assistant(self._written(turn)), user(said))
-        return (*self._head, *(message for i in range(len(log)) for message in self._done[i, chars]))
+    def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
+        """The results of one turn are one message, in the order of the calls, and ask for the next."""
+        results = (self._result(turn, call, each, chars) for call, each in zip(turn.calls, seen, strict=True))
+        said = "\n\n".join((*results, self._go_on)).rstrip()
+        return (assistant(turn.kept or FORMAT.shown(turn)), user(said))
 
     def read(self, reply: Reply, log: Log) -> CallsTurn:
         turn = self._read(reply.text)
@@ -165,10 +161,6 @@ class TextPage:
         given = _compact(call.input) if len(turn.calls) > 1 and call.input is not None else ""
         text = self._escape(shorten(words_of(seen), chars)[0], inline=self._inline)
         return self._kit.prompt("result", tool=call.tool, given=given, text=text).rstrip()
-
-    def _written(self, turn: CallsTurn) -> str:
-        """A turn as the model wrote it, or as it would have: it may have begun with native calls."""
-        return turn.kept or FORMAT.shown(turn)
 
 
 def said_before(task: Task) -> tuple[Message, ...]:
