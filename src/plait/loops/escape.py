@@ -37,6 +37,27 @@ _LAST_VALUE = r"(?:(?!\\(?:[:：]|->)|->)[^\n:：])"
 _FLAGS = re.M | re.I
 
 
+class Guard:
+    """A backslash before the sign that makes words a label. `words` and `sign` are patterns without groups.
+
+    `add` puts one backslash there and `remove` takes one away, so that any text survives being written and read.
+    `disarm` does it to data for good; twice is as once.
+    """
+
+    def __init__(self, words: str, sign: str, flags: int = 0) -> None:
+        self.armed = re.compile(rf"({words})(\\*+)({sign})", flags)
+        self._guarded = re.compile(rf"({words})\\(\\*+)({sign})", flags)
+
+    def add(self, text: str) -> str:
+        return self.armed.sub(r"\1\2\\\3", text)
+
+    def remove(self, text: str) -> str:
+        return self._guarded.sub(r"\1\2\3", text)
+
+    def disarm(self, text: str) -> str:
+        return self.armed.sub(lambda match: match[0] if match[2] else f"{match[1]}\\{match[3]}", text)
+
+
 class Escape:
     """The escape of one run. `labels` are those of the prompts in use, `names` the tools', `tokens` the models'.
 

@@ -22,6 +22,7 @@ from msgspec import Struct
 from plait.core import ToolSpec
 from plait.core.arguments import read_input
 from plait.core.loose_json import Found, without_halves
+from plait.loops.escape import Guard
 from plait.loops.format import Remark, Unreadable
 
 LabelKind = Literal["thought", "action", "input", "observation", "answer"]
@@ -50,16 +51,11 @@ _OTHER_LABEL = re.compile(
 )
 _USUAL = {"thought": "Thought:", "input": "Action Input:", "action": "Action:", "answer": "Final Answer:"}
 # Everything LABEL, OBSERVATION and _ACTION_INSIDE can see, wherever it stands.
-_GUARDED = re.compile(rf"((?:(?<![A-Za-z0-9])(?:{_WORDS})|(?-i:Observation)){_NUMBER}{_AFTER})(\\*+)([:：])", _FLAGS)
-_GUARD_OFF = re.compile(
-    rf"((?:(?<![A-Za-z0-9])(?:{_WORDS})|(?-i:Observation)){_NUMBER}{_AFTER})\\(\\*+)([:：])", _FLAGS
-)
+_LABELS = Guard(rf"(?:(?<![A-Za-z0-9])(?:{_WORDS})|(?-i:Observation)){_NUMBER}{_AFTER}", "[:：]", _FLAGS)
 _INVENTED_INSIDE = re.compile(rf"(?<![\w\\])Observation{_NUMBER}{_AFTER}[:：]", re.A)
 # A call on a line of its own, which counts as one also without a label.
-_CALL_LINE = re.compile(r"^([ \t>*\[-]{0,12})(\\*+)(\{\s{0,9}[\"'“‘]|<[a-zA-Z|｜]|\[TOOL_CALLS)", re.M)
-_CALL_LINE_OFF = re.compile(r"^([ \t>*\[-]{0,12})\\(\\*+)(\{\s{0,9}[\"'“‘]|<[a-zA-Z|｜]|\[TOOL_CALLS)", re.M)
-_FENCE = re.compile(r"(```)(\\*+)(?=[A-Za-z0-9]{0,10}\s*+[{\[])")
-_FENCE_OFF = re.compile(r"(```)\\(\\*+)(?=[A-Za-z0-9]{0,10}\s*+[{\[])")
+_CALL_LINES = Guard(r"^[ \t>*\[-]{0,12}", r"\{\s{0,9}[\"'“‘]|<[a-zA-Z|｜]|\[TOOL_CALLS", re.M)
+_FENCES = Guard("```", r"(?=[A-Za-z0-9]{0,10}\s*+[{\[])")
 _LEFTOVER = re.compile(r"\s*(?:<end_code>|</code>?|<\|im_end\|>|</s>)\s*\Z", re.I)
 
 _REFERS_BACK = re.compile(
@@ -380,22 +376,20 @@ def input_until(
 
 def guard(text: str) -> str:
     """A text in which nothing reads as a label or an action in a fence; `unguard` undoes it exactly."""
-    guarded = _FENCE.sub(r"\1\2\\", _GUARDED.sub(r"\1\2\\\3", text))
-    return _CALL_LINE.sub(r"\1\2\\\3", guarded)
+    return _CALL_LINES.add(_FENCES.add(_LABELS.add(text)))
 
 
 def unguard(text: str) -> str:
     """Undo `guard`. So data that was shown escaped comes back plain when a model copies it."""
-    plain = _CALL_LINE_OFF.sub(r"\1\2\3", text)
-    return _FENCE_OFF.sub(r"\1\2", _GUARD_OFF.sub(r"\1\2\3", plain))
+    return _FENCES.remove(_LABELS.remove(_CALL_LINES.remove(text)))
 
 
 def disarm(text: str) -> str:
     """Data in which nothing reads as a label: `Observation:` becomes `Observation\\:`. Twice is as once."""
-    return _GUARDED.sub(lambda m: m[0] if m[2] else f"{m[1]}\\{m[3]}", text)
+    return _LABELS.disarm(text)
 
 
 def in_json(dumped: str) -> str:
     """JSON text whose strings hold no label and no fence, as the same JSON: with escapes in their place."""
-    safe = _GUARDED.sub(lambda m: f"{m[1]}{m[2]}\\u{ord(m[3]):04x}", dumped)
+    safe = _LABELS.armed.sub(lambda m: f"{m[1]}{m[2]}\\u{ord(m[3]):04x}", dumped)
     return safe.replace("```", "\\u0060``")

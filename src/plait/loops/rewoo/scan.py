@@ -17,6 +17,7 @@ from msgspec import Struct
 from plait.core import JSON, Piece, PieceKind, ToolSpec
 from plait.core.loose_json import NotJson, read_value
 from plait.loops import label_scan
+from plait.loops.escape import Guard
 from plait.loops.format import LineSplitter, Remark
 from plait.loops.label_scan import repaired
 
@@ -41,8 +42,7 @@ _SHOWN = (
     re.compile(rf"({_LEAD}[Ee]\d{{1,6}}{_AFTER})(?=[=:：]{_CALL_NEXT})", _FLAGS),
 )
 # Whatever HEAD may see of a step, wherever it stands.
-_GUARDED = re.compile(rf"(#[Ee]\d{{1,6}}{_AFTER})(\\*+)([=:：])", re.A)
-_GUARD_OFF = re.compile(rf"(#[Ee]\d{{1,6}}{_AFTER})\\(\\*+)([=:：])", re.A)
+_STEPS = Guard(rf"#[Ee]\d{{1,6}}{_AFTER}", "[=:：]", re.A)
 
 _NAME = re.compile(r"\s{0,4}[`*\"']{0,3}([^\[\](){}\n:=`*\"']{1,100}+)[`*\"']{0,3}[ \t]{0,4}\[")
 _ROUND = re.compile(r"\s{0,4}[`*]{0,3}([\w .-]{1,100}+)[`*]{0,3}\(")
@@ -174,12 +174,12 @@ def plain(text: str) -> bool:
 
 def guard(text: str) -> str:
     """A text in which nothing reads as a step; `unguard` undoes it exactly."""
-    return _GUARDED.sub(r"\1\2\\\3", text)
+    return _STEPS.add(text)
 
 
 def unguard(text: str) -> str:
     """Undo `guard`."""
-    return _GUARD_OFF.sub(r"\1\2\3", text)
+    return _STEPS.remove(text)
 
 
 def disarm(text: str) -> str:
@@ -191,7 +191,7 @@ def disarm(text: str) -> str:
 
 def in_json(dumped: str) -> str:
     """JSON text in which nothing reads as a step, as the same JSON."""
-    return _GUARDED.sub(lambda match: "\\u0023" + match[0][1:], dumped)
+    return _STEPS.armed.sub(lambda match: "\\u0023" + match[0][1:], dumped)
 
 
 def _with_quotes(text: str, remarks: list[Remark]) -> str:
