@@ -72,7 +72,7 @@ def written_labels(case: str) -> tuple[str, ...]:
     """The labels that a loop's writer prints beside its templates."""
     format = getattr(CASES[case][0], "_format", None)
     if case == "codeact":
-        from plait.loops.codeact.loop import FORMAT as format
+        from plait.loops.codeact.format import FORMAT as format
     if format is None:
         if case == "rewoo":
             from plait.loops.rewoo.plan_text import write_step

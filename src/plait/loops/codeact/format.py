@@ -114,6 +114,9 @@ class CodeFormat(Struct, frozen=True):
         return CodeSplitter()
 
 
+FORMAT = CodeFormat()
+
+
 def code_call(code: str) -> Call:
     """The action of a turn: a piece of Python."""
     return Call(CODE, code)
