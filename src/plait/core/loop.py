@@ -105,6 +105,10 @@ class LoopContext(Struct, frozen=True):
         """The template `name`, filled; `tools` is always there."""
         return self.prompts.render(name, {"tools": self.tools, **values})
 
+    def rules(self, name: str = "system", **values: Any) -> str:
+        """The user's own system prompt, or the template `name`."""
+        return self.system if self.system is not None else self.prompt(name, **values)
+
     def tool(self, name: str) -> ToolSpec | None:
         """The tool of that name, if there is one."""
         return next((tool for tool in (*self.tools, *self.others) if tool.name == name), None)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from plait.core import Exchange, LoopContext, Task
 from plait.core.labels import HOLE, labels_in
@@ -102,6 +102,11 @@ def escape_of(kit: LoopContext, *disarm: Disarm) -> Escape:
 def earlier(task: Task, escape: Escape) -> tuple[Exchange, ...]:
     """The earlier turns of a conversation, made harmless."""
     return tuple(Exchange(escape(turn.question), escape(turn.answer)) for turn in task.history)
+
+
+def quoted_task(task: Task, escape: Escape) -> dict[str, Any]:
+    """The question and the earlier turns, made harmless, as the templates take them."""
+    return {"question": escape.question(task.question), "history": earlier(task, escape)}
 
 
 def begins_line(prompt: str) -> bool:

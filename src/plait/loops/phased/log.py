@@ -31,8 +31,7 @@ class PhasedChat:
         self.task, self.kit = task, kit
         self.chars = kit.observation_chars
         self.fresh: tuple[Sequence[Step], Results] | None = None
-        identity = kit.system if kit.system is not None else kit.prompt("identity")
-        self._head = [system(identity)]
+        self._head = [system(kit.rules("identity"))]
         self.escape = escape = escape_of(kit, action_list.disarm)
         for turn in earlier(task, escape):
             self._head += [user(turn.question), assistant(turn.answer)]
@@ -73,12 +72,11 @@ def _shown(fresh: tuple[Sequence[Step], Results] | None, chars: int, escape: Esc
     for step in steps:
         seen = results.get(step.id, Observation("It has not ended.", "cancelled"))
         call = action_list.call_words(step, RESULTS.fill_step(step, results))
-        text = f"{seen.text}\n({seen.note})" if seen.note else seen.text
         shown.append(
             {
                 "n": step.id,
                 "call": escape(shorten(call, CALL_CHARS)[0], inline=True),
-                "text": escape(shorten(text, chars)[0]),
+                "text": escape(shorten(seen.with_note, chars)[0]),
                 "ok": seen.ok,
             }
         )

@@ -60,7 +60,7 @@ class NativePage(Page):
     """Calls and results as the endpoint's own messages. Nothing in a result but special tokens is escaped."""
 
     def __init__(self, task: Task, kit: LoopContext) -> None:
-        rules = kit.system if kit.system is not None else kit.prompt("system").strip()
+        rules = kit.prompt("system").strip() if kit.system is None else kit.system
         said = (*said_before(task), user(task.question))
         plain = (Message(each.role, without_tokens(each.content, kit.special_tokens)) for each in said)
         super().__init__(kit, (system(rules), *plain))
@@ -71,7 +71,7 @@ class NativePage(Page):
     def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
         results = (
             Message(
-                "tool", without_tokens(shorten(words_of(each), chars)[0], self._kit.special_tokens), call_id=call.id
+                "tool", without_tokens(shorten(each.with_note, chars)[0], self._kit.special_tokens), call_id=call.id
             )
             for call, each in zip(turn.calls, seen, strict=True)
         )
@@ -159,18 +159,13 @@ class TextPage(Page):
 
     def _result(self, turn: CallsTurn, call: Call, seen: Observation, chars: int) -> str:
         given = _compact(call.input) if len(turn.calls) > 1 and call.input is not None else ""
-        text = self._escape(shorten(words_of(seen), chars)[0], inline=self._inline)
+        text = self._escape(shorten(seen.with_note, chars)[0], inline=self._inline)
         return self._kit.prompt("result", tool=call.tool, given=given, text=text).rstrip()
 
 
 def said_before(task: Task) -> tuple[Message, ...]:
     """The recent turns of the conversation."""
     return tuple(m for past in task.history for m in (user(past.question), assistant(past.answer)))
-
-
-def words_of(seen: Observation) -> str:
-    """An observation and what the runtime has to say about it."""
-    return seen.text if not seen.note else f"{seen.text}\n({seen.note})"
 
 
 def with_ids(calls: Sequence[Call], log: Log) -> tuple[Call, ...]:
@@ -193,7 +188,7 @@ def carried(task: Task, kit: LoopContext, log: Log) -> Task:
         return task
     escape = harmless(kit, label_scan.disarm)  # for a loop of another protocol: for text and for objects
     work = [
-        (call.tool, "" if call.input is None else _compact(call.input), _shown(words_of(each), kit, escape))
+        (call.tool, "" if call.input is None else _compact(call.input), _shown(each.with_note, kit, escape))
         for turn, seen in log
         for call, each in zip(turn.calls, seen, strict=True)
     ]
