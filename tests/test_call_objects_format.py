@@ -14,7 +14,7 @@ from conftest import LONG
 from plait.core import Call, ToolSpec
 from plait.loops.call_notations import disarm_calls
 from plait.loops.format import Unreadable
-from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of, called
+from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of, resolve_tool_name
 
 TOOLS = (ToolSpec("lookup", "Finds."), ToolSpec("calculator", "Computes."), ToolSpec("Log In", "Odd name."))
 FORM = CallObjects()
@@ -169,8 +169,8 @@ def test_half_of_the_arguments_are_never_taken_for_all_of_them() -> None:
 
 
 def test_names_are_matched_without_their_prefix() -> None:
-    assert called("functions.lookup", TOOLS, []) == "lookup"
-    assert called("functions.nothing", TOOLS, []) == "functions.nothing"
+    assert resolve_tool_name("functions.lookup", TOOLS, []) == "lookup"
+    assert resolve_tool_name("functions.nothing", TOOLS, []) == "functions.nothing"
 
 
 # -- what holds for all

@@ -162,7 +162,7 @@ Effects: TypeAlias = Generator[Effect, Any, T]
 MAX_CONTINUATIONS = 2
 
 
-def going_round(text: str) -> bool:
+def is_going_round(text: str) -> bool:
     """The text ends in a phrase that it says over and over: a model caught in a loop, with nothing more to come."""
     return text.count(text[-60:]) > 3
 
@@ -172,7 +172,7 @@ def think(
     messages: Iterable[Message] = (),
     *,
     stop: Iterable[str] = (),
-    enough: Callable[[str], bool] = going_round,
+    enough: Callable[[str], bool] = is_going_round,
     **options: Any,
 ) -> Effects[Reply]:
     """Ask the phase's model; a reply cut by its token limit is continued, at most twice, unless that is `enough`.
@@ -206,12 +206,12 @@ def note(kind: str, text: str) -> Effects[None]:
     yield Note(kind, text)
 
 
-def propose(answer: Any) -> Effects[str]:
+def check_answer(answer: Any) -> Effects[str]:
     """Ask whether that may be the answer: "", or what speaks against it, in words for the model."""
     return cast(str, (yield CheckAnswer(answer)))
 
 
-def doubt(
+def check_grounding(
     text: str = "", *, code: str = "", calls: Iterable[Call] = (), strict: bool = False
 ) -> Effects[tuple[str, ...]]:
     """Ask what in words, in code or in calls that are planned the model made up; nothing where that is let pass."""
@@ -233,6 +233,6 @@ def start(*effects: Think | Act) -> Effects[tuple[int, ...]]:
     return cast(tuple[int, ...], (yield Start(effects)))
 
 
-def take(*tickets: int) -> Effects[Taken]:
+def wait_next(*tickets: int) -> Effects[Taken]:
     """Wait for the next thing that finishes among the tickets (all open ones, when none is named)."""
     return cast(Taken, (yield WaitNext(tickets)))

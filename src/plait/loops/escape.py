@@ -99,14 +99,14 @@ def escape_of(kit: LoopContext, *disarm: Disarm) -> Escape:
     return Escape(*disarm, labels=(*kit.prompts.labels, *own), names=names, tokens=kit.special_tokens)
 
 
-def earlier(task: Task, escape: Escape) -> tuple[Exchange, ...]:
+def escape_history(task: Task, escape: Escape) -> tuple[Exchange, ...]:
     """The earlier turns of a conversation, made harmless."""
     return tuple(Exchange(escape(turn.question), escape(turn.answer)) for turn in task.history)
 
 
-def quoted_task(task: Task, escape: Escape) -> dict[str, Any]:
+def escape_task(task: Task, escape: Escape) -> dict[str, Any]:
     """The question and the earlier turns, made harmless, as the templates take them."""
-    return {"question": escape.question(task.question), "history": earlier(task, escape)}
+    return {"question": escape.question(task.question), "history": escape_history(task, escape)}
 
 
 def begins_line(prompt: str) -> bool:

@@ -23,7 +23,7 @@ from plait.core import (
     ask,
     note,
     start,
-    take,
+    wait_next,
 )
 from plait.loops.format import Unreadable
 
@@ -58,7 +58,7 @@ class Dispatch:
     def took(self, taken: Taken) -> Effects[Step]:
         """A step ended: keep its result, and start what waited for it."""
         reply = taken.reply
-        seen = _together(taken.observations) if reply is None else of_reply(reply)
+        seen = _together(taken.observations) if reply is None else observation_of_reply(reply)
         return (yield from self.ended(taken.ticket, seen))
 
     def ended(self, ticket: int, result: Observation) -> Effects[Step]:
@@ -71,7 +71,7 @@ class Dispatch:
     def finish(self) -> Effects[None]:
         """Wait for all steps that are under way, and for those that wait for them."""
         while self._open:
-            yield from self.took((yield from take(*self._open)))
+            yield from self.took((yield from wait_next(*self._open)))
 
     def _start(self) -> Effects[None]:
         while self._waiting and (ready := [step for step in self._waiting if self.results.keys() >= set(step.needs)]):
@@ -84,7 +84,7 @@ class Dispatch:
                 self._open.update(zip(tickets, (step for step, _ in to_do), strict=True))
 
 
-def of_reply(reply: Reply) -> Observation:
+def observation_of_reply(reply: Reply) -> Observation:
     """The result of a step that asked a model. One that was cut says so, to whoever reads the result."""
     text = reply.text.strip()
     return Observation(f"{text}\n(This text {reply.how_cut}.)".lstrip() if reply.how_cut else text)
@@ -103,7 +103,7 @@ def _together(seen: Sequence[Observation]) -> Observation:
     )
 
 
-def troubled(step: Step, results: Results) -> Iterable[str]:
+def failed_needs(step: Step, results: Results) -> Iterable[str]:
     """The ids that a step needs and that gave no result."""
     return (need for need in step.needs if not results[need].ok)
 
@@ -114,7 +114,7 @@ ROUNDS = 3
 """How often the planner is asked again with the person's words."""
 
 
-def with_leave(
+def ask_approval(
     plan: Plan,
     write: Callable[[Plan], str],
     is_plan: Callable[[str], bool],

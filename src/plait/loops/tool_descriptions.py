@@ -35,7 +35,7 @@ def type_word(schema: Mapping[str, Any]) -> str:
     return str(kind)
 
 
-def arguments(tool: ToolSpec) -> dict[str, str]:
+def argument_types(tool: ToolSpec) -> dict[str, str]:
     """The tool's parameters: name to type in words, "(optional)" where it may be left out."""
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
     required = tool.parameters.get("required", [])
@@ -51,7 +51,7 @@ def input_words(tool: ToolSpec) -> str:
 
     A single argument is told in words and not by its name, which small models would write into the input.
     """
-    named = arguments(tool)
+    named = argument_types(tool)
     if not named:
         return "none"
     said = {name: _meaning(tool, name) for name in named}
@@ -69,7 +69,7 @@ def _meaning(tool: ToolSpec, name: str) -> str:
     return flat[:1].lower() + flat[1:] if flat[1:2].islower() else flat
 
 
-def sentence(text: str) -> str:
+def as_sentence(text: str) -> str:
     """A description on one line, ending as a sentence does."""
     flat = " ".join(text.split())
     return flat if not flat or flat[-1] in ".!?:;" else flat + "."
@@ -79,9 +79,9 @@ def tool_lines(tools: tuple[ToolSpec, ...]) -> str:
     """A line a tool: `name: what for. Input: ... Returns: ...`."""
     lines = []
     for tool in tools:
-        parts = [sentence(tool.description), f"Input: {input_words(tool)}."]
+        parts = [as_sentence(tool.description), f"Input: {input_words(tool)}."]
         if tool.returns:
-            parts.append(f"Returns: {sentence(tool.returns)}")
+            parts.append(f"Returns: {as_sentence(tool.returns)}")
         lines.append(f"{tool.name}: " + " ".join(part for part in parts if part))
     return "\n".join(lines)
 
@@ -90,17 +90,17 @@ def numbered_lines(tools: tuple[ToolSpec, ...]) -> str:
     """A line a tool: `(1) Name[what goes in]: what for.`"""
     lines = []
     for number, tool in enumerate(tools, 1):
-        named = arguments(tool)
+        named = argument_types(tool)
         inside = "" if not named else next(iter(named)) if len(named) == 1 else json.dumps(named, ensure_ascii=False)
-        returns = f" Returns: {sentence(tool.returns)}" if tool.returns else ""
-        lines.append(f"({number}) {tool.name}[{inside}]: {sentence(tool.description)}{returns}")
+        returns = f" Returns: {as_sentence(tool.returns)}" if tool.returns else ""
+        lines.append(f"({number}) {tool.name}[{inside}]: {as_sentence(tool.description)}{returns}")
     return "\n".join(lines)
 
 
 def tool_entries(tools: tuple[ToolSpec, ...]) -> str:
     """An entry a tool: name and explanation, then an `_input_` and an `_output_` line."""
     return "\n".join(
-        f"{tool.name}: {sentence(tool.description)}\n"
+        f"{tool.name}: {as_sentence(tool.description)}\n"
         f"  _input_: {input_words(tool)}\n"
         f"  _output_: {' '.join(tool.returns.split()) or 'text'}"
         for tool in tools
@@ -157,7 +157,7 @@ MOST_SEARCHED = 3
 """Unknown names of one plan that are searched."""
 
 
-def offered(kit: LoopContext, seen: Iterable[str]) -> tuple[ToolSpec, ...]:
+def offered_tools(kit: LoopContext, seen: Iterable[str]) -> tuple[ToolSpec, ...]:
     """The tools shown, then those that the observations in `seen` tell of, in the order in which they came up.
 
     It depends on the observations alone, so that a replay offers the same.
@@ -169,7 +169,7 @@ def offered(kit: LoopContext, seen: Iterable[str]) -> tuple[ToolSpec, ...]:
     return (*kit.tools, *(others[name] for name in names if name in others))
 
 
-def searched(kit: LoopContext, complaint: str) -> Effects[str]:
+def add_search_results(kit: LoopContext, complaint: str) -> Effects[str]:
     """A complaint about a plan, and what the search finds for the names in it that no tool has."""
     names = tuple(dict.fromkeys(_NO_TOOL.findall(complaint)))[:MOST_SEARCHED] if kit.search else ()
     if names:

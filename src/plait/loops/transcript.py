@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 from plait.core import LoopContext, Message, Observation, Task, Think, assistant, system, user
 from plait.core.labels import HOLE
 from plait.core.text import shorten
-from plait.loops.escape import begins_line, escape_of, quoted_task, without_tokens
+from plait.loops.escape import begins_line, escape_of, escape_task, without_tokens
 from plait.loops.format import Format, Turn
 
 TranscriptKind = Literal["chat", "user", "completion"]
@@ -46,7 +46,7 @@ class Transcript:
         self._escape = escape = escape_of(kit, format.disarm)
         self._harmless = harmless
         self._inline = not begins_line(self._observe("", HOLE, 1))
-        self._task = quoted_task(task, escape)
+        self._task = escape_task(task, escape)
         self._rules = kit.rules(**words)
         self._head = (system(self._rules), user(kit.prompt("question", **self._task))) if kind == "chat" else ()
         self._chat: dict[int, list[Message]] = {}

@@ -21,7 +21,7 @@ from plait.loops.format import Unreadable
 from plait.loops.references import EVIDENCE, RESULTS
 from plait.loops.rewoo.loop import ReWOO
 from plait.loops.rewoo.pages import by_model
-from plait.loops.rewoo.plan_text import checked, plan_of_text, read_plan, reads_as_plan, write_plan
+from plait.loops.rewoo.plan_text import check_plan, read_plan, read_plan_file, reads_as_plan, write_plan
 from plait.runtime.limits import Limits
 from plait.runtime.plan_estimate import Expected, texts_in
 from plait.runtime.prompts import PromptBook
@@ -55,11 +55,11 @@ def plan_of(given: Plan | str, tools: Iterable[ToolSpec]) -> Plan:
         raise ConfigError(f"{given!r} is no plan.", hint="Give a plait.Plan, or its text.")
     try:
         if isinstance(given, Plan):
-            return checked(given, tools)
+            return check_plan(given, tools)
         if given.lstrip().startswith("{"):
             # What is repaired in a model's JSON would be lost from a person's: half a file is no shorter plan.
             json.loads(given)
-        return plan_of_text(given, tools)
+        return read_plan_file(given, tools)
     except RecursionError:
         raise ConfigError(
             "The plan's JSON is nested too deep.", hint="A plan is an object with a list of steps."
@@ -139,7 +139,7 @@ def _last_plan(loop: ReWOO, rows: Iterable[Row], kit: LoopContext) -> Plan | Non
                 case Waits(kind="plan"):
                     asked.add(record.n)
                 case Told() if record.n in asked and reads_as_plan(record.text):
-                    plan = plan_of_text(record.text, kit.known)
+                    plan = read_plan_file(record.text, kit.known)
         except Unreadable:
             continue
     return plan

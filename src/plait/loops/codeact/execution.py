@@ -29,7 +29,16 @@ from plait.core import (
     note,
 )
 from plait.core.text import shorten
-from plait.loops.codeact.hints import assigned, imports, kind_of, meant, observed, ran_before, too_long, unknown_name
+from plait.loops.codeact.hints import (
+    assigned_names,
+    find_forbidden_import,
+    find_similar_name,
+    hint_of,
+    ran_before,
+    render_observation,
+    too_long,
+    unknown_name,
+)
 from plait.loops.codeact.signature import as_code, signature
 from plait.loops.escape import Escape
 
@@ -97,7 +106,7 @@ class Work:
                 return Answered(self._answer(stops[0]))
             ran = yield from self._calls(ran)
         self.failed = ran.error is not None
-        self._names = assigned(code, ran.error) | (set() if ran.lost else self._names)
+        self._names = assigned_names(code, ran.error) | (set() if ran.lost else self._names)
         return self._observation(code, (yield from self._ended(ran)))
 
     @property
@@ -159,9 +168,9 @@ class Work:
         if error is None:
             silent = not output.strip()
             brought = self._unseen(output) if silent else []
-            return observed(self._kit, self._escape, output, None, "", self._notes, brought=brought)
+            return render_observation(self._kit, self._escape, output, None, "", self._notes, brought=brought)
         call, seen = self._trouble or (None, None)
-        hint = kind_of(error, seen)
+        hint = hint_of(error, seen)
         kept = ran_before(error, hint, self._called)
         values: dict[str, Any] = {"lost": ran.lost, "kept": kept, "called": self._called}
         values["brought"] = self._unseen(output)
@@ -173,10 +182,10 @@ class Work:
         elif hint == "name" and (name := unknown_name(error)):
             near = seen.text if seen is not None and seen.trouble == "unknown_tool" else ""
             values |= {"wanted": name, "found": (yield from self._found_for(name)), "near": near}
-            values |= {"meant": meant(name, self._names), "others": self._functions()}
+            values |= {"meant": find_similar_name(name, self._names), "others": self._functions()}
         elif hint == "name":
             hint = ""
-        return observed(self._kit, self._escape, output, error, hint, self._notes, **values)
+        return render_observation(self._kit, self._escape, output, error, hint, self._notes, **values)
 
     def _functions(self, but: str = "") -> str:
         """The functions that the model was told of, but for that one."""
@@ -200,9 +209,9 @@ class Work:
     def _refused(self, code: str) -> tuple[CodeError, str] | None:
         """Why code is not run (too long, an import that is not allowed), and what is said of it."""
         if (error := too_long(code, self._max_lines)) is not None:
-            return error, observed(self._kit, self._escape, "", error, "lines", [], most=self._max_lines)
-        if (found := imports(code)) is not None:
-            return found[0], observed(self._kit, self._escape, "", found[0], "import", [], refused=found[1])
+            return error, render_observation(self._kit, self._escape, "", error, "lines", [], most=self._max_lines)
+        if (found := find_forbidden_import(code)) is not None:
+            return found[0], render_observation(self._kit, self._escape, "", found[0], "import", [], refused=found[1])
         return None
 
     def _observation(self, code: str, text: str) -> Observation:

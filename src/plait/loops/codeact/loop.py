@@ -12,15 +12,26 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from plait.core import Answered, LimitNear, LoopContext, LoopRun, Observation, OneKind, Splitter, Task, doubt, propose
+from plait.core import (
+    Answered,
+    LimitNear,
+    LoopContext,
+    LoopRun,
+    Observation,
+    OneKind,
+    Splitter,
+    Task,
+    check_answer,
+    check_grounding,
+)
 from plait.loops.codeact.execution import SEARCH, STOP, Work, only_stops
 from plait.loops.codeact.format import FORMAT
 from plait.loops.codeact.turns import CodeTurns
 from plait.loops.escape import escape_of
 from plait.loops.format import Turn
-from plait.loops.grounding import doubts, without
+from plait.loops.grounding import find_ungrounded_in_turn, strike_from_turn
 from plait.loops.transcript import Scratchpad, TranscriptKind
-from plait.loops.turn import fitting, is_repetition
+from plait.loops.turn import fit_prompt, is_repetition
 
 
 @dataclass(frozen=True)
@@ -60,24 +71,24 @@ class CodeAct:
                     ask = partial(turns.first, log)
                 else:
                     ask = partial(turns.next, log, is_repetition(last), work.failed)
-                turn, chars = yield from fitting(ask, chars)
+                turn, chars = yield from fit_prompt(ask, chars)
                 if not isinstance(turn, Turn):
                     return turn  # type: ignore[no-any-return]
-                ungrounded = yield from doubts(turn)
+                ungrounded = yield from find_ungrounded_in_turn(turn)
                 seen: Observation | Answered = Answered(turn.answer)
                 if turn.call is not None:
                     code = turn.call.input
-                    made_up = () if only_stops(code) else (yield from doubt(code=code, strict=True))
+                    made_up = () if only_stops(code) else (yield from check_grounding(code=code, strict=True))
                     seen = yield from work.run(code, made_up)
                 if isinstance(seen, Answered):
                     done = seen if seen.answer is not None else Answered(turn.thought)
-                    if not (against := (yield from propose(done.answer))):
+                    if not (against := (yield from check_answer(done.answer))):
                         return done
                     seen = Observation(escape(against), "refused")
                 elif work.in_vain:
                     log, turn, last = log.once_more(seen.note), None, seen
                     continue
-                log, turn, last = log.then(*without(ungrounded, turn, seen)), None, seen
+                log, turn, last = log.then(*strike_from_turn(ungrounded, turn, seen)), None, seen
         except LimitNear as limit:
             if isinstance(turn, Turn):
                 log = log.then(turn, work.broken_off())

@@ -17,12 +17,12 @@ from plait.loops.codeact.blocks import (
     PYTHON,
     Ahead,
     Block,
-    behind,
     code_after,
-    fenced,
+    end_of_skipped,
     holds_code,
     is_python,
     plain_code,
+    read_fence,
     without_tags,
 )
 from plait.loops.codeact.labels import FENCE, LABEL, cut_label, label_at, sound, unguard
@@ -48,9 +48,9 @@ def read_turn(text: str, n: int, write: Write, *, whole: bool = True) -> Turn:
         match = ahead.label(at)
         fence = ahead.fence(at)
         if fence is not None and (match is None or fence.start() < match.start()):
-            found = fenced(text, fence)
+            found = read_fence(text, fence)
             if not holds_code(found, fence):
-                at = behind(found, fence)
+                at = end_of_skipped(found, fence)
                 continue
             if loose is None and (fence["word"] or fence["word2"] or "").lower() in PYTHON:
                 return _turn(text, labels, answers, found, None, n, notes, write, whole)

@@ -14,7 +14,7 @@ from plait.loops.codeact.labels import LABEL, label_at
 from plait.loops.codeact.reader import MOST_STEPS, steps_of
 from plait.loops.format import Turn, Unreadable
 from plait.loops.transcript import Scratchpad, Transcript, with_repair
-from plait.loops.turn import Bad, fitting, read_turn
+from plait.loops.turn import Bad, fit_prompt, read_turn
 
 if TYPE_CHECKING:
     from plait.loops.codeact.loop import CodeAct
@@ -76,7 +76,7 @@ class CodeTurns:
         """Use the reserved call to answer in words from what was found."""
         tail = with_repair("", self._kit.prompt("conclude", reason=limit.detail))
         ask = partial(self._think, "act", log, opening="FINAL ANSWER:", tail=tail, stop=_ENDS, repair=True)
-        reply, _ = yield from fitting(lambda size: ask(chars=size), chars)
+        reply, _ = yield from fit_prompt(lambda size: ask(chars=size), chars)
         return Stopped(limit.limit, limit.detail, _last_words(reply.text, log.next))
 
     def _think(

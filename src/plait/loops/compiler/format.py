@@ -25,7 +25,7 @@ from plait.loops.compiler.joiner import disarm_labels
 from plait.loops.compiler.reader import JOIN, CallReader, disarm_calls
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut
-from plait.loops.tool_descriptions import arguments, sentence, type_word
+from plait.loops.tool_descriptions import argument_types, as_sentence, type_word
 
 SHAPE = 'Write each call on a line of its own, such as `1. tool("text")`, and `join()` on the last line.'
 
@@ -103,11 +103,11 @@ class NumberedCalls(Struct, frozen=True):
     def describe(self, tools: Sequence[ToolSpec]) -> str:
         lines = []
         for tool in tools:
-            named = arguments(tool)
-            told = [sentence(f"{name}: {words}") for name in named if (words := _meaning(tool, name))]
-            returns = [f"Returns: {sentence(tool.returns)}"] if tool.returns else []
+            named = argument_types(tool)
+            told = [as_sentence(f"{name}: {words}") for name in named if (words := _meaning(tool, name))]
+            returns = [f"Returns: {as_sentence(tool.returns)}"] if tool.returns else []
             inside = ", ".join(f"{name}: {kind}" for name, kind in named.items())
-            lines.append(" ".join([f"{tool.name}({inside}):", sentence(tool.description), *told, *returns]))
+            lines.append(" ".join([f"{tool.name}({inside}):", as_sentence(tool.description), *told, *returns]))
         return "\n".join(lines)
 
     def grammar(self, tools: Sequence[ToolSpec], most: int = 20) -> str:

@@ -23,8 +23,8 @@ from plait.core import (
     Stopped,
     Task,
     Think,
+    check_answer,
     note,
-    propose,
     think,
 )
 from plait.loops.compiler.format import FORM
@@ -35,7 +35,7 @@ from plait.loops.compiler.reader import JOIN
 from plait.loops.fallback import fall_back
 from plait.loops.format import Unreadable
 from plait.loops.transcript import with_repair
-from plait.loops.turn import Bad, fitting, read_turn
+from plait.loops.turn import Bad, fit_prompt, read_turn
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class LLMCompiler:
         try:
             while True:
                 rounds.append(next_round(self, kit, rounds, task.question))
-                done, chars = yield from fitting(partial(make_plan, self, kit, pages, rounds), chars)
+                done, chars = yield from fit_prompt(partial(make_plan, self, kit, pages, rounds), chars)
                 work = rounds[-1].work
                 if (done and work.steps) or (done and len(rounds) == 1 and not self.fallback):
                     return done  # type: ignore[no-any-return]
@@ -73,12 +73,12 @@ class LLMCompiler:
                     return (yield from fall_back(self.fallback, task, kit, f"There is no plan. {done.reason}"))
                 yield from work.finish()
                 last = len(rounds) > self.replans or (len(rounds) > 1 and not work.steps)
-                verdict, chars = yield from fitting(partial(self._join, kit, pages, rounds, last), chars)
+                verdict, chars = yield from fit_prompt(partial(self._join, kit, pages, rounds, last), chars)
                 if isinstance(verdict, Failed):
                     return verdict
                 missing = verdict.text
                 if verdict.kind == "finish":
-                    if not (missing := (yield from propose(verdict.text))):
+                    if not (missing := (yield from check_answer(verdict.text))):
                         return Answered(verdict.text)
                     if last:
                         return Failed(missing)
@@ -92,7 +92,7 @@ class LLMCompiler:
                 asked = pages.conclude(rounds, size, reason)
                 return cast(Reply, (yield Think("join", asked, max_tokens=self.max_tokens, repair=True)))
 
-            reply, _ = yield from fitting(conclude, chars)
+            reply, _ = yield from fit_prompt(conclude, chars)
             return Stopped(limit.limit, limit.detail, _last_words(reply.text))
 
     def splitter(self, phase: str) -> Splitter:

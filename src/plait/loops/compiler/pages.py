@@ -11,7 +11,7 @@ from plait.core import LoopContext, Message, Task, assistant, system, user
 from plait.core.text import shorten
 from plait.loops.compiler.format import FORM
 from plait.loops.compiler.streamed_plan import Written
-from plait.loops.escape import escape_of, quoted_task
+from plait.loops.escape import escape_of, escape_task
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Pages:
         self._kit = kit
         self.question = task.question
         self._escape = escape = escape_of(kit, FORM.disarm)
-        self._task = quoted_task(task, escape)
+        self._task = escape_task(task, escape)
         self._described = FORM.describe(kit.tools)
 
     def plan(self, before: Sequence[Round], chars: int) -> tuple[Message, ...]:

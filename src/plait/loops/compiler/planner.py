@@ -18,16 +18,16 @@ from plait.core import (
     assistant,
     note,
     start,
-    take,
     user,
+    wait_next,
 )
 from plait.loops.compiler.format import FORM
 from plait.loops.compiler.pages import Pages, Round
 from plait.loops.compiler.streamed_plan import Written
 from plait.loops.format import Unreadable
-from plait.loops.plan import with_leave
+from plait.loops.plan import ask_approval
 from plait.loops.references import RESULTS
-from plait.loops.tool_descriptions import offered, searched
+from plait.loops.tool_descriptions import add_search_results, offered_tools
 from plait.loops.transcript import with_repair
 from plait.loops.turn import Bad
 
@@ -51,7 +51,7 @@ def make_plan(
         return failed or rounds[-1].work.plan
 
     read = partial(_read_plan, kit, rounds)
-    plan = yield from with_leave(rounds[-1].work.plan, FORM.show, _reads_as_plan, read, replan)
+    plan = yield from ask_approval(rounds[-1].work.plan, FORM.show, _reads_as_plan, read, replan)
     if not isinstance(plan, Plan):
         return cast(Failed, plan)
     yield from rounds[-1].work.go(plan)
@@ -69,7 +69,7 @@ def _ask_planner(
         if bad:
             work.restart()
         tail = with_repair(bad[0], kit.prompt("repair", complaint=bad[1])) if bad else ()
-        grammar = FORM.grammar(offered(kit, _results(rounds)), loop.max_calls) if loop.constrain or bad else None
+        grammar = FORM.grammar(offered_tools(kit, _results(rounds)), loop.max_calls) if loop.constrain or bad else None
         asked = Think(
             "plan",
             (*head, *tail),
@@ -89,7 +89,7 @@ def _ask_planner(
         if there_is_a_plan:
             said = "; ".join(work.faults)
             yield from note("unreadable", f"plan {miss} of {loop.max_parse_errors} can't be carried out: {said}")
-            bad = (reply.text, (yield from searched(kit, said)))
+            bad = (reply.text, (yield from add_search_results(kit, said)))
         else:
             bad = (reply.text, "; ".join(work.faults) or "there is no call in it and no join()")
             yield from note("unreadable", f"plan {miss} of {loop.max_parse_errors} has no call")
@@ -107,7 +107,7 @@ def _written(asked: Think, work: Written) -> Effects[Reply]:
     """The planner's reply. Its pieces and the results of its calls are taken in the order they come."""
     (ticket,) = yield from start(asked)
     while True:
-        taken = yield from take()
+        taken = yield from wait_next()
         if taken.ticket == ticket and taken.reply is not None:
             yield from work.whole(taken.reply.text)
             return taken.reply

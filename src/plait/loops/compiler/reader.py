@@ -20,7 +20,7 @@ from plait.core.arguments import InvalidArguments, read_arguments
 from plait.core.loose_json import without_halves
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut, repaired, tool_name
-from plait.loops.references import RESULTS, texts
+from plait.loops.references import RESULTS, texts_in
 
 JOIN = "join"
 
@@ -390,7 +390,7 @@ class CallReader:
     def _not_values(self, raw: str, tool: ToolSpec | None, given: JSON) -> str:
         """What stands among a call's arguments and is no value: another call, or a variable."""
         bare = _STRING.sub("", raw)
-        inside = [bare, *(texts(given) if tool is not None and tool.computes else ())]
+        inside = [bare, *(texts_in(given) if tool is not None and tool.computes else ())]
         if name := next(
             (call["name"] for text in inside for call in _CALLED.finditer(text) if self._is_tool(call)), ""
         ):

@@ -15,8 +15,8 @@ from msgspec import structs
 from plait.core import Act, Call, Effects, Observation, Plan, Step, ToolSpec, note
 from plait.core.call_check import find_call_problem
 from plait.loops.compiler.reader import CallReader, NumberedCall
-from plait.loops.plan import Dispatch, Results, troubled
-from plait.loops.references import RESULTS, refer
+from plait.loops.plan import Dispatch, Results, failed_needs
+from plait.loops.references import RESULTS, insert_references
 
 
 class Written(Dispatch):
@@ -159,7 +159,7 @@ class Written(Dispatch):
             given = RESULTS.filled(step.input, moved)
             step = structs.replace(step, input=given, needs=RESULTS.named(given))
         before = {**self._earlier, **self.steps}
-        given, put = refer(step.input, [(f"${other.id}", other.input) for other in before.values()])
+        given, put = insert_references(step.input, [(f"${other.id}", other.input) for other in before.values()])
         if put:
             yield from note("repaired", f"call {number} had words in place of {', '.join(put)}")
             step = structs.replace(step, input=given, needs=RESULTS.named(given))
@@ -193,7 +193,7 @@ class Written(Dispatch):
 
 def _call(step: Step, results: Results) -> Act | Observation:
     """A step's call with the results it names filled in; none where one of them is missing."""
-    if missing := [f"${need}" for need in troubled(step, results)]:
+    if missing := [f"${need}" for need in failed_needs(step, results)]:
         # A tool is not called with the words of an error: it may act on them.
         return Observation(f"Not made: it needs {', '.join(missing)}, which gave no result.", trouble="refused")
     return Act((Call(step.tool, RESULTS.fill_step(step, results)),))

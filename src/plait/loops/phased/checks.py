@@ -9,11 +9,11 @@ from functools import lru_cache
 
 from plait.core import JSON, Call, Effects, LoopContext, Step
 from plait.core.arguments import separate_inputs
-from plait.loops.grounding import made_up
+from plait.loops.grounding import find_ungrounded
 from plait.loops.phased import action_list
 from plait.loops.phased.log import MEMORY, PhasedChat
-from plait.loops.references import RESULTS, in_formula
-from plait.loops.tool_descriptions import searched
+from plait.loops.references import RESULTS, words_in_formula
+from plait.loops.tool_descriptions import add_search_results
 
 # Scripts without blanks count each sign as a word.
 _WORD = re.compile(r"[\u2e80-\uffff]|(?:(?![\u2e80-\uffff])\w)+")
@@ -35,18 +35,18 @@ def check_actions(log: PhasedChat, steps: Sequence[Step]) -> Effects[tuple[str, 
                 "Write an amount of money without the sign $."
             )
     if wrong:
-        return (yield from searched(log.kit, " ".join(dict.fromkeys(wrong)))), ()
+        return (yield from add_search_results(log.kit, " ".join(dict.fromkeys(wrong)))), ()
     raw = next((step.tool for step in steps if is_whole_question(step, log.task.question)), "")
     if raw:
         return f"{raw} was given the user's whole question. Give it just what it takes.", ()
     for step in steps:
-        if found := (yield from made_up(calls=[Call(step.tool, RESULTS.without(step.input))])):
+        if found := (yield from find_ungrounded(calls=[Call(step.tool, RESULTS.without(step.input))])):
             before = [other for other in steps if int(other.id) < int(step.id)]
             earlier = [f"${each.id} for what {action_list.call_words(each, each.input)} gives" for each in before]
             how = f"Write {', '.join(earlier)}." if earlier else "Let an action before it look that up."
             return f"In action {step.id} is made up what no result has given: {', '.join(found)}. {how}", found
         tool = log.kit.tool(step.tool)
-        if tool is not None and tool.computes and (words := in_formula(step.input, RESULTS)):
+        if tool is not None and tool.computes and (words := words_in_formula(step.input, RESULTS)):
             told = f"words stand in a formula: {', '.join(words)}"
             return f"In action {step.id} {told}. Let an action before it look that up, and write $ and its number.", ()
     return "", ()
@@ -75,7 +75,7 @@ def find_left_out(log: PhasedChat, steps: Sequence[Step]) -> Iterator[tuple[str,
     """The actions that are not carried out, by id, and why: given the raw question, or shut out by an earlier one."""
     kept: list[Step] = []
     for step in steps:
-        rivals = [other.tool for other in kept if action_list.excluded(log.kit.known, step.tool, other.tool)]
+        rivals = [other.tool for other in kept if action_list.are_exclusive(log.kit.known, step.tool, other.tool)]
         # A search by meaning finds by a whole question, too, if not as well.
         if step.tool != MEMORY and is_whole_question(step, log.task.question):
             yield step.id, "its argument is the whole question"

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from plait.core import LoopContext, Message, Observation, Step, Task, assistant, system, user
 from plait.core.text import shorten
-from plait.loops.escape import Escape, earlier, escape_of
+from plait.loops.escape import Escape, escape_history, escape_of
 from plait.loops.phased import action_list
 from plait.loops.plan import Results
 from plait.loops.references import RESULTS
@@ -33,7 +33,7 @@ class PhasedChat:
         self.fresh: tuple[Sequence[Step], Results] | None = None
         self._head = [system(kit.rules("identity"))]
         self.escape = escape = escape_of(kit, action_list.disarm)
-        for turn in earlier(task, escape):
+        for turn in escape_history(task, escape):
             self._head += [user(turn.question), assistant(turn.answer)]
         self._said: list[tuple[Prompt, str]] = []
         self._words = {

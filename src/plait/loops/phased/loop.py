@@ -30,22 +30,22 @@ from plait.core import (
     Step,
     Stopped,
     Task,
-    going_round,
+    check_answer,
+    is_going_round,
     note,
-    propose,
     think,
     user,
 )
 from plait.loops.format import Unreadable
-from plait.loops.grounding import made_up, struck
+from plait.loops.grounding import find_ungrounded, strike_values
 from plait.loops.phased import action_list
 from plait.loops.phased.checks import check_actions, find_left_out, find_same, separate_calls
 from plait.loops.phased.log import PhasedChat, Prompt
-from plait.loops.plan import Dispatch, Results, troubled
+from plait.loops.plan import Dispatch, Results, failed_needs
 from plait.loops.references import RESULTS
-from plait.loops.tool_descriptions import offered
+from plait.loops.tool_descriptions import offered_tools
 from plait.loops.transcript import with_repair
-from plait.loops.turn import Bad, fitting
+from plait.loops.turn import Bad, fit_prompt
 
 _CORRECTABLE = ("unknown_tool", "bad_input", "raised")
 """Troubles of a call that another call may avoid."""
@@ -79,7 +79,7 @@ class Phased:
                 answer = yield from self._say(log, "reply", "reply")
                 if not answer:
                     return Failed("The reply is empty.", kind="format")
-                before, against = against, (yield from propose(answer))
+                before, against = against, (yield from check_answer(answer))
                 if not against:
                     return Answered(answer)
                 if before or not kit.tools:
@@ -116,7 +116,7 @@ class Phased:
         """One phase's words, put into the log."""
         prompt = log.prompt(name, **values)
         text = yield from self._think(log, phase, prompt, repair=bool(values))
-        log.add(prompt, struck(text, (yield from made_up(text))))
+        log.add(prompt, strike_values(text, (yield from find_ungrounded(text))))
         return text
 
     def _think(
@@ -129,7 +129,7 @@ class Phased:
             size = self.max_tokens or (action_list.CHUNK if phase == "react" else None)
             return think(phase, messages, max_tokens=size, **options)
 
-        reply, log.chars = yield from fitting(attempt, log.chars)
+        reply, log.chars = yield from fit_prompt(attempt, log.chars)
         text = str(reply.text).strip()
         if phase != "react" or not reply.how_cut:
             return text
@@ -138,7 +138,7 @@ class Phased:
 
     def _listed(self, text: str) -> bool:
         """A list that was broken off need not be continued: it has all the actions that count, or goes round."""
-        return action_list.entries(text) >= self.most or going_round(text)
+        return action_list.entries(text) >= self.most or is_going_round(text)
 
     # -- react
 
@@ -149,7 +149,7 @@ class Phased:
         max_parse_errors, warned = 0, False
         while True:
             tail = with_repair(bad[0], log.repair(bad[1])) if bad else ()
-            schema = action_list.schema(offered(kit, log.seen), self.most) if self.constrain or bad else None
+            schema = action_list.schema(offered_tools(kit, log.seen), self.most) if self.constrain or bad else None
             text = yield from self._think(
                 log, "react", prompt, tail, repair=bool(bad), schema=schema, enough=self._listed
             )
@@ -167,11 +167,11 @@ class Phased:
                 if not against or warned:
                     break
                 warned = True
-                bad = (struck(text, found), against)
+                bad = (strike_values(text, found), against)
             yield from note("unreadable", f"the list of actions can't be taken: {bad[1]}")
         for remark in read.remarks:
             yield from note(remark.kind, remark.text)
-        log.add(prompt, struck(read.kept, found))
+        log.add(prompt, strike_values(read.kept, found))
         return read.steps
 
     # -- act
@@ -190,7 +190,7 @@ class Phased:
         yield from work.finish()
         log.seen += [seen.text for seen in work.results.values()]
         for step in log.fresh[0]:
-            if step.id not in left_out and any(troubled(step, work.results)):
+            if step.id not in left_out and any(failed_needs(step, work.results)):
                 yield from note("skipped", f"action {step.id} of the list: {work.results[step.id].text}")
         return [step.id for step in steps if work.results[step.id].trouble in _CORRECTABLE]
 
@@ -199,7 +199,7 @@ def _begin(kit: LoopContext, same: Mapping[str, str], step: Step, results: Resul
     """An action's call, its references filled in; or what came of it already, or why it is not made."""
     if step.id in same:
         return results[same[step.id]]
-    if missing := list(troubled(step, results)):
+    if missing := list(failed_needs(step, results)):
         # A tool is not called with words that stand for nothing: it may act on them.
         return Observation(f"It needs the result of action {', '.join(missing)}, which gave none.", "cancelled")
     given = RESULTS.fill_step(step, results)

@@ -29,8 +29,8 @@ from plait.core.loose_json import (
 from plait.loops.call_objects import text_key
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut, note_surroundings, repaired, tool_name
-from plait.loops.references import RESULTS, refer
-from plait.loops.tool_descriptions import arguments
+from plait.loops.references import RESULTS, insert_references
+from plait.loops.tool_descriptions import argument_types
 
 BASIC = "Basic"
 """The action for "nothing needed"."""
@@ -203,7 +203,7 @@ def _step(entry: Any, place: int, tools: Sequence[ToolSpec], notes: list[Remark]
             notes.append(repaired(f"{wanted} is missing"))
         elif used != wanted:
             notes.append(repaired(f"{wanted} was taken from the key {used!r}"))
-    if given is None and rest and tool is not None and rest.keys() <= arguments(tool).keys():
+    if given is None and rest and tool is not None and rest.keys() <= argument_types(tool).keys():
         notes.append(repaired("the keys beside ACTION were taken for its arguments"))
         value: JSON = rest
     else:
@@ -226,7 +226,7 @@ def _name(raw: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> str:
 
 def _referring(step: Step, before: Sequence[Step], notes: list[Remark]) -> Step:
     """The action with references where it says in words what an action before it is to find."""
-    value, put = refer(step.input, [(f"${other.id}", other.input) for other in before])
+    value, put = insert_references(step.input, [(f"${other.id}", other.input) for other in before])
     if put:
         notes.append(repaired(f"action {step.id} had words in place of {', '.join(put)}"))
     return structs.replace(step, input=value) if put else step
@@ -243,7 +243,7 @@ def _input(value: JSON, tool: ToolSpec | None, notes: list[Remark]) -> JSON:
         notes.append(repaired("ARGUMENTS was one value and no list"))
         return [value] if read is None else read
     only = value[0] if len(value) == 1 else None
-    if isinstance(only, Mapping) and only and tool is not None and only.keys() <= arguments(tool).keys():
+    if isinstance(only, Mapping) and only and tool is not None and only.keys() <= argument_types(tool).keys():
         first = next(iter(tool.parameters["properties"].values()))
         if first.get("type") in _SIMPLE:  # which no object can be: these are arguments by name
             notes.append(repaired("the object in ARGUMENTS was taken for arguments by name"))

@@ -31,19 +31,19 @@ from plait.core import (
     Stopped,
     Task,
     Think,
+    check_answer,
     note,
-    propose,
-    take,
     think,
+    wait_next,
 )
 from plait.loops.fallback import fall_back
-from plait.loops.plan import Dispatch, Results, of_reply, troubled
+from plait.loops.plan import Dispatch, Results, failed_needs, observation_of_reply
 from plait.loops.references import EVIDENCE
 from plait.loops.rewoo import plan_text
 from plait.loops.rewoo.pages import by_model, plan_page, solve_page, work_page
 from plait.loops.rewoo.planner import make_plan
 from plait.loops.rewoo.scan import PlanSplitter
-from plait.loops.turn import SMALLEST_OBSERVATION, fitting
+from plait.loops.turn import SMALLEST_OBSERVATION, fit_prompt
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,10 @@ class ReWOO:
             work.results.update((id, Observation(text)) for id, text in plan.evidence.items())
             if failed := (yield from self._work(kit, task, plan, work)):
                 return failed
-            answer, chars = yield from fitting(partial(self._solve, kit, task, plan, work.results), chars)
+            answer, chars = yield from fit_prompt(partial(self._solve, kit, task, plan, work.results), chars)
             if not answer:
                 return Failed("The solver's reply is empty.", kind="format")
-            if not (against := (yield from propose(answer))):
+            if not (against := (yield from check_answer(answer))):
                 return Answered(answer)
             if not self.fallback:
                 return Failed(against)
@@ -100,7 +100,7 @@ class ReWOO:
             if self.only_plan:
                 raise
             solve = partial(self._solve, kit, task, plan, work.results, reason=limit.detail)
-            answer, _ = yield from fitting(solve, chars)
+            answer, _ = yield from fit_prompt(solve, chars)
             return Stopped(limit.limit, limit.detail, answer or None)
 
     def splitter(self, phase: str) -> Splitter:
@@ -115,14 +115,14 @@ class ReWOO:
         yield from work.add(*plan.calls)
         while work.open:
             try:
-                step = yield from work.took((yield from take(*work.open)))
+                step = yield from work.took((yield from wait_next(*work.open)))
             except PromptTooLong as why:
                 step = yield from self._less(kit, task, work, why)
             seen = work.results[step.id]
             if not seen.ok and self.on_failure == "stop":
                 return Failed(f"Step {step.id} ({step.tool}) gave no evidence: {seen.text}")
         for step in plan.calls:
-            if step.id not in plan.evidence and not by_model(kit, step) and any(troubled(step, work.results)):
+            if step.id not in plan.evidence and not by_model(kit, step) and any(failed_needs(step, work.results)):
                 yield from note("skipped", f"Step {step.id} was not run. {work.results[step.id].text}")
         return None
 
@@ -130,7 +130,7 @@ class ReWOO:
         """A step's call, its references filled in; or why it is not made."""
         if by_model(kit, step):
             return Think("work", self.work_messages(kit, task, step, results), max_tokens=self.max_tokens)
-        if missing := list(troubled(step, results)):
+        if missing := list(failed_needs(step, results)):
             # A tool is not called with words that stand for nothing: it may act on them.
             return Observation(f"It needs the evidence of {', '.join(missing)}, which gave none.", "cancelled")
         return Act((Call(step.tool, EVIDENCE.fill_step(step, results)),))
@@ -145,8 +145,8 @@ class ReWOO:
             return think("work", messages, max_tokens=self.max_tokens)
 
         try:
-            reply, _ = yield from fitting(again, max(SMALLEST_OBSERVATION, kit.observation_chars // 4))
-            seen = of_reply(reply)
+            reply, _ = yield from fit_prompt(again, max(SMALLEST_OBSERVATION, kit.observation_chars // 4))
+            seen = observation_of_reply(reply)
         except PromptTooLong as still:
             seen = Observation(f"Error: {still.detail}", "raised")
         return (yield from work.ended(why.ticket, seen))

@@ -6,10 +6,10 @@ import json
 
 from plait.core import LoopContext, Message, Observation, Plan, Step, Task, system, user
 from plait.core.text import shorten
-from plait.loops.escape import escape_of, quoted_task
+from plait.loops.escape import escape_of, escape_task
 from plait.loops.plan import Results
 from plait.loops.references import EVIDENCE
-from plait.loops.rewoo import plan_text
+from plait.loops.rewoo import plan_text, scan
 
 NO_EVIDENCE = "no evidence"
 
@@ -19,7 +19,7 @@ def plan_page(kit: LoopContext, task: Task) -> tuple[Message, ...]:
     tools = plan_text.with_llm(kit.tools, kit.prompt("llm").strip())
     names = ", ".join(tool.name for tool in tools)
     rules = kit.rules(described=plan_text.describe(tools), names=names)
-    return system(rules), user(kit.prompt("task", **quoted_task(task, escape_of(kit, plan_text.disarm))))
+    return system(rules), user(kit.prompt("task", **escape_task(task, escape_of(kit, scan.disarm))))
 
 
 def work_page(
@@ -28,7 +28,7 @@ def work_page(
     """What the model is asked for a step that calls it, with at most `chars` characters of each evidence (None: as
     many as the kit says)."""
     chars = kit.observation_chars if chars is None else chars
-    escape = escape_of(kit, plan_text.disarm)
+    escape = escape_of(kit, scan.disarm)
     shown = {id: Observation(escape(_text(seen, chars, NO_EVIDENCE))) for id, seen in results.items()}
     given = EVIDENCE.filled(step.input, shown)
     instruction = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
@@ -40,7 +40,7 @@ def solve_page(
 ) -> tuple[Message, ...]:
     """What the solver is asked: the task, and each line of the plan with its evidence, of which at most `chars`
     characters are shown. `reason` says why the rest of the plan was not carried out."""
-    escape = escape_of(kit, plan_text.disarm)
+    escape = escape_of(kit, scan.disarm)
     steps = [
         {
             "why": step.why,
@@ -49,7 +49,7 @@ def solve_page(
         }
         for step in plan.steps
     ]
-    return (user(kit.prompt("solve", **quoted_task(task, escape), steps=steps, reason=reason)),)
+    return (user(kit.prompt("solve", **escape_task(task, escape), steps=steps, reason=reason)),)
 
 
 def by_model(kit: LoopContext, step: Step) -> bool:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from plait.core import Call, Effects, Failed, LoopContext, Message, Outcome, Plan, Step, Task, assistant, think, user
 from plait.loops.fallback import fall_back
 from plait.loops.format import Unreadable
-from plait.loops.grounding import made_up, struck
-from plait.loops.plan import with_leave
-from plait.loops.references import EVIDENCE, in_formula
+from plait.loops.grounding import find_ungrounded, strike_values
+from plait.loops.plan import ask_approval
+from plait.loops.references import EVIDENCE, words_in_formula
 from plait.loops.rewoo import plan_text
 from plait.loops.rewoo.pages import by_model, plan_page
-from plait.loops.tool_descriptions import searched
+from plait.loops.tool_descriptions import add_search_results
 from plait.loops.transcript import with_repair
 from plait.loops.turn import Bad, read_turn
 
@@ -28,7 +28,7 @@ def make_plan(loop: ReWOO, task: Task, kit: LoopContext) -> Effects[Plan | Outco
         made = yield from _ask_planner(loop, task, kit)
     else:
         try:
-            made = plan_text.checked(loop.plan, kit.known, check_inputs=True)
+            made = plan_text.check_plan(loop.plan, kit.known, check_inputs=True)
         except Unreadable as why:
             made = Failed(f"The plan that was given can't be carried out: {why}", kind="format")
     if loop.only_plan or not kit.approve_plan or not isinstance(made, Plan):
@@ -40,9 +40,9 @@ def make_plan(loop: ReWOO, task: Task, kit: LoopContext) -> Effects[Plan | Outco
         return (yield from _ask_planner(loop, task, kit, tuple(said)))
 
     def read(text: str) -> Plan:
-        return plan_text.checked(plan_text.plan_of_text(text, kit.known), kit.known, check_inputs=True)
+        return plan_text.check_plan(plan_text.read_plan_file(text, kit.known), kit.known, check_inputs=True)
 
-    return (yield from with_leave(made, plan_text.write_plan, plan_text.reads_as_plan, read, again))
+    return (yield from ask_approval(made, plan_text.write_plan, plan_text.reads_as_plan, read, again))
 
 
 def _ask_planner(loop: ReWOO, task: Task, kit: LoopContext, said: tuple[Message, ...] = ()) -> Effects[Plan | Outcome]:
@@ -51,8 +51,8 @@ def _ask_planner(loop: ReWOO, task: Task, kit: LoopContext, said: tuple[Message,
     ungrounded: tuple[str, ...] = ()
 
     def ask(bad: Bad | None) -> Effects[Any]:
-        complaint = (yield from searched(kit, bad[1])) if bad else ""
-        tail = with_repair(struck(bad[0], ungrounded), kit.prompt("repair", complaint=complaint)) if bad else ()
+        complaint = (yield from add_search_results(kit, bad[1])) if bad else ""
+        tail = with_repair(strike_values(bad[0], ungrounded), kit.prompt("repair", complaint=complaint)) if bad else ()
         grammar = plan_text.grammar(kit.tools, loop.max_steps) if loop.constrain or bad else None
         stop = (f"#E{loop.max_steps + 2}",)
         options = {"grammar": grammar, "max_tokens": loop.max_tokens, "repair": bool(bad)}
@@ -83,14 +83,14 @@ def _check_calls(kit: LoopContext, steps: list[Step]) -> Effects[tuple[str, tupl
     if wrong:
         return " ".join(wrong), ()
     for step in steps:
-        if found := (yield from made_up(calls=[Call(step.tool, EVIDENCE.without(step.input))])):
+        if found := (yield from find_ungrounded(calls=[Call(step.tool, EVIDENCE.without(step.input))])):
             against = (
                 f"In #{step.id} is made up what nothing has given: {', '.join(found)}. Let a step before it "
                 "look that up, and write the name of its evidence there, such as #E1."
             )
             return against, found
         tool = kit.tool(step.tool)
-        if tool is not None and tool.computes and (words := in_formula(step.input, EVIDENCE)):
+        if tool is not None and tool.computes and (words := words_in_formula(step.input, EVIDENCE)):
             against = (
                 f"In #{step.id} words stand in a formula: {', '.join(words)}. Let a step before it find that "
                 "with another tool, and write the name of its evidence there, such as #E1."

@@ -22,7 +22,7 @@ from plait.loops import label_scan
 from plait.loops.call_notations import GLUE, TAG, TOKEN, FoundCall, calls_in, same_call
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut, read_part, repaired
-from plait.loops.tool_descriptions import arguments, sentence
+from plait.loops.tool_descriptions import argument_types, as_sentence
 
 SHAPE = 'A call is one JSON object on a line of its own: {"name": "<tool>", "arguments": {...}}.'
 
@@ -189,7 +189,7 @@ def arguments_of(value: Any, remarks: list[Remark]) -> Any:
     return None if value == {} else value
 
 
-def called(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> str:
+def resolve_tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> str:
     """The name of the tool that is meant: see `label_scan.tool_name`; the prefix `functions.` is dropped as well."""
     bare = name.strip().removeprefix("functions.")
     if bare == name or all(tool.name != bare for tool in tools):
@@ -206,7 +206,7 @@ def _turn(thought: str, group: list[FoundCall], tools: Sequence[ToolSpec], notes
         notes += map(repaired, made.repairs)
         if made.thought:
             said.append(made.thought)
-        name = called(made.name, tools, notes)
+        name = resolve_tool_name(made.name, tools, notes)
         try:
             if made.broken:
                 raise Unreadable(f"the input can't be read: {made.broken}")
@@ -270,8 +270,8 @@ def _dumped(value: Any) -> str:
 
 def _entry(tool: ToolSpec) -> str:
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
-    lines = [f"{tool.name}: {sentence(tool.description)}"]
-    named = arguments(tool)
+    lines = [f"{tool.name}: {as_sentence(tool.description)}"]
+    named = argument_types(tool)
     if named:
         lines.append("  arguments:")
     for name, kind in named.items():
@@ -280,5 +280,5 @@ def _entry(tool: ToolSpec) -> str:
     if not named:
         lines.append("  arguments: none")
     if tool.returns:
-        lines.append(f"  returns: {sentence(tool.returns)}")
+        lines.append(f"  returns: {as_sentence(tool.returns)}")
     return "\n".join(lines)

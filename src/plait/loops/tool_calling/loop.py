@@ -24,17 +24,17 @@ from plait.core import (
     Stopped,
     Task,
     act,
+    check_answer,
     note,
-    propose,
     think,
     user,
 )
 from plait.loops.fallback import fall_back
 from plait.loops.format import Unreadable
-from plait.loops.phased.action_list import excluded
+from plait.loops.phased.action_list import are_exclusive
 from plait.loops.tool_calling.format import CallsTurn
-from plait.loops.tool_calling.pages import FORMAT, Log, NativePage, Page, TextPage, carried
-from plait.loops.turn import fitting
+from plait.loops.tool_calling.pages import FORMAT, Log, NativePage, Page, TextPage, carry_over
+from plait.loops.turn import fit_prompt
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ToolCalling:
             try:
                 if near is not None:
                     return (yield from self._conclude(kit, page, log, chars, near))
-                turn, chars = yield from fitting(lambda size: self._turn(page, log, size), chars)  # noqa: B023
+                turn, chars = yield from fit_prompt(lambda size: self._turn(page, log, size), chars)  # noqa: B023
                 if not isinstance(turn, CallsTurn):
                     why = f"{turn.reason.rstrip('.')}."
                     if not self.fallback:
@@ -81,7 +81,7 @@ class ToolCalling:
                     break
                 yield from note("calls_as_text", f"{why} Going on with calls as JSON in text.")
                 page = TextPage(task, kit)
-        return (yield from fall_back(self.fallback, carried(task, kit, log), kit, why))
+        return (yield from fall_back(self.fallback, carry_over(task, kit, log), kit, why))
 
     def splitter(self, phase: str) -> Splitter:
         return FORMAT.splitter()
@@ -104,7 +104,7 @@ class ToolCalling:
                 continue
             for remark in turn.remarks:
                 yield from note(remark.kind, remark.text)
-            if turn.answered and (complaint := (yield from propose(turn.answer))):
+            if turn.answered and (complaint := (yield from check_answer(turn.answer))):
                 tail = page.again(reply, complaint, log)
                 continue
             return turn
@@ -117,7 +117,7 @@ class ToolCalling:
         seen: dict[int, Observation] = {}
         made: list[int] = []
         for i, call in enumerate(turn.calls):
-            rivals = (turn.calls[j].tool for j in made if excluded(kit.known, turn.calls[j].tool, call.tool))
+            rivals = (turn.calls[j].tool for j in made if are_exclusive(kit.known, turn.calls[j].tool, call.tool))
             if other := next(rivals, ""):
                 said = kit.prompt("excluded", tool=call.tool, other=other).strip()
                 seen[i] = Observation(said, trouble="refused")
@@ -136,7 +136,7 @@ class ToolCalling:
             messages = (*page.messages(log, size), request)
             return think("act", messages, tools=tools, max_tokens=self.max_tokens, repair=True)
 
-        reply, _ = yield from fitting(ask, chars)
+        reply, _ = yield from fit_prompt(ask, chars)
         if reply.calls:
             return Stopped(limit.limit, limit.detail, reply.text.strip() or None)
         try:

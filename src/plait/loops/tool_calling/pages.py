@@ -12,12 +12,12 @@ from plait.core.labels import HOLE
 from plait.core.text import shorten
 from plait.loops import label_scan
 from plait.loops.call_notations import disarm_calls
-from plait.loops.escape import Escape, begins_line, earlier, escape_of, without_tokens
+from plait.loops.escape import Escape, begins_line, escape_history, escape_of, without_tokens
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import read_part
-from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of, called
-from plait.loops.tool_descriptions import offered
-from plait.loops.turn import is_open
+from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of, resolve_tool_name
+from plait.loops.tool_descriptions import offered_tools
+from plait.loops.turn import is_cut_within_call
 
 Log: TypeAlias = tuple[tuple[CallsTurn, tuple[Observation, ...]], ...]
 """Each turn with calls, and what was observed of each of them."""
@@ -66,7 +66,7 @@ class NativePage(Page):
         super().__init__(kit, (system(rules), *plain))
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
-        return offered(self._kit, (each.text for _, seen in log for each in seen))
+        return offered_tools(self._kit, (each.text for _, seen in log for each in seen))
 
     def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
         results = (
@@ -111,7 +111,7 @@ class NativePage(Page):
         return (Message("assistant", reply.text, calls), *answers)
 
     def _call(self, call: Call, notes: list[Remark]) -> Call:
-        name = called(call.tool, self._kit.known, notes)
+        name = resolve_tool_name(call.tool, self._kit.known, notes)
         if not name:
             raise Unreadable("a call names no tool")
         try:
@@ -128,12 +128,12 @@ class TextPage(Page):
         rules = kit.prompt("text", **words).strip()
         # The user's own system prompt was written for native calls: how to make them in text is told beside it.
         above, beside = (rules, "") if kit.system is None else (kit.system, rules)
-        self._escape = escape = harmless(kit)
+        self._escape = escape = escape_for_text(kit)
         self._inline = not begins_line(kit.prompt("result", tool="", given="", text=HOLE))
         asked = escape.question(task.question)
         question = kit.prompt("question", question=asked, rules=beside).strip()
         self._go_on = kit.prompt("go_on", question=asked).strip()
-        history = said_before(Task(task.question, earlier(task, escape)))
+        history = said_before(Task(task.question, escape_history(task, escape)))
         super().__init__(kit, (system(above), *history, user(question)))
 
     def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
@@ -144,7 +144,7 @@ class TextPage(Page):
 
     def read(self, reply: Reply, log: Log) -> CallsTurn:
         turn = self._read(reply.text)
-        if reply.how_cut and is_open(reply.text, turn, self._read):
+        if reply.how_cut and is_cut_within_call(reply.text, turn, self._read):
             raise Unreadable(f"it {reply.how_cut} before its last call was complete. Write a shorter one.")
         if turn.answered and log and self._go_on and self._go_on in str(turn.answer):
             raise Unreadable("it repeats the last message. Write the next call, or the answer in words of your own.")
@@ -182,11 +182,11 @@ def with_ids(calls: Sequence[Call], log: Log) -> tuple[Call, ...]:
     return tuple(named)
 
 
-def carried(task: Task, kit: LoopContext, log: Log) -> Task:
+def carry_over(task: Task, kit: LoopContext, log: Log) -> Task:
     """The task for a loop that goes on from here: what was called already, and what it returned, stand in it."""
     if not log:
         return task
-    escape = harmless(kit, label_scan.disarm)  # for a loop of another protocol: for text and for objects
+    escape = escape_for_text(kit, label_scan.disarm)  # for a loop of another protocol: for text and for objects
     work = [
         (call.tool, "" if call.input is None else _compact(call.input), _shown(each.with_note, kit, escape))
         for turn, seen in log
@@ -195,7 +195,7 @@ def carried(task: Task, kit: LoopContext, log: Log) -> Task:
     return Task(kit.prompt("carried", question=task.question, work=work).strip(), task.history)
 
 
-def harmless(kit: LoopContext, *disarm: Callable[[str], str]) -> Escape:
+def escape_for_text(kit: LoopContext, *disarm: Callable[[str], str]) -> Escape:
     """The escape of this loop's data."""
     return escape_of(kit, *disarm, lambda text: disarm_calls(text, kit.known))
 
