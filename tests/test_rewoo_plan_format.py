@@ -28,7 +28,7 @@ from plait.loops.rewoo.plan_text import (
     write_plan,
     write_step,
 )
-from plait.loops.rewoo.scan import HEAD, PlanSplitter, lines_of
+from plait.loops.rewoo.scan import HEAD, PlanSplitter, disarm, lines_of
 
 
 def tool(name: str, *parameters: str) -> ToolSpec:
