@@ -8,12 +8,14 @@ the model: the task is taken apart into steps, and functions for the first one a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 from plait.core import (
     Answered,
+    Effects,
     LimitNear,
     LoopContext,
     LoopRun,
@@ -67,10 +69,9 @@ class CodeAct:
         last: Observation | None = None
         try:
             while True:
+                ask: Callable[[int], Effects[Any]] = partial(turns.next, log, is_repetition(last), work.failed)
                 if not log.entries and kit.search:
                     ask = partial(turns.first, log)
-                else:
-                    ask = partial(turns.next, log, is_repetition(last), work.failed)
                 turn, chars = yield from fit_prompt(ask, chars)
                 if not isinstance(turn, Turn):
                     return turn  # type: ignore[no-any-return]

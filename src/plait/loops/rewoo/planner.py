@@ -55,7 +55,7 @@ def _ask_planner(loop: ReWOO, task: Task, kit: LoopContext, said: tuple[Message,
         tail = with_repair(strike_values(bad[0], ungrounded), kit.prompt("repair", complaint=complaint)) if bad else ()
         grammar = plan_text.grammar(kit.tools, loop.max_steps) if loop.constrain or bad else None
         stop = (f"#E{loop.max_steps + 2}",)
-        options = {"grammar": grammar, "max_tokens": loop.max_tokens, "repair": bool(bad)}
+        options: dict[str, Any] = {"grammar": grammar, "max_tokens": loop.max_tokens, "repair": bool(bad)}
         return (yield from think("plan", (*head, *tail), stop=stop, **options))
 
     def check(read: plan_text.PlanRead) -> Effects[str]:
