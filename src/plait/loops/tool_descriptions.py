@@ -75,15 +75,16 @@ def as_sentence(text: str) -> str:
     return flat if not flat or flat[-1] in ".!?:;" else flat + "."
 
 
+def describe_tool(tool: ToolSpec) -> str:
+    """What a tool is for, what goes in, and what comes back: `Counts people. Input: the city. Returns: ...`."""
+    parts = [as_sentence(tool.description), f"Input: {input_words(tool)}."]
+    parts += [f"Returns: {as_sentence(tool.returns)}"] if tool.returns else []
+    return " ".join(filter(None, parts))
+
+
 def tool_lines(tools: tuple[ToolSpec, ...]) -> str:
-    """A line a tool: `name: what for. Input: ... Returns: ...`."""
-    lines = []
-    for tool in tools:
-        parts = [as_sentence(tool.description), f"Input: {input_words(tool)}."]
-        if tool.returns:
-            parts.append(f"Returns: {as_sentence(tool.returns)}")
-        lines.append(f"{tool.name}: " + " ".join(part for part in parts if part))
-    return "\n".join(lines)
+    """A line a tool: its name and what `describe_tool` says."""
+    return "\n".join(f"{tool.name}: {describe_tool(tool)}" for tool in tools)
 
 
 def numbered_lines(tools: tuple[ToolSpec, ...]) -> str:

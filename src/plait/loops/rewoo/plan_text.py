@@ -36,7 +36,7 @@ from plait.loops.rewoo.scan import (
     plain,
     unguard,
 )
-from plait.loops.tool_descriptions import as_sentence, input_words
+from plait.loops.tool_descriptions import argument_types, describe_tool
 
 LLM = "LLM"
 """The name by which a plan calls the model itself."""
@@ -51,9 +51,6 @@ _ID = re.compile(r"\s*+#?[Ee](\d{1,6})\s*+", re.A)
 _GOES_ON = re.compile(r"[ \t]{0,9}(?:[-+*/×÷^%]|and\b|minus\b|plus\b|times\b)[ \t]{0,9}[\w#(.]")
 
 
-# Words and numbers without quotes, brackets or anything that makes a head: read as they are written.
-_WORDS = re.compile(r"[\w#$(](?:[\w #$%()?!/*+,.&-]*[\w)?!%.])?")
-_WORD = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.A)
 # A line that is a call and has no name for its result.
 _UNNAMED = re.compile(
     r"[ \t>*_`•+–-]{0,12}(?:\(?\d{1,3}[.):][ \t]{0,4})?(?:(?:action|call|tool|step)[ \t]{0,3}\d{0,3}[:：][ \t]{0,4})?"
@@ -242,13 +239,10 @@ def write_step(step: Step) -> str:
 
 def describe(tools: Iterable[ToolSpec]) -> str:
     """A line a tool: `(1) Name[input]: what for. Input: ... Returns: ...`."""
-    lines = []
-    for number, tool in enumerate(tools, 1):
-        takes = input_words(tool)
-        said = [as_sentence(tool.description), f"Input: {takes}."]
-        said += [f"Returns: {as_sentence(tool.returns)}"] if tool.returns else []
-        lines.append(f"({number}) {tool.name}[{'' if takes == 'none' else 'input'}]: {' '.join(filter(None, said))}")
-    return "\n".join(lines)
+    return "\n".join(
+        f"({number}) {tool.name}[{'input' if argument_types(tool) else ''}]: {describe_tool(tool)}"
+        for number, tool in enumerate(tools, 1)
+    )
 
 
 def grammar(tools: Iterable[ToolSpec], steps: int = 20) -> str:
@@ -323,8 +317,6 @@ def _comes_back(tool: str, text: str) -> bool:
     """The text, written as it is, is read as it is."""
     if _CALLED.search(text) is not None:
         return False
-    if _WORD.fullmatch(tool) and _WORDS.fullmatch(text):
-        return True
     remarks: list[Remark] = []
     line = f"#E1 = {tool}[{text}]"
     if len(HEAD.findall(line)) != 1:
