@@ -10,6 +10,7 @@ from msgspec import Struct
 from plait.core import Piece, PieceKind, Splitter
 from plait.core.loose_json import without_halves
 from plait.loops import gbnf
+from plait.loops.escape import Guard
 from plait.loops.format import LineSplitter, Remark, Unreadable
 from plait.loops.label_scan import cut, repaired
 
@@ -25,10 +26,9 @@ _LABEL = re.compile(
     _FLAGS,
 )
 _WORDS = r"thought|action|finish|replan|final[ _]answer|answer|results?(?:[ \t]{1,3}of)?"
-# A word of the protocol, with backslashes or none before the sign that makes it a label; or alone on its line.
-_GUARDED = re.compile(
-    rf"({_HEAD}(?:{_WORDS}){_TAIL})(\\*+)(?=[:：(\[])|({_HEAD}(?:finish|replan){_TAIL})(\\*+)$", _FLAGS
-)
+# A word of the protocol before the sign that makes it a label, or alone on its line.
+_LABELS = Guard(rf"{_HEAD}(?:{_WORDS}){_TAIL}", r"(?=[:：(\[])", _FLAGS)
+_ALONE = Guard(rf"{_HEAD}(?:finish|replan){_TAIL}", "$", _FLAGS)
 _MAYBE_GUARDED = re.compile(r"[:：(\[]|finish|replan", re.I | re.A)
 _REPLAN_INSIDE = re.compile(r"\s*+replan[*_`]{0,3}[:：]", re.I)
 _NOTHING = re.compile(r"(?:no(?:ne|thing)?|n/?a|not (?:needed|necessary|required)|-+|false)?[.! ]*", re.I)
@@ -136,17 +136,15 @@ class JoinSplitter(LineSplitter):
 
 def disarm_labels(text: str) -> str:
     """Data in which nothing reads as a label: `Finish: 1` becomes `Finish\\: 1`. Twice is as once."""
-    if not _MAYBE_GUARDED.search(text):
-        return text
-    return _GUARDED.sub(lambda m: m[0] if m[2] or m[4] else f"{m[0]}\\", text)
+    return _ALONE.disarm(_LABELS.disarm(text)) if _MAYBE_GUARDED.search(text) else text
 
 
 def _guard(text: str) -> str:
-    return _GUARDED.sub(r"\g<0>\\", text)
+    return _ALONE.add(_LABELS.add(text))
 
 
 def _unguard(text: str) -> str:
-    return _GUARDED.sub(lambda m: m[0][:-1] if m[2] or m[4] else m[0], text)
+    return _LABELS.remove(_ALONE.remove(text))
 
 
 def _kind(label: re.Match[str]) -> str:
