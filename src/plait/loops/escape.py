@@ -37,7 +37,7 @@ _LAST_VALUE = r"(?:(?!\\(?:[:：]|->)|->)[^\n:：])"
 _FLAGS = re.M | re.I
 
 
-class Guard:
+class LabelGuard:
     """A backslash before the sign that makes words a label. `words` and `sign` are patterns without groups.
 
     `add` puts one backslash there and `remove` takes one away, so that any text survives being written and read.

@@ -22,7 +22,7 @@ from msgspec import Struct
 from plait.core import ToolSpec
 from plait.core.arguments import read_input
 from plait.core.loose_json import Found, without_halves
-from plait.loops.escape import Guard
+from plait.loops.escape import LabelGuard
 from plait.loops.format import Remark, Unreadable
 
 LabelKind = Literal["thought", "action", "input", "observation", "answer"]
@@ -51,11 +51,11 @@ _OTHER_LABEL = re.compile(
 )
 _USUAL = {"thought": "Thought:", "input": "Action Input:", "action": "Action:", "answer": "Final Answer:"}
 # Everything LABEL, OBSERVATION and _ACTION_INSIDE can see, wherever it stands.
-_LABELS = Guard(rf"(?:(?<![A-Za-z0-9])(?:{_WORDS})|(?-i:Observation)){_NUMBER}{_AFTER}", "[:：]", _FLAGS)
+_LABELS = LabelGuard(rf"(?:(?<![A-Za-z0-9])(?:{_WORDS})|(?-i:Observation)){_NUMBER}{_AFTER}", "[:：]", _FLAGS)
 _INVENTED_INSIDE = re.compile(rf"(?<![\w\\])Observation{_NUMBER}{_AFTER}[:：]", re.A)
 # A call on a line of its own, which counts as one also without a label.
-_CALL_LINES = Guard(r"^[ \t>*\[-]{0,12}", r"\{\s{0,9}[\"'“‘]|<[a-zA-Z|｜]|\[TOOL_CALLS", re.M)
-_FENCES = Guard("```", r"(?=[A-Za-z0-9]{0,10}\s*+[{\[])")
+_CALL_LINES = LabelGuard(r"^[ \t>*\[-]{0,12}", r"\{\s{0,9}[\"'“‘]|<[a-zA-Z|｜]|\[TOOL_CALLS", re.M)
+_FENCES = LabelGuard("```", r"(?=[A-Za-z0-9]{0,10}\s*+[{\[])")
 _LEFTOVER = re.compile(r"\s*(?:<end_code>|</code>?|<\|im_end\|>|</s>)\s*\Z", re.I)
 
 _REFERS_BACK = re.compile(

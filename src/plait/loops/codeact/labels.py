@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from plait.core.loose_json import without_halves
-from plait.loops.escape import Guard
+from plait.loops.escape import LabelGuard
 from plait.loops.format import Remark
 from plait.loops.label_scan import Label, LabelKind, cut, repaired
 
@@ -31,7 +31,7 @@ FENCE = re.compile(
 )
 """An opening fence, with its language's word where it has one."""
 
-_LABELS = Guard(rf"^{_HEAD}(?:{_WORDS}){_NUMBER}{_AFTER}", "[:：]", _FLAGS)
+_LABELS = LabelGuard(rf"^{_HEAD}(?:{_WORDS}){_NUMBER}{_AFTER}", "[:：]", _FLAGS)
 _FENCES = re.compile(r"(?<!\\)(\\*+)((?<!`)`{3,}+)|^([ \t]{0,12})(\\*+)(~{3,}+)", re.M)
 _FENCES_OFF = re.compile(r"(?<!\\)\\(\\*+)(`{3,}+)|^([ \t]{0,12})\\(\\*+)(~{3,}+)", re.M)
 _TICKS_OFF = re.compile(r"(?<!\\)\\(\\*+)(`{3,}+)")

@@ -10,7 +10,7 @@ from msgspec import Struct
 from plait.core import Piece, PieceKind, Splitter
 from plait.core.loose_json import without_halves
 from plait.loops import gbnf
-from plait.loops.escape import Guard
+from plait.loops.escape import LabelGuard
 from plait.loops.format import LineSplitter, Remark, Unreadable
 from plait.loops.label_scan import cut, repaired
 
@@ -27,8 +27,8 @@ _LABEL = re.compile(
 )
 _WORDS = r"thought|action|finish|replan|final[ _]answer|answer|results?(?:[ \t]{1,3}of)?"
 # A word of the protocol before the sign that makes it a label, or alone on its line.
-_LABELS = Guard(rf"{_HEAD}(?:{_WORDS}){_TAIL}", r"(?=[:：(\[])", _FLAGS)
-_ALONE = Guard(rf"{_HEAD}(?:finish|replan){_TAIL}", "$", _FLAGS)
+_LABELS = LabelGuard(rf"{_HEAD}(?:{_WORDS}){_TAIL}", r"(?=[:：(\[])", _FLAGS)
+_ALONE = LabelGuard(rf"{_HEAD}(?:finish|replan){_TAIL}", "$", _FLAGS)
 _MAYBE_GUARDED = re.compile(r"[:：(\[]|finish|replan", re.I | re.A)
 _REPLAN_INSIDE = re.compile(r"\s*+replan[*_`]{0,3}[:：]", re.I)
 _NOTHING = re.compile(r"(?:no(?:ne|thing)?|n/?a|not (?:needed|necessary|required)|-+|false)?[.! ]*", re.I)

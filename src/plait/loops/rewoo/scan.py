@@ -17,7 +17,7 @@ from msgspec import Struct
 from plait.core import JSON, Piece, PieceKind, ToolSpec
 from plait.core.loose_json import NotJson, read_value
 from plait.loops import label_scan
-from plait.loops.escape import Guard
+from plait.loops.escape import LabelGuard
 from plait.loops.format import LineSplitter, Remark
 from plait.loops.label_scan import repaired
 
@@ -42,7 +42,7 @@ _SHOWN = (
     re.compile(rf"({_LEAD}[Ee]\d{{1,6}}{_AFTER})(?=[=:：]{_CALL_NEXT})", _FLAGS),
 )
 # Whatever HEAD may see of a step, wherever it stands.
-_STEPS = Guard(rf"#[Ee]\d{{1,6}}{_AFTER}", "[=:：]", re.A)
+_STEPS = LabelGuard(rf"#[Ee]\d{{1,6}}{_AFTER}", "[=:：]", re.A)
 
 _NAME = re.compile(r"\s{0,4}[`*\"']{0,3}([^\[\](){}\n:=`*\"']{1,100}+)[`*\"']{0,3}[ \t]{0,4}\[")
 _ROUND = re.compile(r"\s{0,4}[`*]{0,3}([\w .-]{1,100}+)[`*]{0,3}\(")
