@@ -16,7 +16,7 @@ import time
 
 from plait.core.code import CodeLimits
 from plait.core.errors import PlaitError
-from plait.core.things import Handle
+from plait.core.artifacts import ArtifactHandle
 from plait.sandbox import BACKENDS, OutCall, Result, Sandbox, Session, Settings, sandbox
 
 TURNS = {
@@ -36,7 +36,7 @@ def answer(call: OutCall) -> Result:
     if call.name == "text":
         return Result("x" * 100_000)
     if call.name == "thing":
-        return Result(Handle("thing-1", "<Thing>"))
+        return Result(ArtifactHandle("thing-1", "<Artifact>"))
     return Result(1)
 
 

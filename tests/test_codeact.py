@@ -23,7 +23,7 @@ from plait.core import (
     LoopContext,
     Note,
     Observation,
-    PromptTooLong,
+    ContextOverflow,
     Ran,
     Reply,
     Stopped,
@@ -566,7 +566,7 @@ def test_the_same_code_with_the_same_observation_is_said_and_then_ends_the_run()
 def test_a_prompt_that_is_too_long_shows_less_of_its_observations():
     long = {"p()": [Ran("word " * 2000)]}
     run = drive(
-        [PLAN, action("p()"), PromptTooLong("too long"), action("stop('ok')", 3)], long | {"stop('ok')": STOP["stop()"]}
+        [PLAN, action("p()"), ContextOverflow("too long"), action("stop('ok')", 3)], long | {"stop('ok')": STOP["stop()"]}
     )
     assert isinstance(run.outcome, Answered)
     assert len(run.thinks[3].messages[-1].content) < 2100 < len(run.thinks[2].messages[-1].content)

@@ -19,7 +19,7 @@ from plait.core import events
 from plait.models.base import ABILITIES
 from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.embedded import ServerSettings
-from plait.models.hosts import HOSTS
+from plait.models.presets import HOSTS
 from plait.runtime.limits import Limits
 from plait.runtime.run import Run
 

@@ -19,7 +19,7 @@ from plait.core import (
     Answered,
     Call,
     Execute,
-    Handle,
+    ArtifactHandle,
     LoopContext,
     LoopRun,
     Observation,
@@ -67,7 +67,7 @@ class Pieces:
         return Answered("".join(said))
 
 
-class Note(plait.Thing):
+class Note(plait.Artifact):
     """A thing for these tests."""
 
     kind = "note"
@@ -432,7 +432,7 @@ def f(a: int, b: str = "", *rest: int) -> None:
         (OutCall("f", ({2, 1},)), {"a": {"$set": [1, 2]}}),
         (OutCall("f", ({1: "one"},)), {"a": {"$dict": [[1, "one"]]}}),
         (OutCall("unknown", ((1, 2), b"x")), [[1, 2], "1 bytes (text)"]),
-        (OutCall("f", (Handle("note-1", "<N>"),)), {"a": {"$thing": "note-1", "is": "<N>"}}),
+        (OutCall("f", (ArtifactHandle("note-1", "<N>"),)), {"a": {"$thing": "note-1", "is": "<N>"}}),
         (OutCall("f", (), {"$thing": "note-1"}), {"thing": "note-1"}),
     ],
 )

@@ -24,7 +24,7 @@ import pytest
 from conftest import CAMPAIGN
 from hostile_programs import MAY_END_WELL, MUST_END, PROGRAMS, SPOILING
 from plait.core.code import CodeLimits
-from plait.core.things import Handle
+from plait.core.artifacts import Handle
 from plait.sandbox import OutCall, Result, Session, Settings, Turn
 from sandbox_support import BACKENDS, NOW, opened
 

@@ -11,7 +11,7 @@ from plait.core import Think, Usage, user
 from plait.core.errors import ConfigError
 from plait.models import resolve as resolving
 from plait.models.config import ModelConfig
-from plait.models.hosts import HOSTS
+from plait.models.presets import HOSTS
 from plait.models.resolve import providers, resolve
 from plait.models.scripted import Scripted
 

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from plait.core.code import CodeLimits
-from plait.core.things import Handle
+from plait.core.artifacts import Handle
 from plait.sandbox import OutCall, Result, Session, Settings, monty_worker
 from plait.sandbox.monty import MontySession
 from plait.sandbox.monty_piece import adapted

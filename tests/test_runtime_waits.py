@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import plait
-from plait.core import Thing, Waiting
+from plait.core import Artifact, Waiting
 from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError
 from plait.journal.records import Told
@@ -35,7 +35,7 @@ def read(key: str) -> str:
     return f"{key}: 7"
 
 
-class Letter(Thing):
+class Letter(Artifact):
     """An object that JSON can't hold."""
 
     kind = "letter"

@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from plait.core.code import CodeLimits
 from plait.core.errors import ConfigError
-from plait.core.things import Handle
+from plait.core.artifacts import Handle
 from plait.sandbox import OutCall, Result, Session, Settings, sandbox
 from sandbox_support import BACKENDS, NOW, backend, opened, whole
 

@@ -24,7 +24,7 @@ import pytest_asyncio
 
 from plait.core.code import CodeLimits
 from plait.core.errors import ConfigError
-from plait.core.things import Handle
+from plait.core.artifacts import Handle
 from plait.sandbox import OutCall, Result, Settings
 from plait.sandbox.confine_filter import ALLOWED, NOT_EXECUTABLE
 from plait.sandbox.process import ProcessSandbox, ProcessSession

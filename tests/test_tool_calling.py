@@ -505,7 +505,7 @@ def test_an_endpoint_that_refuses_tools_is_asked_so_once_and_then_in_text(journa
     assert kinds == ["Thinking", "Got", "Thrown", "NoteRecord"]
     got, thrown = run.record[1].record, run.record[2].record
     assert isinstance(got, Got) and (got.status, got.lost) == (refusal[0], "tools")
-    assert isinstance(thrown, Thrown) and (thrown.kind, thrown.limit) == ("MissingAbility", "tools")
+    assert isinstance(thrown, Thrown) and (thrown.kind, thrown.limit) == ("Unsupported", "tools")
     assert [row.record.step for row in run.record if isinstance(row.record, Thinking)] == [1, 1, 2]
     assert [e.text for e in seen if isinstance(e, ev.Noted)] == noted(run, "calls_as_text")
 

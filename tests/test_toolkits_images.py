@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from PIL import Image as pillow
 
 from plait.core.errors import ToolError
-from plait.core.things import Thing
+from plait.core.artifacts import Artifact
 from plait.toolkits import Image, download, images
 from plait.toolkits.download import is_public
 from toolkits_server import call, named, picture, refusal, site
@@ -146,7 +146,7 @@ def test_a_photo_taken_sideways_stays_upright_and_its_notes_are_gone() -> None:
 
 def test_an_image_written_down_is_the_same_again_without_pillow() -> None:
     image = Image.from_bytes(picture())
-    assert Thing.kinds["image"].load(image.dump()) == image
+    assert Artifact.kinds["image"].load(image.dump()) == image
     for data in (b"", b"{}\nx", b'{"media_type": "text/html", "width": 1, "height": 1}\nx', image.data):
         with pytest.raises(ValueError, match="not the bytes of an image"):
             Image.load(data)

@@ -14,7 +14,7 @@ from aiohttp import web
 import plait
 from plait.core.errors import ConfigError
 from plait.core.events import Observed
-from plait.core.things import Thing
+from plait.core.artifacts import Artifact
 from plait.journal.export import lines
 from plait.journal.reader import find, iter_rows, reading
 from plait.toolkits import Image, discord, images
@@ -103,7 +103,7 @@ def test_loading_all_of_them_imports_nothing_heavy_and_reads_no_setting() -> Non
 
 def test_things_are_known_by_their_kind_once_a_toolkit_is_loaded() -> None:
     load("all")
-    assert {"image", "table"} <= set(Thing.kinds)
+    assert {"image", "table"} <= set(Artifact.kinds)
 
 
 def test_the_package_gives_what_it_says() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.core.errors import ToolError
-from plait.core.things import Thing
+from plait.core.artifacts import Artifact
 from plait.toolkits import Column, Table, tables
 from plait.toolkits.sql import _like, compare_dates, query
 from toolkits_server import call, named, refusal
@@ -121,7 +121,7 @@ def made_tables(draw: st.DrawFn) -> Table:
 
 @given(made_tables())
 def test_a_table_written_down_is_the_same_again(table: Table) -> None:
-    again = Thing.kinds["table"].load(table.dump())
+    again = Artifact.kinds["table"].load(table.dump())
     assert again == table
     assert isinstance(again, Table)
     assert again.about() == table.about()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from plait.core.code import CodeLimits
     from plait.core.errors import ConfigError, PlaitError, ReplayDiffers, ToolError
     from plait.core.plans import Plan, Step
-    from plait.core.things import Thing
+    from plait.core.artifacts import Artifact
     from plait.lab.run_comparison import acompare, compare
     from plait.models.recorded import Recorded
     from plait.models.scripted import Scripted
@@ -55,7 +55,7 @@ _PLACES = {
     "Run": "plait.runtime.run",
     "Scripted": "plait.models.scripted",
     "Step": "plait.core.plans",
-    "Thing": "plait.core.things",
+    "Artifact": "plait.core.artifacts",
     "Tool": "plait.tools",
     "ToolError": "plait.core.errors",
     "ConfigError": "plait.core.errors",
@@ -93,7 +93,7 @@ __all__ = [
     "Run",
     "Scripted",
     "Step",
-    "Thing",
+    "Artifact",
     "Tool",
     "ToolCalling",
     "ToolError",

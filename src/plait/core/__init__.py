@@ -28,14 +28,14 @@ from plait.core.effects import (
     think,
     wait_next,
 )
-from plait.core.errors import LimitNear, MissingAbility, PlaitError, PromptTooLong
+from plait.core.errors import LimitNear, Unsupported, PlaitError, ContextOverflow
 from plait.core.events import Event
 from plait.core.loop import Loop, LoopContext, LoopRun, OneKind, Piece, PieceKind, Prompts, Splitter, Task
 from plait.core.messages import JSON, Exchange, Message, assistant, system, user
 from plait.core.outcomes import Answered, Cancelled, Crashed, Failed, Outcome, Status, Stopped, Waiting
 from plait.core.plans import Plan, Step
 from plait.core.replies import CUT, Reply, Usage
-from plait.core.things import Handle, Thing
+from plait.core.artifacts import ArtifactHandle, Artifact
 from plait.core.tools import Call, Observation, ToolSpec
 
 __all__ = [
@@ -59,13 +59,13 @@ __all__ = [
     "Exchange",
     "Execute",
     "Failed",
-    "Handle",
+    "ArtifactHandle",
     "LimitNear",
     "Loop",
     "LoopContext",
     "LoopRun",
     "Message",
-    "MissingAbility",
+    "Unsupported",
     "Note",
     "Observation",
     "OneKind",
@@ -74,7 +74,7 @@ __all__ = [
     "PieceKind",
     "PlaitError",
     "Plan",
-    "PromptTooLong",
+    "ContextOverflow",
     "Prompts",
     "Ran",
     "Reply",
@@ -85,7 +85,7 @@ __all__ = [
     "Stopped",
     "Taken",
     "Task",
-    "Thing",
+    "Artifact",
     "Think",
     "ToolSpec",
     "Usage",

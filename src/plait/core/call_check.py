@@ -25,7 +25,7 @@ from plait.core.json_schema import (
     words_of,
 )
 from plait.core.messages import JSON
-from plait.core.things import Thing
+from plait.core.artifacts import Artifact
 from plait.core.tools import ToolSpec
 
 IsOpen: TypeAlias = Callable[[str], bool]
@@ -259,7 +259,7 @@ def _has_type(value: Any, schema: Schema) -> bool:
         return any(value == choice and type(value) is type(choice) for choice in choices)
     match type_of(schema):
         case "string":
-            return isinstance(value, str) or ("format" in schema and isinstance(value, Thing))
+            return isinstance(value, str) or ("format" in schema and isinstance(value, Artifact))
         case "integer":
             return isinstance(value, int) and not isinstance(value, bool)
         case "number":

@@ -6,8 +6,8 @@ feed back a recorded result, or stop. Effects are compared by value when a run i
 everything that shapes a request stands in the effect and nothing else does.
 
 Three things can come back instead of a result, each thrown into the generator at the yield:
-`LimitNear` (one model call is left: answer with what you have), `PromptTooLong` (the endpoint
-refused the prompt for its length: show less) and `MissingAbility` (the endpoint has no native tools: say it in
+`LimitNear` (one model call is left: answer with what you have), `ContextOverflow` (the endpoint
+refused the prompt for its length: show less) and `Unsupported` (the endpoint has no native tools: say it in
 text). A loop that lets the first two pass ends the run as stopped, the third as crashed.
 
 `Execute` and `Continue` are for loops whose action is code: a piece of code runs in the run's Python session until
@@ -178,7 +178,7 @@ def think(
     """Ask the phase's model; a reply cut by its token limit is continued, at most twice, unless that is `enough`.
 
     `options` are the fields of `Think`. Returns one `Reply` whose text is all that was written.
-    Raises `LimitNear` and `PromptTooLong`.
+    Raises `LimitNear` and `ContextOverflow`.
     """
     effect = Think(phase, tuple(messages), stop=tuple(stop), **options)
     reply = cast(Reply, (yield effect))

@@ -57,7 +57,7 @@ class LimitNear(Exception):
         self.detail = detail
 
 
-class PromptTooLong(Exception):
+class ContextOverflow(Exception):
     """Thrown into a loop when the endpoint refused its prompt for length.
 
     `tokens` is the prompt's length and `room` what the endpoint takes; 0 where it did not say. `ticket` is that of
@@ -72,7 +72,7 @@ class PromptTooLong(Exception):
         self.ticket: int | None = None
 
 
-class MissingAbility(Exception):
+class Unsupported(Exception):
     """Thrown into a loop when the endpoint lacks an ability that its request can't do without.
 
     `ability` is its name; today that is "tools": all else is emulated or left out.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeAlias
 
-from plait.core.things import Thing
+from plait.core.artifacts import Artifact
 
 Schema: TypeAlias = Mapping[str, Any]
 Path: TypeAlias = tuple[str | int, ...]
@@ -129,8 +129,8 @@ def _shape_of_one(schema: Schema, root: Schema, depth: int, left: list[int]) -> 
         return _shape_of_object(schema, root, depth, left)
     if kind == "string":
         most, form = schema.get("maxLength"), schema.get("format")
-        if form in Thing.kinds:
-            return Thing.kinds[form].__name__
+        if form in Artifact.kinds:
+            return Artifact.kinds[form].__name__
         bounds = [str(form)] * bool(form) + [f"at most {most} characters"] * bool(most)
         return f"string ({', '.join(bounds)})" if bounds else "string"
     return kind
@@ -183,7 +183,7 @@ def _words_of_one(schema: Schema, root: Schema, depth: int, left: list[int]) -> 
     if kind == "string" and "maxLength" in schema:
         return f"a string of at most {schema['maxLength']} characters"
     if kind == "string" and form:
-        return f"the id of a thing of kind {form}, such as {form}-1" if form in Thing.kinds else f"a string ({form})"
+        return f"the id of a thing of kind {form}, such as {form}-1" if form in Artifact.kinds else f"a string ({form})"
     inner = schema.get("items" if kind == "array" else "additionalProperties")
     if kind in ("array", "object") and isinstance(inner, dict) and inner and depth > 0 and left[0] > 0:
         return f"{words} with {_words(inner, root, depth - 1, left)} each"

@@ -1,6 +1,6 @@
 """Objects that JSON can't hold, such as images and tables: a loop and its models see them by a handle.
 
-A tool returns a `Thing`; the run keeps it and shows its handle: an id such as `image-1`, and a few words. A handle
+A tool returns a `Artifact`; the run keeps it and shows its handle: an id such as `image-1`, and a few words. A handle
 given back to a tool is the object again. A thing says how it is written down, so that a resumed run has it too.
 """
 
@@ -14,7 +14,7 @@ from msgspec import Struct
 MARK = "$thing"
 
 
-class Handle(Struct, frozen=True):
+class ArtifactHandle(Struct, frozen=True):
     """A thing by its id, with a few words for the model, as in `<Image 640x480 JPEG>`."""
 
     id: str
@@ -25,21 +25,21 @@ class Handle(Struct, frozen=True):
         return {MARK: self.id, "is": self.about}
 
     @staticmethod
-    def read(value: Any) -> Handle | None:
+    def read(value: Any) -> ArtifactHandle | None:
         """The handle that a JSON value is, if it is one."""
         if isinstance(value, dict) and isinstance(value.get(MARK), str):
-            return Handle(value[MARK], str(value.get("is", "")))
+            return ArtifactHandle(value[MARK], str(value.get("is", "")))
         return None
 
 
-class Thing(ABC):
+class Artifact(ABC):
     """An object that goes through a run by its handle. A subclass names its `kind`, a word such as "image"."""
 
     kind: ClassVar[str]
-    kinds: ClassVar[dict[str, type[Thing]]] = {}
+    kinds: ClassVar[dict[str, type[Artifact]]] = {}
 
     def __init_subclass__(cls) -> None:
-        Thing.kinds[cls.kind] = cls
+        Artifact.kinds[cls.kind] = cls
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: type, handler: Any) -> Any:

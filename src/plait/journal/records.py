@@ -12,7 +12,7 @@ What is written when:
 - execute, continue: `RanRecord` when the code came back, together with the next intent: code does nothing outside but
   by calls, which have their own records.
 - take: `TookRecord`, so that replay takes in the same order.
-- `Thrown` when `LimitNear`, `PromptTooLong` or `MissingAbility` was given to the loop in place of a result, or
+- `Thrown` when `LimitNear`, `ContextOverflow` or `Unsupported` was given to the loop in place of a result, or
   `LimitReached` ended the run.
 """
 
@@ -159,7 +159,7 @@ class Thrown(Struct, frozen=True, omit_defaults=True, tag="thrown"):
 
     n: int
     step: int
-    kind: Literal["LimitNear", "LimitReached", "PromptTooLong", "MissingAbility"]
+    kind: Literal["LimitNear", "LimitReached", "ContextOverflow", "Unsupported"]
     limit: str
     detail: str
     tokens: int = 0

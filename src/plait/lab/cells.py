@@ -21,7 +21,7 @@ OUTAGES = frozenset(
 """Errors of an endpoint that is out. Other cells may get the same error, so the endpoint gets a pause."""
 LASTING = frozenset({"AuthenticationError", "ModelMissing"})
 """Outages that last until somebody acts."""
-REJECTIONS = frozenset({"BadRequest", "Unsupported", "MissingAbility", "ConfigError"})
+REJECTIONS = frozenset({"BadRequest", "Unsupported", "Unsupported", "ConfigError"})
 """Errors of a request whose model or setting is wrong. Other requests to the endpoint may succeed."""
 NOT_MEASURED = OUTAGES | REJECTIONS
 """Errors that say nothing about the loop: a run that ends with one gives no result."""

@@ -24,7 +24,7 @@ from plait.core import (
     Message,
     Observation,
     Outcome,
-    PromptTooLong,
+    ContextOverflow,
     Reply,
     Stopped,
     Task,
@@ -302,7 +302,7 @@ def fit_prompt(attempt: Callable[[int], Effects[Any]], chars: int) -> Effects[tu
     while True:
         try:
             return (yield from attempt(chars)), chars
-        except PromptTooLong as why:
+        except ContextOverflow as why:
             if chars <= SMALLEST_OBSERVATION:
                 raise
             chars = max(SMALLEST_OBSERVATION, chars // 4)

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from plait.core.errors import ConfigError
 from plait.models.base import ABILITIES
-from plait.models.hosts import HOSTS
+from plait.models.presets import HOSTS
 from plait.models.prices import Rate
 
 T = TypeVar("T")

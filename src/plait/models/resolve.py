@@ -16,7 +16,7 @@ from plait.models.abilities import LOCAL_TEMPERATURE, abilities_of
 from plait.models.base import Model
 from plait.models.chat import SILENCE, ChatModel
 from plait.models.config import EndpointConfig, ModelConfig, checked_address
-from plait.models.hosts import HOSTS
+from plait.models.presets import HOSTS
 from plait.models.prices import LOCAL, Rate, bundled_rate, own_rate
 from plait.models.special_tokens import tokens_of_family
 from plait.plugins import plugins

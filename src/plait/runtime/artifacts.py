@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from plait.core.messages import JSON
-from plait.core.things import Handle, Thing
+from plait.core.artifacts import ArtifactHandle, Artifact
 from plait.sandbox.worker_values import unpack
 from plait.tools.render import sound
 
@@ -25,27 +25,27 @@ class Things:
     def __init__(self, kept: Kept, scrub: Callable[[bytes], bytes] = bytes) -> None:
         self._kept = dict(kept)
         self._scrub = scrub
-        self._live: dict[str, Thing] = {}
+        self._live: dict[str, Artifact] = {}
         self._unwritten: dict[str, bytes] = {}
         self._counts: dict[str, int] = {}
         for name in kept:
             kind, _, number = name.rpartition("-")
             self._counts[kind] = max(self._counts.get(kind, 0), int(number))
 
-    def keep(self, thing: Thing) -> Handle:
+    def keep(self, thing: Artifact) -> ArtifactHandle:
         """The thing's handle; the same one each time. Raises what the thing raises while it is written down."""
         for name, known in self._live.items():
             if known is thing:
-                return Handle(name, sound(thing.about()))
+                return ArtifactHandle(name, sound(thing.about()))
         # It is written down here, where what goes wrong is the call's error; at the record it would end the run.
         data, about = thing.dump(), sound(thing.about())
         number = self._counts[thing.kind] = self._counts.get(thing.kind, 0) + 1
         name = f"{thing.kind}-{number}"
         self._live[name] = thing
         self._unwritten[name] = data
-        return Handle(name, about)
+        return ArtifactHandle(name, about)
 
-    def put_away(self, thing: Thing) -> JSON:
+    def put_away(self, thing: Artifact) -> JSON:
         """Keep the thing: what stands for it where JSON does."""
         return self.keep(thing).json()
 
@@ -63,7 +63,7 @@ class Things:
     def _given(self, value: Any, by_name: bool) -> Any:
         if isinstance(value, str):
             return self._or_itself(value.strip(), value) if by_name else value
-        handle = Handle.read(value)
+        handle = ArtifactHandle.read(value)
         if handle is not None:
             return self._or_itself(handle.id, value)
         if isinstance(value, dict):
@@ -75,15 +75,15 @@ class Things:
         thing = self.find(name)
         return value if thing is None else thing
 
-    def find(self, name: str) -> Thing | None:
+    def find(self, name: str) -> Artifact | None:
         """The thing with that id; None where there is none, or where it can't be read back."""
         if name in self._live:
             return self._live[name]
         kind, data = self._kept.get(name, ("", b""))
-        if kind not in Thing.kinds:
+        if kind not in Artifact.kinds:
             return None
         try:
-            thing = self._live[name] = Thing.kinds[kind].load(data)
+            thing = self._live[name] = Artifact.kinds[kind].load(data)
         except ValueError:
             return None
         return thing
@@ -104,8 +104,8 @@ def kept_in(body: bytes | None) -> dict[str, tuple[str, bytes]]:
 
 
 def with_handles(value: JSON) -> Any:
-    """A JSON value with `Handle`s where it says so."""
-    handle = Handle.read(value)
+    """A JSON value with `ArtifactHandle`s where it says so."""
+    handle = ArtifactHandle.read(value)
     if handle is not None:
         return handle
     if isinstance(value, dict):
@@ -114,7 +114,7 @@ def with_handles(value: JSON) -> Any:
 
 
 def _names(value: Any) -> set[str]:
-    handle = Handle.read(value)
+    handle = ArtifactHandle.read(value)
     if handle is not None:
         return {handle.id}
     if isinstance(value, dict):

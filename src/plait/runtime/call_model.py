@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from msgspec import structs
 
-from plait.core import LimitNear, MissingAbility, Piece, PromptTooLong, Reply, Splitter, Taken, Think, Usage
+from plait.core import LimitNear, Unsupported, Piece, ContextOverflow, Reply, Splitter, Taken, Think, Usage
 from plait.core import events as ev
 from plait.core.errors import ModelError, TooLong, Unsupported
 from plait.journal.log import AnyLog
@@ -50,7 +50,7 @@ async def ask_model(
 ) -> Reply:
     """The reply to a think effect.
 
-    Raises `PromptTooLong`, `MissingAbility` or `LimitNear` for the loop, `LimitReached` where a limit leaves no room,
+    Raises `ContextOverflow`, `Unsupported` or `LimitNear` for the loop, `LimitReached` where a limit leaves no room,
     or a `ModelError` when all is lost.
     """
     for got, _ in past.got:
@@ -62,7 +62,7 @@ async def ask_model(
         model = phases.of(think.phase)
         if think.tools and not model.abilities.tools:
             # Found out by an attempt of this effect, in this process or in one that ended right behind it.
-            raise MissingAbility("tools", f"{model.spec} takes no native tools")
+            raise Unsupported("tools", f"{model.spec} takes no native tools")
         request = model.encode(think)
         most = share.attempt(model, request.body, think.max_tokens)
         limited = limit_reply(think, most) if most != think.max_tokens else think
@@ -99,7 +99,7 @@ async def ask_model(
             )
             attempt += 1
             if isinstance(why, TooLong):
-                raise PromptTooLong(str(why), why.tokens, why.room) from why
+                raise ContextOverflow(str(why), why.tokens, why.room) from why
             if lost and getattr(model.abilities, lost, False):
                 phases.lost(think.phase, lost)
                 if lost != "tools":
@@ -206,8 +206,8 @@ class Thinker:
                     meter=meter,
                     share=share,
                 )
-        except (LimitNear, LimitReached, MissingAbility, PromptTooLong) as why:
-            if isinstance(why, MissingAbility | PromptTooLong):
+        except (LimitNear, LimitReached, Unsupported, ContextOverflow) as why:
+            if isinstance(why, Unsupported | ContextOverflow):
                 meter.steps -= counts  # The turn is still to come, in another form.
             if past.thrown is None:
                 await self._record_thrown(n, step, why)
@@ -243,13 +243,13 @@ class Thinker:
             if (near := self.desk.meter.before_think(model, repair=effect.repair, started=started)) is not None:
                 raise near
             if effect.tools and not model.abilities.tools:
-                raise MissingAbility("tools", f"{model.spec} takes no native tools")
-        except (LimitNear, LimitReached, MissingAbility) as why:
+                raise Unsupported("tools", f"{model.spec} takes no native tools")
+        except (LimitNear, LimitReached, Unsupported) as why:
             await self._record_thrown(n, step, why)
             raise
 
     async def _record_thrown(
-        self, n: int, step: int, why: LimitNear | LimitReached | MissingAbility | PromptTooLong
+        self, n: int, step: int, why: LimitNear | LimitReached | Unsupported | ContextOverflow
     ) -> None:
         """Record what the loop receives in place of a reply."""
         match why:
@@ -257,15 +257,15 @@ class Thinker:
                 thrown, said = Thrown(n, step, "LimitNear", why.limit, why.detail), sentence(why.detail)
             case LimitReached():
                 thrown, said = Thrown(n, step, "LimitReached", why.limit, why.detail), ""
-            case MissingAbility():
-                thrown, said = Thrown(n, step, "MissingAbility", why.ability, why.detail), ""
-            case PromptTooLong():
-                thrown = Thrown(n, step, "PromptTooLong", "context", why.detail, why.tokens, why.room)
+            case Unsupported():
+                thrown, said = Thrown(n, step, "Unsupported", why.ability, why.detail), ""
+            case ContextOverflow():
+                thrown = Thrown(n, step, "ContextOverflow", "context", why.detail, why.tokens, why.room)
                 said = "The prompt is too long for the model; showing it less."
         await self.desk.log.append((thrown, None))
         if said:
             self.desk.say(ev.Noted(step, "limit", said))
-        if isinstance(why, MissingAbility | PromptTooLong):
+        if isinstance(why, Unsupported | ContextOverflow):
             self.desk.meter.not_asked()
 
     def _say_retry(self, step: int, listener: _Listener | None, text: str) -> None:
@@ -287,9 +287,9 @@ class Thinker:
             raise LimitNear(thrown.limit, thrown.detail)
         if thrown.kind == "LimitReached":
             raise LimitReached(thrown.limit, thrown.detail)
-        if thrown.kind == "MissingAbility":
-            raise MissingAbility(thrown.limit, thrown.detail)
-        raise PromptTooLong(thrown.detail, thrown.tokens, thrown.room)
+        if thrown.kind == "Unsupported":
+            raise Unsupported(thrown.limit, thrown.detail)
+        raise ContextOverflow(thrown.detail, thrown.tokens, thrown.room)
 
     def _same_request(self, n: int, effect: Think, past: PastEffect, step: int) -> None:
         """Compare every recorded attempt of this effect with the request the loop makes now."""

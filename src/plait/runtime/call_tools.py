@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 from msgspec import structs
 
-from plait.core import Act, Call, LimitNear, Observation, Thing
+from plait.core import Act, Call, LimitNear, Observation, Artifact
 from plait.core import events as ev
 from plait.core.errors import BadInput, CallLost, ConfigError, JournalError, ToolError
 from plait.core.tools import Trouble
@@ -324,7 +324,7 @@ class Actor:
         tool = self.desk.job.tools.get(call.tool)
         if tool is not None:
             with suppress(BadInput):
-                args, kwargs = tool.bind(self.desk.things.given(call.input, tool.signature.takes_things))
+                args, kwargs = tool.bind(self.desk.things.given(call.input, tool.signature.takes_artifacts))
                 found.add(repr((call.tool, args, sorted(kwargs.items()))).encode())
         return found
 
@@ -374,7 +374,7 @@ async def _make(tools: Toolset, call: Call, seconds: float, things: Things) -> O
         said = tools.unknown(call.tool) if tools.near is None else await _in_thread(lambda: tools.unknown(call.tool))
         return Observation(said, trouble="unknown_tool")
     try:
-        takes = tool.signature.takes_things
+        takes = tool.signature.takes_artifacts
         args, kwargs = tool.bind(things.exactly(call.input) if call.by_code else things.given(call.input, takes))
     except BadInput as why:
         return Observation(str(why), trouble="bad_input")
@@ -383,7 +383,7 @@ async def _make(tools: Toolset, call: Call, seconds: float, things: Things) -> O
     began = time.perf_counter()
     try:
         value = await _within(tool, args, kwargs, limit)
-        if isinstance(value, Thing):
+        if isinstance(value, Artifact):
             handle = things.keep(value)
             text, plain = f"{handle.id}: {handle.about}", handle.json()
         else:

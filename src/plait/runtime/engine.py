@@ -30,11 +30,11 @@ from plait.core import (
     Failed,
     LimitNear,
     LoopRun,
-    MissingAbility,
+    Unsupported,
     Note,
     Outcome,
     PlaitError,
-    PromptTooLong,
+    ContextOverflow,
     Reply,
     Start,
     Stopped,
@@ -84,7 +84,7 @@ class Engine:
         self._effect: Any = None
         """The effect that the loop waits for; then its result, or what is thrown into the loop in its place."""
         self._result: Any = None
-        self._thrown: LimitNear | PromptTooLong | MissingAbility | None = None
+        self._thrown: LimitNear | ContextOverflow | Unsupported | None = None
         self._returned: Any = None
         """The outcome that the loop returned."""
 
@@ -98,7 +98,7 @@ class Engine:
                     while self._advance():
                         try:
                             self._given(await self._perform(self._number(), self._effect))
-                        except (LimitNear, PromptTooLong, MissingAbility) as why:
+                        except (LimitNear, ContextOverflow, Unsupported) as why:
                             self._thrown = why
                     outcome = self._settled(self._returned)
                 finally:
@@ -176,7 +176,7 @@ class Engine:
                     case _:
                         self._effect = effect
                         return True
-            except (LimitNear, PromptTooLong, MissingAbility) as why:
+            except (LimitNear, ContextOverflow, Unsupported) as why:
                 self._thrown = why
 
     def _given(self, result: Any) -> None:
@@ -234,13 +234,13 @@ class Engine:
                 how = self._last.how_cut if self._last is not None else ""
                 stopped = Stopped(why.limit, sentence(why.detail))
                 return _cut_short(stopped, how, "") if how else stopped
-            case PromptTooLong():
+            case ContextOverflow():
                 # A turn that is asked again with less counts once, and so does one whose prompt never fitted.
                 self.desk.meter.steps += self.desk.meter.near is None
                 return Stopped("context", f"The prompt does not fit the model's context: {why.detail}")
-            case MissingAbility():
+            case Unsupported():
                 return Crashed(
-                    sentence(why.detail), error="MissingAbility", hint="Choose another model, or another loop."
+                    sentence(why.detail), error="Unsupported", hint="Choose another model, or another loop."
                 )
             case ExceptionGroup():
                 return self._ended_by(why.exceptions[0])

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 
 from plait.core.effects import UNKNOWN
 from plait.core.loop import Task
-from plait.core.things import Handle
+from plait.core.artifacts import ArtifactHandle
 from plait.core.tools import Call, ToolSpec
 from plait.runtime import known_values
 from plait.runtime.known_values import computed, constants, reckoned
@@ -226,7 +226,7 @@ def answer_warning(found: Iterable[str]) -> str:
 
 def _literals(value: Any, where: str = "") -> Iterator[tuple[str, str | float]]:
     """Each scalar in a call's input, with the parameter it stands under."""
-    if isinstance(value, bool) or value is None or Handle.read(value) is not None:
+    if isinstance(value, bool) or value is None or ArtifactHandle.read(value) is not None:
         return
     if isinstance(value, (str, int, float)):
         yield where, value

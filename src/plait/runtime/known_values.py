@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from plait.core.messages import JSON
-from plait.core.things import Thing
+from plait.core.artifacts import Artifact
 from plait.runtime.artifacts import Things
 from plait.sandbox.worker_values import Budget, Figures, pack
 from plait.tools.render import Numeral, sound
@@ -107,7 +107,7 @@ def _numbers(value: Any) -> Any:
 
 def _stands(value: Any, things: Things) -> Any:
     """What stands for an object in JSON; None where nothing does."""
-    if isinstance(value, Thing):
+    if isinstance(value, Artifact):
         return things.put_away(value)
     fields = _fields(value)
     if fields is None:

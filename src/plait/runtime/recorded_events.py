@@ -82,7 +82,7 @@ def retell(rows: Iterable[Row], loop: Loop | None) -> list[Event]:
                 events.append(ev.Executed(step, ran))
             case NoteRecord(step=step, kind=kind, text=text):
                 events.append(ev.Noted(step, kind, text))
-            case Thrown(kind="MissingAbility" | "LimitReached"):
+            case Thrown(kind="Unsupported" | "LimitReached"):
                 pass  # The loop says itself what it makes of it.
             case Thrown(step=step, detail=detail):
                 events.append(ev.Noted(step, "limit", detail))

@@ -21,9 +21,9 @@ from typing import Any
 
 import msgspec
 
-from plait.core import Call, Continue, Execute, Handle, Observation, PlaitError, Ran
+from plait.core import Call, Continue, Execute, ArtifactHandle, Observation, PlaitError, Ran
 from plait.core import events as ev
-from plait.core.things import MARK
+from plait.core.artifacts import MARK
 from plait.journal.records import RanRecord
 from plait.runtime.artifacts import with_handles
 from plait.runtime.recorded_effects import PastEffect
@@ -201,7 +201,7 @@ def result_of(call: Call, observation: Observation) -> Result:
         case "" if observation.unfit:
             return Result(error="TypeError", message=f"{call.tool}(): {observation.unfit}")
         case "" if observation.exact is not None:
-            return Result(unpack(observation.exact, Handle.read))
+            return Result(unpack(observation.exact, ArtifactHandle.read))
         case "":
             text = None if observation.text == NO_RESULT else observation.text
             return Result(text if observation.value is None else with_handles(observation.value))
@@ -222,7 +222,7 @@ def result_of(call: Call, observation: Observation) -> Result:
 
 def _written(value: Any) -> Any:
     """A value from the sandbox as the input of a call holds it, nothing of it changed."""
-    return pack(value, lambda one: one.json() if isinstance(one, Handle) else None, Budget(depth=DEEPEST))
+    return pack(value, lambda one: one.json() if isinstance(one, ArtifactHandle) else None, Budget(depth=DEEPEST))
 
 
 def _key(name: str) -> str:
@@ -232,7 +232,7 @@ def _key(name: str) -> str:
 
 def _plain(value: Any) -> Any:
     """A value from the sandbox as JSON holds it, for a call of no tool: what JSON has no word for becomes text."""
-    if isinstance(value, Handle):
+    if isinstance(value, ArtifactHandle):
         return value.json()
     if value is None or isinstance(value, (bool, int, str)):
         return value

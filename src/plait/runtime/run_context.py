@@ -200,7 +200,7 @@ def check_edit(told: Told, call: Call | None, tools: Toolset, things: Things) ->
     if tool is None or not told.input:
         return
     try:
-        tool.bind(things.given(told.input[0], tool.signature.takes_things))
+        tool.bind(things.given(told.input[0], tool.signature.takes_artifacts))
     except BadInput as why:
         raise ConfigError(f"The edited input does not fit. {why}") from None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, cast
 
-from plait.core import Act, Effect, Observation, PromptTooLong, Reply, Start, Taken, Think, WaitNext
+from plait.core import Act, Effect, Observation, ContextOverflow, Reply, Start, Taken, Think, WaitNext
 from plait.journal.records import StartRecord, TookRecord
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_context import Desk, RecordEnds, Suspend
@@ -103,7 +103,7 @@ class Tickets:
         task = self._open.pop(ticket)
         try:
             result = await task
-        except PromptTooLong as why:
+        except ContextOverflow as why:
             why.ticket = ticket
             raise
         self._ready = [each for each in self._ready if each.ticket != ticket]

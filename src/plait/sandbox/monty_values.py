@@ -12,8 +12,8 @@ import re
 from typing import Any
 from uuid import UUID, uuid4
 
-from plait.core.things import MARK as HANDLE
-from plait.core.things import Handle
+from plait.core.artifacts import MARK as HANDLE
+from plait.core.artifacts import Handle
 from plait.sandbox.monty_pool import library
 from plait.sandbox.worker_values import Budget, clean
 

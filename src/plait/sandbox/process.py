@@ -16,7 +16,7 @@ from typing import Any
 
 from plait.core.code import CodeError, CodeLimit
 from plait.core.errors import ConfigError
-from plait.core.things import Handle
+from plait.core.artifacts import Handle
 from plait.sandbox.base import PRELUDE, OutCall, Result, Session, Settings, Turn
 from plait.sandbox.process_child import INLINE_BYTES, Broken, Child
 from plait.sandbox.worker_output import FLOOD

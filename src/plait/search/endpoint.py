@@ -15,7 +15,7 @@ import msgspec
 from plait.core.errors import BadResponse, ConfigError, ModelError
 from plait.models import http
 from plait.models.config import checked_address
-from plait.models.hosts import HOSTS
+from plait.models.presets import HOSTS
 from plait.models.refusals import Target, bad, failure
 from plait.search.embedders import normalize_rows
 

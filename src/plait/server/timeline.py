@@ -134,7 +134,7 @@ class ViewerTimeline:
                 self._add_code(row, record)
             case NoteRecord(step=step, kind=kind, text=text):
                 self._add_note(row, step, kind, text)
-            case Thrown(step=step, kind=kind, detail=detail) if kind != "MissingAbility":
+            case Thrown(step=step, kind=kind, detail=detail) if kind != "Unsupported":
                 self._add_note(row, step, "limit", detail)
             case Waits(n=n, i=i, step=step, kind=kind, text=text):
                 asked = {"ask": kind, "text": self._cut(text), "told": None, "approved": None}

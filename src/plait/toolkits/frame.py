@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 from msgspec import Struct
 
 from plait.core.errors import ToolError
-from plait.core.things import Thing
+from plait.core.artifacts import Artifact
 from plait.tools.tool import Tool, tool
 
 Type: TypeAlias = Literal["int", "float", "bool", "str", "date", "datetime"]
@@ -34,7 +34,7 @@ class Column(Struct, frozen=True):
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Table(Thing):
+class Table(Artifact):
     """A table: `columns`, and `rows` with a cell a column. A cell is a text, a number, a boolean or None."""
 
     kind: ClassVar[str] = "table"

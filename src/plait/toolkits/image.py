@@ -13,7 +13,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from plait.core.errors import ConfigError, ToolError
-from plait.core.things import Thing
+from plait.core.artifacts import Artifact
 from plait.toolkits.service import SECONDS
 from plait.tools.tool import Tool, tool
 
@@ -32,7 +32,7 @@ _IN_PNG = ("1", "L", "LA", "I;16", "RGB", "RGBA")
 
 
 @dataclass(frozen=True)
-class Image(Thing):
+class Image(Artifact):
     """An image: its file's bytes, their media type such as "image/png", width and height in pixels."""
 
     kind: ClassVar[str] = "image"

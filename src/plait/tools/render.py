@@ -11,12 +11,12 @@ from typing import Any, TypeAlias
 import msgspec
 
 from plait.core.messages import JSON
-from plait.core.things import MARK, Thing
+from plait.core.artifacts import MARK, Artifact
 
 NO_RESULT = "(no result)"
 _DEPTH = 60
 
-Keep: TypeAlias = Callable[[Thing], JSON] | None
+Keep: TypeAlias = Callable[[Artifact], JSON] | None
 """Returns the JSON that stands for a thing; None renders a thing as any other object."""
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
@@ -84,7 +84,7 @@ def _plain(value: Any, path: tuple[int, ...], keep: Keep) -> Any:
     if len(path) > _DEPTH or id(value) in path:
         return "(nested too deeply to show)"
     path = (*path, id(value))
-    if keep is not None and isinstance(value, Thing):
+    if keep is not None and isinstance(value, Artifact):
         return keep(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return describe_bytes(bytes(value))

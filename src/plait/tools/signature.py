@@ -14,7 +14,7 @@ from msgspec import Struct
 from plait.core.call_check import takes_other_names
 from plait.core.errors import ConfigError
 from plait.core.json_schema import shape_of, words_of
-from plait.core.things import Thing
+from plait.core.artifacts import Artifact
 from plait.tools.docstrings import read_docstring
 from plait.tools.python_types import PythonType, Undescribable, describe_types
 from plait.tools.tool import innermost
@@ -46,7 +46,7 @@ class Signature(Struct, frozen=True):
         return [name for name in self.schema["properties"] if name != self.spread]
 
     @property
-    def takes_things(self) -> bool:
+    def takes_artifacts(self) -> bool:
         """Whether a parameter is a thing, which a model names by its id."""
         return any(_is_thing(each.schema) for each in self.types.values() if each.is_exact)
 
@@ -177,6 +177,6 @@ def _result(hint: Any) -> str:
 
 def _is_thing(schema: Any) -> bool:
     """Whether the schema of a plain type is that of a thing, a list of things, or a union with one."""
-    if schema.get("format") in Thing.kinds:
+    if schema.get("format") in Artifact.kinds:
         return True
     return any(map(_is_thing, schema.get("anyOf", [schema["items"]] if "items" in schema else [])))

@@ -9,7 +9,7 @@ from typing import Any
 from plait.core import Call, Event, Observation
 from plait.core.errors import BadInput, ToolError
 from plait.core.events import Executed, Noted, Observed
-from plait.core.things import Handle
+from plait.core.artifacts import ArtifactHandle
 from plait.world.grades import RunEvidence
 from plait.world.state import World
 
@@ -27,12 +27,12 @@ def replay(world: World, calls: Iterable[tuple[Call, Observation]]) -> World:
         if tool is None or not observation.ok:
             continue
         try:
-            args, kwargs = tool.bind(_insert_things(call.input, things, tool.signature.takes_things))
+            args, kwargs = tool.bind(_insert_things(call.input, things, tool.signature.takes_artifacts))
             result = tool.function(*args, **kwargs)
         except (BadInput, ToolError):
             # What the run was given came from elsewhere, such as an image of another tool's.
             continue
-        handle = Handle.read(observation.value)
+        handle = ArtifactHandle.read(observation.value)
         if handle is not None:
             things[handle.id] = result
     return world
@@ -70,7 +70,7 @@ def _insert_things(value: Any, things: dict[str, Any], by_name: bool) -> Any:
     """Replaces handles in an input by the things themselves; with `by_name`, ids as well."""
     if isinstance(value, str):
         return things.get(value.strip(), value) if by_name else value
-    handle = Handle.read(value)
+    handle = ArtifactHandle.read(value)
     if handle is not None:
         return things.get(handle.id, value)
     if isinstance(value, dict):

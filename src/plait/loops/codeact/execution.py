@@ -19,7 +19,7 @@ from plait.core import (
     Call,
     CodeError,
     Effects,
-    Handle,
+    ArtifactHandle,
     LimitNear,
     LoopContext,
     Observation,
@@ -265,7 +265,7 @@ def _first(given: JSON) -> JSON:
 
 def _told(given: JSON) -> JSON:
     """The same with each thing's few words in place of its handle: whoever reads the answer knows no ids."""
-    if (handle := Handle.read(given)) is not None:
+    if (handle := ArtifactHandle.read(given)) is not None:
         return handle.about
     if isinstance(given, dict):
         return {key: _told(each) for key, each in given.items()}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plait.core import JSON, Call, Thing, ToolSpec
+from plait.core import JSON, Call, Artifact, ToolSpec
 from plait.loops.tool_descriptions import as_sentence
 
 _WORDS = {
@@ -102,8 +102,8 @@ def python_type(schema: Mapping[str, Any]) -> str:
     kind = schema.get("type", "object" if "properties" in schema or "$ref" in schema else "any")
     if isinstance(kind, list):
         return " | ".join(_WORDS.get(str(one), str(one)) for one in kind)
-    if kind == "string" and schema.get("format") in Thing.kinds:
-        return Thing.kinds[schema["format"]].__name__
+    if kind == "string" and schema.get("format") in Artifact.kinds:
+        return Artifact.kinds[schema["format"]].__name__
     items = schema.get("items")
     if kind == "array" and isinstance(items, Mapping) and items:
         return f"list[{python_type(items)}]"

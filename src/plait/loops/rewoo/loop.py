@@ -25,7 +25,7 @@ from plait.core import (
     Observation,
     OneKind,
     Plan,
-    PromptTooLong,
+    ContextOverflow,
     Splitter,
     Step,
     Stopped,
@@ -116,7 +116,7 @@ class ReWOO:
         while work.open:
             try:
                 step = yield from work.took((yield from wait_next(*work.open)))
-            except PromptTooLong as why:
+            except ContextOverflow as why:
                 step = yield from self._less(kit, task, work, why)
             seen = work.results[step.id]
             if not seen.ok and self.on_failure == "stop":
@@ -135,7 +135,7 @@ class ReWOO:
             return Observation(f"It needs the evidence of {', '.join(missing)}, which gave none.", "cancelled")
         return Act((Call(step.tool, EVIDENCE.fill_step(step, results)),))
 
-    def _less(self, kit: LoopContext, task: Task, work: Dispatch, why: PromptTooLong) -> Effects[Step]:
+    def _less(self, kit: LoopContext, task: Task, work: Dispatch, why: ContextOverflow) -> Effects[Step]:
         """A step of the model's whose prompt was too long: asked again with less of its evidence."""
         assert why.ticket is not None
         step = work.open[why.ticket]
@@ -147,7 +147,7 @@ class ReWOO:
         try:
             reply, _ = yield from fit_prompt(again, max(SMALLEST_OBSERVATION, kit.observation_chars // 4))
             seen = observation_of_reply(reply)
-        except PromptTooLong as still:
+        except ContextOverflow as still:
             seen = Observation(f"Error: {still.detail}", "raised")
         return (yield from work.ended(why.ticket, seen))
 

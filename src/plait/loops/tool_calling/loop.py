@@ -17,7 +17,7 @@ from plait.core import (
     LoopContext,
     LoopRun,
     Message,
-    MissingAbility,
+    Unsupported,
     Observation,
     Outcome,
     Splitter,
@@ -75,7 +75,7 @@ class ToolCalling:
                 log = (*log, (turn, (yield from self._act(turn, kit))))
             except LimitNear as limit:
                 near = limit
-            except MissingAbility as lacking:
+            except Unsupported as lacking:
                 why = f"{lacking.detail}."
                 if self.fallback and near is None:
                     break

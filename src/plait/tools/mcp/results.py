@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from plait.core.errors import PlaitError, ToolError
-from plait.core.things import Thing
+from plait.core.artifacts import Artifact
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import ProgressFnT
@@ -31,7 +31,7 @@ PROGRESS_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
-class Attachment(Thing):
+class Attachment(Artifact):
     """A file from a server: its bytes, and its media type as the server states it."""
 
     kind: ClassVar[str] = "file"
@@ -82,7 +82,7 @@ def encode_things(value: Any) -> Any:
 
     Raises `ToolError` for an artifact that has no bytes, such as a table.
     """
-    if isinstance(value, Thing):
+    if isinstance(value, Artifact):
         data = getattr(value, "data", None)
         if not isinstance(data, bytes):
             raise ToolError(f"Plait cannot send {value.about()} to this tool, because it is not a file.")
@@ -107,7 +107,7 @@ def format_progress(report: Callable[[str], None]) -> ProgressFnT:
     return on_progress
 
 
-def _read_block(block: ContentBlock) -> str | Thing:
+def _read_block(block: ContentBlock) -> str | Artifact:
     if block.type == "text":
         return block.text
     if block.type == "image" or block.type == "audio":
@@ -121,14 +121,14 @@ def _read_block(block: ContentBlock) -> str | Thing:
     return f"(resource {resource.uri})\n{getattr(resource, 'text', '')}"
 
 
-def _read_file(encoded: str, media_type: str) -> str | Thing:
+def _read_file(encoded: str, media_type: str) -> str | Artifact:
     try:
         data = base64.b64decode(encoded)
     except (binascii.Error, ValueError):
         return f"(a file of type {media_type} that is not valid base64)"
     if media_type.startswith("image/"):
         try:
-            image: Thing = importlib.import_module(IMAGE_MODULE).Image.from_bytes(data)
+            image: Artifact = importlib.import_module(IMAGE_MODULE).Image.from_bytes(data)
             return image
         except (PlaitError, ImportError):  # Pillow is not installed, or cannot read it
             pass
