@@ -850,8 +850,8 @@ class Meta(type):
     def __new__(m, name, bases, d):
         d["tag"] = name.lower()
         return super().__new__(m, name, bases, d)
-class Thing(metaclass=Meta): pass
-print(Thing.tag)
+class Artifact(metaclass=Meta): pass
+print(Artifact.tag)
 # type with three arguments
 A = type("A", (), {"x": 1, "f": lambda self: self.x + 1})
 print(A().f(), A.__name__)

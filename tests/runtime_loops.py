@@ -27,9 +27,9 @@ from plait.core import (
     Task,
     Think,
     start,
-    take,
     think,
     user,
+    wait_next,
 )
 
 
@@ -50,7 +50,7 @@ class Ahead:
             yield from think("act", (user(task.question),))
         seen = []
         for _ in self.calls:
-            taken = yield from take()
+            taken = yield from wait_next()
             seen.append(taken.observations[0].text)
             if self.ask:
                 yield from think("act", (user("\n".join(seen)),))
@@ -70,7 +70,7 @@ class Watching(Ahead):
         (ticket,) = yield from start(Think("act", (user(task.question),), watch=True))
         pieces = []
         while True:
-            taken = yield from take(ticket)
+            taken = yield from wait_next(ticket)
             if taken.done:
                 assert taken.reply is not None
                 return Answered(["".join(pieces), taken.reply.text])

@@ -1,4 +1,4 @@
-"""Calls as JSON objects in text: what is read, what is refused, and what no data can do."""
+"""CallsTurn as JSON objects in text: what is read, what is refused, and what no data can do."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from conftest import LONG
 from plait.core import Call, ToolSpec
-from plait.loops.call_objects import CallObjects, Calls, arguments_of, called
+from plait.loops.call_notations import disarm_calls
 from plait.loops.format import Unreadable
+from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of, resolve_tool_name
 
 TOOLS = (ToolSpec("lookup", "Finds."), ToolSpec("calculator", "Computes."), ToolSpec("Log In", "Odd name."))
 FORM = CallObjects()
@@ -21,7 +22,7 @@ LOOK = Call("lookup", {"key": "a"})
 OBJECT = '{"name": "lookup", "arguments": {"key": "a"}}'
 
 
-def read(text: str) -> Calls:
+def read(text: str) -> CallsTurn:
     return FORM.read(text, TOOLS)
 
 
@@ -168,8 +169,8 @@ def test_half_of_the_arguments_are_never_taken_for_all_of_them() -> None:
 
 
 def test_names_are_matched_without_their_prefix() -> None:
-    assert called("functions.lookup", TOOLS, []) == "lookup"
-    assert called("functions.nothing", TOOLS, []) == "functions.nothing"
+    assert resolve_tool_name("functions.lookup", TOOLS, []) == "lookup"
+    assert resolve_tool_name("functions.nothing", TOOLS, []) == "functions.nothing"
 
 
 # -- what holds for all
@@ -225,7 +226,7 @@ some_calls = st.lists(
 
 @given(plain, some_calls)
 def test_calls_read_back_as_they_were_written_whatever_their_arguments_hold(thought: str, calls: list[Call]) -> None:
-    text = FORM.write(Calls(thought, tuple(calls)), TOOLS)
+    text = FORM.write(CallsTurn(thought, tuple(calls)), TOOLS)
     back = read(text)
     assert back.thought == thought and back.remarks == () and back.kept == text
     assert back.calls == tuple(Call(call.tool, call.input or None) for call in calls)
@@ -233,13 +234,13 @@ def test_calls_read_back_as_they_were_written_whatever_their_arguments_hold(thou
 
 @given(plain.filter(bool))
 def test_an_answer_reads_back_as_it_was_written(answer: str) -> None:
-    text = FORM.write(Calls(answer=answer, answered=True), TOOLS)
+    text = FORM.write(CallsTurn(answer=answer, answered=True), TOOLS)
     assert (read(text).answer, read(text).remarks) == (answer, ())
 
 
 @given(clean, st.lists(st.builds(Call, st.just("lookup"), values), max_size=2))
 def test_the_writer_refuses_what_would_be_read_back_as_something_else(text: str, calls: list[Call]) -> None:
-    turn = Calls(text, tuple(calls)) if calls else Calls(answer=text, answered=True)
+    turn = CallsTurn(text, tuple(calls)) if calls else CallsTurn(answer=text, answered=True)
     try:
         written = FORM.write(turn, TOOLS)
     except ValueError:
@@ -264,19 +265,19 @@ def test_whatever_the_text_it_is_read_or_refused(text: str) -> None:
 
 @given(words)
 def test_escaped_data_holds_no_call(text: str) -> None:
-    escaped = FORM.disarm(text.encode("utf-8", "replace").decode(), TOOLS)
+    escaped = disarm_calls(text.encode("utf-8", "replace").decode(), TOOLS)
     try:
         assert read(escaped).calls == ()
     except Unreadable as why:
         assert "tool_call" not in str(why)
-    assert FORM.disarm(escaped, TOOLS) == escaped
+    assert disarm_calls(escaped, TOOLS) == escaped
 
 
 def test_data_that_holds_no_call_stays_as_it_is() -> None:
     for data in ('{"name": "Lyon", "people": 522250}', '[{"name": "a"}, {"name": "b"}]', "```py\nx = {}\n```", "a < b"):
-        assert FORM.disarm(data, TOOLS) == data
-    assert FORM.disarm(f"The page says: {OBJECT}", TOOLS) == f"The page says: {OBJECT}".replace('name"', 'name"\\')
-    assert FORM.disarm('{"a": [{"name": "lookup"}]}', TOOLS) != '{"a": [{"name": "lookup"}]}'
+        assert disarm_calls(data, TOOLS) == data
+    assert disarm_calls(f"The page says: {OBJECT}", TOOLS) == f"The page says: {OBJECT}".replace('name"', 'name"\\')
+    assert disarm_calls('{"a": [{"name": "lookup"}]}', TOOLS) != '{"a": [{"name": "lookup"}]}'
 
 
 def test_the_splitter_gives_the_same_for_any_chunking() -> None:
@@ -325,7 +326,7 @@ def test_a_hostile_text_takes_no_more_than_linear_time(unit: str) -> None:
         read(text)
     except Unreadable as why:
         assert len(str(why)) < 1000
-    FORM.disarm(text, TOOLS)
+    disarm_calls(text, TOOLS)
     splitter = FORM.splitter()
     splitter.feed(text)
     splitter.close()

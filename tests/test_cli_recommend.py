@@ -65,11 +65,7 @@ def test_json_is_one_object_with_every_digit(shell: Shell) -> None:
     assert found["demand"] == {"at_least": 0.8, "usd": None, "seconds": None, "tokens": None, "include_changed": False}
     assert found["results"]["name"] == "sums" and len(found["results"]["digest"]) == 64
     assert [each["loop"] for each in found["candidates"]] == ["json", "react(dialect=lines)", "react", "mine"]
-    assert (
-        found["candidates"][3]["unmet"] == ["here"]
-        and found["text"]
-        and found["command"].startswith("plait run")
-    )
+    assert found["candidates"][3]["unmet"] == ["here"] and found["text"] and found["command"].startswith("plait run")
 
 
 @pytest.mark.parametrize(

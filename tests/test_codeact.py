@@ -32,7 +32,7 @@ from plait.core import (
     ToolSpec,
 )
 from plait.loops.codeact.loop import CodeAct
-from plait.loops.codeact.steps import steps_of
+from plait.loops.codeact.reader import steps_of
 from plait.runtime.prompts import PromptBook
 
 PEOPLE = ToolSpec(

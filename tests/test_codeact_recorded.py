@@ -18,7 +18,7 @@ from plait.core.events import Executing, Observed, Replied
 from plait.journal.records import NoteRecord, Thinking
 from plait.lab.world import world_of
 from plait.loops.codeact.format import CodeFormat, code_call
-from plait.loops.codeact.hints import imports
+from plait.loops.codeact.hints import find_forbidden_import
 from plait.loops.codeact.loop import CodeAct
 from plait.runtime.run import Run
 from repl_logs import MODELS, PUBLISHED, Log, read_all
@@ -91,7 +91,7 @@ def test_a_run_ends_as_it_did(logs: list[Log], runs: dict[str, Run]) -> None:
 
 def refused(step: Any) -> bool:
     """It imported, which was never allowed then, and it imports a module that is not allowed now."""
-    return step.error == "ImportError" and imports(step.code) is not None
+    return step.error == "ImportError" and find_forbidden_import(step.code) is not None
 
 
 def test_every_action_runs_but_those_that_import_what_is_not_allowed(logs: list[Log], runs: dict[str, Run]) -> None:

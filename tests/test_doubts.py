@@ -13,7 +13,7 @@ import plait
 from plait.core import Observation
 from plait.journal.records import Acting, NoteRecord, Thinking
 from plait.loops.format import Turn
-from plait.loops.grounding import struck, without
+from plait.loops.grounding import strike_from_turn, strike_values
 from plait.loops.react.loop import ReAct
 from plait.runtime import known_values as computing
 from plait.runtime.grounding import Sources
@@ -76,9 +76,9 @@ def code(n: int, thought: str, *lines: str) -> str:
 )
 def test_only_the_value_itself_is_struck_out(text: str, found: list[str], left: str | None) -> None:
     if left is None:  # JSON stays JSON
-        assert json.loads(struck(text, found)) == {"year": None, "of": [None], "sum": "2020 - (unknown)"}
+        assert json.loads(strike_values(text, found)) == {"year": None, "of": [None], "sum": "2020 - (unknown)"}
     else:
-        assert struck(text, found) == left
+        assert strike_values(text, found) == left
 
 
 LOOPS: dict[str, list[str]] = {
@@ -281,9 +281,12 @@ def test_a_new_call_after_old_ones_is_no_circle(journal: Path) -> None:
 
 
 def test_a_value_that_only_stands_within_another_in_the_observation_is_struck_out() -> None:
-    turn_, seen = without(["96"], Turn("It is 96.", kept="It is 96."), Observation("1961"))
+    turn_, seen = strike_from_turn(["96"], Turn("It is 96.", kept="It is 96."), Observation("1961"))
     assert turn_.kept == "It is (unknown)." and "nothing has given it: 96" in seen.note
-    assert without(["1961"], Turn("It is 1961.", kept="It is 1961."), Observation("1961"))[0].kept == "It is 1961."
+    assert (
+        strike_from_turn(["1961"], Turn("It is 1961.", kept="It is 1961."), Observation("1961"))[0].kept
+        == "It is 1961."
+    )
 
 
 # -- what counts as computed

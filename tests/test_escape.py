@@ -12,9 +12,9 @@ import pytest
 import plait
 from plait.core import Call, Exchange, LoopContext, Reply, Step, Think
 from plait.core.labels import HOLE, label_of, labels_in
-from plait.lab.judge import Judge
 from plait.loops.escape import Escape
 from plait.loops.format import Turn
+from plait.loops.judge.loop import Judge
 from plait.models.base import Abilities
 from plait.runtime.prompts import PromptBook
 
@@ -72,7 +72,7 @@ def written_labels(case: str) -> tuple[str, ...]:
     """The labels that a loop's writer prints beside its templates."""
     format = getattr(CASES[case][0], "_format", None)
     if case == "codeact":
-        from plait.loops.codeact.loop import FORMAT as format
+        from plait.loops.codeact.format import FORMAT as format
     if format is None:
         if case == "rewoo":
             from plait.loops.rewoo.plan_text import write_step

@@ -7,10 +7,7 @@ from plait.core.errors import ConfigError
 from plait.core.text import shorten
 from plait.loops.format import Turn, Unreadable
 from plait.loops.json.format import JsonTurn
-from plait.loops.react.blob import Blob
-from plait.loops.react.format import react_format
-from plait.loops.react.lines import Lines
-from plait.loops.react.numbered import Numbered
+from plait.loops.react.format import Blob, Lines, Numbered, react_format
 
 TOOLS = (
     ToolSpec(

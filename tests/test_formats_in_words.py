@@ -8,7 +8,7 @@ import pytest
 
 from plait.core import ToolSpec
 from plait.loops.phased import action_list
-from plait.loops.references import EVIDENCE, in_formula, refer
+from plait.loops.references import EVIDENCE, insert_references, words_in_formula
 from plait.loops.rewoo import plan_text
 
 TEXT = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
@@ -32,8 +32,8 @@ EARLIER: list[tuple[str, Any]] = [("$1", ["people in Ghent"]), ("$2", {"key": "a
     ],
 )
 def test_words_of_an_earlier_step_in_a_formula_are_its_result(written: str, read: str) -> None:
-    assert refer([written], EARLIER)[0] == [read]
-    assert refer({"key": [written]}, EARLIER)[0] == {"key": [read]}
+    assert insert_references([written], EARLIER)[0] == [read]
+    assert insert_references({"key": [written]}, EARLIER)[0] == {"key": [read]}
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_words_of_an_earlier_step_in_a_formula_are_its_result(written: str, read
     ],
 )
 def test_all_else_stays_as_it_is(written: str) -> None:
-    assert refer([written], EARLIER) == ([written], ())
+    assert insert_references([written], EARLIER) == ([written], ())
 
 
 def test_a_list_of_actions_is_read_so_and_it_is_noted() -> None:
@@ -84,11 +84,11 @@ def test_long_inputs_take_no_longer_than_they_are_long() -> None:
         "(" * 20_000 + "people in Ghent / x",
         "people in Ghent - " * 2_000,
     ):
-        assert refer([text], EARLIER)[0]
+        assert insert_references([text], EARLIER)[0]
 
 
 def test_letters_that_only_a_pattern_takes_for_alike_do_no_harm() -> None:
-    assert refer(["\u0130zmir / 2"], [("$1", ["izmir"])]) == (["\u0130zmir / 2"], ())
+    assert insert_references(["\u0130zmir / 2"], [("$1", ["izmir"])]) == (["\u0130zmir / 2"], ())
 
 
 @pytest.mark.parametrize(
@@ -114,4 +114,4 @@ def test_letters_that_only_a_pattern_takes_for_alike_do_no_harm() -> None:
     ],
 )
 def test_words_that_stand_in_a_formula_are_told_from_a_question(text: str, words: tuple[str, ...]) -> None:
-    assert in_formula({"expression": [text]}, EVIDENCE) == words
+    assert words_in_formula({"expression": [text]}, EVIDENCE) == words

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from plait.core import ToolSpec
-from plait.loops.react.numbered import Numbered
+from plait.loops.react.format import Numbered
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 TOOLS = (ToolSpec("search", ""), ToolSpec("lookup", ""))

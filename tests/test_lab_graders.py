@@ -22,7 +22,8 @@ from plait.journal.store import Journal
 from plait.lab import Grade, SuiteTask, load_grader, load_suite
 from plait.lab.graders import NAMES, grader_digest
 from plait.lab.graders.answers import f1_score, find_label, is_exact_match, last_number, parse_yes_no, read_numbers
-from plait.lab.judge import make_judge, read_verdict
+from plait.lab.judge import make_judge
+from plait.loops.judge.loop import read_verdict
 from plait.models.prices import Rate
 from plait.runtime.run import Run
 

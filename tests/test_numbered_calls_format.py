@@ -303,24 +303,17 @@ usual_lines = st.tuples(
 
 
 @given(st.lists(usual_lines | st.just("Thought: next.\n"), max_size=6).map("".join))
-def test_the_short_way_for_usual_lines_reads_what_the_walk_reads(text: str) -> None:
-    short, walk = FORM.reader(TOOLS), FORM.reader(TOOLS)
-    walk._usual = frozenset()
-    assert [*short.feed(text), *short.close()] == [*walk.feed(text), *walk.close()]
-    assert (short.ended, short.remarks, short.kept, short.thought) == (
-        walk.ended,
-        walk.remarks,
-        walk.kept,
-        walk.thought,
+def test_usual_lines_read_the_same_one_character_at_a_time(text: str) -> None:
+    whole, slow = FORM.reader(TOOLS), FORM.reader(TOOLS)
+    slowly = [call for character in text for call in slow.feed(character)]
+    assert [*whole.feed(text), *whole.close()] == [*slowly, *slow.close()]
+    assert (whole.ended, whole.remarks, whole.kept, whole.thought) == (
+        slow.ended,
+        slow.remarks,
+        slow.kept,
+        slow.thought,
     )
-    assert short.written(last=True) == walk.written(last=True)
-
-
-def test_usual_lines_go_the_short_way() -> None:
-    reader = FORM.reader(TOOLS)
-    reader._scan = None  # type: ignore[assignment,method-assign]
-    given = [call.step.input for call in reader.feed('1. lookup("Lyon")\n2. calculator("$1 / 3")\n')]
-    assert given == ["Lyon", "$1 / 3"]
+    assert whole.written(last=True) == slow.written(last=True)
 
 
 @given(plan_texts, st.data())

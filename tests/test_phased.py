@@ -15,7 +15,8 @@ from models_server import Asked, Server, whole_stream
 from plait.core import Exchange, LoopContext, Task, Think, events
 from plait.journal.records import Acting, NoteRecord, ObservedRecord, Thinking
 from plait.loops.phased import action_list
-from plait.loops.phased.loop import Phased, whole_question
+from plait.loops.phased.checks import is_whole_question
+from plait.loops.phased.loop import Phased
 from plait.runtime.prompts import PromptBook
 
 HEIGHTS = {"Ferris": 188, "Garnet": 243}
@@ -302,7 +303,7 @@ def test_an_argument_longer_than_the_tool_takes_is_told_and_held(journal: Path) 
 def test_what_counts_as_the_whole_question(argument: str, question: str, is_it: bool) -> None:
     for given in ([argument], {"query": argument}, [1, argument]):
         (step,) = action_list.read(json.dumps([{"ACTION": "search", "ARGUMENTS": given}])).steps
-        assert whole_question(step, question) is is_it
+        assert is_whole_question(step, question) is is_it
 
 
 def test_an_action_given_the_whole_question_is_complained_about_once(journal: Path) -> None:

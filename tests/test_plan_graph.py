@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from plait.cli.plan_text import plan_page, render_plan
 from plait.core import Plan, Step, ToolSpec
-from plait.loops.plan_graph import ANSWER, as_mermaid, as_text, graph_of, input_words
-from plait.loops.plan_svg import as_svg
 from plait.loops.references import EVIDENCE
-from plait.loops.rewoo.plan_text import plan_of_text, read_plan, write_plan
+from plait.loops.rewoo.plan_text import read_plan, read_plan_file, write_plan
+from plait.server.plan_graph import ANSWER, as_mermaid, as_text, graph_of, input_words
+from plait.server.plan_svg import as_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = st.sampled_from(
@@ -261,13 +261,13 @@ def test_the_printed_page_reads_back_as_the_plan_whatever_its_picture_shows(plan
     assume(plan.calls and not plan.problems(TOOLS))
     alone = read_plan(write_plan(plan), TOOLS).plan
     assert read_plan(plan_page(plan, ascii=ascii), TOOLS).plan == alone
-    assert plan_of_text(render_plan(plan, "text"), TOOLS) == alone
+    assert read_plan_file(render_plan(plan, "text"), TOOLS) == alone
 
 
 @given(plans(READABLE, most=6))
 def test_the_json_form_reads_back_as_the_plan_with_its_evidence(plan: Plan) -> None:
     assume(plan.calls and not plan.problems(TOOLS))
-    assert plan_of_text(render_plan(plan, "json"), TOOLS) == plan
+    assert read_plan_file(render_plan(plan, "json"), TOOLS) == plan
 
 
 def test_the_picture_in_the_documentation_is_the_one_that_its_plan_gives() -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import pytest
 
 from plait.core import Call, ToolSpec
-from plait.loops.call_objects import CallObjects
 from plait.loops.format import Unreadable
 from plait.loops.json.format import JsonTurn
 from plait.loops.react.format import react_format
+from plait.loops.tool_calling.format import CallObjects
 
 TOOLS = (
     ToolSpec("get_weather", "Tells.", {"properties": {"city": {"type": "string"}}, "required": ["city"]}),

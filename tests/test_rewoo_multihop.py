@@ -14,7 +14,7 @@ from conftest import data_file
 from plait.core import Plan, Step
 from plait.journal.records import Acting, Thinking
 from plait.loops.references import EVIDENCE
-from plait.loops.rewoo.plan_text import plan_of_text, write_plan
+from plait.loops.rewoo.plan_text import read_plan_file, write_plan
 
 
 def gold_questions(hops: list[dict[str, Any]]) -> list[str]:
@@ -71,5 +71,5 @@ def test_every_hop_of_musique_is_asked_with_the_gold_sub_answers_in_it(journal: 
         assert seen == [answer for _, answer in expected]
         right += sum(text == answer for text, (_, answer) in zip(seen, expected, strict=True))
         sent += len(calls)
-        assert plan_of_text(plans[task["question"]], [answer.spec]).calls[-1].needs
+        assert read_plan_file(plans[task["question"]], [answer.spec]).calls[-1].needs
     assert (len(tasks), sent, right, references) == (100, 237, 237, 137)

@@ -18,19 +18,17 @@ from plait.loops.format import Unreadable
 from plait.loops.references import EVIDENCE
 from plait.loops.rewoo.plan_text import (
     LLM,
-    checked,
+    check_plan,
     describe,
-    disarm,
     grammar,
-    plan_of_text,
     read_plan,
+    read_plan_file,
     reads_as_plan,
     with_llm,
     write_plan,
     write_step,
 )
-from plait.loops.rewoo.scan import HEAD, lines_of
-from plait.loops.rewoo.splitter import PlanSplitter
+from plait.loops.rewoo.scan import HEAD, PlanSplitter, disarm, lines_of
 
 
 def tool(name: str, *parameters: str) -> ToolSpec:
@@ -194,14 +192,14 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 
 def test_a_persons_plan_as_text_with_comments_or_as_json() -> None:
     text = "# my plan\n\nPlan: a\n# a remark\n#E1 = Search[x]\n# another\n#E2 = Search[y #E1]\n"
-    plan = plan_of_text(text, TOOLS)
+    plan = read_plan_file(text, TOOLS)
     assert [step.input for step in plan.steps] == ["x", "y #E1"] and plan.steps[0].why == "a"
-    assert plan_of_text(msgspec.json.encode(plan).decode(), TOOLS) == plan
+    assert read_plan_file(msgspec.json.encode(plan).decode(), TOOLS) == plan
     bare = {"steps": [{"id": "#e1", "tool": "Search", "input": "x"}, {"id": "2", "tool": "LLM", "input": "#E1"}]}
     with pytest.raises(Unreadable, match="'2' is no name for a step"):
-        plan_of_text(json.dumps(bare), TOOLS)
+        read_plan_file(json.dumps(bare), TOOLS)
     bare["steps"][1]["id"] = "E2"
-    kept = plan_of_text(json.dumps({"plan": {**bare, "evidence": {"#E1": "known"}}}), TOOLS)
+    kept = read_plan_file(json.dumps({"plan": {**bare, "evidence": {"#E1": "known"}}}), TOOLS)
     assert kept == Plan((Step("E1", "Search", "x"), Step("E2", "LLM", "#E1", "", ("E1",))), {"E1": "known"})
 
 
@@ -224,7 +222,7 @@ def test_a_persons_plan_as_text_with_comments_or_as_json() -> None:
 )
 def test_a_persons_plan_with_an_error_is_refused(text: str, said: str) -> None:
     with pytest.raises(Unreadable) as refused:
-        plan_of_text(text, TOOLS)
+        read_plan_file(text, TOOLS)
     assert any(part in str(refused.value) for part in said.split("|"))
 
 
@@ -234,7 +232,7 @@ def test_words_are_told_from_a_plan() -> None:
 
 
 def test_needs_are_read_off_the_inputs_of_a_plan_made_by_hand() -> None:
-    plan = checked(Plan((Step("E1", "Search", "x"), Step("e02", "weather", {"city": "#E1"}, needs=("E9",)))), TOOLS)
+    plan = check_plan(Plan((Step("E1", "Search", "x"), Step("e02", "weather", {"city": "#E1"}, needs=("E9",)))), TOOLS)
     assert [step.needs for step in plan.steps] == [(), ("E1",)] and plan.steps[1].id == "E2"
 
 
@@ -319,8 +317,8 @@ def test_every_plan_that_is_written_is_read_back(plan: Plan) -> None:
     assert read.remarks == (), text
     assert read.plan == plan, text
     assert write_plan(read.plan) == text
-    assert plan_of_text(text, TOOLS) == plan
-    assert plan_of_text(msgspec.json.encode(plan).decode(), TOOLS) == plan
+    assert read_plan_file(text, TOOLS) == plan
+    assert read_plan_file(msgspec.json.encode(plan).decode(), TOOLS) == plan
 
 
 def test_simple_inputs_are_written_as_they_are() -> None:
@@ -442,7 +440,7 @@ def test_random_and_mutated_plans_raise_nothing_but_unreadable() -> None:
                         text = text[:to] + text[at:]
         disarm(text)
         reads_as_plan(text)
-        for reader in (read_plan, plan_of_text):
+        for reader in (read_plan, read_plan_file):
             try:
                 found = reader(text, TOOLS if count % 3 else ())
             except Unreadable as error:
@@ -451,7 +449,7 @@ def test_random_and_mutated_plans_raise_nothing_but_unreadable() -> None:
             plan = found if isinstance(found, Plan) else found.plan
             read += 1
             assert plan.calls and not plan.problems(with_llm(TOOLS if count % 3 else ()))
-            assert checked(plan, TOOLS if count % 3 else ()) == plan
+            assert check_plan(plan, TOOLS if count % 3 else ()) == plan
     assert read > total // 6  # and it is no reader that refuses everything
 
 
@@ -489,7 +487,7 @@ def test_a_hostile_text_takes_linear_time(unit: str, head: str) -> None:
     """A long text is read, escaped and split within two seconds of CPU (an eighth of a megabyte takes a fifth)."""
     text = head + unit * (LONG // len(unit))
     began = time.process_time()
-    for reader in (read_plan, plan_of_text):
+    for reader in (read_plan, read_plan_file):
         try:
             reader(text, TOOLS)
         except Unreadable as error:

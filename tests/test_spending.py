@@ -36,7 +36,7 @@ from plait.core import (
     think,
     user,
 )
-from plait.core.effects import start, take
+from plait.core.effects import start, wait_next
 from plait.core.errors import ConfigError, ServerFailed
 from plait.journal.records import Thinking
 from plait.journal.store import Journal
@@ -276,7 +276,7 @@ class Beside:
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
         yield from start(Think("one", (user("1"),)), Think("two", (user("2"),)), Act((Call("look", "a"),)))
         for _ in range(3):
-            yield from take()
+            yield from wait_next()
         return Answered("done")
 
     def splitter(self, phase: str) -> Splitter:

@@ -14,7 +14,6 @@ from figures import Figures, line_of
 
 from conftest import DATA
 from plait.core import Call, ToolSpec
-from plait.loops.call_objects import CallObjects
 from plait.loops.codeact.format import CodeFormat, code_call
 from plait.loops.compiler.format import NumberedCalls
 from plait.loops.compiler.joiner import Joiner
@@ -23,7 +22,8 @@ from plait.loops.json.format import JsonTurn
 from plait.loops.phased import action_list
 from plait.loops.react.format import react_format
 from plait.loops.rewoo.plan_text import read_plan
-from plait.loops.rewoo.splitter import PlanSplitter
+from plait.loops.rewoo.scan import PlanSplitter
+from plait.loops.tool_calling.format import CallObjects
 from test_formats_properties import PROTOCOL, by_kind, mutated
 
 

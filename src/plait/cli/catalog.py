@@ -16,7 +16,7 @@ from plait.config import load
 from plait.core.errors import ConfigError, PlaitError
 from plait.core.text import clean
 from plait.loops import make, options_of, prompts_of
-from plait.loops.registry import ELSEWHERE
+from plait.loops.registry import UNLISTED
 from plait.loops.registry import names as loop_names
 from plait.runtime.prompts import shipped_prompts
 
@@ -223,7 +223,7 @@ def prompts() -> None:
 @prompts.command("list")
 def list_prompts() -> None:
     """List the prompts, one per line: LOOP/NAME."""
-    for loop in sorted([*loop_names(), *ELSEWHERE]):
+    for loop in sorted([*loop_names(), *UNLISTED]):
         for name in _prompt_texts(loop):
             click.echo(f"{loop}/{name}")
 

@@ -16,10 +16,10 @@ from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.journal.records import RunRow
 from plait.journal.timeline import Timeline
-from plait.loops.plan_graph import as_mermaid, as_text, input_words
 from plait.loops.rewoo.scan import guard
 from plait.runtime.plan_estimate import Amount, Expected
 from plait.runtime.plans import plan_of, recorded_plan, with_kept, written
+from plait.server.plan_graph import as_mermaid, as_text, input_words
 
 FORMS = {"text": (".txt",), "json": (".json",), "mermaid": (".mmd", ".mermaid"), "svg": (".svg",)}
 """The forms of a plan, and the endings of file names that select them."""
@@ -57,7 +57,7 @@ def make_agent_with_plan(file: str | None, evidence: str | None, *, loop: str | 
 
 def render_plan(plan: Plan, form: str, *, ascii: bool = False) -> str:
     """Return a plan in one of `FORMS`. Text and JSON can be read back."""
-    from plait.loops.plan_svg import as_svg
+    from plait.server.plan_svg import as_svg
 
     match form:
         case "json":

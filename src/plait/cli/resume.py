@@ -21,7 +21,7 @@ from plait.cli.run_output import exit_with_run, how_to_answer, view_for
 from plait.cli.runs import find_run
 from plait.core import ToolSpec
 from plait.core.errors import ConfigError, ReplayDiffers, StaleAnswer
-from plait.loops.compiler.loop import FORM
+from plait.loops.compiler.format import FORM
 from plait.loops.format import Unreadable
 from plait.loops.rewoo.plan_text import reads_as_plan
 from plait.runtime.plans import plan_of

@@ -10,6 +10,7 @@ from plait.core.effects import (
     CheckGrounding,
     Continue,
     Effect,
+    Effects,
     Execute,
     Note,
     Start,
@@ -18,30 +19,21 @@ from plait.core.effects import (
     WaitNext,
     act,
     ask,
-    doubt,
+    check_answer,
+    check_grounding,
     execute,
     go_on,
-    going_round,
+    is_going_round,
     note,
-    propose,
     start,
-    take,
     think,
+    wait_next,
 )
 from plait.core.errors import ContextOverflow, LimitNear, PlaitError, Unsupported
 from plait.core.events import Event
 from plait.core.loop import Loop, LoopContext, LoopRun, OneKind, Piece, PieceKind, Prompts, Splitter, Task
 from plait.core.messages import JSON, Exchange, Message, assistant, system, user
-from plait.core.outcomes import (
-    Answered,
-    Cancelled,
-    Crashed,
-    Failed,
-    Outcome,
-    Status,
-    Stopped,
-    Waiting,
-)
+from plait.core.outcomes import Answered, Cancelled, Crashed, Failed, Outcome, Status, Stopped, Waiting
 from plait.core.plans import Plan, Step
 from plait.core.replies import CUT, Reply, Usage
 from plait.core.tools import Call, Observation, ToolSpec
@@ -65,6 +57,7 @@ __all__ = [
     "Continue",
     "Crashed",
     "Effect",
+    "Effects",
     "Event",
     "Exchange",
     "Execute",
@@ -101,15 +94,15 @@ __all__ = [
     "act",
     "ask",
     "assistant",
-    "doubt",
+    "check_answer",
+    "check_grounding",
     "execute",
     "go_on",
-    "going_round",
+    "is_going_round",
     "note",
-    "propose",
     "start",
     "system",
-    "take",
     "think",
     "user",
+    "wait_next",
 ]

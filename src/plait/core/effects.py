@@ -20,7 +20,7 @@ each, take results in the order they finish. The order of taking is recorded, so
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from msgspec import Struct, structs
 
@@ -157,10 +157,14 @@ class Taken(Struct, frozen=True, omit_defaults=True):
 
 Effect: TypeAlias = Think | Act | AskUser | CheckAnswer | CheckGrounding | Note | Execute | Continue | Start | WaitNext
 
+T = TypeVar("T")
+Effects: TypeAlias = Generator[Effect, Any, T]
+"""Yields effects, is sent their results, and returns a `T`."""
+
 MAX_CONTINUATIONS = 2
 
 
-def going_round(text: str) -> bool:
+def is_going_round(text: str) -> bool:
     """The text ends in a phrase that it says over and over: a model caught in a loop, with nothing more to come."""
     return text.count(text[-60:]) > 3
 
@@ -170,9 +174,9 @@ def think(
     messages: Iterable[Message] = (),
     *,
     stop: Iterable[str] = (),
-    enough: Callable[[str], bool] = going_round,
+    enough: Callable[[str], bool] = is_going_round,
     **options: Any,
-) -> Generator[Effect, Any, Reply]:
+) -> Effects[Reply]:
     """Ask the phase's model; a reply cut by its token limit is continued, at most twice, unless that is `enough`.
 
     `options` are the fields of `Think`. Returns one `Reply` whose text is all that was written.
@@ -189,48 +193,48 @@ def think(
     return reply
 
 
-def act(*calls: Call) -> Generator[Effect, Any, tuple[Observation, ...]]:
+def act(*calls: Call) -> Effects[tuple[Observation, ...]]:
     """Call tools side by side; returns their observations in the order of the calls."""
     return cast(tuple[Observation, ...], (yield Act(calls)))
 
 
-def ask(question: str, kind: Literal["question", "plan"] = "question") -> Generator[Effect, Any, str]:
+def ask(question: str, kind: Literal["question", "plan"] = "question") -> Effects[str]:
     """Ask the person; the run waits, for days if need be, until there is an answer."""
     return cast(str, (yield AskUser(question, kind)))
 
 
-def note(kind: str, text: str) -> Generator[Effect, Any, None]:
+def note(kind: str, text: str) -> Effects[None]:
     """Put a remark on the record."""
     yield Note(kind, text)
 
 
-def propose(answer: Any) -> Generator[Effect, Any, str]:
+def check_answer(answer: Any) -> Effects[str]:
     """Ask whether that may be the answer: "", or what speaks against it, in words for the model."""
     return cast(str, (yield CheckAnswer(answer)))
 
 
-def doubt(
+def check_grounding(
     text: str = "", *, code: str = "", calls: Iterable[Call] = (), strict: bool = False
-) -> Generator[Effect, Any, tuple[str, ...]]:
+) -> Effects[tuple[str, ...]]:
     """Ask what in words, in code or in calls that are planned the model made up; nothing where that is let pass."""
     return cast(tuple[str, ...], (yield CheckGrounding(text, code, tuple(calls), strict)))
 
 
-def execute(code: str) -> Generator[Effect, Any, Ran]:
+def execute(code: str) -> Effects[Ran]:
     """Run a piece of code until it ends or waits for calls."""
     return cast(Ran, (yield Execute(code)))
 
 
-def go_on(*observations: Observation) -> Generator[Effect, Any, Ran]:
+def go_on(*observations: Observation) -> Effects[Ran]:
     """Go on with the code that waits, given what its calls gave."""
     return cast(Ran, (yield Continue(observations)))
 
 
-def start(*effects: Think | Act) -> Generator[Effect, Any, tuple[int, ...]]:
+def start(*effects: Think | Act) -> Effects[tuple[int, ...]]:
     """Begin effects without waiting; returns a ticket for each."""
     return cast(tuple[int, ...], (yield Start(effects)))
 
 
-def take(*tickets: int) -> Generator[Effect, Any, Taken]:
+def wait_next(*tickets: int) -> Effects[Taken]:
     """Wait for the next thing that finishes among the tickets (all open ones, when none is named)."""
     return cast(Taken, (yield WaitNext(tickets)))

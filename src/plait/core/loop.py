@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct, structs
 
 from plait.core.call_check import IsOpen, find_call_problem
-from plait.core.effects import Effect
+from plait.core.effects import Effects
 from plait.core.messages import JSON, Exchange
 from plait.core.outcomes import Outcome
 from plait.core.tools import ToolSpec
 
-LoopRun: TypeAlias = Generator[Effect, Any, Outcome]
+LoopRun: TypeAlias = Effects[Outcome]
 """A run of a loop: yields effects, is sent their results, returns how it ended."""
 
 PieceKind: TypeAlias = Literal["thought", "action", "observation", "answer"]
@@ -104,6 +104,10 @@ class LoopContext(Struct, frozen=True):
     def prompt(self, name: str, **values: Any) -> str:
         """The template `name`, filled; `tools` is always there."""
         return self.prompts.render(name, {"tools": self.tools, **values})
+
+    def rules(self, name: str = "system", **values: Any) -> str:
+        """The user's own system prompt, or the template `name`."""
+        return self.system if self.system is not None else self.prompt(name, **values)
 
     def tool(self, name: str) -> ToolSpec | None:
         """The tool of that name, if there is one."""

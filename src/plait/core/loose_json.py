@@ -53,6 +53,7 @@ COMMENT = "a comment"
 MISSING = "a closing bracket missing at the end"
 CROSSED = "crossed brackets"
 HALF = "half of a surrogate pair"
+TOO_MANY = "too many texts look like an object and are not one"
 
 
 class NotJson(ValueError):
@@ -109,29 +110,39 @@ def read_value(text: str, start: int = 0) -> Found:
     return Found(whole, begin, end, (HALF,) if halved else ())
 
 
-def objects(text: str, start: int = 0, *, whole: bool = False) -> Iterator[Found]:
-    """Finds the JSON objects in a text, from first to last, none inside another; skips prose between them.
+def values(text: str, opening: re.Pattern[str], start: int = 0) -> Iterator[tuple[int, Found | NotJson]]:
+    """Reads the JSON value at each place where `opening` matches, from first to last, none inside another.
 
-    The search ends after too many texts that only begin like an object, so that it stays linear. With `whole`, it then
-    raises `NotJson`, so that the caller knows that a part was not searched.
+    Yields the place, and the value or why it cannot be read. After too many texts that only begin like a value, the
+    search ends with the error `TOO_MANY`, so that it stays linear.
     """
     budget, tries = _LOOKS * (len(text) + 64), _TRIES
     at = start
-    while (opening := _MAYBE_OBJECT.search(text, at)) is not None:
-        at = opening.start()
+    while (match := opening.search(text, at)) is not None:
+        at = match.start()
         try:
             found = read_value(text, at)
         except NotJson as error:
             budget -= max(error.reach - at, 1)
             tries -= 1
+            yield at, error
             if budget < 0 or tries < 0:
-                if whole:
-                    raise NotJson("too many texts look like an object and are not one", at) from None
+                yield at, NotJson(TOO_MANY, at)
                 return
             at += 1
             continue
-        yield found
+        yield at, found
         at = found.end
+
+
+def objects(text: str, start: int = 0, *, whole: bool = False) -> Iterator[Found]:
+    """Finds the JSON objects in a text; skips prose between them. With `whole`, raises `NotJson` if the search ends
+    before the text does."""
+    for _, found in values(text, _MAYBE_OBJECT, start):
+        if isinstance(found, Found):
+            yield found
+        elif whole and found.what == TOO_MANY:
+            raise found
 
 
 def without_halves(value: Any) -> tuple[Any, bool]:

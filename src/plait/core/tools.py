@@ -85,3 +85,8 @@ class Observation(Struct, frozen=True, omit_defaults=True):
     def ok(self) -> bool:
         """Whether the tool ran and returned a result."""
         return not self.trouble
+
+    @property
+    def with_note(self) -> str:
+        """The text, and the runtime's remark below it."""
+        return f"{self.text}\n({self.note})" if self.note else self.text

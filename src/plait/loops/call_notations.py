@@ -16,22 +16,19 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core import JSON, ToolSpec
-from plait.core.arguments import (
-    InvalidArguments,
-    end_of_arguments,
-    named_input,
-    read_arguments,
-    read_structure,
+from plait.core.arguments import InvalidArguments, end_of_arguments, named_input, read_arguments, read_structure
+from plait.core.loose_json import MISSING, Found, NotJson, objects, read_value
+from plait.loops.call_objects import (
+    NAME_KEYS,
+    all_inside,
+    disarm_objects,
+    input_of_object,
+    is_call,
+    plain_call,
+    text_key,
 )
-from plait.core.loose_json import MISSING, Found, NotJson, read_value
-from plait.loops.action_objects import INPUT_KEYS, text_key
 
-NAME_KEYS = ("name", "tool", "tool_name", "action")
-_SURE = ("tool", "tool_name")
-"""Keys that are a tool's name even where no input stands beside them."""
 _LISTS = ("tool_calls", "calls", "actions")
-_EXTRA = frozenset({"type", "id", "index", "thought", "call_id", "tool_call_id"})
-"""Keys that may stand beside a name and arguments."""
 
 TOKEN = r"<[|｜][\w▁ .:=/-]{1,40}[|｜]>"
 TAG = (
@@ -68,6 +65,7 @@ _CHILD = re.compile(r"\s*<([A-Za-z_][\w.-]{0,80})>")
 _TRAILER = re.compile(r"\s*(?:```)?\s*(?:</(?:function|invoke|tool_call|tool|action)>)?")
 _BLANK = re.compile(r"\s*+")
 _LINE_END = re.compile(r"[ \t`.;)\]}]*+(?:\n|\Z|<|,|\[)")
+_HARMLESS = re.compile(rf"{TAG}|{TOKEN}|<(?=/?(?:function|invoke|tool_name|tool|action)[=\s>])")
 _LOOKS, _TRIES = 8, 300  # how far a search goes before it ends, as in loose_json
 
 
@@ -108,62 +106,6 @@ def calls_in(text: str, tools: Sequence[ToolSpec], start: int = 0) -> list[Found
             break
         group += more
     return group
-
-
-def is_call(value: Mapping[str, Any], tools: Sequence[ToolSpec]) -> bool:
-    """An object that names a tool and its input, and neither describes a tool nor is a part of some data."""
-    key = text_key(value, NAME_KEYS)
-    if key is None or _describes(value):
-        return False
-    plain = value[key].strip().lower().removeprefix("functions.").replace("\\_", "_")
-    if key in _SURE or any(tool.name.lower() == plain for tool in tools):
-        return True
-    given = [one for one in INPUT_KEYS if one in value]
-    # Data may well hold a name and an input: an unknown tool is called in the usual form only.
-    return bool(given) and set(value) <= {key, *given, *_EXTRA} and not re.search(r"\s\S+\s", value[key].strip())
-
-
-def plain_call(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A call's object without what the chat-completions shape puts around it."""
-    function = value.get("function")
-    if isinstance(function, Mapping):
-        return function
-    for wrap in ("tool_call", "function_call", "action", "tool"):
-        if isinstance(value.get(wrap), Mapping):
-            return value[wrap]  # type: ignore[no-any-return]
-    if isinstance(function, str) and not text_key(value, NAME_KEYS):
-        value = {"name": function, **{key: item for key, item in value.items() if key != "function"}}
-    return {key: item for key, item in value.items() if key not in ("type", "id") or item not in ("function", "")}
-
-
-def _describes(value: Mapping[str, Any]) -> bool:
-    """The object is a tool's definition, which quotes its parameters' schema, and not a call of it."""
-    for key in INPUT_KEYS:
-        schema = value.get(key)
-        if (
-            isinstance(schema, Mapping)
-            and schema.get("type") == "object"
-            and ("properties" in schema or "description" in value)
-        ):
-            return True
-    return "description" in value and isinstance(value.get("parameters", value.get("input_schema")), Mapping)
-
-
-def input_of_object(fields: Mapping[str, Any], key: str) -> tuple[JSON, list[str]]:
-    """The input beside a tool's name in an object, and what was repaired or is left out."""
-    repairs = [] if key == "name" else [f"the tool was taken from the key {key!r}"]
-    usual = "arguments" if key == "name" else "action_input" if key == "action" else "tool_input"
-    other = usual if usual in fields else next((one for one in INPUT_KEYS if one in fields), None)
-    if other is not None:
-        if other != "arguments":
-            repairs.append(f"the input was taken from the key {other!r}")
-        extra = [one for one in fields if one not in (key, other) and one not in _EXTRA]
-        if extra:
-            repairs.append(f"the keys {', '.join(map(repr, extra[:5]))[:200]} were left out: a call does not have them")
-        return fields[other], repairs
-    rest = {one: item for one, item in fields.items() if one != key and one not in _EXTRA}
-    repairs.append("the keys beside the tool's name were taken for its input" if rest else "the input is missing")
-    return rest or None, repairs
 
 
 class _Reader:
@@ -370,3 +312,30 @@ def _value(text: str) -> JSON:
 def same_call(name: str, given: JSON) -> str:
     """A key by which two calls are told to be the same."""
     return f"{name} {json.dumps(given, sort_keys=True, default=str)}"
+
+
+def disarm_calls(text: str, tools: Sequence[ToolSpec] = ()) -> str:
+    """Data with a backslash in tags of calls and in objects that read as one. Other data stays as it is."""
+    text = _HARMLESS.sub(lambda tag: f"{tag[0][0]}\\{tag[0][1:]}", text)
+    if "{" in text and _holds_call(text, tools):
+        text = disarm_objects(text, (*NAME_KEYS, "function"))
+    return _without_named(text, tools) if calls_in(text, tools) else text
+
+
+def _holds_call(text: str, tools: Sequence[ToolSpec]) -> bool:
+    try:
+        return any(_calls_inside(found.value, tools) for found in objects(text, whole=True))
+    except NotJson:
+        return True
+
+
+def _calls_inside(value: Any, tools: Sequence[ToolSpec]) -> bool:
+    """A call stands in this value, at any depth: a part of data may be cut out and read alone."""
+    return any(isinstance(one, Mapping) and is_call(plain_call(one), tools) for one in all_inside(value))
+
+
+def _without_named(text: str, tools: Sequence[ToolSpec]) -> str:
+    """The text with a backslash behind each tool's name that what follows makes a call."""
+    names = "|".join(re.escape(tool.name) for tool in sorted(tools, key=lambda tool: -len(tool.name)))
+    text = re.sub(rf"\b({names})\b(?=[^\n\\]{{0,60}}\s{{0,20}}[({{<])", r"\1\\", text, flags=re.I)
+    return text.replace("{", "{\\") if calls_in(text, tools) else text

@@ -1,326 +1,148 @@
-"""Tool calls in text: JSON objects `{"name": ..., "arguments": {...}}`, one or several a turn.
-
-For models behind endpoints that take no native tools. Text without a call is the answer. Calls that stand one behind
-the other are one turn; text before them is the thought, and what follows other text behind them is cut: a model that
-goes on there has made up its results.
-"""
+"""Objects that name a tool and its input: which ones do, what the input is, and data that must not look like one."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
-from msgspec import Struct
+from plait.core import JSON, ToolSpec
+from plait.core.loose_json import NotJson, objects
+from plait.loops.format import Remark
 
-from plait.core import Call, Piece, Splitter, ToolSpec
-from plait.core.loose_json import MISSING, NotJson, objects, read_value
-from plait.loops import label_scan
-from plait.loops.action_objects import disarm_objects
-from plait.loops.call_notations import GLUE, NAME_KEYS, TAG, TOKEN, FoundCall, calls_in, is_call, plain_call, same_call
-from plait.loops.format import Remark, Unreadable
-from plait.loops.label_scan import cut, repaired
-from plait.loops.reply_text import read_part
-from plait.loops.tool_descriptions import arguments, sentence
-
-SHAPE = 'A call is one JSON object on a line of its own: {"name": "<tool>", "arguments": {...}}.'
-
-_ENDS = ("final_answer", "finalanswer", "final answer", "finish")
-"""Names under which models hand in their answer as if by a call."""
-
-_TAGS = re.compile(rf"{TAG}|{TOKEN}")
-_TOKENS = re.compile(TOKEN)
-_HARMLESS = re.compile(rf"{TAG}|{TOKEN}|<(?=/?(?:function|invoke|tool_name|tool|action)[=\s>])")
-_OPENING = re.compile(
-    rf"(?:```(?:json[l5]?|tool_calls?|tool_code|python|xml)?|{TAG}|{TOKEN}|\[|functools|print\(|to=functions\.|assistant"
-    rf"|\{{\s*[\"']tool_calls[\"']\s*:)\s*\Z"
+ACTION_KEYS = ("action", "tool", "tool_name", "name")
+INPUT_KEYS = (
+    "action_input",
+    "tool_input",
+    "input",
+    "arguments",
+    "args",
+    "parameters",
+    "params",
+    "action input",
+    "actionInput",
 )
-_MARKS = r"name|tool|tool_name|action|function|tool_calls|arguments|parameters|tool_input"
-_WANTS = re.compile(rf"""\{{\s*+["'“”„‘’]?(?:{_MARKS})["'“”‘’]?\s*+:""")
-_INPUTS = re.compile(r"""\b(?:arguments|parameters|params|args|tool_input|action_input|input)["'“”‘’]?\s*+:""")
+
+NAME_KEYS = ("name", "tool", "tool_name", "action")
+_SURE = ("tool", "tool_name")
+"""Keys that are a tool's name even where no input stands beside them."""
+_EXTRA = frozenset({"type", "id", "index", "thought", "call_id", "tool_call_id"})
+"""Keys that may stand beside a name and arguments."""
+
+_FENCE = re.compile(r"`{3,}+")
 
 
-class Calls(Struct, frozen=True, omit_defaults=True):
-    """One turn, read: a thought and either calls or an answer.
+def text_key(value: Mapping[str, Any], keys: Sequence[str]) -> str | None:
+    """The first of `keys` that has text in `value`."""
+    return next((key for key in keys if isinstance(value.get(key), str) and value[key].strip()), None)
 
-    `answered` tells an answer of None from none at all. `kept` is the part of the reply that counts, as it is shown
-    to the model again. `remarks` say what was repaired or cut.
+
+def first_of(value: Any) -> Any:
+    """The first element of a list, else the value itself."""
+    return value[0] if isinstance(value, list) and value else value
+
+
+def input_value(value: Mapping[str, Any], name_key: str, remarks: list[Remark]) -> Any:
+    """The input in an action object: under its key, another usual one, or the keys beside the name."""
+    expected = "tool_input" if name_key == "tool" else "action_input"
+    if expected in value:
+        return value[expected]
+    other = next((key for key in INPUT_KEYS if key in value), None)
+    if other is not None:
+        remarks.append(Remark("repaired", f"the input was taken from the key {other!r}"))
+        return value[other]
+    rest = {key: item for key, item in value.items() if key not in (name_key, "thought")}
+    if rest:
+        remarks.append(Remark("repaired", "the keys beside the tool's name were taken for its input"))
+        return rest
+    remarks.append(Remark("repaired", "the input is missing: none was taken"))
+    return None
+
+
+def disarm_objects(text: str, keys: Sequence[str]) -> str:
+    """Data in which no fence and no JSON object with one of `keys` can be read; unchanged if there is none.
+
+    The key keeps its letters: `"tool": 1` becomes `"tool"\\: 1`. Where that is not enough (a key in JSON
+    escapes, comments before the colon), the brace is taken apart: `{` becomes `{\\`.
     """
-
-    thought: str = ""
-    calls: tuple[Call, ...] = ()
-    answer: Any = None
-    answered: bool = False
-    kept: str = ""
-    remarks: tuple[Remark, ...] = ()
-
-
-class CallObjects(Struct, frozen=True):
-    """Calls as JSON objects in text.
-
-    Reader: also takes fences, lists, `<tool_call>` tags, the keys of other formats ("tool", "tool_input", "parameters",
-    "function" ...), arguments that are JSON in a string, and JSON in need of repair. The same call twice in one turn is
-    one. A call to `final_answer`, where no tool is called so, is the answer.
-
-    Writer: the thought, then a line of JSON for each call; or the answer's text. No arguments read back as None.
-    `write` raises ValueError for what would not be read back: a thought or an answer in which a call can be read,
-    blanks at their ends, the same call twice, an answer that is not text, a value that JSON can't hold.
-    """
-
-    name: ClassVar[str] = "call_objects"
-
-    def read(self, text: str, tools: Sequence[ToolSpec] = ()) -> Calls:
-        """The turn in a reply. Raises `Unreadable`, and nothing else, whatever the text."""
-        text, notes = read_part(text)
-        if not text.strip():
-            raise Unreadable(f"Your reply is empty. Write a call, or the answer in words. {SHAPE}")
-        group = calls_in(text, tools)
-        if not group:
-            _broken(text, tools)
-            return Calls(answer=text.strip(), answered=True, kept=text.strip(), remarks=tuple(notes))
-        start, end = group[0].start, group[-1].end
-        thought, opened = _before(text[:start])
-        _broken(thought, tools)
-        marks = any(text[a.end : b.start].strip() for a, b in pairwise(group))
-        turn = _turn(thought, group, tools, notes)
-        after = text[end:]
-        rest = after[GLUE.match(after).end() :].strip()  # type: ignore[union-attr]  # it matches the empty string too
-        if rest:
-            notes.append(cut(f"{len(rest)} characters after the calls"))
-        elif opened or marks or after.strip():
-            notes.append(repaired("what stood around the calls was dropped"))
-        kept = text[:end].strip()
-        if notes:
-            turn = Calls(turn.thought, turn.calls, turn.answer, turn.answered, kept, tuple(notes))
-            with suppress(ValueError):  # Else it stays as the model wrote it.
-                kept = self.shown(turn)
-        return Calls(turn.thought, turn.calls, turn.answer, turn.answered, kept, tuple(notes))
-
-    def write(self, turn: Calls, tools: Sequence[ToolSpec] = ()) -> str:
-        """The canonical text of a turn. Raises ValueError as the class says."""
-        text = self.shown(turn)
-        try:
-            back = self.read(text, tools)
-        except Unreadable as why:
-            raise ValueError(f"This turn would not be read back: {why}") from None
-        calls = tuple(Call(call.tool, None if call.input == {} else call.input) for call in turn.calls)
-        if back.remarks or (back.thought, back.calls, back.answer) != (turn.thought, calls, turn.answer):
-            raise ValueError("This turn would be read back as another: its text holds a call, or blanks at its ends.")
+    text = _FENCE.sub(lambda fence: "\\`" * len(fence[0]), text)
+    if "{" not in text or not _has(text, keys):
         return text
-
-    def shown(self, turn: Calls) -> str:
-        """The text of a turn as a log shows it: as `write`, but whatever its thought holds."""
-        if not turn.calls:
-            if not isinstance(turn.answer, str) or turn.thought:
-                raise ValueError("A turn needs calls, or an answer that is text and no thought, to be written.")
-            return turn.answer
-        try:
-            lines = [
-                json.dumps(
-                    {"name": call.tool, "arguments": {} if call.input is None else call.input},
-                    ensure_ascii=False,
-                    allow_nan=False,
-                )
-                for call in turn.calls
-            ]
-        except (TypeError, RecursionError) as why:
-            raise ValueError(f"The arguments can't be written as JSON: {why}") from None
-        return "\n".join([turn.thought, *lines] if turn.thought else lines)
-
-    def disarm(self, text: str, tools: Sequence[ToolSpec] = ()) -> str:
-        """Data with a backslash in tags of calls and in objects that read as one. Other data stays as it is."""
-        text = _HARMLESS.sub(lambda tag: f"{tag[0][0]}\\{tag[0][1:]}", text)
-        if "{" in text and _holds_call(text, tools):
-            text = disarm_objects(text, (*NAME_KEYS, "function"))
-        return _without_named(text, tools) if calls_in(text, tools) else text
-
-    def describe(self, tools: Sequence[ToolSpec]) -> str:
-        """An entry a tool: what it is for, and the call with what each argument is."""
-        return "\n".join(_entry(tool) for tool in tools)
-
-    def splitter(self) -> Splitter:
-        """Gives a reply's parts when it is whole: only then it is known whether its text is a thought or the answer."""
-        return CallSplitter(self)
+    words = "|".join(re.escape(key) for key in keys)
+    text = re.sub(rf"""((["'“”„‘’]?)\b(?:{words})["'“”‘’]?\s*+)(?=:)""", r"\1\\", text)
+    return text.replace("{", "{\\") if _has(text, keys) else text
 
 
-class CallSplitter:
-    """A splitter for replies with native calls, or calls in their text."""
-
-    def __init__(self, format: CallObjects) -> None:
-        self._format = format
-        self._text: list[str] = []
-
-    def feed(self, text: str) -> list[Piece]:
-        """Nothing yet."""
-        self._text.append(text)
-        return []
-
-    def close(self, acts: bool = False) -> list[Piece]:
-        """The thought, the calls as `name arguments`, the answer."""
-        text = "".join(self._text)
-        self._text.clear()
-        if not text.strip():
-            return []
-        if acts:
-            return [Piece("thought", text.strip())]
-        try:
-            turn = self._format.read(text)
-        except Unreadable:
-            return [Piece("action", text.strip())]
-        pieces = [Piece("thought", turn.thought)] if turn.thought else []
-        if turn.calls:
-            pieces.append(Piece("action", "\n".join(f"{call.tool} {_dumped(call.input)}" for call in turn.calls)))
-        else:
-            answer = turn.answer if isinstance(turn.answer, str) else _dumped(turn.answer)
-            pieces += [Piece("answer", answer)] if answer else []
-        return pieces
-
-
-def arguments_of(value: Any, remarks: list[Remark]) -> Any:
-    """A call's arguments: JSON that came as text is read, {} is none.
-
-    Raises `Unreadable` for text that begins as an object and is none, or only half of one: running a tool on half an
-    input is worse than asking again. Text that does not begin so is text.
-    """
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        try:
-            found = read_value(value)
-        except NotJson as why:
-            if value.lstrip()[0] == "[":
-                return value
-            raise Unreadable(f"the arguments are no JSON object: {why.what} ({why.where(value)})") from None
-        rest = value[found.end :].strip()
-        if MISSING in found.repairs or rest.strip("}]"):
-            what = "they end before their last bracket" if not rest else f"there is more behind them: {rest[:40]!r}"
-            raise Unreadable(f"the arguments are no JSON object: {what}")
-        remarks += [repaired(f"the arguments' JSON had {what}") for what in found.repairs]
-        if not found.repairs:
-            remarks.append(repaired("the arguments stood in a text"))
-        if rest:
-            remarks.append(cut("brackets too many behind the arguments"))
-        value = found.value
-    return None if value == {} else value
-
-
-def called(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> str:
-    """The name of the tool that is meant: see `label_scan.tool_name`; the prefix `functions.` is dropped as well."""
-    bare = name.strip().removeprefix("functions.")
-    if bare == name or all(tool.name != bare for tool in tools):
-        return label_scan.tool_name(name, tools, remarks)
-    remarks.append(repaired(f"the tool {name[:60]!r} was read as {bare[:60]!r}"))
-    return bare
-
-
-def _turn(thought: str, group: list[FoundCall], tools: Sequence[ToolSpec], notes: list[Remark]) -> Calls:
-    calls: list[Call] = []
-    final: list[Any] = []
-    said = [thought] if thought else []
-    for made in group:
-        notes += map(repaired, made.repairs)
-        if made.thought:
-            said.append(made.thought)
-        name = called(made.name, tools, notes)
-        try:
-            if made.broken:
-                raise Unreadable(f"the input can't be read: {made.broken}")
-            given = arguments_of(made.input, notes)
-        except Unreadable as why:
-            raise Unreadable(f"In your call of {name[:60]!r} {why}. {SHAPE}") from None
-        if name.lower() in _ENDS and all(tool.name != name for tool in tools) and _one(given):
-            final.append(next(iter(given.values())) if isinstance(given, dict) else given)
-        else:
-            calls.append(Call(name, given))
-    # A model that goes round writes the same call over and over.
-    once = {same_call(call.tool, call.input): call for call in reversed(calls)}
-    if len(once) < len(calls):
-        notes.append(cut(f"{len(calls) - len(once)} calls that stand there twice"))
-        calls = [call for call in calls if once.pop(same_call(call.tool, call.input), None)]
-    if final and not calls:
-        notes.append(repaired("the answer was handed in as a call"))
-        return Calls("\n".join(said), answer=final[0], answered=True)
-    if final:
-        notes.append(cut("an answer beside the calls"))
-    return Calls("\n".join(said), tuple(calls))
-
-
-def _one(given: Any) -> bool:
-    """An answer: one value, by a name or as itself."""
-    return len(given) == 1 if isinstance(given, dict) else given is not None
-
-
-def _before(text: str) -> tuple[str, bool]:
-    """The thought in what stands before the calls, and whether marks were dropped at its end."""
-    bare = _TOKENS.split(text, maxsplit=1)[0].strip()
-    for _ in range(8):
-        if not (opening := _OPENING.search(bare[-24:])):
-            break
-        bare = bare[: max(0, len(bare) - 24) + opening.start()].rstrip()
-    return bare, len(bare) < len(text.strip())
-
-
-def _broken(text: str, tools: Sequence[ToolSpec]) -> None:
-    """Raises `Unreadable` where a text without a call was clearly meant to hold one."""
-    wanted = _WANTS.search(text)
-    if wanted is not None and (
-        _INPUTS.search(text, wanted.start()) or any(text.find(tool.name, wanted.start()) >= 0 for tool in tools)
-    ):
-        if any(found.start < wanted.start() < found.end for found in objects(text)):
-            return  # It is a part of data.
-        try:
-            found = read_value(text, wanted.start())
-        except NotJson as why:
-            raise Unreadable(f"Your call can't be read: {why.what} ({why.where(text)}). {SHAPE}") from None
-        value = found.value
-        if isinstance(value, Mapping) and value.keys() & {"arguments", "tool_input", "tool_calls", "calls"}:
-            raise Unreadable(f"Your JSON object names no tool. {SHAPE}")
-    if (tag := _TAGS.search(text)) is not None and wanted is None:
-        raise Unreadable(f"There is no call behind {tag[0]} in your reply. {SHAPE}")
-
-
-def _holds_call(text: str, tools: Sequence[ToolSpec]) -> bool:
+def _has(text: str, keys: Sequence[str]) -> bool:
     try:
-        return any(_calls_inside(found.value, tools) for found in objects(text, whole=True))
+        return any(
+            isinstance(one, Mapping) and any(key in one for key in keys)
+            for found in objects(text, whole=True)
+            for one in all_inside(found.value)
+        )
     except NotJson:
         return True
 
 
-def _calls_inside(value: Any, tools: Sequence[ToolSpec]) -> bool:
-    """A call stands in this value, at any depth: a part of data may be cut out and read alone."""
-    return any(isinstance(one, Mapping) and is_call(plain_call(one), tools) for one in _all_inside(value))
+def is_call(value: Mapping[str, Any], tools: Sequence[ToolSpec]) -> bool:
+    """An object that names a tool and its input, and neither describes a tool nor is a part of some data."""
+    key = text_key(value, NAME_KEYS)
+    if key is None or _describes(value):
+        return False
+    plain = value[key].strip().lower().removeprefix("functions.").replace("\\_", "_")
+    if key in _SURE or any(tool.name.lower() == plain for tool in tools):
+        return True
+    given = [one for one in INPUT_KEYS if one in value]
+    # Data may well hold a name and an input: an unknown tool is called in the usual form only.
+    return bool(given) and set(value) <= {key, *given, *_EXTRA} and not re.search(r"\s\S+\s", value[key].strip())
 
 
-def _without_named(text: str, tools: Sequence[ToolSpec]) -> str:
-    """The text with a backslash behind each tool's name that what follows makes a call."""
-    names = "|".join(re.escape(tool.name) for tool in sorted(tools, key=lambda tool: -len(tool.name)))
-    text = re.sub(rf"\b({names})\b(?=[^\n\\]{{0,60}}\s{{0,20}}[({{<])", r"\1\\", text, flags=re.I)
-    return text.replace("{", "{\\") if calls_in(text, tools) else text
+def plain_call(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A call's object without what the chat-completions shape puts around it."""
+    function = value.get("function")
+    if isinstance(function, Mapping):
+        return function
+    for wrap in ("tool_call", "function_call", "action", "tool"):
+        if isinstance(value.get(wrap), Mapping):
+            return value[wrap]  # type: ignore[no-any-return]
+    if isinstance(function, str) and not text_key(value, NAME_KEYS):
+        value = {"name": function, **{key: item for key, item in value.items() if key != "function"}}
+    return {key: item for key, item in value.items() if key not in ("type", "id") or item not in ("function", "")}
 
 
-def _all_inside(value: Any) -> Iterator[Any]:
+def _describes(value: Mapping[str, Any]) -> bool:
+    """The object is a tool's definition, which quotes its parameters' schema, and not a call of it."""
+    for key in INPUT_KEYS:
+        schema = value.get(key)
+        if (
+            isinstance(schema, Mapping)
+            and schema.get("type") == "object"
+            and ("properties" in schema or "description" in value)
+        ):
+            return True
+    return "description" in value and isinstance(value.get("parameters", value.get("input_schema")), Mapping)
+
+
+def input_of_object(fields: Mapping[str, Any], key: str) -> tuple[JSON, list[str]]:
+    """The input beside a tool's name in an object, and what was repaired or is left out."""
+    repairs = [] if key == "name" else [f"the tool was taken from the key {key!r}"]
+    usual = "arguments" if key == "name" else "action_input" if key == "action" else "tool_input"
+    other = usual if usual in fields else next((one for one in INPUT_KEYS if one in fields), None)
+    if other is not None:
+        if other != "arguments":
+            repairs.append(f"the input was taken from the key {other!r}")
+        extra = [one for one in fields if one not in (key, other) and one not in _EXTRA]
+        if extra:
+            repairs.append(f"the keys {', '.join(map(repr, extra[:5]))[:200]} were left out: a call does not have them")
+        return fields[other], repairs
+    rest = {one: item for one, item in fields.items() if one != key and one not in _EXTRA}
+    repairs.append("the keys beside the tool's name were taken for its input" if rest else "the input is missing")
+    return rest or None, repairs
+
+
+def all_inside(value: Any) -> Iterator[Any]:
+    """Yield a value and all that it holds, at any depth."""
     yield value
     if isinstance(value, Mapping | list):
         for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _all_inside(item)
-
-
-def _dumped(value: Any) -> str:
-    return "" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-def _entry(tool: ToolSpec) -> str:
-    properties: Mapping[str, Any] = tool.parameters.get("properties", {})
-    lines = [f"{tool.name}: {sentence(tool.description)}"]
-    named = arguments(tool)
-    if named:
-        lines.append("  arguments:")
-    for name, kind in named.items():
-        said = " ".join(str(properties[name].get("description", "")).split())
-        lines.append(f"    {name} ({kind})" + (f": {said}" if said else ""))
-    if not named:
-        lines.append("  arguments: none")
-    if tool.returns:
-        lines.append(f"  returns: {sentence(tool.returns)}")
-    return "\n".join(lines)
+            yield from all_inside(item)

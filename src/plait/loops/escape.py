@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from plait.core import Exchange, LoopContext, Task
 from plait.core.labels import HOLE, labels_in
@@ -35,6 +35,27 @@ _SIGN = r"(?=[:：])"
 _VALUE = r"(?:(?!\\(?:[:：]|->))[^\n])"
 _LAST_VALUE = r"(?:(?!\\(?:[:：]|->)|->)[^\n:：])"
 _FLAGS = re.M | re.I
+
+
+class LabelGuard:
+    """A backslash before the sign that makes words a label. `words` and `sign` are patterns without groups.
+
+    `add` puts one backslash there and `remove` takes one away, so that any text survives being written and read.
+    `disarm` does it to data for good; twice is as once.
+    """
+
+    def __init__(self, words: str, sign: str, flags: int = 0) -> None:
+        self.armed = re.compile(rf"({words})(\\*+)({sign})", flags)
+        self._guarded = re.compile(rf"({words})\\(\\*+)({sign})", flags)
+
+    def add(self, text: str) -> str:
+        return self.armed.sub(r"\1\2\\\3", text)
+
+    def remove(self, text: str) -> str:
+        return self._guarded.sub(r"\1\2\3", text)
+
+    def disarm(self, text: str) -> str:
+        return self.armed.sub(lambda match: match[0] if match[2] else f"{match[1]}\\{match[3]}", text)
 
 
 class Escape:
@@ -78,9 +99,14 @@ def escape_of(kit: LoopContext, *disarm: Disarm) -> Escape:
     return Escape(*disarm, labels=(*kit.prompts.labels, *own), names=names, tokens=kit.special_tokens)
 
 
-def earlier(task: Task, escape: Escape) -> tuple[Exchange, ...]:
+def escape_history(task: Task, escape: Escape) -> tuple[Exchange, ...]:
     """The earlier turns of a conversation, made harmless."""
     return tuple(Exchange(escape(turn.question), escape(turn.answer)) for turn in task.history)
+
+
+def escape_task(task: Task, escape: Escape) -> dict[str, Any]:
+    """The question and the earlier turns, made harmless, as the templates take them."""
+    return {"question": escape.question(task.question), "history": escape_history(task, escape)}
 
 
 def begins_line(prompt: str) -> bool:

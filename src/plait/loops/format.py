@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
 
-from plait.core import Call, Splitter, ToolSpec
+from plait.core import Call, Piece, PieceKind, Splitter, ToolSpec
+
+CODE = "python"
+"""What a turn calls whose action is code; the input is the code."""
 
 
 class Remark(Struct, frozen=True):
@@ -82,3 +86,58 @@ class Format(Protocol):
     def splitter(self) -> Splitter:
         """Tells thought, action and answer apart in a reply as it streams in."""
         ...
+
+
+class LineSplitter(ABC):
+    """A splitter that looks at whole lines: each goes out when it is whole."""
+
+    def __init__(self) -> None:
+        self._held: list[str] = []
+
+    @abstractmethod
+    def split_line(self, line: str) -> list[Piece]:
+        """Return the pieces of a line, given with its line break; the last one has none."""
+
+    def feed(self, text: str) -> list[Piece]:
+        *whole, rest = text.split("\n")
+        pieces: list[Piece] = []
+        for line in whole:
+            pieces += self.split_line("".join((*self._held, line, "\n")))
+            self._held.clear()
+        self._held.append(rest)
+        return pieces
+
+    def close(self, acts: bool = False) -> list[Piece]:
+        last = "".join(self._held)
+        self._held.clear()
+        return self.split_line(last)
+
+
+class PartWriter:
+    """Collects the pieces of a reply part by part.
+
+    Blanks at the end of a part go out only when more of it follows, blanks before its first text never. `lead` goes out
+    before that text.
+    """
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.lead = ""
+        self.blanks = ""
+
+    def begin(self, *, lead: str = "") -> None:
+        """Begin another part."""
+        self.begun, self.lead, self.blanks = False, lead, ""
+
+    def put(self, pieces: list[Piece], kind: PieceKind, text: str, strip: str | None = None) -> None:
+        """Add text of the part to the pieces. `strip`: the blanks that may not begin it; None for all."""
+        text = self.blanks + text
+        body = text.rstrip()
+        self.blanks = text[len(body) :]
+        if not self.begun:
+            body = self.lead + body.lstrip(strip) if body else ""
+        if body:
+            pieces.append(Piece(kind, body))
+            self.begun = True
+        elif not self.begun:
+            self.blanks = ""

@@ -21,8 +21,9 @@ from msgspec import Struct
 
 from plait.core import ToolSpec
 from plait.core.arguments import read_input
+from plait.core.loose_json import Found, without_halves
+from plait.loops.escape import LabelGuard
 from plait.loops.format import Remark, Unreadable
-from plait.loops.reply_text import read_part
 
 LabelKind = Literal["thought", "action", "input", "observation", "answer"]
 
@@ -32,8 +33,7 @@ _AFTER = r"[*_`]{0,3}[ \t\u00a0\u200b]{0,4}"
 _FLAGS = re.M | re.I | re.A
 
 LABEL = re.compile(
-    rf"^[ \t\u00a0\u200b\ufeff\u2060>*_#`•-]{{0,12}}({_WORDS})({_NUMBER}){_AFTER}[:：](?:\*\*|__)?",
-    _FLAGS,
+    rf"^[ \t\u00a0\u200b\ufeff\u2060>*_#`•-]{{0,12}}({_WORDS})({_NUMBER}){_AFTER}[:：](?:\*\*|__)?", _FLAGS
 )
 OBSERVATION = re.compile(rf"^[ \t\u00a0\u200b\ufeff\u2060>*_#`•-]{{0,12}}observation{_NUMBER}{_AFTER}[:：]", _FLAGS)
 _ACTION_INSIDE = re.compile(rf"(?<![A-Za-z0-9])Action{_NUMBER}{_AFTER}[:：](?:\*\*|__)?", re.A)
@@ -51,16 +51,11 @@ _OTHER_LABEL = re.compile(
 )
 _USUAL = {"thought": "Thought:", "input": "Action Input:", "action": "Action:", "answer": "Final Answer:"}
 # Everything LABEL, OBSERVATION and _ACTION_INSIDE can see, wherever it stands.
-_GUARDED = re.compile(rf"((?:(?<![A-Za-z0-9])(?:{_WORDS})|(?-i:Observation)){_NUMBER}{_AFTER})(\\*+)([:：])", _FLAGS)
-_GUARD_OFF = re.compile(
-    rf"((?:(?<![A-Za-z0-9])(?:{_WORDS})|(?-i:Observation)){_NUMBER}{_AFTER})\\(\\*+)([:：])", _FLAGS
-)
+_LABELS = LabelGuard(rf"(?:(?<![A-Za-z0-9])(?:{_WORDS})|(?-i:Observation)){_NUMBER}{_AFTER}", "[:：]", _FLAGS)
 _INVENTED_INSIDE = re.compile(rf"(?<![\w\\])Observation{_NUMBER}{_AFTER}[:：]", re.A)
 # A call on a line of its own, which counts as one also without a label.
-_CALL_LINE = re.compile(r"^([ \t>*\[-]{0,12})(\\*+)(\{\s{0,9}[\"'“‘]|<[a-zA-Z|｜]|\[TOOL_CALLS)", re.M)
-_CALL_LINE_OFF = re.compile(r"^([ \t>*\[-]{0,12})\\(\\*+)(\{\s{0,9}[\"'“‘]|<[a-zA-Z|｜]|\[TOOL_CALLS)", re.M)
-_FENCE = re.compile(r"(```)(\\*+)(?=[A-Za-z0-9]{0,10}\s*+[{\[])")
-_FENCE_OFF = re.compile(r"(```)\\(\\*+)(?=[A-Za-z0-9]{0,10}\s*+[{\[])")
+_CALL_LINES = LabelGuard(r"^[ \t>*\[-]{0,12}", r"\{\s{0,9}[\"'“‘]|<[a-zA-Z|｜]|\[TOOL_CALLS", re.M)
+_FENCES = LabelGuard("```", r"(?=[A-Za-z0-9]{0,10}\s*+[{\[])")
 _LEFTOVER = re.compile(r"\s*(?:<end_code>|</code>?|<\|im_end\|>|</s>)\s*\Z", re.I)
 
 _REFERS_BACK = re.compile(
@@ -82,6 +77,21 @@ _AROUND_NAME = re.compile(
     r"|[`\"'*]{0,3}(?:\s+(?:tool|function|action))?(?:\s*\[[^\[\]]{0,100}\])?\Z",
     re.I,
 )
+
+_THINKING = re.compile(r"(?:^|(?<=thought:))[ \t]*<(think|thinking)>.*?</\1>\s*", re.S | re.M | re.I)
+_UNOPENED = re.compile(r"(?:\n[ \t]*</think(?:ing)?>|</think(?:ing)?>[ \t]*\n)\s*(?=\S)", re.I)
+_UNCLOSED = re.compile(r"\A\s*(?:thought:\s*)?<think(?:ing)?>", re.I)
+_ANALYSIS = re.compile(
+    r"<\|channel\|>analysis<\|message\|>(?:[^<]++|<(?!\|))*+(?:<\|end\|>)?(?:<\|start\|>assistant)?", re.S
+)
+_ANSWER_CHANNEL = re.compile(r"(?:<\|start\|>assistant)?<\|channel\|>final(?:[ ]?<\|constrain\|>\w*)?<\|message\|>")
+_TURN_ENDS = (
+    r"<\|(?:im_end|eot_id|eom_id|end|end_of_text|endoftext|end_of_turn|return|END_OF_TURN_TOKEN)\|>|<end_of_turn>"
+)
+_END = re.compile(rf"(?:{_TURN_ENDS}|<｜end▁of▁sentence｜>)(?=\s*(?:\Z|<\||\n))|</s>\s*\Z")
+
+FINAL = frozenset({"final answer", "final_answer", "finalanswer"})
+"""Names under which a model hands in its answer as if by an action."""
 
 _KINDS: dict[str, LabelKind] = {
     "thought": "thought",
@@ -121,6 +131,36 @@ class Body(Struct, frozen=True):
         """Where what belongs to a label ends: the next label's start, or the text's end."""
         following = self.following(label)
         return following.start if following else len(self.text)
+
+
+def read_part(text: str) -> tuple[str, list[Remark]]:
+    """A reply without thinking (`<think>` blocks, an analysis channel) and without what follows the end of its turn."""
+    remarks: list[Remark] = []
+    text, halved = without_halves(text)
+    if halved:
+        remarks.append(Remark("repaired", "a broken character was replaced"))
+    if "<" not in text:
+        return text, remarks
+    whole = text
+    if "</think" in text.lower():
+        text = _THINKING.sub("", text)
+        unopened = list(_UNOPENED.finditer(text))
+        if unopened and "<think" not in text.lower():
+            text = text[unopened[-1].end() :]
+    elif _UNCLOSED.match(text):
+        text = ""
+    if "<|channel|>" in text:
+        text = _ANALYSIS.sub("", text)
+        if (channel := _ANSWER_CHANNEL.search(text)) is not None:
+            text = text[: channel.start()] + text[channel.end() :]
+    if len(text) < len(whole):
+        remarks.append(Remark("cut", f"{len(whole) - len(text)} characters of thinking before the reply"))
+    if (end := _END.search(text)) is not None and text[: end.start()].strip():
+        rest = text[end.end() :].strip()
+        said = f"{len(rest)} characters after the end of the turn" if rest else "a token at the end of the turn"
+        remarks.append(Remark("cut", said))
+        text = text[: end.start()]
+    return text, remarks
 
 
 def body_of(text: str) -> Body:
@@ -167,6 +207,20 @@ def repaired(what: str) -> Remark:
 def cut(what: str) -> Remark:
     """A remark: something of the reply does not count."""
     return Remark("cut", what)
+
+
+def note_surroundings(text: str, found: Found, what: str, remarks: list[Remark]) -> Found:
+    """Return the JSON that was found, after a remark on what stands around it and does not count."""
+    before, after = text[: found.start].strip(), text[found.end :].strip()
+    if before.startswith("```") or before.endswith(("```", "```json")) or after.startswith("```"):
+        remarks.append(repaired(f"a code fence around the {what} was dropped"))
+        before = before.removesuffix("json").removesuffix("```").strip()
+        after = after.removeprefix("```").strip()
+    if before:
+        remarks.append(repaired(f"{len(before)} characters of text before the {what} were dropped"))
+    if after:
+        remarks.append(cut(f"{len(after)} characters after the {what}"))
+    return found
 
 
 def thought_of(body: Body, upto: int, remarks: list[Remark]) -> str:
@@ -251,6 +305,18 @@ def cut_after(text: str, end: int, remarks: list[Remark]) -> None:
         remarks.append(cut(f"{len(rest)} characters after the action{several}"))
 
 
+def is_plain_name(name: str) -> bool:
+    """Say whether a line of text can hold a tool's name, so that nothing reads as something else."""
+    return (
+        0 < len(name) <= 100
+        and not set(name) & set("\n\r[]{}:`*\"'")
+        and name == name.strip()
+        and name.lower() not in FINAL
+        and "action input" not in name.lower()
+        and any(char.isalnum() for char in name)
+    )
+
+
 def tool_of(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
     """The tool of that name, as `tool_name` matches it."""
     matched = tool_name(name, tools, [])
@@ -310,22 +376,20 @@ def input_until(
 
 def guard(text: str) -> str:
     """A text in which nothing reads as a label or an action in a fence; `unguard` undoes it exactly."""
-    guarded = _FENCE.sub(r"\1\2\\", _GUARDED.sub(r"\1\2\\\3", text))
-    return _CALL_LINE.sub(r"\1\2\\\3", guarded)
+    return _CALL_LINES.add(_FENCES.add(_LABELS.add(text)))
 
 
 def unguard(text: str) -> str:
     """Undo `guard`. So data that was shown escaped comes back plain when a model copies it."""
-    plain = _CALL_LINE_OFF.sub(r"\1\2\3", text)
-    return _FENCE_OFF.sub(r"\1\2", _GUARD_OFF.sub(r"\1\2\3", plain))
+    return _FENCES.remove(_LABELS.remove(_CALL_LINES.remove(text)))
 
 
 def disarm(text: str) -> str:
     """Data in which nothing reads as a label: `Observation:` becomes `Observation\\:`. Twice is as once."""
-    return _GUARDED.sub(lambda m: m[0] if m[2] else f"{m[1]}\\{m[3]}", text)
+    return _LABELS.disarm(text)
 
 
 def in_json(dumped: str) -> str:
     """JSON text whose strings hold no label and no fence, as the same JSON: with escapes in their place."""
-    safe = _GUARDED.sub(lambda m: f"{m[1]}{m[2]}\\u{ord(m[3]):04x}", dumped)
+    safe = _LABELS.armed.sub(lambda m: f"{m[1]}{m[2]}\\u{ord(m[3]):04x}", dumped)
     return safe.replace("```", "\\u0060``")

@@ -6,12 +6,12 @@ as the longest chain of steps that need each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from plait.core import (
     Act,
-    Effect,
+    Effects,
     Failed,
     Observation,
     Outcome,
@@ -23,7 +23,7 @@ from plait.core import (
     ask,
     note,
     start,
-    take,
+    wait_next,
 )
 from plait.loops.format import Unreadable
 
@@ -41,7 +41,7 @@ class Dispatch:
         self._waiting: list[Step] = []
         self._open: dict[int, Step] = {}
 
-    def add(self, *steps: Step) -> Generator[Effect, Any, None]:
+    def add(self, *steps: Step) -> Effects[None]:
         """Take on further steps, and start those that can."""
         self._waiting += [step for step in steps if step.id not in self.results]
         yield from self._start()
@@ -55,25 +55,25 @@ class Dispatch:
         """The steps under way, by ticket."""
         return self._open
 
-    def took(self, taken: Taken) -> Generator[Effect, Any, Step]:
+    def took(self, taken: Taken) -> Effects[Step]:
         """A step ended: keep its result, and start what waited for it."""
         reply = taken.reply
-        seen = _together(taken.observations) if reply is None else of_reply(reply)
+        seen = _together(taken.observations) if reply is None else observation_of_reply(reply)
         return (yield from self.ended(taken.ticket, seen))
 
-    def ended(self, ticket: int, result: Observation) -> Generator[Effect, Any, Step]:
+    def ended(self, ticket: int, result: Observation) -> Effects[Step]:
         """The same, for a result that was come by in another way."""
         step = self._open.pop(ticket)
         self.results[step.id] = result
         yield from self._start()
         return step
 
-    def finish(self) -> Generator[Effect, Any, None]:
+    def finish(self) -> Effects[None]:
         """Wait for all steps that are under way, and for those that wait for them."""
         while self._open:
-            yield from self.took((yield from take(*self._open)))
+            yield from self.took((yield from wait_next(*self._open)))
 
-    def _start(self) -> Generator[Effect, Any, None]:
+    def _start(self) -> Effects[None]:
         while self._waiting and (ready := [step for step in self._waiting if self.results.keys() >= set(step.needs)]):
             self._waiting = [step for step in self._waiting if step not in ready]
             begun = [(step, self._begin(step, self.results)) for step in ready]
@@ -84,7 +84,7 @@ class Dispatch:
                 self._open.update(zip(tickets, (step for step, _ in to_do), strict=True))
 
 
-def of_reply(reply: Reply) -> Observation:
+def observation_of_reply(reply: Reply) -> Observation:
     """The result of a step that asked a model. One that was cut says so, to whoever reads the result."""
     text = reply.text.strip()
     return Observation(f"{text}\n(This text {reply.how_cut}.)".lstrip() if reply.how_cut else text)
@@ -103,7 +103,7 @@ def _together(seen: Sequence[Observation]) -> Observation:
     )
 
 
-def troubled(step: Step, results: Results) -> Iterable[str]:
+def failed_needs(step: Step, results: Results) -> Iterable[str]:
     """The ids that a step needs and that gave no result."""
     return (need for need in step.needs if not results[need].ok)
 
@@ -114,13 +114,13 @@ ROUNDS = 3
 """How often the planner is asked again with the person's words."""
 
 
-def with_leave(
+def ask_approval(
     plan: Plan,
     write: Callable[[Plan], str],
     is_plan: Callable[[str], bool],
     read: Callable[[str], Plan],
-    replan: Callable[[Plan, str], Generator[Effect, Any, Plan | Outcome]],
-) -> Generator[Effect, Any, Plan | Outcome]:
+    replan: Callable[[Plan, str], Effects[Plan | Outcome]],
+) -> Effects[Plan | Outcome]:
     """The plan to carry out, or how the run ends without one.
 
     `write` makes the text that is shown. An answer for which `is_plan` holds is read by `read` (which may raise

@@ -40,7 +40,7 @@ class References(Struct, frozen=True):
 
     def named(self, value: JSON) -> tuple[str, ...]:
         """The ids that stand in a value, at any depth, each once, in order."""
-        return tuple(dict.fromkeys(self._id(match) for text in texts(value) for match in self._find(text)))
+        return tuple(dict.fromkeys(self._id(match) for text in texts_in(value) for match in self._find(text)))
 
     def meant(self, value: JSON, steps: Collection[str], question: str = "") -> tuple[str, ...]:
         """The ids among those that stand in a value which are references, and not amounts.
@@ -51,7 +51,7 @@ class References(Struct, frozen=True):
         return tuple(
             dict.fromkeys(
                 id
-                for text in texts(value)
+                for text in texts_in(value)
                 for match in self._find(text)
                 if (id := self._id(match)) in steps or not self._is_amount(match, id, text, question)
             )
@@ -84,11 +84,11 @@ class References(Struct, frozen=True):
             found = results.get(self._id(match))
             return found.text if found is not None else match[0]
 
-        return mapped(value, fill)
+        return map_texts(value, fill)
 
     def without(self, value: JSON) -> JSON:
         """The value with the references in it left out."""
-        return mapped(value, lambda text: re.sub(self.pattern, "", text, flags=re.A) if self.mark in text else text)
+        return map_texts(value, lambda text: re.sub(self.pattern, "", text, flags=re.A) if self.mark in text else text)
 
     def _is_amount(self, match: re.Match[str], id: str, text: str, question: str) -> bool:
         if self.prefix or match[0].startswith("${"):
@@ -111,26 +111,26 @@ RESULTS = References(r"\$\{(\d{1,6})\}|(?<![A-Za-z])\$(\d{1,6})(?!\w|[.,]\d)", "
 """`$1` or `${1}`: the results of numbered calls. An amount such as $1,200, $1.50, $5k or US$5 is none."""
 
 
-def texts(value: JSON) -> Iterator[str]:
+def texts_in(value: JSON) -> Iterator[str]:
     """The texts in a value, at any depth; keys are none."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for item in value.values():
-            yield from texts(item)
+            yield from texts_in(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from texts(item)
+            yield from texts_in(item)
 
 
-def mapped(value: JSON, change: Callable[[str], JSON]) -> Any:
+def map_texts(value: JSON, change: Callable[[str], JSON]) -> Any:
     """The value with each text in it changed."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {key: mapped(item, change) for key, item in value.items()}
+        return {key: map_texts(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [mapped(item, change) for item in value]
+        return [map_texts(item, change) for item in value]
     return value
 
 
@@ -147,12 +147,14 @@ _MOST = 500
 """Characters of a formula: what is longer is a text."""
 
 
-def refer(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple[JSON, tuple[str, ...]]:
+def insert_references(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple[JSON, tuple[str, ...]]:
     """The input with references in place of words, and the references that were put there.
 
     `earlier` are the steps before: the reference of each, and its input.
     """
-    named = [(text.strip(), mark) for mark, given in earlier for text in texts(given) if len(text.strip()) >= _SHORTEST]
+    named = [
+        (text.strip(), mark) for mark, given in earlier for text in texts_in(given) if len(text.strip()) >= _SHORTEST
+    ]
     named.sort(key=lambda pair: -len(pair[0]))
     put: list[str] = []
 
@@ -186,12 +188,12 @@ def refer(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple[JSON, tuple
         parts = left.split("\0")
         return "".join(part + mark for part, mark in zip(parts, [*used, ""], strict=True))
 
-    return mapped(value, change), tuple(dict.fromkeys(put))
+    return map_texts(value, change), tuple(dict.fromkeys(put))
 
 
-def in_formula(value: JSON, references: References) -> tuple[str, ...]:
+def words_in_formula(value: JSON, references: References) -> tuple[str, ...]:
     """The words that stand in a formula where a number or a reference should: `7 * price of a lamp`."""
-    return tuple(phrase for text in texts(value) for phrase in _phrases(text, references))
+    return tuple(phrase for text in texts_in(value) for phrase in _phrases(text, references))
 
 
 def _phrases(text: str, references: References) -> list[str]:

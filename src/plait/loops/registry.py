@@ -30,8 +30,8 @@ OURS: dict[str, tuple[str, str]] = {
 AUTO_LOOP = "tool_calling"
 """The loop that "auto" begins as."""
 
-ELSEWHERE: dict[str, tuple[str, str]] = {"judge": ("plait.lab.judge", "Judge")}
-"""Loops that another room uses for itself: found when a record names them, and not listed. Named, not imported."""
+UNLISTED = {"judge": ("judge", "Judge")}
+"""Loops that Plait runs for itself: found when a journal names them, and not listed."""
 
 GROUP = "plait.loops"
 """The entry-point group for loops of other packages: name = "module:Class"."""
@@ -126,12 +126,9 @@ def splitter_of(loop: Loop, phase: str) -> Splitter:
 
 
 def _kind(name: str) -> type[Any]:
-    if name in OURS:
-        module, kind = OURS[name]
+    if own := OURS.get(name) or UNLISTED.get(name):
+        module, kind = own
         return getattr(import_module(f"plait.loops.{module}.loop"), kind)  # type: ignore[no-any-return]
-    if name in ELSEWHERE:
-        module, kind = ELSEWHERE[name]
-        return getattr(import_module(module), kind)  # type: ignore[no-any-return]
     for point in _plugins():
         if point.name == name:
             loaded = point.load()

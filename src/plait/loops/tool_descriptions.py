@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, wraps
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import structs
 
-from plait.core import LoopContext, ToolSpec
+from plait.core import Call, Effects, LoopContext, ToolSpec, act
 from plait.core.text import visible
 from plait.loops.escape import Escape, escape_of
 
@@ -64,7 +65,7 @@ def type_word(schema: Mapping[str, Any]) -> str:
     return str(kind)
 
 
-def arguments(tool: ToolSpec) -> dict[str, str]:
+def argument_types(tool: ToolSpec) -> dict[str, str]:
     """The tool's parameters: name to type in words, "(optional)" where it may be left out."""
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
     required = tool.parameters.get("required", [])
@@ -80,7 +81,7 @@ def input_words(tool: ToolSpec) -> str:
 
     A single argument is told in words and not by its name, which small models would write into the input.
     """
-    named = arguments(tool)
+    named = argument_types(tool)
     if not named:
         return "none"
     said = {name: _meaning(tool, name) for name in named}
@@ -98,22 +99,22 @@ def _meaning(tool: ToolSpec, name: str) -> str:
     return flat[:1].lower() + flat[1:] if flat[1:2].islower() else flat
 
 
-def sentence(text: str) -> str:
+def as_sentence(text: str) -> str:
     """A description on one line, ending as a sentence does."""
     flat = " ".join(text.split())
     return flat if not flat or flat[-1] in ".!?:;" else flat + "."
 
 
-@_once
+def describe_tool(tool: ToolSpec) -> str:
+    """What a tool is for, what goes in, and what comes back: `Counts people. Input: the city. Returns: ...`."""
+    parts = [as_sentence(tool.description), f"Input: {input_words(tool)}."]
+    parts += [f"Returns: {as_sentence(tool.returns)}"] if tool.returns else []
+    return " ".join(filter(None, parts))
+
+
 def tool_lines(tools: tuple[ToolSpec, ...]) -> str:
-    """A line a tool: `name: what for. Input: ... Returns: ...`."""
-    lines = []
-    for tool in tools:
-        parts = [sentence(tool.description), f"Input: {input_words(tool)}."]
-        if tool.returns:
-            parts.append(f"Returns: {sentence(tool.returns)}")
-        lines.append(f"{tool.name}: " + " ".join(part for part in parts if part))
-    return "\n".join(lines)
+    """A line a tool: its name and what `describe_tool` says."""
+    return "\n".join(f"{tool.name}: {describe_tool(tool)}" for tool in tools)
 
 
 @_once
@@ -121,10 +122,10 @@ def numbered_lines(tools: tuple[ToolSpec, ...]) -> str:
     """A line a tool: `(1) Name[what goes in]: what for.`"""
     lines = []
     for number, tool in enumerate(tools, 1):
-        named = arguments(tool)
+        named = argument_types(tool)
         inside = "" if not named else next(iter(named)) if len(named) == 1 else json.dumps(named, ensure_ascii=False)
-        returns = f" Returns: {sentence(tool.returns)}" if tool.returns else ""
-        lines.append(f"({number}) {tool.name}[{inside}]: {sentence(tool.description)}{returns}")
+        returns = f" Returns: {as_sentence(tool.returns)}" if tool.returns else ""
+        lines.append(f"({number}) {tool.name}[{inside}]: {as_sentence(tool.description)}{returns}")
     return "\n".join(lines)
 
 
@@ -132,7 +133,7 @@ def numbered_lines(tools: tuple[ToolSpec, ...]) -> str:
 def tool_entries(tools: tuple[ToolSpec, ...]) -> str:
     """An entry a tool: name and explanation, then an `_input_` and an `_output_` line."""
     return "\n".join(
-        f"{tool.name}: {sentence(tool.description)}\n"
+        f"{tool.name}: {as_sentence(tool.description)}\n"
         f"  _input_: {input_words(tool)}\n"
         f"  _output_: {' '.join(tool.returns.split()) or 'text'}"
         for tool in tools
@@ -184,3 +185,36 @@ def _mapped(given: Any, words: Callable[[str], str], value: Callable[[str], str]
     if isinstance(given, list | tuple):
         return [_mapped(each, words, value) for each in given]
     return given
+
+
+# -- the tools that a run's own searches found
+
+_FOUND_LINE = re.compile(r"^`([A-Za-z_][\w.-]*)\(", re.MULTILINE)
+"""How the search tool begins a tool's line."""
+_NO_TOOL = re.compile(r"uses '([^'\n]{1,100})', which is no tool")
+MOST_SEARCHED = 3
+"""Unknown names of one plan that are searched."""
+
+
+def offered_tools(kit: LoopContext, seen: Iterable[str]) -> tuple[ToolSpec, ...]:
+    """The tools shown, then those that the observations in `seen` tell of, in the order in which they came up.
+
+    It depends on the observations alone, so that a replay offers the same.
+    """
+    if not kit.others:
+        return kit.tools
+    others = {tool.name: tool for tool in kit.others}
+    names = dict.fromkeys(name for text in seen for name in _FOUND_LINE.findall(text))
+    return (*kit.tools, *(others[name] for name in names if name in others))
+
+
+def add_search_results(kit: LoopContext, complaint: str) -> Effects[str]:
+    """A complaint about a plan, and what the search finds for the names in it that no tool has."""
+    names = tuple(dict.fromkeys(_NO_TOOL.findall(complaint)))[:MOST_SEARCHED] if kit.search else ()
+    if names:
+        tool = kit.tool(kit.search)
+        (argument,) = list(tool.parameters["properties"])[:1] if tool is not None else ("description",)
+        seen = yield from act(*(Call(kit.search, {argument: name}) for name in names))
+        lines = dict.fromkeys(line for each in seen if each.ok for line in each.text.splitlines())
+        complaint += "".join(["\nWhat the search finds for that:", *(f"\n{line}" for line in lines)]) if lines else ""
+    return complaint

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 from plait.core import LoopContext, Message, Observation, Task, Think, assistant, system, user
 from plait.core.labels import HOLE
 from plait.core.text import shorten
-from plait.loops.escape import begins_line, earlier, escape_of, without_tokens
+from plait.loops.escape import begins_line, escape_of, escape_task, without_tokens
 from plait.loops.format import Format, Turn
 
 TranscriptKind = Literal["chat", "user", "completion"]
@@ -46,8 +46,8 @@ class Transcript:
         self._escape = escape = escape_of(kit, format.disarm)
         self._harmless = harmless
         self._inline = not begins_line(self._observe("", HOLE, 1))
-        self._task = {"question": escape.question(task.question), "history": earlier(task, escape)}
-        self._rules = kit.system if kit.system is not None else kit.prompt("system", **words)
+        self._task = escape_task(task, escape)
+        self._rules = kit.rules(**words)
         self._head = (system(self._rules), user(kit.prompt("question", **self._task))) if kind == "chat" else ()
         self._tools: dict[str, str] = {}
         """The tools' names, made harmless."""
@@ -134,7 +134,7 @@ class Scratchpad:
 
     def then(self, turn: Turn, observation: Observation) -> Scratchpad:
         """Append a turn and its observation."""
-        text = observation.text if not observation.note else f"{observation.text}\n({observation.note})"
+        text = observation.with_note
         entry = Entry(turn.kept, text, turn.call.tool) if turn.call is not None else Entry(turn.kept, text)
         return Scratchpad((*self.entries, entry))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
@@ -17,7 +17,7 @@ from plait.core import (
     Answered,
     Call,
     ContextOverflow,
-    Effect,
+    Effects,
     Failed,
     LimitNear,
     LoopContext,
@@ -30,14 +30,14 @@ from plait.core import (
     Task,
     ToolSpec,
     act,
+    check_answer,
     note,
-    propose,
     think,
 )
 from plait.core.text import shorten
 from plait.loops.format import Format, Remark, Turn, Unreadable
-from plait.loops.grounding import doubts, without
-from plait.loops.offered_tools import offered
+from plait.loops.grounding import find_ungrounded_in_turn, strike_from_turn
+from plait.loops.tool_descriptions import offered_tools
 from plait.loops.transcript import Observe, Scratchpad, Transcript, TranscriptKind, with_repair
 
 Bad = tuple[str, str]
@@ -69,7 +69,7 @@ _ANNOUNCES = re.compile(
 )
 
 
-def call_one(call: Call) -> Generator[Effect, Any, Observation]:
+def call_one(call: Call) -> Effects[Observation]:
     """Call one tool."""
     (seen,) = yield from act(call)
     return seen
@@ -101,7 +101,7 @@ class TurnLoop:
     labels: tuple[str, ...] = ()
     last_label: str = ""
     answer_of: Callable[[Any], Any] = lambda answer: answer
-    call_tool: Callable[[Call], Generator[Effect, Any, Observation | Outcome]] = call_one
+    call_tool: Callable[[Call], Effects[Observation | Outcome]] = call_one
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
         """Run turns until the model answers, fails, or a limit is near."""
@@ -111,13 +111,13 @@ class TurnLoop:
         try:
             while True:
                 attempt = partial(self._take_turn, kit, page, log, is_repetition(seen))
-                turn, chars = yield from fitting(attempt, chars)
+                turn, chars = yield from fit_prompt(attempt, chars)
                 if not isinstance(turn, Turn):
                     return cast(Failed, turn)
-                ungrounded = yield from doubts(turn)
+                ungrounded = yield from find_ungrounded_in_turn(turn)
                 if turn.call is None:
                     answer = self.answer_of(turn.answer)
-                    if not (against := (yield from propose(answer))):
+                    if not (against := (yield from check_answer(answer))):
                         return Answered(answer)
                     seen = Observation(against, "refused")
                 else:
@@ -125,17 +125,17 @@ class TurnLoop:
                     if not isinstance(result, Observation):
                         return result
                     seen = result
-                    if log.entries and (words := folded(kit, turn.call, seen)):
+                    if log.entries and (words := describe_repetition(kit, turn.call, seen)):
                         log = log.once_more(words)
                         continue
-                log = log.then(*without(ungrounded, turn, seen))
+                log = log.then(*strike_from_turn(ungrounded, turn, seen))
         except LimitNear as limit:
             return (yield from self._conclude(kit, page, log, chars, limit))
 
     def _take_turn(
         self, kit: LoopContext, page: Transcript, log: Scratchpad, resample: bool, chars: int
-    ) -> Generator[Effect, Any, Turn | Failed]:
-        def ask(bad: Bad | None) -> Generator[Effect, Any, Reply]:
+    ) -> Effects[Turn | Failed]:
+        def ask(bad: Bad | None) -> Effects[Reply]:
             request = kit.prompt("repair", complaint=bad[1], **self.words) if bad else ""
             tail = with_repair(bad[0], request) if bad else ()
             opened = self.transcript != "chat" and not bad
@@ -161,10 +161,10 @@ class TurnLoop:
         held: bool = False,
         opened: bool = False,
         **options: Any,
-    ) -> Generator[Effect, Any, Reply]:
+    ) -> Effects[Reply]:
         """Make one model call over the log; `tail` follows the log. `held`: send the grammar or schema of a turn."""
         if held:
-            tools = (*self.tools, *offered(kit, log.observations)[len(kit.tools) :])
+            tools = (*self.tools, *offered_tools(kit, log.observations)[len(kit.tools) :])
             options["grammar"] = self.format.grammar(tools, log.next, opened=opened)
             options["schema"] = self.format.schema(tools)
         shape = page.think("act", log, chars, self.opening(log.next), tail)
@@ -181,11 +181,11 @@ class TurnLoop:
 
     def _conclude(
         self, kit: LoopContext, page: Transcript, log: Scratchpad, chars: int, limit: LimitNear
-    ) -> Generator[Effect, Any, Outcome]:
+    ) -> Effects[Outcome]:
         """Use the reserved call to answer from what was found."""
         tail = with_repair("", kit.prompt("conclude", reason=limit.detail))
         ask = partial(self._ask_model, kit, page, log, tail=tail, held=not self.last_label, prefill=self.last_label)
-        reply, _ = yield from fitting(lambda size: ask(chars=size), chars)
+        reply, _ = yield from fit_prompt(lambda size: ask(chars=size), chars)
         answer: Any = None
         try:
             turn = self.format.read(reply.text, log.next, (*self.tools, *kit.others))
@@ -204,12 +204,12 @@ SMALLEST_OBSERVATION = 500
 
 
 def read_turn(
-    ask: Callable[[Bad | None], Generator[Effect, Any, Reply]],
+    ask: Callable[[Bad | None], Effects[Reply]],
     read: Callable[[str], R],
     max_parse_errors: int,
-    check: Callable[[R], Generator[Effect, Any, str]] | None = None,
+    check: Callable[[R], Effects[str]] | None = None,
     answer: Callable[[str], R | None] | None = None,
-) -> Generator[Effect, Any, R | Failed]:
+) -> Effects[R | Failed]:
     """The model's next turn, or plan: whatever `read` makes of a reply. `ask` makes the model call, given a bad reply
     to repair or None.
 
@@ -222,7 +222,7 @@ def read_turn(
         reply = yield from ask(bad)
         try:
             turn = read(reply.text)
-            if reply.how_cut and is_open(reply.text, turn, read):
+            if reply.how_cut and is_cut_within_call(reply.text, turn, read):
                 raise Unreadable("Its action is not complete: write a shorter one.")
         except Unreadable as why:
             if miss == 1 and reply.finish == "stop" and (plain := _plainly(answer, reply.text)) is not None:
@@ -260,7 +260,7 @@ def is_plain_answer(text: str) -> bool:
     return any(map(str.isalnum, text)) and not (_NO_PLAIN_TEXT.search(text) or _ANNOUNCES.search(text))
 
 
-def is_open(text: str, turn: Any, read: Callable[[str], Any]) -> bool:
+def is_cut_within_call(text: str, turn: Any, read: Callable[[str], Any]) -> bool:
     """The calls in a text that was cut may be incomplete: if the text went on, they would be read otherwise."""
     made = calls_of(turn)
     if not made:
@@ -282,7 +282,7 @@ def is_repetition(seen: Observation | None) -> bool:
     return seen is not None and seen.repeated
 
 
-def folded(kit: LoopContext, call: Call, seen: Observation) -> str:
+def describe_repetition(kit: LoopContext, call: Call, seen: Observation) -> str:
     """What is said in place of a turn that only repeated a call, "" where the turn has to stay. A model copies what it
     sees of itself, so the repetition is not shown to it."""
     tool = kit.tool(call.tool)
@@ -294,9 +294,7 @@ def folded(kit: LoopContext, call: Call, seen: Observation) -> str:
     )
 
 
-def fitting(
-    attempt: Callable[[int], Generator[Effect, Any, Any]], chars: int
-) -> Generator[Effect, Any, tuple[Any, int]]:
+def fit_prompt(attempt: Callable[[int], Effects[Any]], chars: int) -> Effects[tuple[Any, int]]:
     """Run `attempt(chars)`; when the endpoint says the prompt is too long, again with shorter observations.
 
     Returns what the attempt gave and the size it went through with. The trajectory itself is never cut.

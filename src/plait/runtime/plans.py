@@ -15,13 +15,14 @@ from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.journal.timeline import ModelCall, Question, Timeline
 from plait.loops import make
-from plait.loops.compiler.loop import FORM, LLMCompiler
+from plait.loops.compiler.format import FORM
+from plait.loops.compiler.loop import LLMCompiler
 from plait.loops.compiler.streamed_plan import Written
 from plait.loops.format import Unreadable
 from plait.loops.references import EVIDENCE, RESULTS
 from plait.loops.rewoo.loop import ReWOO
 from plait.loops.rewoo.pages import by_model
-from plait.loops.rewoo.plan_text import checked, plan_of_text, read_plan, reads_as_plan, write_plan
+from plait.loops.rewoo.plan_text import check_plan, read_plan, read_plan_file, reads_as_plan, write_plan
 from plait.runtime.limits import Limits
 from plait.runtime.plan_estimate import Expected, texts_in
 from plait.runtime.prompts import PromptBook
@@ -55,11 +56,11 @@ def plan_of(given: Plan | str, tools: Iterable[ToolSpec]) -> Plan:
         raise ConfigError(f"{given!r} is no plan.", hint="Give a plait.Plan, or its text.")
     try:
         if isinstance(given, Plan):
-            return checked(given, tools)
+            return check_plan(given, tools)
         if given.lstrip().startswith("{"):
             # What is repaired in a model's JSON would be lost from a person's: half a file is no shorter plan.
             json.loads(given)
-        return plan_of_text(given, tools)
+        return read_plan_file(given, tools)
     except RecursionError:
         raise ConfigError(
             "The plan's JSON is nested too deep.", hint="A plan is an object with a list of steps."
@@ -131,7 +132,7 @@ def _last_plan(loop: ReWOO, timeline: Timeline, kit: LoopContext) -> Plan | None
                 case "replied", ModelCall(phase="plan", reply=reply) if reply is not None:
                     plan = read_plan(reply.text, kit.known, loop.max_steps).plan
                 case _, Question(kind="plan", answer=answer) if answer is not None and reads_as_plan(answer.text):
-                    plan = plan_of_text(answer.text, kit.known)
+                    plan = read_plan_file(answer.text, kit.known)
     return plan
 
 

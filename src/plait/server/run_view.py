@@ -89,8 +89,8 @@ def plan_view(row: RunRow, timeline: Timeline) -> dict[str, Any] | None:
     """Return the plan of a run as a picture (SVG) and as text that can be edited; None without a plan."""
     if row.head.loop["name"] not in PLANNERS:
         return None
-    from plait.loops.plan_svg import STYLE, as_svg
     from plait.runtime.plans import recorded_plan, written
+    from plait.server.plan_svg import STYLE, as_svg
 
     try:
         plan = recorded_plan(row.head, timeline)

@@ -123,7 +123,7 @@ class Ahead:
         return bool(match["tildes"]) or (match["line"] is not None and (not before.strip() or bool(match["word"])))
 
 
-def fenced(text: str, fence: re.Match[str]) -> Block:
+def read_fence(text: str, fence: re.Match[str]) -> Block:
     """The block that a fence opens, to its closing fence; else to the next label, or to the end."""
     ticks, begin = fence["ticks"] or fence["tildes"], fence.end()
     mark = re.escape(ticks[0])
@@ -160,14 +160,14 @@ def code_after(text: str, label: Label, ahead: Ahead) -> Block | None:
         return Block(plain_code(inline[2].strip(), notes), inline.start(), inline.end(), True, tuple(notes))
     at = label.end
     while (fence := ahead.fence(at)) is not None and fence.start() <= upto:
-        block = fenced(text, fence)
+        block = read_fence(text, fence)
         if holds_code(block, fence):
             between = text[label.end : fence.start()].strip().strip(":`*")
             if between:
                 notes = [*block.remarks, cut(f"{len(between)} characters between the action's label and its code")]
                 block = Block(block.code, block.start, block.end, block.closed, tuple(notes))
             return block
-        at = behind(block, fence)
+        at = end_of_skipped(block, fence)
     if at > label.end:
         return None
     raw = text[label.end : upto].strip()
@@ -179,7 +179,7 @@ def code_after(text: str, label: Label, ahead: Ahead) -> Block | None:
     return Block(plain_code(_without_language(raw), notes), label.end, upto, True, tuple(notes))
 
 
-def behind(block: Block, fence: re.Match[str]) -> int:
+def end_of_skipped(block: Block, fence: re.Match[str]) -> int:
     """Where to look on after a block that is not meant to run: a fence without a word may be a closing one."""
     return max(block.end, fence.end()) if fence["word"] or fence["word2"] else fence.end()
 

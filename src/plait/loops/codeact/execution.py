@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import structs
@@ -18,7 +19,7 @@ from plait.core import (
     ArtifactHandle,
     Call,
     CodeError,
-    Effect,
+    Effects,
     LimitNear,
     LoopContext,
     Observation,
@@ -29,7 +30,16 @@ from plait.core import (
     note,
 )
 from plait.core.text import shorten
-from plait.loops.codeact.hints import assigned, imports, kind_of, meant, observed, ran_before, too_long, unknown_name
+from plait.loops.codeact.hints import (
+    assigned_names,
+    find_forbidden_import,
+    find_similar_name,
+    hint_of,
+    ran_before,
+    render_observation,
+    too_long,
+    unknown_name,
+)
 from plait.loops.codeact.signature import as_code, signature
 from plait.loops.escape import Escape
 
@@ -44,36 +54,47 @@ NOTHING = "(no result)"
 """The text of an observation that is None in code."""
 
 
+@dataclass
+class RunningAction:
+    """What one action has done so far."""
+
+    shown: list[str] = field(default_factory=list)
+    """What it printed, and what searches found."""
+    printed: str = ""
+    notes: list[str] = field(default_factory=list)
+    trouble: tuple[Call, Observation] | None = None
+    """The last call, if it gave no result."""
+    brought: list[tuple[Call, str]] = field(default_factory=list)
+    """The calls that gave a value, and what they gave."""
+    called: int = 0
+    """How many calls gave a result."""
+    again: bool = False
+    """A call was made before, and gave the same."""
+    acted: bool = False
+    """A call may not be made twice."""
+
+
 class Work:
-    """The actions of one run, one after another, with what they printed. What an observation shows of data is escaped
-    here: the rest of it is the loop's own."""
+    """The actions of one run, one after another. Data in an observation is escaped here; the rest is the loop's own."""
 
     def __init__(self, kit: LoopContext, escape: Escape, max_lines: int, repeats: int) -> None:
         self._kit, self._escape, self._max_lines, self._repeats = kit, escape, max_lines, repeats
         self.failed = False  # the last action was not run, or not to its end
         self._same = False  # its code has brought the same before
-        self._shown: list[str] = []  # of the action that runs: what it printed, and what searches found
+        self._action = RunningAction()
         self._said = ""  # what the last action that printed something has printed, without what searches found
-        self._own = ""  # what this action has printed so far
         self._last = ""  # the observation that ended the run, where one did
-        self._notes: list[str] = []
-        self._trouble: tuple[Call, Observation] | None = None
-        self._called = 0  # calls of this action that gave a result
-        self._brought: list[tuple[Call, str]] = []  # those calls, and what they gave
-        self._again = False  # a call of this action was made before, and gave the same
-        self._acted = False  # a call of this action is not one that may be made twice as well as once
         self._names: set[str] = set()  # of the variables that the actions so far gave a value to
         self._found: dict[str, str] = {}
         self._seen: Counter[tuple[str, str]] = Counter()
 
-    def run(self, code: str, made_up: Sequence[str] = ()) -> Generator[Effect, Any, Observation | Answered]:
+    def run(self, code: str, made_up: Sequence[str] = ()) -> Effects[Observation | Answered]:
         """Run one action to its end: what is observed, or the answer it stopped with. With values that were `made_up`
         and are not let pass it is not run.
 
         Raises `LimitNear`, also where the same code brings the same observation over and over.
         """
-        self._shown, self._own, self._notes, self._trouble, self._called = [], "", [], None, 0
-        self._brought, self._again, self._acted, self.failed = [], False, False, True
+        self._action, self.failed = RunningAction(), True
         if (refused := self._refused(code)) is not None:
             error, seen = refused
             at = f" in line {error.line}, {error.source}" if error.line else ""
@@ -97,41 +118,41 @@ class Work:
                 return Answered(self._answer(stops[0]))
             ran = yield from self._calls(ran)
         self.failed = ran.error is not None
-        self._names = assigned(code, ran.error) | (set() if ran.lost else self._names)
+        self._names = assigned_names(code, ran.error) | (set() if ran.lost else self._names)
         return self._observation(code, (yield from self._ended(ran)))
 
     @property
     def in_vain(self) -> bool:
         """The last action failed as it had before, and nothing was done by it: it need not be shown once more."""
-        return self.failed and self._same and not self._acted
+        return self.failed and self._same and not self._action.acted
 
     def broken_off(self) -> Observation:
         """What there is to see of an action that a limit broke off."""
-        shown = self._last or self._escape("".join(self._shown).rstrip())
+        shown = self._last or self._escape("".join(self._action.shown).rstrip())
         return Observation(shown or "(the action was broken off)")
 
     # -- calls
 
-    def _calls(self, ran: Ran) -> Generator[Effect, Any, Ran]:
+    def _calls(self, ran: Ran) -> Effects[Ran]:
         """Make the calls that the code waits for, side by side, and go on with what they gave."""
         calls = tuple(self._search(_first(call.input)) if self._is_search(call) else call for call in ran.calls)
         observations = yield from act(*calls)
         given = []
         for call, seen in zip(ran.calls, observations, strict=True):
-            if seen.note and seen.note not in self._notes:
-                self._notes.append(seen.note)
+            if seen.note and seen.note not in self._action.notes:
+                self._action.notes.append(seen.note)
             if seen.printed.strip():
-                self._shown.append(f"{seen.printed.rstrip()}\n")
+                self._action.shown.append(f"{seen.printed.rstrip()}\n")
             if seen.ok and self._is_search(call):
-                self._shown.append(f"{seen.text.rstrip()}\n")
+                self._action.shown.append(f"{seen.text.rstrip()}\n")
                 seen = Observation(NOTHING)
-            self._trouble = self._trouble if seen.ok else (call, seen)
-            self._called += seen.ok
-            self._again = self._again or seen.repeated
+            self._action.trouble = self._action.trouble if seen.ok else (call, seen)
+            self._action.called += seen.ok
+            self._action.again = self._action.again or seen.repeated
             tool = self._kit.tool(call.tool)
-            self._acted = self._acted or (seen.ok and tool is not None and not tool.repeatable)
+            self._action.acted = self._action.acted or (seen.ok and tool is not None and not tool.repeatable)
             if seen.ok and seen.text != NOTHING:
-                self._brought.append((call, seen.text))
+                self._action.brought.append((call, seen.text))
             given.append(seen)
         return (yield from go_on(*given))
 
@@ -148,22 +169,22 @@ class Work:
 
     def _printed(self, output: str) -> None:
         if output:
-            self._shown.append(output)
-            self._own += output
-        if self._own.strip():
-            self._said = self._own.strip()
+            self._action.shown.append(output)
+            self._action.printed += output
+        if self._action.printed.strip():
+            self._said = self._action.printed.strip()
 
-    def _ended(self, ran: Ran) -> Generator[Effect, Any, str]:
+    def _ended(self, ran: Ran) -> Effects[str]:
         """The observation of code that ended, well or not."""
-        output, error = "".join(self._shown), ran.error
+        output, error = "".join(self._action.shown), ran.error
         if error is None:
             silent = not output.strip()
             brought = self._unseen(output) if silent else []
-            return observed(self._kit, self._escape, output, None, "", self._notes, brought=brought)
-        call, seen = self._trouble or (None, None)
-        hint = kind_of(error, seen)
-        kept = ran_before(error, hint, self._called)
-        values: dict[str, Any] = {"lost": ran.lost, "kept": kept, "called": self._called}
+            return render_observation(self._kit, self._escape, output, None, "", self._action.notes, brought=brought)
+        call, seen = self._action.trouble or (None, None)
+        hint = hint_of(error, seen)
+        kept = ran_before(error, hint, self._action.called)
+        values: dict[str, Any] = {"lost": ran.lost, "kept": kept, "called": self._action.called}
         values["brought"] = self._unseen(output)
         if hint == "arguments" and call is not None:
             tool = self._kit.tool(call.tool)
@@ -173,10 +194,10 @@ class Work:
         elif hint == "name" and (name := unknown_name(error)):
             near = seen.text if seen is not None and seen.trouble == "unknown_tool" else ""
             values |= {"wanted": name, "found": (yield from self._found_for(name)), "near": near}
-            values |= {"meant": meant(name, self._names), "others": self._functions()}
+            values |= {"meant": find_similar_name(name, self._names), "others": self._functions()}
         elif hint == "name":
             hint = ""
-        return observed(self._kit, self._escape, output, error, hint, self._notes, **values)
+        return render_observation(self._kit, self._escape, output, error, hint, self._action.notes, **values)
 
     def _functions(self, but: str = "") -> str:
         """The functions that the model was told of, but for that one."""
@@ -185,10 +206,10 @@ class Work:
 
     def _unseen(self, output: str) -> list[tuple[str, str]]:
         """The calls that gave what was not printed, as code, and what that was: else the model has to ask again."""
-        unseen = [(call, text) for call, text in self._brought if text.strip() not in output]
+        unseen = [(call, text) for call, text in self._action.brought if text.strip() not in output]
         return [(as_code(call), shorten(text.strip(), BROUGHT)[0]) for call, text in unseen[-MOST_BROUGHT:]]
 
-    def _found_for(self, name: str) -> Generator[Effect, Any, str]:
+    def _found_for(self, name: str) -> Effects[str]:
         """What the search tool finds for a name that is not there; searched once a run."""
         if not self._kit.search:
             return ""
@@ -200,21 +221,21 @@ class Work:
     def _refused(self, code: str) -> tuple[CodeError, str] | None:
         """Why code is not run (too long, an import that is not allowed), and what is said of it."""
         if (error := too_long(code, self._max_lines)) is not None:
-            return error, observed(self._kit, self._escape, "", error, "lines", [], most=self._max_lines)
-        if (found := imports(code)) is not None:
-            return found[0], observed(self._kit, self._escape, "", found[0], "import", [], refused=found[1])
+            return error, render_observation(self._kit, self._escape, "", error, "lines", [], most=self._max_lines)
+        if (found := find_forbidden_import(code)) is not None:
+            return found[0], render_observation(self._kit, self._escape, "", found[0], "import", [], refused=found[1])
         return None
 
     def _observation(self, code: str, text: str) -> Observation:
         """The observation, with a word where the same code has brought it before; `LimitNear` after too often."""
         bare = text
-        for said in self._notes:  # a word about a repeated call makes it no other
+        for said in self._action.notes:  # a word about a repeated call makes it no other
             bare = bare.replace(f"({said})", "").rstrip()
         self._seen[code, bare] += 1
         times = self._seen[code, bare]
         self._same = times > 1 and bool(self._repeats)
         if not self._repeats or times == 1:
-            return Observation(text, repeated=self._again)
+            return Observation(text, repeated=self._action.again)
         if times > self._repeats:
             self._last = text
             raise LimitNear("loop", f"the same code brought the same observation {times} times")
@@ -243,7 +264,7 @@ def _first(given: JSON) -> JSON:
 
 
 def _told(given: JSON) -> JSON:
-    """The same with each artifact's few words in place of its handle: whoever reads the answer knows no ids."""
+    """The same with each thing's few words in place of its handle: whoever reads the answer knows no ids."""
     if (handle := ArtifactHandle.read(given)) is not None:
         return handle.about
     if isinstance(given, dict):

@@ -22,10 +22,10 @@ from plait.core import Call, Splitter, ToolSpec
 from plait.loops import gbnf
 from plait.loops.codeact import labels
 from plait.loops.codeact.blocks import is_python, plain_code
-from plait.loops.codeact.reader import CODE, read_turn
+from plait.loops.codeact.reader import read_turn
 from plait.loops.codeact.signature import signature_lines
 from plait.loops.codeact.splitter import CodeSplitter
-from plait.loops.format import Turn
+from plait.loops.format import CODE, Turn
 
 _RUN = re.compile(r"^[ \t]*(`{3,})", re.M)
 
@@ -42,7 +42,6 @@ class CodeFormat(Struct, frozen=True):
     name: ClassVar[str] = "code"
 
     def stop(self, n: int) -> tuple[str, ...]:
-        """The observation that only the runtime may write, and the turn after it."""
         return ("\nOBSERVATION", f"\nTHOUGHT {n + 1}:")
 
     def read(self, text: str, n: int, tools: Sequence[ToolSpec] = (), *, whole: bool = True) -> Turn:
@@ -56,7 +55,6 @@ class CodeFormat(Struct, frozen=True):
         return read_turn(text, n, self.write, whole=whole)
 
     def write(self, turn: Turn, n: int) -> str:
-        """The canonical text of a turn. Raises ValueError as the class says."""
         thought = labels.guard(turn.thought.strip())
         head = f"THOUGHT {n}:\n{thought}\n" if thought else ""
         if turn.call is None:
@@ -88,7 +86,6 @@ class CodeFormat(Struct, frozen=True):
         return f"{opening}{joint}{body.lstrip(' ')}"
 
     def observation(self, text: str, n: int) -> str:
-        """The lines that bring turn `n`'s observation into the log."""
         return f"OBSERVATION {n}:\n{text}"
 
     def disarm(self, text: str) -> str:
@@ -96,7 +93,6 @@ class CodeFormat(Struct, frozen=True):
         return labels.disarm(text)
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
-        """A line a tool: `name(arg: type) -> type`: what for."""
         return signature_lines(tools)
 
     def grammar(self, tools: Sequence[ToolSpec], n: int, *, opened: bool = False) -> str | None:
@@ -112,12 +108,13 @@ class CodeFormat(Struct, frozen=True):
         )
 
     def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any] | None:
-        """None: a turn is text."""
         return None
 
     def splitter(self) -> Splitter:
-        """Thought, action (the code alone) and answer, without labels and fences."""
         return CodeSplitter()
+
+
+FORMAT = CodeFormat()
 
 
 def code_call(code: str) -> Call:

@@ -49,7 +49,7 @@ _QUOTED = re.compile(r"'([^']{1,100})'")
 _NEVER_RAN = ("syntax", "lines", "lacking")
 
 
-def kind_of(error: CodeError, seen: Observation | None) -> str:
+def hint_of(error: CodeError, seen: Observation | None) -> str:
     """The word of the hint for an error; "" for none. `seen`: what the last call brought, where it had
     trouble."""
     if error.limit:
@@ -78,7 +78,7 @@ def unknown_name(error: CodeError) -> str:
     return match[1] if match else ""
 
 
-def assigned(code: str, error: CodeError | None) -> set[str]:
+def assigned_names(code: str, error: CodeError | None) -> set[str]:
     """The names that a piece of code gave a value to, before the line of its error."""
     tree = _tree(code)
     names = (node for node in ast.walk(tree) if isinstance(node, ast.Name)) if tree is not None else ()
@@ -86,12 +86,12 @@ def assigned(code: str, error: CodeError | None) -> set[str]:
     return {node.id for node in stored if error is None or node.lineno < error.line}
 
 
-def meant(wanted: str, names: Iterable[str]) -> str:
+def find_similar_name(wanted: str, names: Iterable[str]) -> str:
     """The one of those names that is written nearly like that, "" for none."""
     return next(iter(get_close_matches(wanted, sorted(names), n=1, cutoff=0.8)), "")
 
 
-def observed(
+def render_observation(
     kit: LoopContext, escape: Escape, output: str, error: CodeError | None, hint: str, notes: list[str], **values: Any
 ) -> str:
     """The observation's text. What it shows of data is escaped."""
@@ -134,7 +134,7 @@ def too_long(code: str, most: int) -> CodeError | None:
     return None
 
 
-def imports(code: str) -> tuple[CodeError, str] | None:
+def find_forbidden_import(code: str) -> tuple[CodeError, str] | None:
     """The first import in a piece of code that is not allowed, as the error it is, and the module's name."""
     if "import" not in code:
         return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from plait.core.loose_json import without_halves
+from plait.loops.escape import LabelGuard
 from plait.loops.format import Remark
 from plait.loops.label_scan import Label, LabelKind, cut, repaired
 
@@ -30,8 +31,7 @@ FENCE = re.compile(
 )
 """An opening fence, with its language's word where it has one."""
 
-_LABELISH = re.compile(rf"^({_HEAD}(?:{_WORDS}){_NUMBER}{_AFTER})(\\*+)([:：])", _FLAGS)
-_LABEL_OFF = re.compile(rf"^({_HEAD}(?:{_WORDS}){_NUMBER}{_AFTER})\\(\\*+)([:：])", _FLAGS)
+_LABELS = LabelGuard(rf"^{_HEAD}(?:{_WORDS}){_NUMBER}{_AFTER}", "[:：]", _FLAGS)
 _FENCES = re.compile(r"(?<!\\)(\\*+)((?<!`)`{3,}+)|^([ \t]{0,12})(\\*+)(~{3,}+)", re.M)
 _FENCES_OFF = re.compile(r"(?<!\\)\\(\\*+)(`{3,}+)|^([ \t]{0,12})\\(\\*+)(~{3,}+)", re.M)
 _TICKS_OFF = re.compile(r"(?<!\\)\\(\\*+)(`{3,}+)")
@@ -65,12 +65,12 @@ def is_label(text: str) -> bool:
 
 def guard(text: str) -> str:
     """A text in which nothing reads as a label or a fence; `unguard` undoes it exactly."""
-    return _FENCES.sub(_add, _LABELISH.sub(r"\1\2\\\3", text))
+    return _FENCES.sub(_add, _LABELS.add(text))
 
 
 def unguard(text: str) -> str:
     """Undo `guard`."""
-    return _LABEL_OFF.sub(r"\1\2\3", _FENCES_OFF.sub(_same, text))
+    return _LABELS.remove(_FENCES_OFF.sub(_same, text))
 
 
 def unguard_rest(text: str) -> str:
@@ -80,8 +80,7 @@ def unguard_rest(text: str) -> str:
 
 def disarm(text: str) -> str:
     """Data in which nothing reads as a label or a fence: `ACTION 3:` becomes `ACTION 3\\:`. Twice is as once."""
-    plain = _LABELISH.sub(lambda m: m[0] if m[2] else f"{m[1]}\\{m[3]}", text)
-    return _FENCES.sub(lambda m: m[0] if m[1] or m[4] else _add(m), plain)
+    return _FENCES.sub(lambda m: m[0] if m[1] or m[4] else _add(m), _LABELS.disarm(text))
 
 
 def cut_label(label: Label, size: int) -> Remark:

@@ -8,46 +8,33 @@ the model: the task is taken apart into steps, and functions for the first one a
 
 from __future__ import annotations
 
-import json
-from collections.abc import Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 from plait.core import (
     Answered,
-    Effect,
+    Effects,
     LimitNear,
     LoopContext,
     LoopRun,
-    Message,
     Observation,
     OneKind,
-    Outcome,
-    Reply,
     Splitter,
-    Stopped,
     Task,
-    doubt,
-    note,
-    propose,
-    think,
+    check_answer,
+    check_grounding,
 )
 from plait.loops.codeact.execution import SEARCH, STOP, Work, only_stops
-from plait.loops.codeact.format import CodeFormat, code_call
-from plait.loops.codeact.hints import NAMES
-from plait.loops.codeact.labels import LABEL, label_at
-from plait.loops.codeact.steps import MOST_STEPS, steps_of
+from plait.loops.codeact.format import FORMAT
+from plait.loops.codeact.turns import CodeTurns
 from plait.loops.escape import escape_of
-from plait.loops.format import Turn, Unreadable
-from plait.loops.grounding import doubts, without
+from plait.loops.format import Turn
+from plait.loops.grounding import find_ungrounded_in_turn, strike_from_turn
 from plait.loops.registry import check_options
-from plait.loops.transcript import Scratchpad, Transcript, TranscriptKind, with_repair
-from plait.loops.turn import Bad, fitting, is_repetition, read_turn
-
-FORMAT = CodeFormat()
-ENDS = ("\nTHOUGHT", "\nACTION", "\nOBSERVATION")
-"""What an answer in words ends before."""
+from plait.loops.transcript import Scratchpad, TranscriptKind
+from plait.loops.turn import fit_prompt, is_repetition
 
 
 @dataclass(frozen=True)
@@ -80,145 +67,37 @@ class CodeAct:
         check_options(self)
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
-        """The loop."""
-        page = Transcript(self.transcript, FORMAT, task, kit, _words(kit), harmless=True)
-        escape = escape_of(kit, FORMAT.disarm)
+        turns, escape = CodeTurns(self, task, kit), escape_of(kit, FORMAT.disarm)
         work, log, chars = Work(kit, escape, self.max_lines, self.repeats), Scratchpad(), kit.observation_chars
         turn: Any = None
         last: Observation | None = None
         try:
             while True:
-                first = not log.entries and bool(kit.search)
-                ask = self._first if first else partial(self._turn, is_repetition(last), work.failed)
-                turn, chars = yield from fitting(partial(ask, task, kit, page, log), chars)
+                ask: Callable[[int], Effects[Any]] = partial(turns.next, log, is_repetition(last), work.failed)
+                if not log.entries and kit.search:
+                    ask = partial(turns.first, log)
+                turn, chars = yield from fit_prompt(ask, chars)
                 if not isinstance(turn, Turn):
                     return turn  # type: ignore[no-any-return]
-                found = yield from doubts(turn)
+                ungrounded = yield from find_ungrounded_in_turn(turn)
                 seen: Observation | Answered = Answered(turn.answer)
                 if turn.call is not None:
                     code = turn.call.input
-                    made_up = () if only_stops(code) else (yield from doubt(code=code, strict=True))
+                    made_up = () if only_stops(code) else (yield from check_grounding(code=code, strict=True))
                     seen = yield from work.run(code, made_up)
                 if isinstance(seen, Answered):
                     done = seen if seen.answer is not None else Answered(turn.thought)
-                    if not (against := (yield from propose(done.answer))):
+                    if not (against := (yield from check_answer(done.answer))):
                         return done
                     seen = Observation(escape(against), "refused")
                 elif work.in_vain:
                     log, turn, last = log.once_more(seen.note), None, seen
                     continue
-                log, turn, last = log.then(*without(found, turn, seen)), None, seen
+                log, turn, last = log.then(*strike_from_turn(ungrounded, turn, seen)), None, seen
         except LimitNear as limit:
             if isinstance(turn, Turn):
                 log = log.then(turn, work.broken_off())
-            return (yield from self._conclude(kit, page, log, chars, limit))
+            return (yield from turns.conclude(log, chars, limit))
 
     def splitter(self, phase: str) -> Splitter:
-        """Tells the parts of a reply apart."""
         return OneKind("thought") if phase == "decompose" else FORMAT.splitter()
-
-    def _first(
-        self, task: Task, kit: LoopContext, page: Transcript, log: Scratchpad, chars: int
-    ) -> Generator[Effect, Any, Turn]:
-        """The first turn, made for the model: its steps, and a search for the first of them."""
-        opening = kit.prompt("steps").strip()
-        stop = ("\nACTION", "\nOBSERVATION", f"\n{MOST_STEPS + 1}.")
-        reply = yield from self._think("decompose", page, log, chars, opening, stop=stop)
-        steps = steps_of(reply.text)
-        if not steps:
-            steps = (" ".join(task.question.split()),)
-            yield from note("unreadable", "The reply names no steps: the task itself is taken for the only one.")
-        turn = Turn(kit.prompt("first", steps=steps).strip(), code_call(f"{SEARCH}({_quoted(steps[0])})"))
-        return Turn(turn.thought, turn.call, kept=FORMAT.write(turn, 1))
-
-    def _turn(
-        self,
-        resample: bool,
-        failed: bool,
-        task: Task,
-        kit: LoopContext,
-        page: Transcript,
-        log: Scratchpad,
-        chars: int,
-    ) -> Generator[Effect, Any, Turn | Outcome]:
-        """The model's next turn, after an action that `failed` or not."""
-        opening = kit.prompt("opening", n=log.next, failed=failed).strip()
-        whole = True
-
-        def ask(bad: Bad | None) -> Generator[Effect, Any, Reply]:
-            nonlocal whole
-            tail = with_repair(FORMAT.opened(bad[0], opening), kit.prompt("repair", complaint=bad[1])) if bad else ()
-            held = self.constrain or bool(bad)
-            grammar = FORMAT.grammar(kit.tools, log.next, opened=True) if held else None
-            reply = yield from self._think(
-                "act",
-                page,
-                log,
-                chars,
-                opening,
-                tail,
-                stop=FORMAT.stop(log.next),
-                grammar=grammar,
-                resample=resample,
-                repair=bool(bad),
-            )
-            whole = not reply.how_cut
-            return reply
-
-        def read(text: str) -> Turn:
-            return FORMAT.read(FORMAT.opened(text, opening), log.next, kit.tools, whole=whole)
-
-        return (yield from read_turn(ask, read, self.max_parse_errors))
-
-    def _think(
-        self,
-        phase: str,
-        page: Transcript,
-        log: Scratchpad,
-        chars: int,
-        opening: str,
-        tail: tuple[Message, ...] = (),
-        **options: Any,
-    ) -> Generator[Effect, Any, Reply]:
-        """One model call over the log, the reply opened for it; a bad reply and a request about it may follow."""
-        shape = page.think(phase, log, chars, opening, tail)
-        stands = self.transcript == "completion" or (self.transcript == "user" and not tail)
-        prefill = "" if stands else opening
-        return think(phase, shape.messages, prompt=shape.prompt, prefill=prefill, max_tokens=self.max_tokens, **options)
-
-    def _conclude(
-        self, kit: LoopContext, page: Transcript, log: Scratchpad, chars: int, limit: LimitNear
-    ) -> Generator[Effect, Any, Outcome]:
-        """The call kept in reserve: the answer in words, from what there is."""
-        tail = with_repair("", kit.prompt("conclude", reason=limit.detail))
-        reply, _ = yield from fitting(
-            lambda size: self._think("act", page, log, size, "FINAL ANSWER:", tail, stop=ENDS, repair=True), chars
-        )
-        return Stopped(limit.limit, limit.detail, _last_words(reply.text, log.next))
-
-
-def _words(kit: LoopContext) -> dict[str, Any]:
-    """What the rules tell beside the form: the tools shown, the search, what else is there."""
-    shown = tuple(tool for tool in kit.tools if tool.name != kit.search)
-    location = kit.tool("get_user_location") is not None
-    return {
-        "described": FORMAT.describe(shown),
-        "search": kit.search,
-        "names": ", ".join(NAMES),
-        "location": location,
-    }
-
-
-def _last_words(text: str, n: int) -> str | None:
-    """The answer in the concluding reply; None when the model acts once more instead of giving one."""
-    try:
-        turn = FORMAT.read(text, n)
-    except Unreadable:
-        # It goes on after the label that was opened for it: all of it is the answer, if it does not begin a new turn.
-        begun = LABEL.match(text.strip())
-        return None if begun and label_at(begun).kind == "thought" else text.strip() or None
-    return str(turn.answer) if turn.answered else None
-
-
-def _quoted(words: str) -> str:
-    return json.dumps(words, ensure_ascii=False)

@@ -9,6 +9,7 @@ the format quoted.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 
 from plait.core import Call
@@ -16,20 +17,17 @@ from plait.loops.codeact.blocks import (
     PYTHON,
     Ahead,
     Block,
-    behind,
     code_after,
-    fenced,
+    end_of_skipped,
     holds_code,
     is_python,
     plain_code,
+    read_fence,
     without_tags,
 )
-from plait.loops.codeact.labels import LABEL, cut_label, label_at, sound, unguard
-from plait.loops.format import Remark, Turn, Unreadable
+from plait.loops.codeact.labels import FENCE, LABEL, cut_label, label_at, sound, unguard
+from plait.loops.format import CODE, Remark, Turn, Unreadable
 from plait.loops.label_scan import Label, cut, repaired
-
-CODE = "python"
-"""What the action of a turn calls; its input is the code."""
 
 _MAX_EMPTY = 50
 """Actions without code that are passed over before the reply is given up."""
@@ -50,9 +48,9 @@ def read_turn(text: str, n: int, write: Write, *, whole: bool = True) -> Turn:
         match = ahead.label(at)
         fence = ahead.fence(at)
         if fence is not None and (match is None or fence.start() < match.start()):
-            found = fenced(text, fence)
+            found = read_fence(text, fence)
             if not holds_code(found, fence):
-                at = behind(found, fence)
+                at = end_of_skipped(found, fence)
                 continue
             if loose is None and (fence["word"] or fence["word2"] or "").lower() in PYTHON:
                 return _turn(text, labels, answers, found, None, n, notes, write, whole)
@@ -187,3 +185,37 @@ def _why(text: str, labels: list[Label], cut_short: bool) -> str:
     if any(label.kind == "action" for label in labels):
         return "There is no Python code below `ACTION`."
     return "There is no action in your reply."
+
+
+# -- the steps that a task is taken apart into
+
+MOST_STEPS = 10
+_LONGEST_STEP = 300
+"""Characters of a step: what is longer is no step."""
+
+_ITEM = re.compile(r"[ \t>*_-]{0,8}(?:step[ \t])?(?:(\d{1,3})[.):]|[-*•][ \t])[ \t*_]{0,4}(.*)", re.I)
+
+
+def steps_of(text: str) -> tuple[str, ...]:
+    """The steps in a reply, without numbers and full stops; the first one may stand there without its number.
+
+    A label or a fence ends them. Where there are numbered ones, bullets are no steps.
+    """
+    ends = [match.start() for pattern in (LABEL, FENCE) for match in [pattern.search(text.lstrip(), 1)] if match]
+    lines = text.lstrip()[: min(ends, default=len(text))].split("\n")
+    items = [match for line in lines if (match := _ITEM.match(line))]
+    if not items:
+        # The number stood in the opening: what follows it is the step.
+        return tuple(_plain_step(line) for line in lines[:1] if _plain_step(line))
+    if any(match[1] for match in items):
+        items = [match for match in items if match[1]]
+    numbered = [_plain_step(match[2]) for match in items]
+    head = lines[0]
+    opened = not _ITEM.match(head) and bool(head.strip()) and items[0][0].lstrip(" *_-").startswith("2")
+    steps = [_plain_step(head), *numbered] if opened else numbered
+    return tuple(step for step in steps if step)[:MOST_STEPS]
+
+
+def _plain_step(step: str) -> str:
+    words = " ".join(step.replace("**", "").replace("`", "").split())[:_LONGEST_STEP].strip()
+    return words.removesuffix(".").removesuffix(";").strip()

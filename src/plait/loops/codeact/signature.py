@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plait.core import JSON, Artifact, Call, ToolSpec
-from plait.loops.tool_descriptions import sentence
+from plait.loops.tool_descriptions import as_sentence
 
 _WORDS = {
     "string": "str",
@@ -46,7 +46,7 @@ def signature(tool: ToolSpec) -> str:
         about: Mapping[str, Any] = schema if isinstance(schema, Mapping) else {}
         default = f" = {about['default']!r}" if "default" in about else "" if name in required else " = None"
         said.append(f"{name}: {python_type(about)}{default}")
-    kind = tool.result or returned(tool)[0]
+    kind = tool.result or returned_type(tool)[0]
     return f"{tool.name}({', '.join(said)})" + (f" -> {kind}" if kind else "")
 
 
@@ -65,7 +65,7 @@ def _literal(value: JSON) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
-def returned(tool: ToolSpec) -> tuple[str, str]:
+def returned_type(tool: ToolSpec) -> tuple[str, str]:
     """What a tool returns: a Python type where its words are or begin with one ("dict: the entry"), and the words."""
     words = " ".join(tool.returns.split())
     head, colon, rest = words.partition(":")
@@ -79,9 +79,12 @@ def signature_lines(tools: Sequence[ToolSpec]) -> str:
     """A line a tool, the signature in backticks: what it is for, and what it returns where that is said in words."""
     lines = []
     for tool in tools:
-        words = "" if tool.result and _OBVIOUS.fullmatch(tool.returns) else returned(tool)[1]
+        words = "" if tool.result and _OBVIOUS.fullmatch(tool.returns) else returned_type(tool)[1]
         words = "" if tool.result and _SAID_BY_TYPE.fullmatch(words) else words
-        parts = [sentence(tool.description), f"Returns {sentence(words[:1].lower() + words[1:])}" if words else ""]
+        parts = [
+            as_sentence(tool.description),
+            f"Returns {as_sentence(words[:1].lower() + words[1:])}" if words else "",
+        ]
         about = " ".join(part for part in parts if part)
         lines.append(f"`{signature(tool)}`" + (f": {about}" if about else ""))
     return "\n".join(lines)

@@ -12,6 +12,7 @@ from typing import Literal
 from plait.core import Piece, PieceKind
 from plait.loops.codeact.blocks import PYTHON
 from plait.loops.codeact.labels import FENCE, IN_CODE, LABEL, label_at, unguard, unguard_rest
+from plait.loops.format import PartWriter
 
 _WORDS = ("thought", "action", "observation", "final answer")
 _DECORATION = re.compile(r"[ \t>*_#`-]{0,12}")
@@ -30,11 +31,9 @@ class CodeSplitter:
         self._line = ""  # the line so far, what of it has gone out excluded
         self._begun_line = False  # some of the line has gone out
         self._ticks = "```"
-        self._blanks = ""  # blanks that go out only before more text of the same part
-        self._begun = False  # the part has text
+        self._part = PartWriter()
 
     def feed(self, text: str) -> list[Piece]:
-        """The pieces that are now certain, given `text` more of the reply."""
         pieces: list[Piece] = []
         *lines, rest = text.split("\n")
         for line in lines:
@@ -47,7 +46,6 @@ class CodeSplitter:
         return pieces
 
     def close(self, acts: bool = False) -> list[Piece]:
-        """What was held back, when the reply has ended."""
         pieces: list[Piece] = []
         if self._line:
             self._take(pieces, self._line)
@@ -100,9 +98,9 @@ class CodeSplitter:
         if kind == "action":
             self._enter("action", "action")
         else:
-            joins = self._kind == "thought" == kind and self._begun
+            joins = self._kind == "thought" == kind and self._part.begun
             self._enter("text", "answer" if kind == "answer" else "thought")
-            self._begun, self._blanks = joins, "\n" if joins else ""
+            self._part.begun, self._part.blanks = joins, "\n" if joins else ""
         if rest := line[match.end() :].lstrip(" \t"):
             self._begun_line = True
             self._take(pieces, rest)
@@ -142,17 +140,7 @@ class CodeSplitter:
 
     def _enter(self, state: State, kind: PieceKind) -> None:
         self._state, self._kind = state, kind
-        self._begun, self._blanks = False, ""
+        self._part.begin()
 
     def _put(self, pieces: list[Piece], kind: PieceKind, text: str) -> None:
-        """Send text, but blanks at its end only when more follows, and blank lines before the first text never."""
-        text = self._blanks + text
-        body = text.rstrip()
-        self._blanks = text[len(body) :]
-        if not self._begun:
-            body = body.lstrip("\n") if kind == "action" else body.lstrip()
-        if body:
-            pieces.append(Piece(kind, body))
-            self._begun = True
-        elif not self._begun:
-            self._blanks = ""
+        self._part.put(pieces, kind, text, "\n" if kind == "action" else None)

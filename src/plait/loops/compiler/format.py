@@ -18,15 +18,14 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from plait.core import JSON, Plan, Splitter, Step, ToolSpec
+from plait.core import JSON, Piece, Plan, Splitter, Step, ToolSpec
 from plait.core.arguments import KEYWORD, parameter_names
 from plait.loops import gbnf
 from plait.loops.compiler.joiner import disarm_labels
 from plait.loops.compiler.reader import JOIN, CallReader, disarm_calls
-from plait.loops.compiler.splitter import CallSplitter
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut
-from plait.loops.tool_descriptions import arguments, sentence, type_word
+from plait.loops.tool_descriptions import argument_types, as_sentence, type_word
 
 SHAPE = 'Write each call on a line of its own, such as `1. tool("text")`, and `join()` on the last line.'
 
@@ -66,7 +65,6 @@ class NumberedCalls(Struct, frozen=True):
         return Plan(tuple(call.step for call in calls if not call.problem)), (*reader.remarks, *lost)
 
     def write(self, plan: Plan) -> str:
-        """The canonical text of a plan. Raises ValueError as the class says."""
         lines = []
         last = 0
         for step in plan.calls:
@@ -103,14 +101,13 @@ class NumberedCalls(Struct, frozen=True):
         return disarm_labels(disarm_calls(text))
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
-        """A line a tool: `name(parameter: type): what for. parameter: what it is. Returns: ...`."""
         lines = []
         for tool in tools:
-            named = arguments(tool)
-            told = [sentence(f"{name}: {words}") for name in named if (words := _meaning(tool, name))]
-            returns = [f"Returns: {sentence(tool.returns)}"] if tool.returns else []
+            named = argument_types(tool)
+            told = [as_sentence(f"{name}: {words}") for name in named if (words := _meaning(tool, name))]
+            returns = [f"Returns: {as_sentence(tool.returns)}"] if tool.returns else []
             inside = ", ".join(f"{name}: {kind}" for name, kind in named.items())
-            lines.append(" ".join([f"{tool.name}({inside}):", sentence(tool.description), *told, *returns]))
+            lines.append(" ".join([f"{tool.name}({inside}):", as_sentence(tool.description), *told, *returns]))
         return "\n".join(lines)
 
     def grammar(self, tools: Sequence[ToolSpec], most: int = 20) -> str:
@@ -127,8 +124,10 @@ class NumberedCalls(Struct, frozen=True):
         return "\n".join([*rules, r'ref ::= "$" [1-9] [0-9]{0,2}', gbnf.JSON_RULES])
 
     def splitter(self) -> Splitter:
-        """Thoughts and calls, line by line."""
-        return CallSplitter()
+        return NumberedCallSplitter()
+
+
+FORM = NumberedCalls()
 
 
 def _arguments(given: JSON) -> str:
@@ -182,3 +181,27 @@ def _value_rule(tool: ToolSpec, name: str) -> str:
     return {"string": "( string | ref )", "number": "( number | ref )", "integer": "( number | ref )"}.get(
         kind, "( value | ref )"
     )
+
+
+class NumberedCallSplitter:
+    """A splitter for plans: each call goes out when it is complete, each line of thought when it is whole."""
+
+    def __init__(self) -> None:
+        self._reader = CallReader()
+        self._begun = False
+
+    def feed(self, text: str) -> list[Piece]:
+        self._reader.feed(text)
+        return self._pieces()
+
+    def close(self, acts: bool = False) -> list[Piece]:
+        self._reader.close()
+        return self._pieces(last=True)
+
+    def _pieces(self, *, last: bool = False) -> list[Piece]:
+        pieces = []
+        for kind, text in self._reader.written(last=last):
+            # Calls are told apart by line breaks, as lines of thought are.
+            pieces.append(Piece(kind, ("\n" if self._begun else "") + text))
+            self._begun = True
+        return pieces

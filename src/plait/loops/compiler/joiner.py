@@ -10,7 +10,8 @@ from msgspec import Struct
 from plait.core import Piece, PieceKind, Splitter
 from plait.core.loose_json import without_halves
 from plait.loops import gbnf
-from plait.loops.format import Remark, Unreadable
+from plait.loops.escape import LabelGuard
+from plait.loops.format import LineSplitter, Remark, Unreadable
 from plait.loops.label_scan import cut, repaired
 
 SHAPE = "Write `Thought: ...` and then either `Finish: the answer` or `Replan: what is missing`."
@@ -25,10 +26,9 @@ _LABEL = re.compile(
     _FLAGS,
 )
 _WORDS = r"thought|action|finish|replan|final[ _]answer|answer|results?(?:[ \t]{1,3}of)?"
-# A word of the protocol, with backslashes or none before the sign that makes it a label; or alone on its line.
-_GUARDED = re.compile(
-    rf"({_HEAD}(?:{_WORDS}){_TAIL})(\\*+)(?=[:：(\[])|({_HEAD}(?:finish|replan){_TAIL})(\\*+)$", _FLAGS
-)
+# A word of the protocol before the sign that makes it a label, or alone on its line.
+_LABELS = LabelGuard(rf"{_HEAD}(?:{_WORDS}){_TAIL}", r"(?=[:：(\[])", _FLAGS)
+_ALONE = LabelGuard(rf"{_HEAD}(?:finish|replan){_TAIL}", "$", _FLAGS)
 _MAYBE_GUARDED = re.compile(r"[:：(\[]|finish|replan", re.I | re.A)
 _REPLAN_INSIDE = re.compile(r"\s*+replan[*_`]{0,3}[:：]", re.I)
 _NOTHING = re.compile(r"(?:no(?:ne|thing)?|n/?a|not (?:needed|necessary|required)|-+|false)?[.! ]*", re.I)
@@ -56,7 +56,6 @@ class Joiner(Struct, frozen=True):
     name: ClassVar[str] = "joiner"
 
     def read(self, text: str) -> Verdict:
-        """The decision in a reply. Raises `Unreadable`, and nothing else, whatever the text."""
         text, halved = without_halves(text)
         notes = [repaired("a broken character was replaced")] if halved else []
         labels = list(_LABEL.finditer(text))
@@ -90,7 +89,6 @@ class Joiner(Struct, frozen=True):
         return Verdict("replan" if kind == "replan" else "finish", said, thought, tuple(notes))
 
     def write(self, verdict: Verdict) -> str:
-        """The canonical text of a decision. Raises ValueError as the class says."""
         said = verdict.text.strip()
         if not said or (verdict.kind == "replan" and _NOTHING.fullmatch(said)):
             raise ValueError("A decision that says nothing can't be written.")
@@ -98,7 +96,6 @@ class Joiner(Struct, frozen=True):
         return f"{head}{verdict.kind.title()}: {_guard(said)}"
 
     def disarm(self, text: str) -> str:
-        """Data in which nothing reads as a label of the joiner's."""
         return disarm_labels(text)
 
     def grammar(self, *, last: bool = False) -> str:
@@ -107,62 +104,47 @@ class Joiner(Struct, frozen=True):
         return f'root ::= "Thought: " thought "\\n" {kinds} line\n{gbnf.THOUGHT_RULE}\n{gbnf.LINE_RULE}'
 
     def splitter(self) -> Splitter:
-        """Thought and answer, line by line; what a further plan should bring is a thought."""
         return JoinSplitter()
 
 
-class JoinSplitter:
-    """Tells thought and answer apart in a joiner's reply; a line goes out when it is whole."""
+JOINER = Joiner()
+
+
+class JoinSplitter(LineSplitter):
+    """Tells thought and answer apart in a joiner's reply."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._kind: PieceKind | None = None
         self._begun: set[PieceKind] = set()
-        self._line: list[str] = []
         self._over = False
 
-    def feed(self, text: str) -> list[Piece]:
-        """The pieces that are now certain, given `text` more of the reply."""
-        *whole, rest = text.split("\n")
-        pieces: list[Piece] = []
-        for line in whole:
-            self._put("".join([*self._line, line]), pieces)
-            self._line = []
-        self._line.append(rest)
-        return pieces
-
-    def close(self, acts: bool = False) -> list[Piece]:
-        """What was held back, when the reply has ended."""
-        pieces: list[Piece] = []
-        self._put("".join(self._line), pieces)
-        self._line = []
-        return pieces
-
-    def _put(self, line: str, pieces: list[Piece]) -> None:
+    def split_line(self, line: str) -> list[Piece]:
         label = _LABEL.match(line)
         if label is not None:
             self._over = self._over or "answer" in self._begun
             self._kind = "answer" if _kind(label) == "finish" else "thought"
             line = _said(line[label.end() :], label)
-        if line.strip() and not self._over:
-            # A reply without any label is an answer, but what stands before the first label is a thought.
-            kind: PieceKind = self._kind or "thought"
-            pieces.append(Piece(kind, ("\n" if kind in self._begun else "") + _unguard(line.strip())))
-            self._begun.add(kind)
+        if not line.strip() or self._over:
+            return []
+        # A reply without any label is an answer, but what stands before the first label is a thought.
+        kind: PieceKind = self._kind or "thought"
+        lead = "\n" if kind in self._begun else ""
+        self._begun.add(kind)
+        return [Piece(kind, lead + _unguard(line.strip()))]
 
 
 def disarm_labels(text: str) -> str:
     """Data in which nothing reads as a label: `Finish: 1` becomes `Finish\\: 1`. Twice is as once."""
-    if not _MAYBE_GUARDED.search(text):
-        return text
-    return _GUARDED.sub(lambda m: m[0] if m[2] or m[4] else f"{m[0]}\\", text)
+    return _ALONE.disarm(_LABELS.disarm(text)) if _MAYBE_GUARDED.search(text) else text
 
 
 def _guard(text: str) -> str:
-    return _GUARDED.sub(r"\g<0>\\", text)
+    return _ALONE.add(_LABELS.add(text))
 
 
 def _unguard(text: str) -> str:
-    return _GUARDED.sub(lambda m: m[0][:-1] if m[2] or m[4] else m[0], text)
+    return _LABELS.remove(_ALONE.remove(text))
 
 
 def _kind(label: re.Match[str]) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 
 from plait.core import LoopContext, Message, Task, assistant, system, user
 from plait.core.text import shorten
-from plait.loops.compiler.format import NumberedCalls
+from plait.loops.compiler.format import FORM
 from plait.loops.compiler.streamed_plan import Written
-from plait.loops.escape import earlier, escape_of
+from plait.loops.escape import escape_of, escape_task
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Round:
     @property
     def text(self) -> str:
         """The plan as its planner is shown it later."""
-        return NumberedCalls().show(self.work.plan) if self.work.renumbered else self.work.reader.kept.strip()
+        return FORM.show(self.work.plan) if self.work.renumbered else self.work.reader.kept.strip()
 
 
 class Pages:
@@ -34,15 +34,14 @@ class Pages:
     def __init__(self, task: Task, kit: LoopContext) -> None:
         self._kit = kit
         self.question = task.question
-        self._form = form = NumberedCalls()
-        self._escape = escape = escape_of(kit, form.disarm)
-        self._task = {"question": escape.question(task.question), "history": earlier(task, escape)}
-        self._described = form.describe(kit.tools)
+        self._escape = escape = escape_of(kit, FORM.disarm)
+        self._task = escape_task(task, escape)
+        self._described = FORM.describe(kit.tools)
 
     def plan(self, before: Sequence[Round], chars: int) -> tuple[Message, ...]:
         """What the planner is asked after these rounds, with at most `chars` characters of each result."""
         kit = self._kit
-        rules = kit.system if kit.system is not None else kit.prompt("system", described=self._described)
+        rules = kit.rules(described=self._described)
         messages = [system(rules), user(kit.prompt("task", **self._task))]
         for round in before:
             after = round.work.next
@@ -74,7 +73,6 @@ class Pages:
         rows = []
         for id, step in round.work.steps.items():
             seen = round.work.results.get(id)
-            text = seen.text + (f"\n({seen.note})" if seen.note else "") if seen else "(no result yet)"
-            result = self._escape(shorten(text, chars)[0])
-            rows.append({"id": id, "call": self._form.line(step), "result": result})
+            result = self._escape(shorten(seen.with_note if seen else "(no result yet)", chars)[0])
+            rows.append({"id": id, "call": FORM.line(step), "result": result})
         return {"rows": rows, "refused": tuple(round.work.refused)}

@@ -16,11 +16,11 @@ from functools import lru_cache
 from msgspec import Struct
 
 from plait.core import JSON, PieceKind, Step, ToolSpec
-from plait.core.arguments import InvalidArguments, parameter_names, read_arguments
+from plait.core.arguments import InvalidArguments, read_arguments
 from plait.core.loose_json import without_halves
 from plait.loops.format import Remark, Unreadable
 from plait.loops.label_scan import cut, repaired, tool_name
-from plait.loops.references import RESULTS, texts
+from plait.loops.references import RESULTS, texts_in
 
 JOIN = "join"
 
@@ -42,8 +42,6 @@ _BARE_JOIN = re.compile(
 _PREFIX = rf"{_DECORATION}(?:(?:{_WORD})?{_NUMBER}|{_WORD}:)?{_BEFORE_NAME}"
 _CALL = re.compile(rf"^({_PREFIX}{_NAME}{_ENDS}[ \t]{{0,3}})(?=\()", re.I | re.M)
 _JOIN_ALONE = re.compile(rf"^({_PREFIX})(?={JOIN}{_ENDS}[ \t]{{0,9}}\.?[ \t\r]{{0,9}}$)", re.I | re.M)
-# The line that nearly every plan is made of: what the walk would make of it is known without walking.
-_USUAL = re.compile(r'([1-9][0-9]{0,5})\. ([a-z][a-z0-9_]{0,99})\("([^"\\\x00-\x1f]*)"\)\n', re.I | re.A)
 _MAYBE_CALL = re.compile(rf"\(|{JOIN}", re.I)
 # What stands in lines that are no calls and may be calls all the same. Each has the tool's name.
 _IN_BRACKETS = re.compile(rf"{_PREFIX}{_VARIABLE}{_NAME}{_ENDS}[ \t]{{0,3}}[\[{{]", re.I)
@@ -57,7 +55,6 @@ _AS_OBJECT = re.compile(
     r"[\"'](?:tool|name|action|function|tool_name)[\"']\s{0,4}:\s{0,4}[\"'](?P<name>[^\"'\n]{1,100})[\"']", re.I
 )
 _CALLED = re.compile(rf"(?<![\w.]){_NAME}\(")
-_MAY_BE_WRONG = re.compile(r"[({#]")
 _GOES_ON = re.compile(r"[-+*/×÷^%]{1,2}[ \t]{0,3}[\w$({]")
 _STRING = re.compile(r"\"(?:[^\"\\]++|\\.)*+\"|'(?:[^'\\]++|\\.)*+'", re.S)
 _FENCE = re.compile(r"\s*```\w{0,20}\s*")
@@ -100,14 +97,8 @@ class CallReader:
 
     def __init__(self, tools: Sequence[ToolSpec] = ()) -> None:
         self._tools = {tool.name: tool for tool in tools}
-        self._numbered, self._plain, usual = _openings(tuple(self._tools))
+        self._numbered, self._plain = _openings(tuple(self._tools))
         self._known = {JOIN, *map(str.lower, self._tools)}
-        one = [
-            name
-            for name, tool in self._tools.items()
-            if len(parameter_names(tool.parameters)) == 1 and name.lower() != JOIN
-        ]
-        self._usual = frozenset(one if usual else ())
         self.ended = False
         self.remarks: list[Remark] = []
         self.lost: list[str] = []
@@ -128,7 +119,6 @@ class CallReader:
         self._end = 0  # where what counts ends in the whole text
 
     def feed(self, text: str) -> list[NumberedCall]:
-        """The calls that are complete now, given `text` more of the plan."""
         whole, halved = without_halves(text)
         if halved:
             self._remark(repaired("a broken character was replaced"))
@@ -137,7 +127,6 @@ class CallReader:
         return [] if self._decides_nothing(whole) else self._work(last=False)
 
     def close(self) -> list[NumberedCall]:
-        """The calls that became certain because the text is at its end."""
         calls = self._work(last=True)
         for lost in self.lost:
             self._remark(cut(lost))
@@ -199,7 +188,7 @@ class CallReader:
         calls: list[NumberedCall] = []
         while not self.ended:
             if self._open is None:
-                if not self._seek(last, calls):
+                if not self._seek(last):
                     break
             else:
                 before = self._open
@@ -221,14 +210,9 @@ class CallReader:
                 self._open.looked -= keep
                 self._commas = [comma - keep for comma in self._commas]
 
-    def _seek(self, last: bool, calls: list[NumberedCall]) -> bool:
-        """Go to where the next call's arguments begin; False when there is none in what came so far.
-
-        Calls on usual lines that are passed on the way go to `calls` at once.
-        """
+    def _seek(self, last: bool) -> bool:
+        """Go to where the next call's arguments begin; False when there is none in what came so far."""
         while True:
-            while self._state == "line" and (call := _USUAL.match(self._buffer, self._at)) and call[2] in self._usual:
-                calls.append(self._read_usual(call))
             if self._state == "behind":
                 end = _AFTER_CALL.match(self._buffer, self._at).end()  # type: ignore[union-attr]
                 self._at = end
@@ -375,17 +359,6 @@ class CallReader:
 
     # -- what was found
 
-    def _read_usual(self, line: re.Match[str]) -> NumberedCall:
-        """The call of a whole line `1. tool("text")`: of a tool with one parameter, no quote or backslash inside."""
-        self._written.append(("action", line[0][:-1]))
-        self._at = line.end()
-        self._last = max(self._last, int(line[1]))
-        why, self._thought = self.thought, []
-        problem = (
-            self._not_values(f'"{line[3]}"', self._tools[line[2]], line[3]) if _MAY_BE_WRONG.search(line[3]) else ""
-        )
-        return NumberedCall(Step(line[1], line[2], line[3], why, RESULTS.named(line[3])), problem)
-
     def _read(self, call: _Open, end: int, closed: bool) -> NumberedCall | None:
         """The call whose arguments end at `end`; None for `join()`."""
         raw = self._buffer[call.start : end]
@@ -417,7 +390,7 @@ class CallReader:
     def _not_values(self, raw: str, tool: ToolSpec | None, given: JSON) -> str:
         """What stands among a call's arguments and is no value: another call, or a variable."""
         bare = _STRING.sub("", raw)
-        inside = [bare, *(texts(given) if tool is not None and tool.computes else ())]
+        inside = [bare, *(texts_in(given) if tool is not None and tool.computes else ())]
         if name := next(
             (call["name"] for text in inside for call in _CALLED.finditer(text) if self._is_tool(call)), ""
         ):
@@ -446,14 +419,13 @@ def disarm_calls(text: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _openings(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str], bool]:
-    """What opens a call with a number and one without, and whether all tools have names that need no pattern of
-    their own."""
+def _openings(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """What opens a call with a number and one without."""
     odd = [re.escape(name) for name in names if not re.fullmatch(_NAME, name)]
     name = "|".join([*(f"(?P<odd>{'|'.join(odd)})" for _ in odd[:1]), _NAME])
     tail = rf"{_BEFORE_NAME}{_VARIABLE}(?:{name}){_ENDS}(?P<gap>[ \t]{{0,3}})\("
     numbered = re.compile(rf"{_DECORATION}(?:{_WORD})?{_NUMBER}{tail}", re.I)
-    return numbered, re.compile(rf"{_DECORATION}(?:{_WORD}:)?{tail}", re.I), not odd
+    return numbered, re.compile(rf"{_DECORATION}(?:{_WORD}:)?{tail}", re.I)
 
 
 def _repaired(raw: str, commas: list[int], call: _Open, *, at_end: bool, notes: list[Remark]) -> tuple[str, list[int]]:

@@ -8,15 +8,15 @@ again, with all it needs, is not made a second time.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import structs
 
-from plait.core import Act, Call, Effect, Observation, Plan, Step, ToolSpec, note
+from plait.core import Act, Call, Effects, Observation, Plan, Step, ToolSpec, note
 from plait.core.call_check import find_call_problem
 from plait.loops.compiler.reader import CallReader, NumberedCall
-from plait.loops.plan import Dispatch, Results, troubled
-from plait.loops.references import RESULTS, refer
+from plait.loops.plan import Dispatch, Results, failed_needs
+from plait.loops.references import RESULTS, insert_references
 
 
 class Written(Dispatch):
@@ -50,7 +50,7 @@ class Written(Dispatch):
         """Another plan takes the place of this one. A call that was begun and comes again is not made again."""
         self._anew()
 
-    def release(self) -> Generator[Effect, None, None]:
+    def release(self) -> Effects[None]:
         """The plan is taken as it is: begin its calls with effects, and tell the joiner what is not made."""
         self.refused += [f"Not made: {lost}." for lost in self.reader.lost]
         if not self._held:
@@ -73,14 +73,14 @@ class Written(Dispatch):
         self._fresh: set[str] = set()
         self._full = False
 
-    def more(self, piece: str, *, again: bool = False) -> Generator[Effect, None, None]:
+    def more(self, piece: str, *, again: bool = False) -> Effects[None]:
         """Some more of the plan; `again`: it begins anew with this piece."""
         if again:
             self._anew()
         self._pieces.append(piece)
         yield from self._take_on(self.reader.feed(piece))
 
-    def whole(self, text: str) -> Generator[Effect, None, None]:
+    def whole(self, text: str) -> Effects[None]:
         """The plan is whole; its text is what counts, whatever came before."""
         if not text.startswith("".join(self._pieces).rstrip()):
             self._anew()
@@ -91,7 +91,7 @@ class Written(Dispatch):
         for remark in self.reader.remarks:
             yield from note(remark.kind, remark.text)
 
-    def go(self, plan: Plan) -> Generator[Effect, None, None]:
+    def go(self, plan: Plan) -> Effects[None]:
         """Begin the calls of a plan that was held, as it is now."""
         self._held = False
         self.steps = {step.id: step for step in plan.calls}
@@ -112,7 +112,7 @@ class Written(Dispatch):
         """The plan as it is to be carried out: without the calls that can't be made."""
         return Plan(tuple(step for step in self.steps.values() if step.id not in self._problems))
 
-    def _take_on(self, calls: Iterable[NumberedCall]) -> Generator[Effect, None, None]:
+    def _take_on(self, calls: Iterable[NumberedCall]) -> Effects[None]:
         ready: list[Step] = []
         for call in calls:
             if len(self._numbers) >= self._most:
@@ -150,7 +150,7 @@ class Written(Dispatch):
         problem = find_call_problem(step.tool, step.input, self._by_name, RESULTS.is_open)
         return f"it {problem.rstrip('.')}" if problem else ""
 
-    def _numbered(self, step: Step) -> Generator[Effect, None, Step | None]:
+    def _numbered(self, step: Step) -> Effects[Step | None]:
         """The step under a number that no other has; None when it is not one more step."""
         number = step.id
         if self.renumbered:
@@ -159,7 +159,7 @@ class Written(Dispatch):
             given = RESULTS.filled(step.input, moved)
             step = structs.replace(step, input=given, needs=RESULTS.named(given))
         before = {**self._earlier, **self.steps}
-        given, put = refer(step.input, [(f"${other.id}", other.input) for other in before.values()])
+        given, put = insert_references(step.input, [(f"${other.id}", other.input) for other in before.values()])
         if put:
             yield from note("repaired", f"call {number} had words in place of {', '.join(put)}")
             step = structs.replace(step, input=given, needs=RESULTS.named(given))
@@ -183,7 +183,7 @@ class Written(Dispatch):
             step = structs.replace(step, id=new)
         return step
 
-    def _drop(self, id: str) -> Generator[Effect, None, None]:
+    def _drop(self, id: str) -> Effects[None]:
         """A call that was begun for a plan that is void: it stays on the record, its result counts no more."""
         step = self._void.pop(id)
         self.results.pop(id, None)
@@ -193,7 +193,7 @@ class Written(Dispatch):
 
 def _call(step: Step, results: Results) -> Act | Observation:
     """A step's call with the results it names filled in; none where one of them is missing."""
-    if missing := [f"${need}" for need in troubled(step, results)]:
+    if missing := [f"${need}" for need in failed_needs(step, results)]:
         # A tool is not called with the words of an error: it may act on them.
         return Observation(f"Not made: it needs {', '.join(missing)}, which gave no result.", trouble="refused")
     return Act((Call(step.tool, RESULTS.fill_step(step, results)),))

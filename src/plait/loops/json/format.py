@@ -16,13 +16,11 @@ from msgspec import Struct
 from plait.core import Call, Splitter, ToolSpec
 from plait.core.loose_json import Found, NotJson, objects, read_value
 from plait.loops import label_scan
-from plait.loops.action_objects import disarm_objects, first_of, text_key
-from plait.loops.call_notations import calls_in
-from plait.loops.call_objects import CallObjects
+from plait.loops.call_notations import calls_in, disarm_calls
+from plait.loops.call_objects import disarm_objects, first_of, text_key
 from plait.loops.format import Remark, Turn, Unreadable
 from plait.loops.json.splitter import JsonSplitter
-from plait.loops.label_scan import cut, repaired
-from plait.loops.reply_text import read_part
+from plait.loops.label_scan import cut, note_surroundings, read_part, repaired
 from plait.loops.tool_descriptions import tool_entries
 
 FINAL_ANSWER = "final_answer"
@@ -54,7 +52,6 @@ class JsonTurn(Struct, frozen=True):
     name: ClassVar[str] = "json"
 
     def stop(self, n: int) -> tuple[str, ...]:
-        """None: an object may hold any text. What ends a reply behind its object, its loop knows."""
         return ()
 
     def read(self, text: str, n: int, tools: Sequence[ToolSpec] = ()) -> Turn:
@@ -95,17 +92,17 @@ class JsonTurn(Struct, frozen=True):
                 found = read_value(text)
                 value = first_of(found.value)
                 if isinstance(value, Mapping) and text_key(value, _TOOL_KEYS):
-                    self._around(text, found, notes)
+                    note_surroundings(text, found, "object", notes)
                     return found
             except NotJson as error:
                 trouble = error
         for found in objects(text):
             if text_key(found.value, _TOOL_KEYS):
-                self._around(text, found, notes)
+                note_surroundings(text, found, "object", notes)
                 return found
             if FINAL_ANSWER in found.value:  # the tool's name as a key
                 notes.append(repaired("the answer was taken from the key 'final_answer'"))
-                self._around(text, found, notes)
+                note_surroundings(text, found, "object", notes)
                 turn = {"thought": found.value.get("thought", ""), "tool": FINAL_ANSWER}
                 turn["tool_input"] = found.value[FINAL_ANSWER]
                 return Found(turn, found.start, found.end, found.repairs)
@@ -143,17 +140,6 @@ class JsonTurn(Struct, frozen=True):
         kept = self.write(turn, 0)
         return Turn(turn.thought, turn.call, turn.answer, turn.answered, kept, tuple(notes))
 
-    def _around(self, text: str, found: Found, notes: list[Remark]) -> None:
-        before, after = text[: found.start].strip(), text[found.end :].strip()
-        if before.startswith("```") or before.endswith(("```", "```json")) or after.startswith("```"):
-            notes.append(repaired("a code fence around the object was dropped"))
-            before = before.removesuffix("json").removesuffix("```").strip()
-            after = after.removeprefix("```").strip()
-        if before:
-            notes.append(repaired(f"{len(before)} characters of text before the object were dropped"))
-        if after:
-            notes.append(cut(f"{len(after)} characters after the object"))
-
     def _turn(self, fields: Mapping[str, Any], tools: Sequence[ToolSpec], notes: list[Remark]) -> Turn:
         name_key = text_key(fields, _TOOL_KEYS)
         if name_key is None:
@@ -181,7 +167,6 @@ class JsonTurn(Struct, frozen=True):
         return Turn(thought.strip(), Call(name, given))
 
     def write(self, turn: Turn, n: int) -> str:
-        """The canonical text of a turn. Raises ValueError as the class says."""
         if turn.call is None and not turn.answered:
             raise ValueError("A turn needs a call or an answer to be written.")
         name, given = (turn.call.tool, turn.call.input) if turn.call else (FINAL_ANSWER, turn.answer)
@@ -192,15 +177,13 @@ class JsonTurn(Struct, frozen=True):
             raise ValueError(f"The input of {name!r} can't be written as JSON: {error}") from None
 
     def observation(self, text: str, n: int) -> str:
-        """The text of the message that brings an observation."""
         return f"Observation: {text}"
 
     def disarm(self, text: str) -> str:
         """Data with a backslash in fences and in what would read as a turn's object."""
-        return CallObjects().disarm(disarm_objects(text, _TOOL_KEYS))
+        return disarm_calls(disarm_objects(text, _TOOL_KEYS))
 
     def describe(self, tools: Sequence[ToolSpec]) -> str:
-        """An entry a tool: name and explanation, then `_input_` and `_output_`. No built-ins."""
         return tool_entries(tuple(tools))
 
     def grammar(self, tools: Sequence[ToolSpec], n: int, *, opened: bool = False) -> str | None:
@@ -208,22 +191,16 @@ class JsonTurn(Struct, frozen=True):
         return None
 
     def schema(self, tools: Sequence[ToolSpec]) -> dict[str, Any] | None:
-        """JSON Schema of a turn: the three keys, `tool` one of the tools' and built-ins' names."""
         built_ins = [name for name in BUILT_INS if self.can_ask or name != ASK_USER]
         names = list(dict.fromkeys([*(tool.name for tool in tools), *built_ins]))
         return {
             "type": "object",
-            "properties": {
-                "thought": {"type": "string"},
-                "tool": {"type": "string", "enum": names},
-                "tool_input": {},
-            },
+            "properties": {"thought": {"type": "string"}, "tool": {"type": "string", "enum": names}, "tool_input": {}},
             "required": list(_KEYS),
             "additionalProperties": False,
         }
 
     def splitter(self) -> Splitter:
-        """The thought's text, the call as `name input`, and the input of final_answer as the answer."""
         return JsonSplitter()
 
 
@@ -297,12 +274,5 @@ def _listed(keys: Any) -> str:
 
 
 def _kind(value: Any) -> str:
-    names = {
-        bool: "a boolean",
-        int: "a number",
-        float: "a number",
-        str: "text",
-        list: "a list",
-        dict: "an object",
-    }
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "text", list: "a list", dict: "an object"}
     return names.get(type(value), "null")

@@ -6,7 +6,6 @@ Three tools are built in: `ask_user` (the run waits until someone answers), `fin
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -16,7 +15,7 @@ from msgspec import structs
 from plait.core import (
     JSON,
     Call,
-    Effect,
+    Effects,
     Failed,
     LoopContext,
     LoopRun,
@@ -58,7 +57,6 @@ class JsonReAct:
         check_options(self)
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
-        """Run the loop."""
         tools = (*kit.tools, *_built_in_tools(kit))
         form = JsonTurn(lenient=self.lenient, can_ask=kit.can_ask)
         words = {
@@ -83,7 +81,6 @@ class JsonReAct:
         return turns.run(task, kit)
 
     def splitter(self, phase: str) -> Splitter:
-        """Create the splitter of a reply."""
         return JsonTurn(lenient=self.lenient).splitter()
 
 
@@ -96,7 +93,7 @@ def _built_in_tools(kit: LoopContext) -> tuple[ToolSpec, ...]:
     )
 
 
-def _call_tool(kit: LoopContext, call: Call) -> Generator[Effect, Any, Observation | Outcome]:
+def _call_tool(kit: LoopContext, call: Call) -> Effects[Observation | Outcome]:
     """Call a tool, or a built-in one. A message that lists the tools also lists the built-in ones."""
     if call.tool == "fail_task":
         return Failed(_words(_argument(call.input, "reason")))

@@ -29,7 +29,6 @@ class JsonSplitter:
         self._out: list[tuple[PieceKind, str]] = []
 
     def feed(self, text: str) -> list[Piece]:
-        """The pieces that are now certain, given `text` more of the reply."""
         for char in text:
             if self._done:
                 break
@@ -37,7 +36,6 @@ class JsonSplitter:
         return self._flush()
 
     def close(self, acts: bool = False) -> list[Piece]:
-        """What was held back, when the reply has ended."""
         if not self._done and self._wait.strip():
             self._out.append(("action", self._wait.strip()))
         self._done = True

@@ -1,1 +1,1 @@
-"""The prompts of a model that judges answers. Its loop is in `plait.lab.judge`."""
+"""The loop of a model that judges answers."""

@@ -14,11 +14,11 @@ from typing import Any
 from msgspec import Struct
 
 from plait.core import JSON, OneKind, Splitter, Step, ToolSpec
-from plait.loops.action_objects import disarm_objects
+from plait.loops.call_objects import disarm_objects
 from plait.loops.format import Remark
 from plait.loops.phased.reader import BASIC as BASIC
 from plait.loops.phased.reader import NAME_KEYS, is_basic, steps_in
-from plait.loops.tool_descriptions import arguments, sentence
+from plait.loops.tool_descriptions import argument_types, as_sentence
 
 MOST = 8
 """So many actions count; a list that goes on is cut."""
@@ -109,9 +109,9 @@ def describe(tools: Sequence[ToolSpec]) -> str:
     """A line a tool: `name: what for. Takes 2 arguments: what goes in, ... Returns: ...`."""
     lines = []
     for tool in tools:
-        parts = [sentence(tool.description), _takes(_arguments(tool))]
-        parts += [f"Returns: {sentence(tool.returns)}"] if tool.returns else []
-        others = [other.name for other in tools if excluded(tools, tool.name, other.name)]
+        parts = [as_sentence(tool.description), _takes(_arguments(tool))]
+        parts += [f"Returns: {as_sentence(tool.returns)}"] if tool.returns else []
+        others = [other.name for other in tools if are_exclusive(tools, tool.name, other.name)]
         parts += [f"Never together with {', '.join(others)}."] if others else []
         lines.append(f"{tool.name}: " + " ".join(part for part in parts if part))
     return "\n".join(lines)
@@ -121,14 +121,18 @@ def forms(tools: Sequence[ToolSpec]) -> str:
     """A line a tool: an entry of the list that calls it, with its arguments' names in place of values."""
     return "\n".join(
         json.dumps(
-            {"ACTION": tool.name, "ARGUMENTS": [f"<{name}>" for name in arguments(tool)], "EXPLANATION": "<what for>"},
+            {
+                "ACTION": tool.name,
+                "ARGUMENTS": [f"<{name}>" for name in argument_types(tool)],
+                "EXPLANATION": "<what for>",
+            },
             ensure_ascii=False,
         )
         for tool in tools
     )
 
 
-def excluded(tools: Sequence[ToolSpec], one: str, other: str) -> bool:
+def are_exclusive(tools: Sequence[ToolSpec], one: str, other: str) -> bool:
     """One of the two tools names the other as doing the same job."""
     shut = {tool.name: tool.excludes for tool in tools if tool.name in (one, other)}
     return one != other and (other in shut.get(one, ()) or one in shut.get(other, ()))
@@ -169,7 +173,7 @@ def _takes(words: Sequence[str]) -> str:
 def _arguments(tool: ToolSpec) -> list[str]:
     """What goes in, each in words: its description, or its name, and its type."""
     said = []
-    for name, kind in arguments(tool).items():
+    for name, kind in argument_types(tool).items():
         flat = " ".join(str(tool.parameters["properties"][name].get("description", "")).split()).rstrip(".")
         flat = flat[:1].lower() + flat[1:] if flat[1:2].islower() else flat
         optional = ", optional" if kind.endswith(" (optional)") else ""

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from plait.core import LoopContext, Message, Observation, Step, Task, assistant, system, user
 from plait.core.text import shorten
-from plait.loops.escape import Escape, earlier, escape_of
+from plait.loops.escape import Escape, escape_history, escape_of
 from plait.loops.phased import action_list
 from plait.loops.plan import Results
 from plait.loops.references import RESULTS
@@ -23,7 +23,7 @@ CALL_CHARS = 300
 """So much of an action is shown beside its result."""
 
 
-class Log:
+class PhasedChat:
     """The chat so far. `fresh` are the actions of the last list with their results, until a prompt has shown them;
     `chars` is the most characters of a result that went through."""
 
@@ -31,10 +31,9 @@ class Log:
         self.task, self.kit = task, kit
         self.chars = kit.observation_chars
         self.fresh: tuple[Sequence[Step], Results] | None = None
-        identity = kit.system if kit.system is not None else kit.prompt("identity")
-        self._head = [system(identity)]
+        self._head = [system(kit.rules("identity"))]
         self.escape = escape = escape_of(kit, action_list.disarm)
-        for turn in earlier(task, escape):
+        for turn in escape_history(task, escape):
             self._head += [user(turn.question), assistant(turn.answer)]
         self._said: list[tuple[Prompt, str]] = []
         self._words = {
@@ -73,12 +72,11 @@ def _shown(fresh: tuple[Sequence[Step], Results] | None, chars: int, escape: Esc
     for step in steps:
         seen = results.get(step.id, Observation("It has not ended.", "cancelled"))
         call = action_list.call_words(step, RESULTS.fill_step(step, results))
-        text = f"{seen.text}\n({seen.note})" if seen.note else seen.text
         shown.append(
             {
                 "n": step.id,
                 "call": escape(shorten(call, CALL_CHARS)[0], inline=True),
-                "text": escape(shorten(text, chars)[0]),
+                "text": escape(shorten(seen.with_note, chars)[0]),
                 "ok": seen.ok,
             }
         )

@@ -7,21 +7,18 @@ identity as system message, each phase's prompt as the user's, what its model wr
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, ClassVar
 
 from msgspec import structs
 
 from plait.core import (
-    JSON,
     Act,
     Answered,
     Call,
-    Effect,
+    Effects,
     Failed,
     LimitNear,
     LoopContext,
@@ -33,28 +30,26 @@ from plait.core import (
     Step,
     Stopped,
     Task,
-    going_round,
+    check_answer,
+    is_going_round,
     note,
-    propose,
     think,
     user,
 )
-from plait.core.arguments import separate_inputs
 from plait.loops.format import Unreadable
-from plait.loops.grounding import made_up, struck
-from plait.loops.offered_tools import offered, searched
+from plait.loops.grounding import find_ungrounded, strike_values
 from plait.loops.phased import action_list
-from plait.loops.phased.log import MEMORY, Log, Prompt
-from plait.loops.plan import Dispatch, Results, troubled
-from plait.loops.references import RESULTS, in_formula
+from plait.loops.phased.checks import check_actions, find_left_out, find_same, separate_calls
+from plait.loops.phased.log import PhasedChat, Prompt
+from plait.loops.plan import Dispatch, Results, failed_needs
+from plait.loops.references import RESULTS
 from plait.loops.registry import check_options
+from plait.loops.tool_descriptions import offered_tools
 from plait.loops.transcript import with_repair
-from plait.loops.turn import Bad, fitting
+from plait.loops.turn import Bad, fit_prompt
 
 _CORRECTABLE = ("unknown_tool", "bad_input", "raised")
 """Troubles of a call that another call may avoid."""
-# Scripts without blanks count each sign as a word.
-_WORD = re.compile(r"[\u2e80-\uffff]|(?:(?![\u2e80-\uffff])\w)+")
 
 
 @dataclass(frozen=True)
@@ -81,15 +76,14 @@ class Phased:
         check_options(self)
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
-        """The loop."""
-        log, rounds, against = Log(task, kit), self.rounds, ""
+        log, rounds, against = PhasedChat(task, kit), self.rounds, ""
         try:
             while True:
                 yield from self._rounds(log, max(1, rounds), against)
                 answer = yield from self._say(log, "reply", "reply")
                 if not answer:
                     return Failed("The reply is empty.", kind="format")
-                before, against = against, (yield from propose(answer))
+                before, against = against, (yield from check_answer(answer))
                 if not against:
                     return Answered(answer)
                 if before or not kit.tools:
@@ -99,7 +93,7 @@ class Phased:
             answer = yield from self._say(log, "reply", "conclude", reason=limit.detail)
             return Stopped(limit.limit, limit.detail, answer or None)
 
-    def _rounds(self, log: Log, rounds: int, against: str) -> Generator[Effect, Any, None]:
+    def _rounds(self, log: PhasedChat, rounds: int, against: str) -> Effects[None]:
         """Reason, react and act; `against` is what spoke against the reply that there was."""
         done, retried = 0, False
         while done < rounds:
@@ -120,27 +114,26 @@ class Phased:
                 yield from note("again", f"action {', '.join(failed)} failed: the model reasons and reacts once more")
 
     def splitter(self, phase: str) -> Splitter:
-        """Tells the parts of a reply apart."""
         return action_list.splitter() if phase == "react" else OneKind("thought" if phase == "reason" else "answer")
 
-    def _say(self, log: Log, phase: str, name: str, **values: Any) -> Generator[Effect, Any, str]:
+    def _say(self, log: PhasedChat, phase: str, name: str, **values: Any) -> Effects[str]:
         """One phase's words, put into the log."""
         prompt = log.prompt(name, **values)
         text = yield from self._think(log, phase, prompt, repair=bool(values))
-        log.add(prompt, struck(text, (yield from made_up(text))))
+        log.add(prompt, strike_values(text, (yield from find_ungrounded(text))))
         return text
 
     def _think(
-        self, log: Log, phase: str, prompt: Prompt, tail: tuple[Message, ...] = (), **options: Any
-    ) -> Generator[Effect, Any, str]:
+        self, log: PhasedChat, phase: str, prompt: Prompt, tail: tuple[Message, ...] = (), **options: Any
+    ) -> Effects[str]:
         """One model call over the log and a prompt that follows it; results are shortened as far as they have to be."""
 
-        def attempt(chars: int) -> Generator[Effect, Any, Any]:
+        def attempt(chars: int) -> Effects[Any]:
             messages = (*log.messages(chars), user(prompt(chars)), *tail)
             size = self.max_tokens or (action_list.CHUNK if phase == "react" else None)
             return think(phase, messages, max_tokens=size, **options)
 
-        reply, log.chars = yield from fitting(attempt, log.chars)
+        reply, log.chars = yield from fit_prompt(attempt, log.chars)
         text = str(reply.text).strip()
         if phase != "react" or not reply.how_cut:
             return text
@@ -149,18 +142,18 @@ class Phased:
 
     def _listed(self, text: str) -> bool:
         """A list that was broken off need not be continued: it has all the actions that count, or goes round."""
-        return action_list.entries(text) >= self.most or going_round(text)
+        return action_list.entries(text) >= self.most or is_going_round(text)
 
     # -- react
 
-    def _react(self, log: Log) -> Generator[Effect, Any, tuple[Step, ...]]:
+    def _react(self, log: PhasedChat) -> Effects[tuple[Step, ...]]:
         """The actions to take; none where the model wants none, or talks."""
         prompt, kit = log.prompt("react"), log.kit
         bad: Bad | None = None
         max_parse_errors, warned = 0, False
         while True:
             tail = with_repair(bad[0], log.repair(bad[1])) if bad else ()
-            schema = action_list.schema(offered(kit, log.seen), self.most) if self.constrain or bad else None
+            schema = action_list.schema(offered_tools(kit, log.seen), self.most) if self.constrain or bad else None
             text = yield from self._think(
                 log, "react", prompt, tail, repair=bool(bad), schema=schema, enough=self._listed
             )
@@ -174,25 +167,25 @@ class Phased:
                     return ()
                 bad = (text, str(why))
             else:
-                against, found = yield from _against(log, read.steps)
+                against, found = yield from check_actions(log, read.steps)
                 if not against or warned:
                     break
                 warned = True
-                bad = (struck(text, found), against)
+                bad = (strike_values(text, found), against)
             yield from note("unreadable", f"the list of actions can't be taken: {bad[1]}")
         for remark in read.remarks:
             yield from note(remark.kind, remark.text)
-        log.add(prompt, struck(read.kept, found))
+        log.add(prompt, strike_values(read.kept, found))
         return read.steps
 
     # -- act
 
-    def _act(self, log: Log, steps: Sequence[Step]) -> Generator[Effect, Any, list[str]]:
+    def _act(self, log: PhasedChat, steps: Sequence[Step]) -> Effects[list[str]]:
         """Carry out the actions; what is left out has its reason for a result. Returns the ids of those that failed."""
-        left_out = {id: Observation(f"It was left out: {why}.", "cancelled") for id, why in _left_out(log, steps)}
+        left_out = {id: Observation(f"It was left out: {why}.", "cancelled") for id, why in find_left_out(log, steps)}
         for id, seen in left_out.items():
             yield from note("cut", f"action {id} of the list: {seen.text}")
-        same = _same(log.kit, [step for step in steps if step.id not in left_out])
+        same = find_same(log.kit, [step for step in steps if step.id not in left_out])
         for id, first in same.items():
             yield from note("cut", f"action {id} of the list is the same as action {first}: one call is made")
         work = Dispatch(partial(_begin, log.kit, same), left_out)
@@ -201,97 +194,17 @@ class Phased:
         yield from work.finish()
         log.seen += [seen.text for seen in work.results.values()]
         for step in log.fresh[0]:
-            if step.id not in left_out and any(troubled(step, work.results)):
+            if step.id not in left_out and any(failed_needs(step, work.results)):
                 yield from note("skipped", f"action {step.id} of the list: {work.results[step.id].text}")
         return [step.id for step in steps if work.results[step.id].trouble in _CORRECTABLE]
-
-
-def _against(log: Log, steps: Sequence[Step]) -> Generator[Effect, Any, tuple[str, Sequence[str]]]:
-    """What speaks against a list of actions, before any of them runs, and the made-up values in it."""
-    ids = {step.id for step in steps}
-    wrong: list[str] = []
-    for step in steps:
-        for given in _inputs(log.kit, step.tool, step.input):
-            problem = log.kit.find_problem(step.tool, given, RESULTS.is_open)
-            wrong += [f"Action {step.id} {problem}"] if problem else []
-        others = ids - {step.id}
-        unknown = [f"${id}" for id in RESULTS.meant(step.input, others, log.task.question) if id not in others]
-        if unknown:
-            wrong.append(
-                f"Action {step.id} names {', '.join(unknown)}, which no other action of the list gives. "
-                "Write an amount of money without the sign $."
-            )
-    if wrong:
-        return (yield from searched(log.kit, " ".join(dict.fromkeys(wrong)))), ()
-    raw = next((step.tool for step in steps if whole_question(step, log.task.question)), "")
-    if raw:
-        return f"{raw} was given the user's whole question. Give it just what it takes.", ()
-    for step in steps:
-        if found := (yield from made_up(calls=[Call(step.tool, RESULTS.without(step.input))])):
-            before = [other for other in steps if int(other.id) < int(step.id)]
-            earlier = [f"${each.id} for what {action_list.call_words(each, each.input)} gives" for each in before]
-            how = f"Write {', '.join(earlier)}." if earlier else "Let an action before it look that up."
-            return f"In action {step.id} is made up what no result has given: {', '.join(found)}. {how}", found
-        tool = log.kit.tool(step.tool)
-        if tool is not None and tool.computes and (words := in_formula(step.input, RESULTS)):
-            told = f"words stand in a formula: {', '.join(words)}"
-            return f"In action {step.id} {told}. Let an action before it look that up, and write $ and its number.", ()
-    return "", ()
-
-
-def _inputs(kit: LoopContext, tool: str, given: JSON) -> list[JSON]:
-    """The inputs of the calls that one action stands for: `["IBM", "T"]` is two calls of a tool with one parameter."""
-    spec = kit.tool(tool)
-    return separate_inputs(given, spec.parameters) if spec is not None else [given]
 
 
 def _begin(kit: LoopContext, same: Mapping[str, str], step: Step, results: Results) -> Act | Observation:
     """An action's call, its references filled in; or what came of it already, or why it is not made."""
     if step.id in same:
         return results[same[step.id]]
-    if missing := list(troubled(step, results)):
+    if missing := list(failed_needs(step, results)):
         # A tool is not called with words that stand for nothing: it may act on them.
         return Observation(f"It needs the result of action {', '.join(missing)}, which gave none.", "cancelled")
     given = RESULTS.fill_step(step, results)
-    return Act(tuple(Call(step.tool, each) for each in _inputs(kit, step.tool, given)))
-
-
-def _same(kit: LoopContext, steps: Sequence[Step]) -> dict[str, str]:
-    """Actions that say what an earlier one says, by id, with that one's id. Twice the same effect may be meant; twice
-    the same question is not, and so many of them would look like a loop."""
-    first: dict[str, str] = {}
-    same: dict[str, str] = {}
-    for step in steps:
-        tool = kit.tool(step.tool)
-        if tool is None or tool.repeatable:
-            before = first.setdefault(json.dumps([step.tool, step.input], sort_keys=True), step.id)
-            same |= {step.id: before} if before != step.id else {}
-    return same
-
-
-def _left_out(log: Log, steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
-    """The actions that are not carried out, by id, and why: given the raw question, or shut out by an earlier one."""
-    kept: list[Step] = []
-    for step in steps:
-        rivals = [other.tool for other in kept if action_list.excluded(log.kit.known, step.tool, other.tool)]
-        # A search by meaning finds by a whole question, too, if not as well.
-        if step.tool != MEMORY and whole_question(step, log.task.question):
-            yield step.id, "its argument is the whole question"
-        elif rivals:
-            yield step.id, f"{rivals[0]} does the same job"
-        else:
-            kept.append(step)
-
-
-def whole_question(step: Step, question: str) -> bool:
-    """An argument says what the question says, word for word. One or two words (`Lyon?`, `2+2`) are no question."""
-    asked = _words(question)
-    if sum(any(map(str.isalpha, word)) for word in asked) < 3:
-        return False
-    given = step.input.values() if isinstance(step.input, dict) else step.input or ()
-    return any(isinstance(value, str) and _words(value) == asked for value in given)
-
-
-@lru_cache(maxsize=128)
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(_WORD.findall(text.casefold()))
+    return Act(tuple(Call(step.tool, each) for each in separate_calls(kit, step.tool, given)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -23,13 +23,14 @@ from plait.core.loose_json import (
     Found,
     NotJson,
     read_value,
+    values,
     without_halves,
 )
-from plait.loops.action_objects import text_key
+from plait.loops.call_objects import text_key
 from plait.loops.format import Remark, Unreadable
-from plait.loops.label_scan import cut, repaired, tool_name
-from plait.loops.references import RESULTS, refer
-from plait.loops.tool_descriptions import arguments
+from plait.loops.label_scan import cut, note_surroundings, repaired, tool_name
+from plait.loops.references import RESULTS, insert_references
+from plait.loops.tool_descriptions import argument_types
 
 BASIC = "Basic"
 """The action for "nothing needed"."""
@@ -58,7 +59,6 @@ _HEAD = 400
 """Characters of an object in which its key stands."""
 # Repairs after which the text still says what was read.
 _PUNCTUATION = frozenset({QUOTES, BARE_KEY, COMMA, LITERAL, RAW_BREAK, BACKSLASH, COMMENT})
-_LOOKS, _TRIES = 8, 300  # how far a search through prose goes, as in loose_json
 
 
 def steps_in(text: str, tools: Sequence[ToolSpec], most: int) -> tuple[tuple[Step, ...], str | None, list[Remark]]:
@@ -103,7 +103,7 @@ def _find(text: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> Found:
     empty: list[Found] = []
     broken: NotJson | None = None
     other: Found | None = None
-    for begin, found in _values(text):
+    for begin, found in values(text, _OPEN):
         if isinstance(found, NotJson):
             if broken is None or (text[begin] == "[" and text[broken.position : broken.position + 1] != "["):
                 broken = found
@@ -121,14 +121,14 @@ def _find(text: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> Found:
         else:
             other = other or found
     if lists:
-        return _around(text, _one_list(text, lists, loose, notes), notes)
+        return note_surroundings(text, _one_list(text, lists, loose, notes), "list", notes)
     if loose:
         what = "an action without" if len(loose) == 1 else f"{len(loose)} actions without"
         notes.append(repaired(f"{what} a list around"))
-        return _around(text, _joined(loose, [found.value for found in loose]), notes)
+        return note_surroundings(text, _joined(loose, [found.value for found in loose]), "list", notes)
     alone = next((found for found in (*empty[:1], *empty[-1:]) if _stands_alone(text, found)), None)
     if alone is not None and "{" not in text and not any(m[1].lower() in names for m in _CALLED.finditer(text)):
-        return _around(text, alone, notes)
+        return note_surroundings(text, alone, "list", notes)
     raise Unreadable(_complaint(text, broken, other))
 
 
@@ -166,23 +166,6 @@ def _stands_alone(text: str, found: Found) -> bool:
     return not after and (not line or line[-1] in ":.!;=-\u2013\u2014" or line.lower() == "json")
 
 
-def _values(text: str) -> Iterator[tuple[int, Found | NotJson]]:
-    """Where a list of objects or an object begins, and what it is, or why it can't be read; none inside another."""
-    budget, tries, at = _LOOKS * (len(text) + 64), _TRIES, 0
-    while budget > 0 and tries > 0 and (opening := _OPEN.search(text, at)) is not None:
-        at = opening.start()
-        try:
-            found = read_value(text, at)
-        except NotJson as error:
-            budget -= max(error.reach - at, 1)
-            tries -= 1
-            yield at, error
-            at += 1
-            continue
-        yield at, found
-        at = found.end
-
-
 def _entries(value: Any) -> list[Any] | None:
     """The entries in a list of actions, or in an object that holds one and names no action itself."""
     if isinstance(value, list):
@@ -193,20 +176,6 @@ def _entries(value: Any) -> list[Any] | None:
             (entries for held in value.values() if isinstance(held, list) and (entries := _entries(held))), None
         )
     return None
-
-
-def _around(text: str, found: Found, notes: list[Remark]) -> Found:
-    """The found list, with a word on what stands around it."""
-    before, after = text[: found.start].strip(), text[found.end :].strip()
-    if before.endswith(("```", "```json")) or after.startswith("```"):
-        notes.append(repaired("a code fence around the list was dropped"))
-        before = before.removesuffix("json").removesuffix("```").strip()
-        after = after.removeprefix("```").strip()
-    if before:
-        notes.append(repaired(f"{len(before)} characters of text before the list were dropped"))
-    if after:
-        notes.append(cut(f"{len(after)} characters after the list"))
-    return found
 
 
 def _complaint(text: str, trouble: NotJson | None, other: Found | None) -> str:
@@ -234,7 +203,7 @@ def _step(entry: Any, place: int, tools: Sequence[ToolSpec], notes: list[Remark]
             notes.append(repaired(f"{wanted} is missing"))
         elif used != wanted:
             notes.append(repaired(f"{wanted} was taken from the key {used!r}"))
-    if given is None and rest and tool is not None and rest.keys() <= arguments(tool).keys():
+    if given is None and rest and tool is not None and rest.keys() <= argument_types(tool).keys():
         notes.append(repaired("the keys beside ACTION were taken for its arguments"))
         value: JSON = rest
     else:
@@ -257,7 +226,7 @@ def _name(raw: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> str:
 
 def _referring(step: Step, before: Sequence[Step], notes: list[Remark]) -> Step:
     """The action with references where it says in words what an action before it is to find."""
-    value, put = refer(step.input, [(f"${other.id}", other.input) for other in before])
+    value, put = insert_references(step.input, [(f"${other.id}", other.input) for other in before])
     if put:
         notes.append(repaired(f"action {step.id} had words in place of {', '.join(put)}"))
     return structs.replace(step, input=value) if put else step
@@ -274,7 +243,7 @@ def _input(value: JSON, tool: ToolSpec | None, notes: list[Remark]) -> JSON:
         notes.append(repaired("ARGUMENTS was one value and no list"))
         return [value] if read is None else read
     only = value[0] if len(value) == 1 else None
-    if isinstance(only, Mapping) and only and tool is not None and only.keys() <= arguments(tool).keys():
+    if isinstance(only, Mapping) and only and tool is not None and only.keys() <= argument_types(tool).keys():
         first = next(iter(tool.parameters["properties"].values()))
         if first.get("type") in _SIMPLE:  # which no object can be: these are arguments by name
             notes.append(repaired("the object in ARGUMENTS was taken for arguments by name"))

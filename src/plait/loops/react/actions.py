@@ -16,7 +16,7 @@ from plait.core import ToolSpec
 from plait.core.arguments import InvalidArguments, end_of_arguments, parameter_names, read_arguments
 from plait.core.loose_json import Found, NotJson, objects, read_value
 from plait.loops import label_scan
-from plait.loops.action_objects import NAME_KEYS, first_of, input_value, text_key
+from plait.loops.call_objects import ACTION_KEYS, first_of, input_value, text_key
 from plait.loops.format import Remark
 from plait.loops.label_scan import Body, Label, cut, repaired
 
@@ -42,7 +42,7 @@ _WORDS = re.compile(r"([A-Za-z_][\w.-]{0,80})[ \t]+(?:for[ \t]+)?(\S.*)")
 _MAX_NAME = 100
 
 
-class Action(Struct, frozen=True):
+class ParsedAction(Struct, frozen=True):
     """An action as read: its name and input, where it ends in the body, which way it was written.
 
     `raw` is the input's text as written, for the bracket form. `sure` is False for a line that may as
@@ -59,7 +59,7 @@ class Action(Struct, frozen=True):
     sure: bool = True
 
 
-def action_at(body: Body, label: Label, tools: Sequence[ToolSpec]) -> Action | None:
+def action_at(body: Body, label: Label, tools: Sequence[ToolSpec]) -> ParsedAction | None:
     """The action that follows a label, None where there is none.
 
     Raises `NotJson` for an object beyond repair.
@@ -80,13 +80,13 @@ def action_at(body: Body, label: Label, tools: Sequence[ToolSpec]) -> Action | N
     if "{" in region:
         # A few words may stand between the label and the object.
         for found in objects(region):
-            if text_key(found.value, NAME_KEYS):
+            if text_key(found.value, ACTION_KEYS):
                 words = repaired("words between the label and the action's object were passed over")
                 return _from_object(found, region, label.end, (words,))
     return _lines(body, label, region, end, tools)
 
 
-def _beside(region: str, head: re.Match[str], offset: int, tool: ToolSpec, *, labelled: bool) -> Action | None:
+def _beside(region: str, head: re.Match[str], offset: int, tool: ToolSpec, *, labelled: bool) -> ParsedAction | None:
     """An action whose input stands right behind the tool's name; None where it does not. Raises `NotJson`."""
     notes: list[Remark] = [] if head[1] == tool.name else [repaired(f"the tool {head[1]!r} was read as {tool.name!r}")]
     notes.append(repaired("the input stood beside the tool's name"))
@@ -102,29 +102,29 @@ def _beside(region: str, head: re.Match[str], offset: int, tool: ToolSpec, *, la
         except InvalidArguments as why:
             raise NotJson(str(why), at) from None
         notes += map(repaired, read.repairs)
-        return Action(tool.name, read.value, offset + close + 1, "lines", tuple(notes))
+        return ParsedAction(tool.name, read.value, offset + close + 1, "lines", tuple(notes))
     if labelled:
         return None
     if region[at : at + 1] == "{":
         found = read_value(region, at)
-        if found.value == {} or text_key(found.value, NAME_KEYS[:1]):
+        if found.value == {} or text_key(found.value, ACTION_KEYS[:1]):
             return None
         notes += [repaired(f"the input's JSON had {what}") for what in found.repairs]
         end = _CLOSE.match(region, found.end)
-        return Action(tool.name, found.value, offset + (end.end() if end else found.end), "lines", tuple(notes))
+        return ParsedAction(tool.name, found.value, offset + (end.end() if end else found.end), "lines", tuple(notes))
     text = region[at:]
     if head[2] in (":", "="):
         text = text.partition("\n")[0] if text.lstrip(" \t")[:1] not in ("{", "[", "`") else text
     given, upto = label_scan.input_until(text, notes, tool)
-    return Action(tool.name, given, offset + at + upto, "lines", tuple(notes))
+    return ParsedAction(tool.name, given, offset + at + upto, "lines", tuple(notes))
 
 
-def _blob(region: str, offset: int) -> Action | None:
+def _blob(region: str, offset: int) -> ParsedAction | None:
     opening = _OPEN.match(region)
     assert opening is not None
     found = read_value(region, opening.end())
     value = first_of(found.value)
-    if not isinstance(value, Mapping) or text_key(value, NAME_KEYS) is None:
+    if not isinstance(value, Mapping) or text_key(value, ACTION_KEYS) is None:
         return None
     notes: list[Remark] = []
     if value is not found.value:
@@ -132,17 +132,15 @@ def _blob(region: str, offset: int) -> Action | None:
         if len(found.value) > 1:
             notes.append(cut(f"{len(found.value) - 1} more actions in the list"))
     return _from_object(
-        Found(value, found.start, found.end, found.repairs),
-        region,
-        offset,
-        tuple(notes),
-        fenced="```" in opening[0],
+        Found(value, found.start, found.end, found.repairs), region, offset, tuple(notes), fenced="```" in opening[0]
     )
 
 
-def _from_object(found: Found, region: str, offset: int, notes: tuple[Remark, ...], *, fenced: bool = False) -> Action:
+def _from_object(
+    found: Found, region: str, offset: int, notes: tuple[Remark, ...], *, fenced: bool = False
+) -> ParsedAction:
     remarks = [*notes, *(repaired(f"the action's JSON had {what}") for what in found.repairs)]
-    key = text_key(found.value, NAME_KEYS)
+    key = text_key(found.value, ACTION_KEYS)
     assert key is not None
     if key != "action":
         remarks.append(repaired(f"the tool's name was taken from the key {key!r}"))
@@ -150,10 +148,10 @@ def _from_object(found: Found, region: str, offset: int, notes: tuple[Remark, ..
     end = found.end
     if fenced and (close := _CLOSE.match(region, end)) is not None:
         end = close.end()
-    return Action(found.value[key], given, offset + end, "blob", tuple(remarks))
+    return ParsedAction(found.value[key], given, offset + end, "blob", tuple(remarks))
 
 
-def _bracket(region: str, head: re.Match[str], offset: int, tools: Sequence[ToolSpec]) -> Action:
+def _bracket(region: str, head: re.Match[str], offset: int, tools: Sequence[ToolSpec]) -> ParsedAction:
     notes: list[Remark] = []
     start = head.end()
     depth, close = 1, -1
@@ -173,10 +171,10 @@ def _bracket(region: str, head: re.Match[str], offset: int, tools: Sequence[Tool
     tool = label_scan.tool_of(head[1], tools)
     # What `Finish[...]` holds is no input: it is read as the answer.
     given = label_scan.input_of(raw, notes if tool or head[1].strip().lower() != "finish" else [], tool, closed=True)
-    return Action(head[1].strip(), given, offset + end, "bracket", tuple(notes), raw, offset + start)
+    return ParsedAction(head[1].strip(), given, offset + end, "bracket", tuple(notes), raw, offset + start)
 
 
-def _lines(body: Body, label: Label, region: str, end: int, tools: Sequence[ToolSpec]) -> Action | None:
+def _lines(body: Body, label: Label, region: str, end: int, tools: Sequence[ToolSpec]) -> ParsedAction | None:
     notes: list[Remark] = []
     lead = len(region) - len(region.lstrip())
     stop = region.find("\n", lead)
@@ -198,14 +196,14 @@ def _lines(body: Body, label: Label, region: str, end: int, tools: Sequence[Tool
             notes.append(cut("text between the action and its input"))
         finish = body.after(following)
         given, upto = label_scan.input_until(body.text[following.end : finish], notes, label_scan.tool_of(name, tools))
-        return Action(name, given, following.end + upto, "lines", tuple(notes))
+        return ParsedAction(name, given, following.end + upto, "lines", tuple(notes))
     if rest:
         given, upto = label_scan.input_until(rest, notes, label_scan.tool_of(name, tools))
-        return Action(name, given, end - len(rest) + upto, "lines", tuple(notes))
+        return ParsedAction(name, given, end - len(rest) + upto, "lines", tuple(notes))
     if (words := _WORDS.match(name)) is not None and label_scan.tool_of(name, tools) is None:
         tool = label_scan.tool_of(words[1], tools)
         if tool is not None and tool.read_only and len(parameter_names(tool.parameters)) == 1:
             notes.append(repaired("the input stood beside the tool's name"))
-            return Action(tool.name, words[2].strip(), label.end + stop, "lines", tuple(notes), sure=False)
+            return ParsedAction(tool.name, words[2].strip(), label.end + stop, "lines", tuple(notes), sure=False)
     known = label_scan.tool_of(name, tools) is not None
-    return Action(name, None, label.end + stop, "lines", tuple(notes), sure=known)
+    return ParsedAction(name, None, label.end + stop, "lines", tuple(notes), sure=known)

@@ -47,7 +47,6 @@ class ReAct:
         check_options(self)
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
-        """Run the loop."""
         numbered = self.dialect in ("numbered", "original")
         words = {
             "described": self._format.describe(kit.tools),
@@ -69,7 +68,6 @@ class ReAct:
         return turns.run(task, kit)
 
     def splitter(self, phase: str) -> Splitter:
-        """Create the splitter of a reply."""
         return self._format.splitter()
 
     @property

@@ -18,10 +18,9 @@ from plait.core.loose_json import NotJson
 from plait.loops import label_scan
 from plait.loops.call_notations import GLUE, calls_in
 from plait.loops.format import Remark, Turn, Unreadable
-from plait.loops.label_scan import Body, Label, cut, repaired
-from plait.loops.react.actions import Action, Syntax, action_at
+from plait.loops.label_scan import FINAL, Body, Label, cut, repaired
+from plait.loops.react.actions import ParsedAction, Syntax, action_at
 
-FINAL = frozenset({"final answer", "final_answer", "finalanswer"})
 _ENDS = FINAL | {"finish", "answer", "final", "final response"}
 """Names under which models hand in their answer as if by an action."""
 _NO_ACTION = frozenset({"none", "n/a", "na", "null", "no action", "no tool", "none needed", "none required", "nothing"})
@@ -105,7 +104,7 @@ def _other_labels(body: Body, n: int, tools: Sequence[ToolSpec], dialect: Dialec
     return Turn(turn.thought, turn.call, turn.answer, turn.answered, turn.kept, (*body.remarks, note, *turn.remarks))
 
 
-def _is_none(action: Action, tools: Sequence[ToolSpec]) -> bool:
+def _is_none(action: ParsedAction, tools: Sequence[ToolSpec]) -> bool:
     """`Action: None`, which says that there is no action."""
     name = action.name.strip(" .`*\"'()[]").lower()
     return (name in _NO_ACTION or name.startswith(("no action", "none ("))) and label_scan.tool_of(
@@ -130,7 +129,7 @@ def _why(text: str, body: Body, trouble: str) -> str:
 
 def _unlabelled(
     body: Body, upto: int, tools: Sequence[ToolSpec], dialect: Dialect, *, followed: bool, invented: bool = False
-) -> tuple[int, Action, Remark] | None:
+) -> tuple[int, ParsedAction, Remark] | None:
     """A call without the label `Action:`, in any notation that models know, before the index `upto`.
 
     `followed`: an answer or an action follows, so the call must begin a line, or its result be invented behind it;
@@ -155,12 +154,12 @@ def _unlabelled(
             return None
         raise Unreadable(f"Your call of {found.name[:60]!r} can't be read: {found.broken}. {dialect.shape}")
     notes = tuple(repaired(what) for what in found.repairs)
-    return found.start, Action(found.name, found.value, found.end, "blob", notes), repaired(_NO_LABEL)
+    return found.start, ParsedAction(found.name, found.value, found.end, "blob", notes), repaired(_NO_LABEL)
 
 
 def _last_resort(
     body: Body, upto: int, labelled: bool, tools: Sequence[ToolSpec], dialect: Dialect
-) -> tuple[int, Action, Remark] | None:
+) -> tuple[int, ParsedAction, Remark] | None:
     followed = bool(body.of("answer"))
     if (found := _unlabelled(body, upto, tools, dialect, followed=followed)) is not None:
         return found
@@ -175,7 +174,7 @@ def _last_resort(
     return None
 
 
-def _inside_line(body: Body, tools: Sequence[ToolSpec]) -> tuple[int, Action, Remark] | None:
+def _inside_line(body: Body, tools: Sequence[ToolSpec]) -> tuple[int, ParsedAction, Remark] | None:
     """An action whose label stands inside a line, where no line begins with one."""
     if body.of("action") or body.of("answer") or (inside := label_scan.action_inside(body.text)) is None:
         return None
@@ -195,7 +194,7 @@ def _with(body: Body, label: Label) -> Body:
 def _turn(
     body: Body,
     start: int,
-    action: Action,
+    action: ParsedAction,
     n: int,
     tools: Sequence[ToolSpec],
     dialect: Dialect,
@@ -245,7 +244,7 @@ def finish_answer(raw: str) -> str:
     return label_scan.unguard(raw)
 
 
-def _run_on(body: Body, action: Action, thought: str, head: str, start: int, notes: list[Remark]) -> Turn:
+def _run_on(body: Body, action: ParsedAction, thought: str, head: str, start: int, notes: list[Remark]) -> Turn:
     """The answer as the recorded HotpotQA runs scored it: up to the next action, thoughts and all."""
     at = action.raw_start
     end = next((x.start for x in body.labels if x.start > at and x.kind == "action"), len(body.text))

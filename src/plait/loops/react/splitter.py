@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from plait.core import Piece, PieceKind
+from plait.loops.format import PartWriter
 from plait.loops.label_scan import LABEL, LabelKind, kind_of
 
 _WORDS = ("thought", "action", "action input", "actioninput", "observation", "final answer", "finalanswer")
@@ -27,24 +28,20 @@ class TextSplitter:
         self._kind: PieceKind = "thought"
         self._buffer = ""
         self._bol = True  # the buffer begins at the start of a line
-        self._blanks = ""  # blanks that go out only before more text of the same part
-        self._begun = False  # the part has text
-        self._lead = ""  # goes before the part's first text
+        self._part = PartWriter()
         self._acted = False
         self._over = False
         self._head: str | None = None  # the start of an action in which `Finish[` may stand
         self._depth = 0  # open brackets inside Finish[...]
 
     def feed(self, text: str) -> list[Piece]:
-        """The pieces that are now certain, given `text` more of the reply."""
         return self._work(text, last=False)
 
     def close(self, acts: bool = False) -> list[Piece]:
-        """What was held back, when the reply has ended."""
         pieces = self._work("", last=True)
         if self._head:
             head, self._head = self._head, None
-            self._put(pieces, "action", head)
+            self._part.put(pieces, "action", head)
         self._over = True
         return pieces
 
@@ -88,10 +85,10 @@ class TextSplitter:
         return len(buffer)
 
     def _switch(self, pieces: list[Piece], kind: LabelKind) -> None:
-        self._blanks, before = "", self._kind
+        before = self._kind
         if self._head:
             head, self._head = self._head, None
-            self._put(pieces, "action", head)
+            self._part.put(pieces, "action", head)
         if kind == "observation" or (self._acted and kind != "input"):
             self._over = True  # what follows the first action is cut by the reader
         elif kind == "input":
@@ -102,29 +99,15 @@ class TextSplitter:
         else:
             self._kind = "answer" if kind == "answer" else "thought"
         # A second thought is joined to the first, an input to its tool's name, by a line break.
-        joins = (self._begun and kind == "input") or (kind == before == "thought" and self._begun)
-        self._lead = "\n" if joins else ""
-        self._begun = False
+        joins = self._part.begun and (kind == "input" or kind == before == "thought")
+        self._part.begin(lead="\n" if joins else "")
 
     def _emit(self, pieces: list[Piece], text: str) -> None:
         if self._head is not None:
             text = self._look_for_finish(pieces, text)
         if self._depth:
             text = self._inside_finish(text)
-        self._put(pieces, self._kind, text)
-
-    def _put(self, pieces: list[Piece], kind: PieceKind, text: str) -> None:
-        """Send text, but blanks at its end only when more follows, and blanks before the first text never."""
-        text = self._blanks + text
-        body = text.rstrip()
-        self._blanks = text[len(body) :]
-        if not self._begun:
-            body = self._lead + body.lstrip() if body else ""
-        if body:
-            pieces.append(Piece(kind, body))
-            self._begun = True
-        elif not self._begun:
-            self._blanks = ""
+        self._part.put(pieces, self._kind, text)
 
     def _look_for_finish(self, pieces: list[Piece], text: str) -> str:
         self._head = (self._head or "") + text

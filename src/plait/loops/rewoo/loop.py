@@ -7,7 +7,6 @@ for each step that asks the model. Here the steps are a graph: each starts the m
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -19,40 +18,33 @@ from plait.core import (
     Answered,
     Call,
     ContextOverflow,
-    Effect,
+    Effects,
     Failed,
     LimitNear,
     LoopContext,
     LoopRun,
-    Message,
     Observation,
     OneKind,
-    Outcome,
     Plan,
     Splitter,
     Step,
     Stopped,
     Task,
     Think,
-    assistant,
+    check_answer,
     note,
-    propose,
-    take,
     think,
-    user,
+    wait_next,
 )
 from plait.loops.fallback import fall_back
-from plait.loops.format import Unreadable
-from plait.loops.grounding import made_up, struck
-from plait.loops.offered_tools import searched
-from plait.loops.plan import Dispatch, Results, of_reply, troubled, with_leave
-from plait.loops.references import EVIDENCE, in_formula
+from plait.loops.plan import Dispatch, Results, failed_needs, observation_of_reply
+from plait.loops.references import EVIDENCE
 from plait.loops.registry import check_options
 from plait.loops.rewoo import plan_text
 from plait.loops.rewoo.pages import by_model, plan_page, solve_page, work_page
-from plait.loops.rewoo.splitter import PlanSplitter
-from plait.loops.transcript import with_repair
-from plait.loops.turn import SMALLEST_OBSERVATION, Bad, fitting, read_turn
+from plait.loops.rewoo.planner import make_plan
+from plait.loops.rewoo.scan import PlanSplitter
+from plait.loops.turn import SMALLEST_OBSERVATION, fit_prompt
 
 
 @dataclass(frozen=True)
@@ -87,11 +79,10 @@ class ReWOO:
         check_options(self)
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
-        """The loop."""
         work = Dispatch(partial(self._begin, kit, task))
         plan, chars = Plan(), kit.observation_chars
         try:
-            made = yield from self._plan(task, kit)
+            made = yield from make_plan(self, task, kit)
             if not isinstance(made, Plan):
                 return made
             plan = made
@@ -100,10 +91,10 @@ class ReWOO:
             work.results.update((id, Observation(text)) for id, text in plan.evidence.items())
             if failed := (yield from self._work(kit, task, plan, work)):
                 return failed
-            answer, chars = yield from fitting(partial(self._solve, kit, task, plan, work.results), chars)
+            answer, chars = yield from fit_prompt(partial(self._solve, kit, task, plan, work.results), chars)
             if not answer:
                 return Failed("The solver's reply is empty.", kind="format")
-            if not (against := (yield from propose(answer))):
+            if not (against := (yield from check_answer(answer))):
                 return Answered(answer)
             if not self.fallback:
                 return Failed(against)
@@ -113,109 +104,29 @@ class ReWOO:
             if self.only_plan:
                 raise
             solve = partial(self._solve, kit, task, plan, work.results, reason=limit.detail)
-            answer, _ = yield from fitting(solve, chars)
+            answer, _ = yield from fit_prompt(solve, chars)
             return Stopped(limit.limit, limit.detail, answer or None)
 
     def splitter(self, phase: str) -> Splitter:
-        """Tells the parts of a reply apart."""
         if phase == "plan":
             return PlanSplitter()
         return OneKind("answer" if phase == "solve" else "thought")
 
-    # -- plan
-
-    def _plan(self, task: Task, kit: LoopContext) -> Generator[Effect, Any, Plan | Outcome]:
-        """The plan that is given, or the planner's, as the person wants it."""
-        made: Plan | Outcome
-        if self.plan is None:
-            made = yield from self._planner(task, kit)
-        else:
-            try:
-                made = plan_text.checked(self.plan, kit.known, check_inputs=True)
-            except Unreadable as why:
-                made = Failed(f"The plan that was given can't be carried out: {why}", kind="format")
-        if self.only_plan or not kit.approve_plan or not isinstance(made, Plan):
-            return made
-        said: list[Message] = []
-
-        def again(plan: Plan, words: str) -> Generator[Effect, Any, Plan | Outcome]:
-            said.extend((assistant(plan_text.write_plan(plan)), user(kit.prompt("feedback", words=words))))
-            return (yield from self._planner(task, kit, tuple(said)))
-
-        def read(text: str) -> Plan:
-            return plan_text.checked(plan_text.plan_of_text(text, kit.known), kit.known, check_inputs=True)
-
-        return (yield from with_leave(made, plan_text.write_plan, plan_text.reads_as_plan, read, again))
-
-    def _planner(
-        self, task: Task, kit: LoopContext, said: tuple[Message, ...] = ()
-    ) -> Generator[Effect, Any, Plan | Outcome]:
-        """One model call, and a second one when its plan can't be run; then the loop to fall back to."""
-        head = (*self.plan_messages(kit, task), *said)
-        found: tuple[str, ...] = ()
-
-        def ask(bad: Bad | None) -> Generator[Effect, Any, Any]:
-            complaint = (yield from searched(kit, bad[1])) if bad else ""
-            tail = with_repair(struck(bad[0], found), kit.prompt("repair", complaint=complaint)) if bad else ()
-            grammar = plan_text.grammar(kit.tools, self.max_steps) if self.constrain or bad else None
-            return (
-                yield from think(
-                    "plan",
-                    (*head, *tail),
-                    stop=(f"#E{self.max_steps + 2}",),
-                    grammar=grammar,
-                    max_tokens=self.max_tokens,
-                    repair=bool(bad),
-                )
-            )
-
-        def check(read: plan_text.PlanRead) -> Generator[Effect, Any, str]:
-            nonlocal found
-            wrong = [
-                f"#{step.id} {problem}"
-                for step in read.plan.calls
-                if not by_model(kit, step) and (problem := kit.find_problem(step.tool, step.input, EVIDENCE.is_open))
-            ]
-            if wrong:
-                return " ".join(wrong)
-            for step in read.plan.calls:
-                if by_model(kit, step):
-                    continue
-                if found := (yield from made_up(calls=[Call(step.tool, EVIDENCE.without(step.input))])):
-                    return (
-                        f"In #{step.id} is made up what nothing has given: {', '.join(found)}. Let a step before it "
-                        "look that up, and write the name of its evidence there, such as #E1."
-                    )
-                tool = kit.tool(step.tool)
-                if tool is not None and tool.computes and (words := in_formula(step.input, EVIDENCE)):
-                    return (
-                        f"In #{step.id} words stand in a formula: {', '.join(words)}. Let a step before it find that "
-                        "with another tool, and write the name of its evidence there, such as #E1."
-                    )
-            return ""
-
-        read = yield from read_turn(ask, partial(plan_text.read_plan, tools=kit.known, most=self.max_steps), 2, check)
-        if not isinstance(read, Failed):
-            return read.plan
-        if not self.fallback or self.only_plan:
-            return read
-        return (yield from fall_back(self.fallback, task, kit, f"There is no plan to carry out. {read.reason}"))
-
     # -- work
 
-    def _work(self, kit: LoopContext, task: Task, plan: Plan, work: Dispatch) -> Generator[Effect, Any, Failed | None]:
+    def _work(self, kit: LoopContext, task: Task, plan: Plan, work: Dispatch) -> Effects[Failed | None]:
         """Carry out the plan's calls; `Failed` when one did and that is to stop the run."""
         yield from work.add(*plan.calls)
         while work.open:
             try:
-                step = yield from work.took((yield from take(*work.open)))
+                step = yield from work.took((yield from wait_next(*work.open)))
             except ContextOverflow as why:
                 step = yield from self._less(kit, task, work, why)
             seen = work.results[step.id]
             if not seen.ok and self.on_failure == "stop":
                 return Failed(f"Step {step.id} ({step.tool}) gave no evidence: {seen.text}")
         for step in plan.calls:
-            if step.id not in plan.evidence and not by_model(kit, step) and any(troubled(step, work.results)):
+            if step.id not in plan.evidence and not by_model(kit, step) and any(failed_needs(step, work.results)):
                 yield from note("skipped", f"Step {step.id} was not run. {work.results[step.id].text}")
         return None
 
@@ -223,23 +134,23 @@ class ReWOO:
         """A step's call, its references filled in; or why it is not made."""
         if by_model(kit, step):
             return Think("work", self.work_messages(kit, task, step, results), max_tokens=self.max_tokens)
-        if missing := list(troubled(step, results)):
+        if missing := list(failed_needs(step, results)):
             # A tool is not called with words that stand for nothing: it may act on them.
             return Observation(f"It needs the evidence of {', '.join(missing)}, which gave none.", "cancelled")
         return Act((Call(step.tool, EVIDENCE.fill_step(step, results)),))
 
-    def _less(self, kit: LoopContext, task: Task, work: Dispatch, why: ContextOverflow) -> Generator[Effect, Any, Step]:
+    def _less(self, kit: LoopContext, task: Task, work: Dispatch, why: ContextOverflow) -> Effects[Step]:
         """A step of the model's whose prompt was too long: asked again with less of its evidence."""
         assert why.ticket is not None
         step = work.open[why.ticket]
 
-        def again(size: int) -> Generator[Effect, Any, Any]:
+        def again(size: int) -> Effects[Any]:
             messages = self.work_messages(kit, task, step, work.results, size)
             return think("work", messages, max_tokens=self.max_tokens)
 
         try:
-            reply, _ = yield from fitting(again, max(SMALLEST_OBSERVATION, kit.observation_chars // 4))
-            seen = of_reply(reply)
+            reply, _ = yield from fit_prompt(again, max(SMALLEST_OBSERVATION, kit.observation_chars // 4))
+            seen = observation_of_reply(reply)
         except ContextOverflow as still:
             seen = Observation(f"Error: {still}", "raised")
         return (yield from work.ended(why.ticket, seen))
@@ -248,7 +159,7 @@ class ReWOO:
 
     def _solve(
         self, kit: LoopContext, task: Task, plan: Plan, results: Results, chars: int, reason: str = ""
-    ) -> Generator[Effect, Any, str]:
+    ) -> Effects[str]:
         messages = self.solve_messages(kit, task, plan, results, chars, reason)
         reply = yield from think("solve", messages, max_tokens=self.max_tokens, repair=bool(reason))
         return reply.text.strip()

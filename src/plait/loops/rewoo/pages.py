@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
-from plait.core import LoopContext, Message, Observation, Plan, Step, Task, ToolSpec, system, user
+from plait.core import LoopContext, Message, Observation, Plan, Step, Task, system, user
 from plait.core.text import shorten
-from plait.loops.escape import Escape, earlier, escape_of
+from plait.loops.escape import escape_of, escape_task
 from plait.loops.plan import Results
 from plait.loops.references import EVIDENCE
-from plait.loops.rewoo import plan_text
+from plait.loops.rewoo import plan_text, scan
 
 NO_EVIDENCE = "no evidence"
 
 
 def plan_page(kit: LoopContext, task: Task) -> tuple[Message, ...]:
     """What the planner is asked. The user's own system prompt stands in place of ours."""
-    tools = tools_of(kit)
-    rules = kit.system
-    if rules is None:
-        names = ", ".join(tool.name for tool in tools)
-        rules = kit.prompt("system", described=plan_text.describe(tools), names=names)
-    return system(rules), user(kit.prompt("task", **_asked(task, escape_of(kit, plan_text.disarm))))
+    tools = plan_text.with_llm(kit.tools, kit.prompt("llm").strip())
+    names = ", ".join(tool.name for tool in tools)
+    rules = kit.rules(described=plan_text.describe(tools), names=names)
+    return system(rules), user(kit.prompt("task", **escape_task(task, escape_of(kit, scan.disarm))))
 
 
 def work_page(
@@ -31,7 +28,7 @@ def work_page(
     """What the model is asked for a step that calls it, with at most `chars` characters of each evidence (None: as
     many as the kit says)."""
     chars = kit.observation_chars if chars is None else chars
-    escape = escape_of(kit, plan_text.disarm)
+    escape = escape_of(kit, scan.disarm)
     shown = {id: Observation(escape(_text(seen, chars, NO_EVIDENCE))) for id, seen in results.items()}
     given = EVIDENCE.filled(step.input, shown)
     instruction = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
@@ -43,7 +40,7 @@ def solve_page(
 ) -> tuple[Message, ...]:
     """What the solver is asked: the task, and each line of the plan with its evidence, of which at most `chars`
     characters are shown. `reason` says why the rest of the plan was not carried out."""
-    escape = escape_of(kit, plan_text.disarm)
+    escape = escape_of(kit, scan.disarm)
     steps = [
         {
             "why": step.why,
@@ -52,12 +49,7 @@ def solve_page(
         }
         for step in plan.steps
     ]
-    return (user(kit.prompt("solve", **_asked(task, escape), steps=steps, reason=reason)),)
-
-
-def tools_of(kit: LoopContext) -> tuple[ToolSpec, ...]:
-    """What a plan may call: the user's tools, and the model itself."""
-    return plan_text.with_llm(kit.tools, kit.prompt("llm").strip())
+    return (user(kit.prompt("solve", **escape_task(task, escape), steps=steps, reason=reason)),)
 
 
 def by_model(kit: LoopContext, step: Step) -> bool:
@@ -65,15 +57,9 @@ def by_model(kit: LoopContext, step: Step) -> bool:
     return step.tool == plan_text.LLM and kit.tool(plan_text.LLM) is None
 
 
-def _asked(task: Task, escape: Escape) -> dict[str, Any]:
-    """The task and the turns before it, as the templates take them."""
-    return {"question": escape.question(task.question), "history": earlier(task, escape)}
-
-
 def _text(seen: Observation | None, chars: int, failed: str) -> str:
     """A result as evidence, shortened; what was wrong is put into `failed`."""
     if seen is None:
         return NO_EVIDENCE
-    text = f"{seen.text}\n({seen.note})" if seen.note else seen.text
-    short = shorten(text, chars)[0]
+    short = shorten(seen.with_note, chars)[0]
     return short if seen.ok else failed.format(short)

@@ -22,14 +22,12 @@ from plait.core import JSON, Plan, Step, ToolSpec
 from plait.core.loose_json import NotJson, read_value, without_halves
 from plait.loops import gbnf
 from plait.loops.format import Remark, Unreadable
-from plait.loops.label_scan import cut, repaired, tool_name
-from plait.loops.react.lines import plain_name
-from plait.loops.references import EVIDENCE, refer
+from plait.loops.label_scan import cut, is_plain_name, repaired, tool_name
+from plait.loops.references import EVIDENCE, insert_references
 from plait.loops.rewoo.scan import (
     HEAD,
     Part,
     call_of,
-    disarm,
     guard,
     in_json,
     input_of,
@@ -38,22 +36,7 @@ from plait.loops.rewoo.scan import (
     plain,
     unguard,
 )
-from plait.loops.tool_descriptions import input_words, sentence
-
-__all__ = [
-    "LLM",
-    "PlanRead",
-    "checked",
-    "describe",
-    "disarm",
-    "grammar",
-    "plan_of_text",
-    "read_plan",
-    "reads_as_plan",
-    "with_llm",
-    "write_plan",
-    "write_step",
-]
+from plait.loops.tool_descriptions import argument_types, describe_tool
 
 LLM = "LLM"
 """The name by which a plan calls the model itself."""
@@ -68,9 +51,6 @@ _ID = re.compile(r"\s*+#?[Ee](\d{1,6})\s*+", re.A)
 _GOES_ON = re.compile(r"[ \t]{0,9}(?:[-+*/×÷^%]|and\b|minus\b|plus\b|times\b)[ \t]{0,9}[\w#(.]")
 
 
-# Words and numbers without quotes, brackets or anything that makes a head: read as they are written.
-_WORDS = re.compile(r"[\w#$(](?:[\w #$%()?!/*+,.&-]*[\w)?!%.])?")
-_WORD = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.A)
 # A line that is a call and has no name for its result.
 _UNNAMED = re.compile(
     r"[ \t>*_`•+–-]{0,12}(?:\(?\d{1,3}[.):][ \t]{0,4})?(?:(?:action|call|tool|step)[ \t]{0,3}\d{0,3}[:：][ \t]{0,4})?"
@@ -144,7 +124,7 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in
     troubles += _unnamed(before, parts, listed, steps)
     if not troubles and not any(step.tool for step in steps):
         raise Unreadable(f"{'Your reply is empty' if not text.strip() else 'There is no call in your plan'}. {SHAPE}")
-    plan = checked(Plan(tuple(steps)), listed, troubles)
+    plan = check_plan(Plan(tuple(steps)), listed, troubles)
     return PlanRead(plan, tuple(dict.fromkeys(remarks)))
 
 
@@ -152,13 +132,13 @@ def _referring(step: Step, before: Sequence[Step], remarks: list[Remark]) -> Ste
     """The step with references where it says in words what a step before it is to find."""
     if step.tool == LLM:
         return step
-    value, put = refer(step.input, [(f"#{other.id}", other.input) for other in before if other.tool])
+    value, put = insert_references(step.input, [(f"#{other.id}", other.input) for other in before if other.tool])
     if put:
         remarks.append(repaired(f"step {step.id} had words in place of {', '.join(put)}"))
     return structs.replace(step, input=value) if put else step
 
 
-def plan_of_text(text: str, tools: Iterable[ToolSpec]) -> Plan:
+def read_plan_file(text: str, tools: Iterable[ToolSpec]) -> Plan:
     """The plan in a person's file: the written form (lines that begin with `# ` are comments), or JSON of a `Plan`.
 
     Raises `Unreadable` with all that is wrong: what keeps the plan from being run, and what would not count in it.
@@ -178,7 +158,7 @@ def plan_of_text(text: str, tools: Iterable[ToolSpec]) -> Plan:
     if lost := _unknown_keys(given):
         raise Unreadable(f"This would not count: {', '.join(lost)}. {JSON_SHAPE}")
     try:
-        return checked(msgspec.convert(given, Plan), with_llm(tools))
+        return check_plan(msgspec.convert(given, Plan), with_llm(tools))
     except (msgspec.ValidationError, RecursionError) as why:
         raise Unreadable(f"This is no plan: {why}. {JSON_SHAPE}") from None
 
@@ -200,7 +180,9 @@ def reads_as_plan(text: str) -> bool:
     return text.lstrip()[:1] == "{" or any(part.id for part in parts_of(text)[1])
 
 
-def checked(plan: Plan, tools: Iterable[ToolSpec], troubles: Sequence[str] = (), *, check_inputs: bool = False) -> Plan:
+def check_plan(
+    plan: Plan, tools: Iterable[ToolSpec], troubles: Sequence[str] = (), *, check_inputs: bool = False
+) -> Plan:
     """The plan with its ids written one way and what each step needs read off its input.
 
     Raises `Unreadable` with `troubles` and all that keeps it from being run with these tools. `check_inputs`: inputs
@@ -248,7 +230,7 @@ def write_step(step: Step) -> str:
 
     Raises ValueError for a tool's name or an id that can't be written so, and for input that JSON can't hold.
     """
-    if not plain_name(step.tool) or set(step.tool) & set("()="):
+    if not is_plain_name(step.tool) or set(step.tool) & set("()="):
         raise ValueError(f"A tool named {step.tool!r} can't be written as `{step.tool}[...]`.")
     if not _ID.fullmatch(step.id):
         raise ValueError(f"A step can't be called {step.id!r}: it is E and a number, such as E1.")
@@ -257,13 +239,10 @@ def write_step(step: Step) -> str:
 
 def describe(tools: Iterable[ToolSpec]) -> str:
     """A line a tool: `(1) Name[input]: what for. Input: ... Returns: ...`."""
-    lines = []
-    for number, tool in enumerate(tools, 1):
-        takes = input_words(tool)
-        said = [sentence(tool.description), f"Input: {takes}."]
-        said += [f"Returns: {sentence(tool.returns)}"] if tool.returns else []
-        lines.append(f"({number}) {tool.name}[{'' if takes == 'none' else 'input'}]: {' '.join(filter(None, said))}")
-    return "\n".join(lines)
+    return "\n".join(
+        f"({number}) {tool.name}[{'input' if argument_types(tool) else ''}]: {describe_tool(tool)}"
+        for number, tool in enumerate(tools, 1)
+    )
 
 
 def grammar(tools: Iterable[ToolSpec], steps: int = 20) -> str:
@@ -338,8 +317,6 @@ def _comes_back(tool: str, text: str) -> bool:
     """The text, written as it is, is read as it is."""
     if _CALLED.search(text) is not None:
         return False
-    if _WORD.fullmatch(tool) and _WORDS.fullmatch(text):
-        return True
     remarks: list[Remark] = []
     line = f"#E1 = {tool}[{text}]"
     if len(HEAD.findall(line)) != 1:

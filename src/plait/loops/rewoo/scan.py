@@ -14,10 +14,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from plait.core import JSON, ToolSpec
+from plait.core import JSON, Piece, PieceKind, ToolSpec
 from plait.core.loose_json import NotJson, read_value
 from plait.loops import label_scan
-from plait.loops.format import Remark
+from plait.loops.escape import LabelGuard
+from plait.loops.format import LineSplitter, Remark
 from plait.loops.label_scan import repaired
 
 _FLAGS = re.M | re.A
@@ -41,8 +42,7 @@ _SHOWN = (
     re.compile(rf"({_LEAD}[Ee]\d{{1,6}}{_AFTER})(?=[=:：]{_CALL_NEXT})", _FLAGS),
 )
 # Whatever HEAD may see of a step, wherever it stands.
-_GUARDED = re.compile(rf"(#[Ee]\d{{1,6}}{_AFTER})(\\*+)([=:：])", re.A)
-_GUARD_OFF = re.compile(rf"(#[Ee]\d{{1,6}}{_AFTER})\\(\\*+)([=:：])", re.A)
+_STEPS = LabelGuard(rf"#[Ee]\d{{1,6}}{_AFTER}", "[=:：]", re.A)
 
 _NAME = re.compile(r"\s{0,4}[`*\"']{0,3}([^\[\](){}\n:=`*\"']{1,100}+)[`*\"']{0,3}[ \t]{0,4}\[")
 _ROUND = re.compile(r"\s{0,4}[`*]{0,3}([\w .-]{1,100}+)[`*]{0,3}\(")
@@ -84,7 +84,7 @@ def parts_of(text: str) -> tuple[str, list[Part]]:
     return text[: heads[0].start()], parts
 
 
-class Called(Struct, frozen=True):
+class StepCall(Struct, frozen=True):
     """A step's call as written: the tool's name, the text in its brackets, and what stands behind them."""
 
     name: str
@@ -92,26 +92,26 @@ class Called(Struct, frozen=True):
     rest: str
 
 
-def call_of(text: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> Called | None:
+def call_of(text: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> StepCall | None:
     """The call that stands behind `#E1 =`; None where there is none."""
     if (head := _NAME.match(text)) is not None:
         end = _close(text, head.end())
         if end is not None:
-            return Called(head[1].strip(), text[head.end() : end], text[end + 1 :])
+            return StepCall(head[1].strip(), text[head.end() : end], text[end + 1 :])
         remarks.append(repaired("the brackets around an input don't match"))
         last = text.rfind("]")
         end = last if last >= head.end() else _line_end(text, head.end())
-        return Called(head[1].strip(), text[head.end() : end], text[end + 1 :])
+        return StepCall(head[1].strip(), text[head.end() : end], text[end + 1 :])
     known = {tool.name.lower() for tool in tools}
     end = _line_end(text, len(text) - len(text.lstrip()))
     line = text[:end].strip()
     if (head := _ROUND.match(text)) is not None and head[1].strip().lower() in known:
         remarks.append(repaired("round brackets around an input were taken for square ones"))
-        return Called(head[1].strip(), line[line.index("(") + 1 :].rstrip(" .;`*").removesuffix(")"), text[end:])
+        return StepCall(head[1].strip(), line[line.index("(") + 1 :].rstrip(" .;`*").removesuffix(")"), text[end:])
     name, _, rest = line.partition(" ")
     if (plain := name.strip("`*:,.\"'")).lower() in known:
         remarks.append(repaired("an input without brackets was taken"))
-        return Called(plain, rest.lstrip(" :="), text[end:])
+        return StepCall(plain, rest.lstrip(" :="), text[end:])
     return None
 
 
@@ -174,12 +174,12 @@ def plain(text: str) -> bool:
 
 def guard(text: str) -> str:
     """A text in which nothing reads as a step; `unguard` undoes it exactly."""
-    return _GUARDED.sub(r"\1\2\\\3", text)
+    return _STEPS.add(text)
 
 
 def unguard(text: str) -> str:
     """Undo `guard`."""
-    return _GUARD_OFF.sub(r"\1\2\3", text)
+    return _STEPS.remove(text)
 
 
 def disarm(text: str) -> str:
@@ -191,7 +191,7 @@ def disarm(text: str) -> str:
 
 def in_json(dumped: str) -> str:
     """JSON text in which nothing reads as a step, as the same JSON."""
-    return _GUARDED.sub(lambda match: "\\u0023" + match[0][1:], dumped)
+    return _STEPS.armed.sub(lambda match: "\\u0023" + match[0][1:], dumped)
 
 
 def _with_quotes(text: str, remarks: list[Remark]) -> str:
@@ -256,3 +256,31 @@ def lines_of(text: str) -> Iterator[str]:
         flat = " ".join(line.split())
         if flat and not flat.startswith(("# ", "```")) and flat != "#":
             yield flat
+
+
+class PlanSplitter(LineSplitter):
+    """Lines of thought without their label, and calls (`#E1 = Tool[input]`) as they stand.
+
+    A line without a head belongs to what stands above it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kind: PieceKind = "thought"
+
+    def split_line(self, line: str) -> list[Piece]:
+        pieces: list[Piece] = []
+        at = 0
+        for head in HEAD.finditer(line):
+            self._put(pieces, line[at : head.start()])
+            is_plan = head["plan"] is not None
+            self._kind = "thought" if is_plan else "action"
+            at = head.end() if is_plan else head.start()
+            while is_plan and line[at : at + 1] == " ":  # it parts the label from the thought
+                at += 1
+        self._put(pieces, line[at:])
+        return pieces
+
+    def _put(self, pieces: list[Piece], text: str) -> None:
+        if text:
+            pieces.append(Piece(self._kind, text))

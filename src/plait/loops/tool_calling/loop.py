@@ -6,13 +6,12 @@ made side by side, each result is a message of its own; a reply without calls is
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from plait.core import (
     Answered,
-    Effect,
+    Effects,
     Failed,
     LimitNear,
     LoopContext,
@@ -25,18 +24,18 @@ from plait.core import (
     Task,
     Unsupported,
     act,
+    check_answer,
     note,
-    propose,
     think,
     user,
 )
-from plait.loops.call_objects import Calls
 from plait.loops.fallback import fall_back
 from plait.loops.format import Unreadable
-from plait.loops.phased.action_list import excluded
+from plait.loops.phased.action_list import are_exclusive
 from plait.loops.registry import check_options
-from plait.loops.tool_calling.pages import FORMAT, Log, NativePage, Page, TextPage, carried
-from plait.loops.turn import fitting
+from plait.loops.tool_calling.format import CallsTurn
+from plait.loops.tool_calling.pages import FORMAT, Log, NativePage, Page, TextPage, carry_over
+from plait.loops.turn import fit_prompt
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,6 @@ class ToolCalling:
         check_options(self)
 
     def run(self, task: Task, kit: LoopContext) -> LoopRun:
-        """The loop."""
         page: Page = NativePage(task, kit)
         log: Log = ()
         chars = kit.observation_chars
@@ -70,8 +68,8 @@ class ToolCalling:
             try:
                 if near is not None:
                     return (yield from self._conclude(kit, page, log, chars, near))
-                turn, chars = yield from fitting(lambda size: self._turn(page, log, size), chars)  # noqa: B023
-                if not isinstance(turn, Calls):
+                turn, chars = yield from fit_prompt(lambda size: self._turn(page, log, size), chars)  # noqa: B023
+                if not isinstance(turn, CallsTurn):
                     why = f"{turn.reason.rstrip('.')}."
                     if not self.fallback:
                         return turn  # type: ignore[no-any-return]
@@ -87,13 +85,12 @@ class ToolCalling:
                     break
                 yield from note("calls_as_text", f"{why} Going on with calls as JSON in text.")
                 page = TextPage(task, kit)
-        return (yield from fall_back(self.fallback, carried(task, kit, log), kit, why))
+        return (yield from fall_back(self.fallback, carry_over(task, kit, log), kit, why))
 
     def splitter(self, phase: str) -> Splitter:
-        """Tells the parts of a reply apart when it is whole: text beside calls is a thought, alone it is the answer."""
         return FORMAT.splitter()
 
-    def _turn(self, page: Page, log: Log, chars: int) -> Generator[Effect, Any, Calls | Failed]:
+    def _turn(self, page: Page, log: Log, chars: int) -> Effects[CallsTurn | Failed]:
         """The model's next turn, asked for again when it can't be read."""
         tail: tuple[Message, ...] = ()
         complaint = ""
@@ -111,7 +108,7 @@ class ToolCalling:
                 continue
             for remark in turn.remarks:
                 yield from note(remark.kind, remark.text)
-            if turn.answered and (complaint := (yield from propose(turn.answer))):
+            if turn.answered and (complaint := (yield from check_answer(turn.answer))):
                 tail = page.again(reply, complaint, log)
                 continue
             return turn
@@ -119,12 +116,12 @@ class ToolCalling:
             f"{self.max_parse_errors} replies in a row could not be read. The last complaint: {complaint}", "format"
         )
 
-    def _act(self, turn: Calls, kit: LoopContext) -> Generator[Effect, Any, tuple[Observation, ...]]:
+    def _act(self, turn: CallsTurn, kit: LoopContext) -> Effects[tuple[Observation, ...]]:
         """Make the calls side by side; of tools that do the same job, the first one's."""
         seen: dict[int, Observation] = {}
         made: list[int] = []
         for i, call in enumerate(turn.calls):
-            rivals = (turn.calls[j].tool for j in made if excluded(kit.known, turn.calls[j].tool, call.tool))
+            rivals = (turn.calls[j].tool for j in made if are_exclusive(kit.known, turn.calls[j].tool, call.tool))
             if other := next(rivals, ""):
                 said = kit.prompt("excluded", tool=call.tool, other=other).strip()
                 seen[i] = Observation(said, trouble="refused")
@@ -133,19 +130,17 @@ class ToolCalling:
         seen.update(zip(made, (yield from act(*(turn.calls[i] for i in made))), strict=True))
         return tuple(seen[i] for i in range(len(turn.calls)))
 
-    def _conclude(
-        self, kit: LoopContext, page: Page, log: Log, chars: int, limit: LimitNear
-    ) -> Generator[Effect, Any, Outcome]:
+    def _conclude(self, kit: LoopContext, page: Page, log: Log, chars: int, limit: LimitNear) -> Effects[Outcome]:
         """The call kept in reserve: the answer from what there is."""
         request = user(kit.prompt("conclude", reason=limit.detail).strip())
         # Endpoints refuse a history with calls where no tools are offered, so they are; else nothing tempts to a call.
         tools = page.tools(log) if log else ()
 
-        def ask(size: int) -> Generator[Effect, Any, Any]:
+        def ask(size: int) -> Effects[Any]:
             messages = (*page.messages(log, size), request)
             return think("act", messages, tools=tools, max_tokens=self.max_tokens, repair=True)
 
-        reply, _ = yield from fitting(ask, chars)
+        reply, _ = yield from fit_prompt(ask, chars)
         if reply.calls:
             return Stopped(limit.limit, limit.detail, reply.text.strip() or None)
         try:

@@ -3,80 +3,88 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from plait.core import Call, LoopContext, Message, Observation, Reply, Task, ToolSpec, assistant, system, user
 from plait.core.labels import HOLE
 from plait.core.text import shorten
 from plait.loops import label_scan
-from plait.loops.call_objects import CallObjects, Calls, arguments_of, called
-from plait.loops.escape import Escape, begins_line, earlier, escape_of, without_tokens
+from plait.loops.call_notations import disarm_calls
+from plait.loops.escape import Escape, begins_line, escape_history, escape_of, without_tokens
 from plait.loops.format import Remark, Unreadable
-from plait.loops.offered_tools import offered
-from plait.loops.reply_text import read_part
-from plait.loops.turn import is_open
+from plait.loops.label_scan import read_part
+from plait.loops.tool_calling.format import CallObjects, CallsTurn, arguments_of, resolve_tool_name
+from plait.loops.tool_descriptions import offered_tools
+from plait.loops.turn import is_cut_within_call
 
-Log: TypeAlias = tuple[tuple[Calls, tuple[Observation, ...]], ...]
+Log: TypeAlias = tuple[tuple[CallsTurn, tuple[Observation, ...]], ...]
 """Each turn with calls, and what was observed of each of them."""
 
 FORMAT = CallObjects()
 
 
-class Page(Protocol):
-    """One way to show a run to the model, and to read what it replies."""
+class Page(ABC):
+    """One way to show a run to the model, and to read what it replies. `head` comes before the log."""
+
+    def __init__(self, kit: LoopContext, head: tuple[Message, ...]) -> None:
+        self._kit, self._head = kit, head
+        self._shown: dict[tuple[int, int], tuple[Message, ...]] = {}
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
-        """The tools as the next request offers them, with those that were found; none where they stand in the text."""
-        ...
+        """Return the tools as the next request offers them, with those that were found; none if the text lists them."""
+        return ()
 
     def messages(self, log: Log, chars: int) -> tuple[Message, ...]:
-        """The conversation so far, with at most `chars` characters of each result."""
-        ...
+        """Return the conversation so far, with at most `chars` characters of each result."""
+        for i, (turn, seen) in enumerate(log):
+            if (i, chars) not in self._shown:
+                self._shown[i, chars] = self._show(turn, seen, chars)
+        return (*self._head, *(message for i in range(len(log)) for message in self._shown[i, chars]))
 
-    def read(self, reply: Reply, log: Log) -> Calls:
-        """The turn in a reply. Raises `Unreadable`."""
-        ...
+    @abstractmethod
+    def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
+        """Return a turn and its results as messages."""
 
+    @abstractmethod
+    def read(self, reply: Reply, log: Log) -> CallsTurn:
+        """Read the turn in a reply. Raises `Unreadable`."""
+
+    @abstractmethod
     def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
-        """A reply that can't be read, and the request to write it again."""
-        ...
+        """Return a reply that cannot be read, and the request to write it again."""
 
 
-class NativePage:
-    """Calls and results as the endpoint's own messages."""
+class NativePage(Page):
+    """Calls and results as the endpoint's own messages. Nothing in a result but special tokens is escaped."""
 
     def __init__(self, task: Task, kit: LoopContext) -> None:
-        self._kit = kit
-        rules = kit.system if kit.system is not None else kit.prompt("system").strip()
+        rules = kit.prompt("system").strip() if kit.system is None else kit.system
         said = (*said_before(task), user(task.question))
-        self._head = (system(rules), *(Message(each.role, self._plain(each.content)) for each in said))
-        self._done: dict[tuple[int, int], tuple[Message, ...]] = {}
+        plain = (Message(each.role, without_tokens(each.content, kit.special_tokens)) for each in said)
+        super().__init__(kit, (system(rules), *plain))
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
-        """See `Page`."""
-        return offered(self._kit, (each.text for _, seen in log for each in seen))
+        return offered_tools(self._kit, (each.text for _, seen in log for each in seen))
 
-    def messages(self, log: Log, chars: int) -> tuple[Message, ...]:
-        """See `Page`. A result is a message of its own, so nothing in it but special tokens is escaped."""
-        for i in range(len(log)):
-            if (i, chars) not in self._done:
-                turn, seen = log[i]
-                results = (
-                    Message("tool", self._plain(shorten(words_of(each), chars)[0]), call_id=call.id)
-                    for call, each in zip(turn.calls, seen, strict=True)
-                )
-                self._done[i, chars] = (Message("assistant", turn.thought, turn.calls), *results)
-        return (*self._head, *(message for i in range(len(log)) for message in self._done[i, chars]))
+    def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
+        results = (
+            Message(
+                "tool", without_tokens(shorten(each.with_note, chars)[0], self._kit.special_tokens), call_id=call.id
+            )
+            for call, each in zip(turn.calls, seen, strict=True)
+        )
+        return (Message("assistant", turn.thought, turn.calls), *results)
 
-    def read(self, reply: Reply, log: Log) -> Calls:
+    def read(self, reply: Reply, log: Log) -> CallsTurn:
         """See `Page`. Where an endpoint leaves calls of its tools in the text, they are read there."""
         notes: list[Remark] = []
         if reply.calls:
             if reply.how_cut and isinstance(reply.calls[-1].input, str):
                 raise Unreadable(f"it {reply.how_cut} within the input of its last call")
             calls = tuple(self._call(call, notes) for call in reply.calls)
-            return Calls(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes))
+            return CallsTurn(reply.text.strip(), with_ids(calls, log), remarks=tuple(notes))
         if not reply.text.strip():
             raise Unreadable("It was empty.")
         try:
@@ -86,16 +94,15 @@ class NativePage:
             text = read_part(reply.text)[0]
             if not text.strip() or any(tool.name in text for tool in self._kit.known):
                 raise
-            turn = Calls(text.strip())
+            turn = CallsTurn(text.strip())
         if turn.calls and all(self._kit.tool(call.tool) for call in turn.calls):
             left = label_scan.repaired("the calls stood in the reply's text")
-            return Calls(turn.thought, with_ids(turn.calls, log), remarks=(*turn.remarks, left))
+            return CallsTurn(turn.thought, with_ids(turn.calls, log), remarks=(*turn.remarks, left))
         if turn.answered:
             return turn
-        return Calls(answer=reply.text.strip(), answered=True)
+        return CallsTurn(answer=reply.text.strip(), answered=True)
 
     def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
-        """See `Page`."""
         if not reply.calls:
             return (user(self._kit.prompt("repair", complaint=complaint).strip()),)
         calls = with_ids(reply.calls, log)
@@ -103,11 +110,8 @@ class NativePage:
         answers = (Message("tool", said, call_id=call.id) for call in calls)
         return (Message("assistant", reply.text, calls), *answers)
 
-    def _plain(self, text: str) -> str:
-        return without_tokens(text, self._kit.special_tokens)
-
     def _call(self, call: Call, notes: list[Remark]) -> Call:
-        name = called(call.tool, self._kit.known, notes)
+        name = resolve_tool_name(call.tool, self._kit.known, notes)
         if not name:
             raise Unreadable("a call names no tool")
         try:
@@ -116,73 +120,52 @@ class NativePage:
             raise Unreadable(f"in the call of {name[:60]} {why}") from None
 
 
-class TextPage:
+class TextPage(Page):
     """Calls as JSON objects in the model's text, results as the user's."""
 
     def __init__(self, task: Task, kit: LoopContext) -> None:
-        self._kit = kit
         words = {"described": FORMAT.describe(kit.tools), "example": _example(kit.tools)}
         rules = kit.prompt("text", **words).strip()
         # The user's own system prompt was written for native calls: how to make them in text is told beside it.
         above, beside = (rules, "") if kit.system is None else (kit.system, rules)
-        self._escape = escape = harmless(kit)
+        self._escape = escape = escape_for_text(kit)
         self._inline = not begins_line(kit.prompt("result", tool="", given="", text=HOLE))
         asked = escape.question(task.question)
         question = kit.prompt("question", question=asked, rules=beside).strip()
         self._go_on = kit.prompt("go_on", question=asked).strip()
-        history = said_before(Task(task.question, earlier(task, escape)))
-        self._head = (system(above), *history, user(question))
-        self._done: dict[tuple[int, int], tuple[Message, Message]] = {}
+        history = said_before(Task(task.question, escape_history(task, escape)))
+        super().__init__(kit, (system(above), *history, user(question)))
 
-    def tools(self, log: Log) -> tuple[ToolSpec, ...]:
-        """See `Page`."""
-        return ()
+    def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
+        """The results of one turn are one message, in the order of the calls, and ask for the next."""
+        results = (self._result(turn, call, each, chars) for call, each in zip(turn.calls, seen, strict=True))
+        said = "\n\n".join((*results, self._go_on)).rstrip()
+        return (assistant(turn.kept or FORMAT.shown(turn)), user(said))
 
-    def messages(self, log: Log, chars: int) -> tuple[Message, ...]:
-        """See `Page`. The results of one turn are one message, in the order of the calls, and ask for the next."""
-        for i in range(len(log)):
-            if (i, chars) not in self._done:
-                turn, seen = log[i]
-                results = (self._result(turn, call, each, chars) for call, each in zip(turn.calls, seen, strict=True))
-                said = "\n\n".join((*results, self._go_on)).rstrip()
-                self._done[i, chars] = (assistant(self._written(turn)), user(said))
-        return (*self._head, *(message for i in range(len(log)) for message in self._done[i, chars]))
-
-    def read(self, reply: Reply, log: Log) -> Calls:
-        """See `Page`."""
+    def read(self, reply: Reply, log: Log) -> CallsTurn:
         turn = self._read(reply.text)
-        if reply.how_cut and is_open(reply.text, turn, self._read):
+        if reply.how_cut and is_cut_within_call(reply.text, turn, self._read):
             raise Unreadable(f"it {reply.how_cut} before its last call was complete. Write a shorter one.")
         if turn.answered and log and self._go_on and self._go_on in str(turn.answer):
             raise Unreadable("it repeats the last message. Write the next call, or the answer in words of your own.")
         return turn
 
-    def _read(self, text: str) -> Calls:
+    def _read(self, text: str) -> CallsTurn:
         return FORMAT.read(text, self._kit.known)
 
     def again(self, reply: Reply, complaint: str, log: Log) -> tuple[Message, ...]:
-        """See `Page`."""
         request = user(self._kit.prompt("repair", complaint=complaint).strip())
         return (assistant(reply.text), request) if reply.text.strip() else (request,)
 
-    def _result(self, turn: Calls, call: Call, seen: Observation, chars: int) -> str:
+    def _result(self, turn: CallsTurn, call: Call, seen: Observation, chars: int) -> str:
         given = _compact(call.input) if len(turn.calls) > 1 and call.input is not None else ""
-        text = self._escape(shorten(words_of(seen), chars)[0], inline=self._inline)
+        text = self._escape(shorten(seen.with_note, chars)[0], inline=self._inline)
         return self._kit.prompt("result", tool=call.tool, given=given, text=text).rstrip()
-
-    def _written(self, turn: Calls) -> str:
-        """A turn as the model wrote it, or as it would have: it may have begun with native calls."""
-        return turn.kept or FORMAT.shown(turn)
 
 
 def said_before(task: Task) -> tuple[Message, ...]:
     """The recent turns of the conversation."""
     return tuple(m for past in task.history for m in (user(past.question), assistant(past.answer)))
-
-
-def words_of(seen: Observation) -> str:
-    """An observation and what the runtime has to say about it."""
-    return seen.text if not seen.note else f"{seen.text}\n({seen.note})"
 
 
 def with_ids(calls: Sequence[Call], log: Log) -> tuple[Call, ...]:
@@ -199,22 +182,22 @@ def with_ids(calls: Sequence[Call], log: Log) -> tuple[Call, ...]:
     return tuple(named)
 
 
-def carried(task: Task, kit: LoopContext, log: Log) -> Task:
+def carry_over(task: Task, kit: LoopContext, log: Log) -> Task:
     """The task for a loop that goes on from here: what was called already, and what it returned, stand in it."""
     if not log:
         return task
-    escape = harmless(kit, label_scan.disarm)  # for a loop of another protocol: for text and for objects
+    escape = escape_for_text(kit, label_scan.disarm)  # for a loop of another protocol: for text and for objects
     work = [
-        (call.tool, "" if call.input is None else _compact(call.input), _shown(words_of(each), kit, escape))
+        (call.tool, "" if call.input is None else _compact(call.input), _shown(each.with_note, kit, escape))
         for turn, seen in log
         for call, each in zip(turn.calls, seen, strict=True)
     ]
     return Task(kit.prompt("carried", question=task.question, work=work).strip(), task.history)
 
 
-def harmless(kit: LoopContext, *disarm: Callable[[str], str]) -> Escape:
+def escape_for_text(kit: LoopContext, *disarm: Callable[[str], str]) -> Escape:
     """The escape of this loop's data."""
-    return escape_of(kit, *disarm, lambda text: FORMAT.disarm(text, kit.known))
+    return escape_of(kit, *disarm, lambda text: disarm_calls(text, kit.known))
 
 
 def _shown(text: str, kit: LoopContext, escape: Escape) -> str:

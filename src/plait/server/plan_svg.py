@@ -16,7 +16,7 @@ from itertools import pairwise
 from msgspec import Struct
 
 from plait.core import Plan, Step
-from plait.loops.plan_graph import ANSWER, Graph, graph_of, input_words, seen
+from plait.server.plan_graph import ANSWER, Graph, graph_of, input_words, seen
 
 CHAR = 7.3
 """Pixels of one character of the monospaced text, at 12 pixels."""
@@ -45,7 +45,7 @@ Key = tuple[str, int]
 """A box: its id and its layer. A lane in a layer between: the id of the step whose result it carries, and the layer."""
 
 
-class Box(Struct, frozen=True):
+class StepBox(Struct, frozen=True):
     """How a step, or the answer, is drawn. `hint` is its tooltip."""
 
     lines: tuple[str, ...]
@@ -72,7 +72,7 @@ def as_svg(plan: Plan) -> str:
 class _Picture:
     """Where everything stands. `depth` is the way through the layers, `places` are along each layer."""
 
-    def __init__(self, graph: Graph, boxes: Mapping[str, Box]) -> None:
+    def __init__(self, graph: Graph, boxes: Mapping[str, StepBox]) -> None:
         self.graph, self.boxes = graph, boxes
         self.segments = _segments(graph)
         layers = _layers(graph, self.segments)
@@ -206,7 +206,7 @@ def _mean(values: Sequence[float], otherwise: float) -> float:
 # -- how it looks
 
 
-def _boxes(graph: Graph, plan: Plan) -> dict[str, Box]:
+def _boxes(graph: Graph, plan: Plan) -> dict[str, StepBox]:
     """A box for each step and one for the answer; those of steps are alike in width, so that they line up."""
     lines = {
         step.id: (f"{seen(step.id)} {seen(step.tool)}"[:MOST], input_words(step.input, MOST)) for step in graph.steps
@@ -216,8 +216,8 @@ def _boxes(graph: Graph, plan: Plan) -> dict[str, Box]:
     for step in graph.steps:
         hint = " · ".join(filter(None, (seen(step.why), f"{seen(step.tool)} {input_words(step.input, 2000)}")))
         kind = "kept" if step.id in plan.evidence else ""
-        boxes[step.id] = Box(lines[step.id], wide, 46 if lines[step.id][1] else 30, hint, kind)
-    boxes[ANSWER] = Box((ANSWER,), _width((ANSWER,)) + 16, 30, kind="answer")
+        boxes[step.id] = StepBox(lines[step.id], wide, 46 if lines[step.id][1] else 30, hint, kind)
+    boxes[ANSWER] = StepBox((ANSWER,), _width((ANSWER,)) + 16, 30, kind="answer")
     return boxes
 
 
@@ -225,7 +225,7 @@ def _width(lines: Iterable[str]) -> float:
     return max(sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line) for line in lines) * CHAR + 22
 
 
-def _drawn(box: Box, x: float, y: float) -> str:
+def _drawn(box: StepBox, x: float, y: float) -> str:
     left, top = x - box.wide / 2, y - box.high / 2
     round_ = box.high / 2 if box.kind == "answer" else 7
     said = [line for line in box.lines if line]

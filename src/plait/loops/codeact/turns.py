@@ -1,0 +1,101 @@
+"""Asks the model of one run for its turns: the first one, the next one, and the answer when a limit is near."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from plait.core import Effects, Failed, LimitNear, LoopContext, Message, Outcome, Reply, Stopped, Task, note, think
+from plait.loops.codeact.execution import SEARCH
+from plait.loops.codeact.format import FORMAT, code_call
+from plait.loops.codeact.hints import NAMES
+from plait.loops.codeact.labels import LABEL, label_at
+from plait.loops.codeact.reader import MOST_STEPS, steps_of
+from plait.loops.format import Turn, Unreadable
+from plait.loops.transcript import Scratchpad, Transcript, with_repair
+from plait.loops.turn import Bad, fit_prompt, read_turn
+
+if TYPE_CHECKING:
+    from plait.loops.codeact.loop import CodeAct
+
+_ENDS = ("\nTHOUGHT", "\nACTION", "\nOBSERVATION")
+"""What an answer in words ends before."""
+
+
+class CodeTurns:
+    """The model calls of one run. `chars` is always the most characters of an observation in the prompt."""
+
+    def __init__(self, loop: CodeAct, task: Task, kit: LoopContext) -> None:
+        self._loop, self._task, self._kit = loop, task, kit
+        shown = tuple(tool for tool in kit.tools if tool.name != kit.search)
+        words = {
+            "described": FORMAT.describe(shown),
+            "search": kit.search,
+            "names": ", ".join(NAMES),
+            "location": kit.tool("get_user_location") is not None,
+        }
+        self._page = Transcript(loop.transcript, FORMAT, task, kit, words, harmless=True)
+
+    def first(self, log: Scratchpad, chars: int) -> Effects[Turn]:
+        """Make the first turn for the model: its steps, and a search for the first of them."""
+        opening = self._kit.prompt("steps").strip()
+        stop = ("\nACTION", "\nOBSERVATION", f"\n{MOST_STEPS + 1}.")
+        reply = yield from self._think("decompose", log, chars, opening, stop=stop)
+        steps = steps_of(reply.text)
+        if not steps:
+            steps = (" ".join(self._task.question.split()),)
+            yield from note("unreadable", "The reply names no steps: the task itself is taken for the only one.")
+        search = code_call(f"{SEARCH}({json.dumps(steps[0], ensure_ascii=False)})")
+        turn = Turn(self._kit.prompt("first", steps=steps).strip(), search)
+        return Turn(turn.thought, turn.call, kept=FORMAT.write(turn, 1))
+
+    def next(self, log: Scratchpad, resample: bool, failed: bool, chars: int) -> Effects[Turn | Failed]:
+        """Ask for the next turn, after an action that `failed` or not."""
+        opening = self._kit.prompt("opening", n=log.next, failed=failed).strip()
+        whole = True
+
+        def ask(bad: Bad | None) -> Effects[Reply]:
+            nonlocal whole
+            tail: tuple[Message, ...] = ()
+            if bad:
+                tail = with_repair(FORMAT.opened(bad[0], opening), self._kit.prompt("repair", complaint=bad[1]))
+            held = self._loop.constrain or bool(bad)
+            options: dict[str, Any] = {"stop": FORMAT.stop(log.next), "resample": resample, "repair": bool(bad)}
+            options["grammar"] = FORMAT.grammar(self._kit.tools, log.next, opened=True) if held else None
+            reply = yield from self._think("act", log, chars, opening, tail, **options)
+            whole = not reply.how_cut
+            return reply
+
+        def read(text: str) -> Turn:
+            return FORMAT.read(FORMAT.opened(text, opening), log.next, self._kit.tools, whole=whole)
+
+        return (yield from read_turn(ask, read, self._loop.max_parse_errors))
+
+    def conclude(self, log: Scratchpad, chars: int, limit: LimitNear) -> Effects[Outcome]:
+        """Use the reserved call to answer in words from what was found."""
+        tail = with_repair("", self._kit.prompt("conclude", reason=limit.detail))
+        ask = partial(self._think, "act", log, opening="FINAL ANSWER:", tail=tail, stop=_ENDS, repair=True)
+        reply, _ = yield from fit_prompt(lambda size: ask(chars=size), chars)
+        return Stopped(limit.limit, limit.detail, _last_words(reply.text, log.next))
+
+    def _think(
+        self, phase: str, log: Scratchpad, chars: int, opening: str, tail: tuple[Message, ...] = (), **options: Any
+    ) -> Effects[Reply]:
+        """Make one model call over the log, the reply opened for it; a bad reply and a request about it may follow."""
+        shape = self._page.think(phase, log, chars, opening, tail)
+        transcript = self._loop.transcript
+        stands = transcript == "completion" or (transcript == "user" and not tail)
+        options |= {"prefill": "" if stands else opening, "max_tokens": self._loop.max_tokens}
+        return think(phase, shape.messages, prompt=shape.prompt, **options)
+
+
+def _last_words(text: str, n: int) -> str | None:
+    """The answer in the concluding reply; None when the model acts once more instead of giving one."""
+    try:
+        turn = FORMAT.read(text, n)
+    except Unreadable:
+        # It goes on after the label that was opened for it: all of it is the answer, if it does not begin a new turn.
+        begun = LABEL.match(text.strip())
+        return None if begun and label_at(begun).kind == "thought" else text.strip() or None
+    return str(turn.answer) if turn.answered else None

@@ -1,0 +1,136 @@
+"""The plans of a run: asked of the planner, approved by a person, their calls begun while they are being written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from plait.core import (
+    Effects,
+    Failed,
+    LoopContext,
+    Message,
+    Outcome,
+    Plan,
+    Reply,
+    Think,
+    assistant,
+    note,
+    start,
+    user,
+    wait_next,
+)
+from plait.loops.compiler.format import FORM
+from plait.loops.compiler.pages import Pages, Round
+from plait.loops.compiler.streamed_plan import Written
+from plait.loops.format import Unreadable
+from plait.loops.plan import ask_approval
+from plait.loops.references import RESULTS
+from plait.loops.tool_descriptions import add_search_results, offered_tools
+from plait.loops.transcript import with_repair
+from plait.loops.turn import Bad
+
+if TYPE_CHECKING:
+    from plait.loops.compiler.loop import LLMCompiler
+
+
+def make_plan(
+    loop: LLMCompiler, kit: LoopContext, pages: Pages, rounds: list[Round], chars: int
+) -> Effects[Failed | None]:
+    """A plan whose calls are under way, or why there is none."""
+    head = pages.plan(rounds[:-1], chars)
+    made = yield from _ask_planner(loop, kit, rounds, head, pages.question)
+    if made or not kit.approve_plan or not rounds[-1].work.plan.calls:
+        return made
+    said: list[Message] = []
+
+    def replan(plan: Plan, words: str) -> Effects[Plan | Outcome]:
+        said.extend((assistant(FORM.show(plan)), user(kit.prompt("feedback", words=words))))
+        failed = yield from _ask_planner(loop, kit, rounds, (*head, *said), pages.question)
+        return failed or rounds[-1].work.plan
+
+    read = partial(_read_plan, kit, rounds)
+    plan = yield from ask_approval(rounds[-1].work.plan, FORM.show, _reads_as_plan, read, replan)
+    if not isinstance(plan, Plan):
+        return cast(Failed, plan)
+    yield from rounds[-1].work.go(plan)
+    return None
+
+
+def _ask_planner(
+    loop: LLMCompiler, kit: LoopContext, rounds: list[Round], head: tuple[Message, ...], question: str
+) -> Effects[Failed | None]:
+    """Ask for a plan; begin its calls while it is written, unless a person has to see it first."""
+    bad: Bad | None = None
+    rounds[-1] = next_round(loop, kit, rounds[:-1], question)
+    work = rounds[-1].work
+    for miss in range(1, loop.max_parse_errors + 1):
+        if bad:
+            work.restart()
+        tail = with_repair(bad[0], kit.prompt("repair", complaint=bad[1])) if bad else ()
+        grammar = FORM.grammar(offered_tools(kit, _results(rounds)), loop.max_calls) if loop.constrain or bad else None
+        asked = Think(
+            "plan",
+            (*head, *tail),
+            stop=(f"\n{work.next + loop.max_calls + 1}. ",),
+            grammar=grammar,
+            max_tokens=loop.max_tokens,
+            repair=bool(bad),
+            watch=True,
+        )
+        reply = yield from _written(asked, work)
+        if reply.how_cut:
+            yield from note("cut", f"The plan {reply.how_cut}: the calls that are complete are made.")
+        there_is_a_plan = bool(work.steps) or work.reader.ended
+        if there_is_a_plan and (not work.faults or miss == loop.max_parse_errors or reply.how_cut):
+            yield from work.release()
+            return None
+        if there_is_a_plan:
+            said = "; ".join(work.faults)
+            yield from note("unreadable", f"plan {miss} of {loop.max_parse_errors} can't be carried out: {said}")
+            bad = (reply.text, (yield from add_search_results(kit, said)))
+        else:
+            bad = (reply.text, "; ".join(work.faults) or "there is no call in it and no join()")
+            yield from note("unreadable", f"plan {miss} of {loop.max_parse_errors} has no call")
+    return Failed(f"{loop.max_parse_errors} plans in a row had no call.", kind="format")
+
+
+def next_round(loop: LLMCompiler, kit: LoopContext, before: list[Round], question: str) -> Round:
+    """The next round: its calls may name the results of those before."""
+    earlier = {id: step for round in before for id, step in round.work.steps.items()}
+    results = before[-1].work.results if before else {}
+    return Round(Written(kit.known, earlier, results, held=kit.approve_plan, most=loop.max_calls, question=question))
+
+
+def _written(asked: Think, work: Written) -> Effects[Reply]:
+    """The planner's reply. Its pieces and the results of its calls are taken in the order they come."""
+    (ticket,) = yield from start(asked)
+    while True:
+        taken = yield from wait_next()
+        if taken.ticket == ticket and taken.reply is not None:
+            yield from work.whole(taken.reply.text)
+            return taken.reply
+        if taken.ticket == ticket:
+            yield from work.more(taken.piece, again=taken.again)
+        elif work.mine(taken):
+            yield from work.took(taken)
+
+
+def _results(rounds: list[Round]) -> Iterator[str]:
+    return (seen.text for round in rounds for seen in round.work.results.values())
+
+
+def _reads_as_plan(text: str) -> bool:
+    return bool(FORM.reader().feed(text + "\n"))
+
+
+def _read_plan(kit: LoopContext, rounds: list[Round], text: str) -> Plan:
+    """A plan that a person gave. Raises `Unreadable` for one that can't be carried out."""
+    plan, remarks = FORM.read(text, kit.known)
+    if lost := [remark.text for remark in remarks if remark.kind == "cut"]:
+        raise Unreadable(f"This would not count: {'; '.join(lost)}.")
+    before = tuple(step for round in rounds[:-1] for step in round.work.steps.values())
+    if problems := Plan((*before, *plan.steps)).problems(kit.known, RESULTS.is_open):
+        raise Unreadable(" ".join(problems))
+    return plan

@@ -1,0 +1,99 @@
+"""The check of a list of actions before any of them runs, and the actions that are left out or made once."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from plait.core import JSON, Call, Effects, LoopContext, Step
+from plait.core.arguments import separate_inputs
+from plait.loops.grounding import find_ungrounded
+from plait.loops.phased import action_list
+from plait.loops.phased.log import MEMORY, PhasedChat
+from plait.loops.references import RESULTS, words_in_formula
+from plait.loops.tool_descriptions import add_search_results
+
+# Scripts without blanks count each sign as a word.
+_WORD = re.compile(r"[\u2e80-\uffff]|(?:(?![\u2e80-\uffff])\w)+")
+
+
+def check_actions(log: PhasedChat, steps: Sequence[Step]) -> Effects[tuple[str, Sequence[str]]]:
+    """What speaks against a list of actions, before any of them runs, and the made-up values in it."""
+    ids = {step.id for step in steps}
+    wrong: list[str] = []
+    for step in steps:
+        for given in separate_calls(log.kit, step.tool, step.input):
+            problem = log.kit.find_problem(step.tool, given, RESULTS.is_open)
+            wrong += [f"Action {step.id} {problem}"] if problem else []
+        others = ids - {step.id}
+        unknown = [f"${id}" for id in RESULTS.meant(step.input, others, log.task.question) if id not in others]
+        if unknown:
+            wrong.append(
+                f"Action {step.id} names {', '.join(unknown)}, which no other action of the list gives. "
+                "Write an amount of money without the sign $."
+            )
+    if wrong:
+        return (yield from add_search_results(log.kit, " ".join(dict.fromkeys(wrong)))), ()
+    raw = next((step.tool for step in steps if is_whole_question(step, log.task.question)), "")
+    if raw:
+        return f"{raw} was given the user's whole question. Give it just what it takes.", ()
+    for step in steps:
+        if found := (yield from find_ungrounded(calls=[Call(step.tool, RESULTS.without(step.input))])):
+            before = [other for other in steps if int(other.id) < int(step.id)]
+            earlier = [f"${each.id} for what {action_list.call_words(each, each.input)} gives" for each in before]
+            how = f"Write {', '.join(earlier)}." if earlier else "Let an action before it look that up."
+            return f"In action {step.id} is made up what no result has given: {', '.join(found)}. {how}", found
+        tool = log.kit.tool(step.tool)
+        if tool is not None and tool.computes and (words := words_in_formula(step.input, RESULTS)):
+            told = f"words stand in a formula: {', '.join(words)}"
+            return f"In action {step.id} {told}. Let an action before it look that up, and write $ and its number.", ()
+    return "", ()
+
+
+def separate_calls(kit: LoopContext, tool: str, given: JSON) -> list[JSON]:
+    """The inputs of the calls that one action stands for: `["IBM", "T"]` is two calls of a tool with one parameter."""
+    spec = kit.tool(tool)
+    return separate_inputs(given, spec.parameters) if spec is not None else [given]
+
+
+def find_same(kit: LoopContext, steps: Sequence[Step]) -> dict[str, str]:
+    """Actions that say what an earlier one says, by id, with that one's id. Twice the same effect may be meant; twice
+    the same question is not, and so many of them would look like a loop."""
+    first: dict[str, str] = {}
+    same: dict[str, str] = {}
+    for step in steps:
+        tool = kit.tool(step.tool)
+        if tool is None or tool.repeatable:
+            before = first.setdefault(json.dumps([step.tool, step.input], sort_keys=True), step.id)
+            same |= {step.id: before} if before != step.id else {}
+    return same
+
+
+def find_left_out(log: PhasedChat, steps: Sequence[Step]) -> Iterator[tuple[str, str]]:
+    """The actions that are not carried out, by id, and why: given the raw question, or shut out by an earlier one."""
+    kept: list[Step] = []
+    for step in steps:
+        rivals = [other.tool for other in kept if action_list.are_exclusive(log.kit.known, step.tool, other.tool)]
+        # A search by meaning finds by a whole question, too, if not as well.
+        if step.tool != MEMORY and is_whole_question(step, log.task.question):
+            yield step.id, "its argument is the whole question"
+        elif rivals:
+            yield step.id, f"{rivals[0]} does the same job"
+        else:
+            kept.append(step)
+
+
+def is_whole_question(step: Step, question: str) -> bool:
+    """An argument says what the question says, word for word. One or two words (`Lyon?`, `2+2`) are no question."""
+    asked = _words(question)
+    if sum(any(map(str.isalpha, word)) for word in asked) < 3:
+        return False
+    given = step.input.values() if isinstance(step.input, dict) else step.input or ()
+    return any(isinstance(value, str) and _words(value) == asked for value in given)
+
+
+@lru_cache(maxsize=128)
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(text.casefold()))

@@ -1,0 +1,99 @@
+"""The plan of a run: the one that was given, or the planner's, checked and approved before anything runs."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from plait.core import Call, Effects, Failed, LoopContext, Message, Outcome, Plan, Step, Task, assistant, think, user
+from plait.loops.fallback import fall_back
+from plait.loops.format import Unreadable
+from plait.loops.grounding import find_ungrounded, strike_values
+from plait.loops.plan import ask_approval
+from plait.loops.references import EVIDENCE, words_in_formula
+from plait.loops.rewoo import plan_text
+from plait.loops.rewoo.pages import by_model, plan_page
+from plait.loops.tool_descriptions import add_search_results
+from plait.loops.transcript import with_repair
+from plait.loops.turn import Bad, read_turn
+
+if TYPE_CHECKING:
+    from plait.loops.rewoo.loop import ReWOO
+
+
+def make_plan(loop: ReWOO, task: Task, kit: LoopContext) -> Effects[Plan | Outcome]:
+    """Return the plan to carry out, or how the run ends without one."""
+    made: Plan | Outcome
+    if loop.plan is None:
+        made = yield from _ask_planner(loop, task, kit)
+    else:
+        try:
+            made = plan_text.check_plan(loop.plan, kit.known, check_inputs=True)
+        except Unreadable as why:
+            made = Failed(f"The plan that was given can't be carried out: {why}", kind="format")
+    if loop.only_plan or not kit.approve_plan or not isinstance(made, Plan):
+        return made
+    said: list[Message] = []
+
+    def again(plan: Plan, words: str) -> Effects[Plan | Outcome]:
+        said.extend((assistant(plan_text.write_plan(plan)), user(kit.prompt("feedback", words=words))))
+        return (yield from _ask_planner(loop, task, kit, tuple(said)))
+
+    def read(text: str) -> Plan:
+        return plan_text.check_plan(plan_text.read_plan_file(text, kit.known), kit.known, check_inputs=True)
+
+    return (yield from ask_approval(made, plan_text.write_plan, plan_text.reads_as_plan, read, again))
+
+
+def _ask_planner(loop: ReWOO, task: Task, kit: LoopContext, said: tuple[Message, ...] = ()) -> Effects[Plan | Outcome]:
+    """Make one model call, and a second one if its plan cannot be run; then go on as the fallback loop."""
+    head = (*plan_page(kit, task), *said)
+    ungrounded: tuple[str, ...] = ()
+
+    def ask(bad: Bad | None) -> Effects[Any]:
+        complaint = (yield from add_search_results(kit, bad[1])) if bad else ""
+        tail = with_repair(strike_values(bad[0], ungrounded), kit.prompt("repair", complaint=complaint)) if bad else ()
+        grammar = plan_text.grammar(kit.tools, loop.max_steps) if loop.constrain or bad else None
+        stop = (f"#E{loop.max_steps + 2}",)
+        options: dict[str, Any] = {"grammar": grammar, "max_tokens": loop.max_tokens, "repair": bool(bad)}
+        return (yield from think("plan", (*head, *tail), stop=stop, **options))
+
+    def check(read: plan_text.PlanRead) -> Effects[str]:
+        nonlocal ungrounded
+        against, ungrounded = yield from _check_calls(
+            kit, [step for step in read.plan.calls if not by_model(kit, step)]
+        )
+        return against
+
+    read = yield from read_turn(ask, partial(plan_text.read_plan, tools=kit.known, most=loop.max_steps), 2, check)
+    if not isinstance(read, Failed):
+        return read.plan
+    if not loop.fallback or loop.only_plan:
+        return read
+    return (yield from fall_back(loop.fallback, task, kit, f"There is no plan to carry out. {read.reason}"))
+
+
+def _check_calls(kit: LoopContext, steps: list[Step]) -> Effects[tuple[str, tuple[str, ...]]]:
+    """Return what speaks against the calls of a plan, and the values in it that the model made up."""
+    wrong = [
+        f"#{step.id} {problem}"
+        for step in steps
+        if (problem := kit.find_problem(step.tool, step.input, EVIDENCE.is_open))
+    ]
+    if wrong:
+        return " ".join(wrong), ()
+    for step in steps:
+        if found := (yield from find_ungrounded(calls=[Call(step.tool, EVIDENCE.without(step.input))])):
+            against = (
+                f"In #{step.id} is made up what nothing has given: {', '.join(found)}. Let a step before it "
+                "look that up, and write the name of its evidence there, such as #E1."
+            )
+            return against, found
+        tool = kit.tool(step.tool)
+        if tool is not None and tool.computes and (words := words_in_formula(step.input, EVIDENCE)):
+            against = (
+                f"In #{step.id} words stand in a formula: {', '.join(words)}. Let a step before it find that "
+                "with another tool, and write the name of its evidence there, such as #E1."
+            )
+            return against, ()
+    return "", ()

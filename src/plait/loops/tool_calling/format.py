@@ -1,0 +1,284 @@
+"""Tool calls in text: JSON objects `{"name": ..., "arguments": {...}}`, one or several a turn.
+
+For models behind endpoints that take no native tools. Text without a call is the answer. Calls that stand one behind
+the other are one turn; text before them is the thought, and what follows other text behind them is cut: a model that
+goes on there has made up its results.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any, ClassVar
+
+from msgspec import Struct
+
+from plait.core import Call, Piece, Splitter, ToolSpec
+from plait.core.loose_json import MISSING, NotJson, objects, read_value
+from plait.loops import label_scan
+from plait.loops.call_notations import GLUE, TAG, TOKEN, FoundCall, calls_in, same_call
+from plait.loops.format import Remark, Unreadable
+from plait.loops.label_scan import cut, read_part, repaired
+from plait.loops.tool_descriptions import argument_types, as_sentence
+
+SHAPE = 'A call is one JSON object on a line of its own: {"name": "<tool>", "arguments": {...}}.'
+
+_ENDS = ("final_answer", "finalanswer", "final answer", "finish")
+"""Names under which models hand in their answer as if by a call."""
+
+_TAGS = re.compile(rf"{TAG}|{TOKEN}")
+_TOKENS = re.compile(TOKEN)
+_OPENING = re.compile(
+    rf"(?:```(?:json[l5]?|tool_calls?|tool_code|python|xml)?|{TAG}|{TOKEN}|\[|functools|print\(|to=functions\.|assistant"
+    rf"|\{{\s*[\"']tool_calls[\"']\s*:)\s*\Z"
+)
+_MARKS = r"name|tool|tool_name|action|function|tool_calls|arguments|parameters|tool_input"
+_WANTS = re.compile(rf"""\{{\s*+["'“”„‘’]?(?:{_MARKS})["'“”‘’]?\s*+:""")
+_INPUTS = re.compile(r"""\b(?:arguments|parameters|params|args|tool_input|action_input|input)["'“”‘’]?\s*+:""")
+
+
+class CallsTurn(Struct, frozen=True, omit_defaults=True):
+    """One turn, read: a thought and either calls or an answer.
+
+    `answered` tells an answer of None from none at all. `kept` is the part of the reply that counts, as it is shown
+    to the model again. `remarks` say what was repaired or cut.
+    """
+
+    thought: str = ""
+    calls: tuple[Call, ...] = ()
+    answer: Any = None
+    answered: bool = False
+    kept: str = ""
+    remarks: tuple[Remark, ...] = ()
+
+
+class CallObjects(Struct, frozen=True):
+    """Calls as JSON objects in text.
+
+    Reader: also takes fences, lists, `<tool_call>` tags, the keys of other formats ("tool", "tool_input", "parameters",
+    "function" ...), arguments that are JSON in a string, and JSON in need of repair. The same call twice in one turn is
+    one. A call to `final_answer`, where no tool is called so, is the answer.
+
+    Writer: the thought, then a line of JSON for each call; or the answer's text. No arguments read back as None.
+    `write` raises ValueError for what would not be read back: a thought or an answer in which a call can be read,
+    blanks at their ends, the same call twice, an answer that is not text, a value that JSON can't hold.
+    """
+
+    name: ClassVar[str] = "call_objects"
+
+    def read(self, text: str, tools: Sequence[ToolSpec] = ()) -> CallsTurn:
+        text, notes = read_part(text)
+        if not text.strip():
+            raise Unreadable(f"Your reply is empty. Write a call, or the answer in words. {SHAPE}")
+        group = calls_in(text, tools)
+        if not group:
+            _broken(text, tools)
+            return CallsTurn(answer=text.strip(), answered=True, kept=text.strip(), remarks=tuple(notes))
+        start, end = group[0].start, group[-1].end
+        thought, opened = _before(text[:start])
+        _broken(thought, tools)
+        marks = any(text[a.end : b.start].strip() for a, b in pairwise(group))
+        turn = _turn(thought, group, tools, notes)
+        after = text[end:]
+        rest = after[GLUE.match(after).end() :].strip()  # type: ignore[union-attr]  # it matches the empty string too
+        if rest:
+            notes.append(cut(f"{len(rest)} characters after the calls"))
+        elif opened or marks or after.strip():
+            notes.append(repaired("what stood around the calls was dropped"))
+        kept = text[:end].strip()
+        if notes:
+            turn = CallsTurn(turn.thought, turn.calls, turn.answer, turn.answered, kept, tuple(notes))
+            with suppress(ValueError):  # Else it stays as the model wrote it.
+                kept = self.shown(turn)
+        return CallsTurn(turn.thought, turn.calls, turn.answer, turn.answered, kept, tuple(notes))
+
+    def write(self, turn: CallsTurn, tools: Sequence[ToolSpec] = ()) -> str:
+        text = self.shown(turn)
+        try:
+            back = self.read(text, tools)
+        except Unreadable as why:
+            raise ValueError(f"This turn would not be read back: {why}") from None
+        calls = tuple(Call(call.tool, None if call.input == {} else call.input) for call in turn.calls)
+        if back.remarks or (back.thought, back.calls, back.answer) != (turn.thought, calls, turn.answer):
+            raise ValueError("This turn would be read back as another: its text holds a call, or blanks at its ends.")
+        return text
+
+    def shown(self, turn: CallsTurn) -> str:
+        """The text of a turn as a log shows it: as `write`, but whatever its thought holds."""
+        if not turn.calls:
+            if not isinstance(turn.answer, str) or turn.thought:
+                raise ValueError("A turn needs calls, or an answer that is text and no thought, to be written.")
+            return turn.answer
+        try:
+            lines = [
+                json.dumps(
+                    {"name": call.tool, "arguments": {} if call.input is None else call.input},
+                    ensure_ascii=False,
+                    allow_nan=False,
+                )
+                for call in turn.calls
+            ]
+        except (TypeError, RecursionError) as why:
+            raise ValueError(f"The arguments can't be written as JSON: {why}") from None
+        return "\n".join([turn.thought, *lines] if turn.thought else lines)
+
+    def describe(self, tools: Sequence[ToolSpec]) -> str:
+        return "\n".join(_entry(tool) for tool in tools)
+
+    def splitter(self) -> Splitter:
+        return CallObjectSplitter(self)
+
+
+class CallObjectSplitter:
+    """A splitter for replies with native calls, or calls in their text."""
+
+    def __init__(self, format: CallObjects) -> None:
+        self._format = format
+        self._text: list[str] = []
+
+    def feed(self, text: str) -> list[Piece]:
+        self._text.append(text)
+        return []
+
+    def close(self, acts: bool = False) -> list[Piece]:
+        text = "".join(self._text)
+        self._text.clear()
+        if not text.strip():
+            return []
+        if acts:
+            return [Piece("thought", text.strip())]
+        try:
+            turn = self._format.read(text)
+        except Unreadable:
+            return [Piece("action", text.strip())]
+        pieces = [Piece("thought", turn.thought)] if turn.thought else []
+        if turn.calls:
+            pieces.append(Piece("action", "\n".join(f"{call.tool} {_dumped(call.input)}" for call in turn.calls)))
+        else:
+            answer = turn.answer if isinstance(turn.answer, str) else _dumped(turn.answer)
+            pieces += [Piece("answer", answer)] if answer else []
+        return pieces
+
+
+def arguments_of(value: Any, remarks: list[Remark]) -> Any:
+    """A call's arguments: JSON that came as text is read, {} is none.
+
+    Raises `Unreadable` for text that begins as an object and is none, or only half of one: running a tool on half an
+    input is worse than asking again. Text that does not begin so is text.
+    """
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            found = read_value(value)
+        except NotJson as why:
+            if value.lstrip()[0] == "[":
+                return value
+            raise Unreadable(f"the arguments are no JSON object: {why.what} ({why.where(value)})") from None
+        rest = value[found.end :].strip()
+        if MISSING in found.repairs or rest.strip("}]"):
+            what = "they end before their last bracket" if not rest else f"there is more behind them: {rest[:40]!r}"
+            raise Unreadable(f"the arguments are no JSON object: {what}")
+        remarks += [repaired(f"the arguments' JSON had {what}") for what in found.repairs]
+        if not found.repairs:
+            remarks.append(repaired("the arguments stood in a text"))
+        if rest:
+            remarks.append(cut("brackets too many behind the arguments"))
+        value = found.value
+    return None if value == {} else value
+
+
+def resolve_tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> str:
+    """The name of the tool that is meant: see `label_scan.tool_name`; the prefix `functions.` is dropped as well."""
+    bare = name.strip().removeprefix("functions.")
+    if bare == name or all(tool.name != bare for tool in tools):
+        return label_scan.tool_name(name, tools, remarks)
+    remarks.append(repaired(f"the tool {name[:60]!r} was read as {bare[:60]!r}"))
+    return bare
+
+
+def _turn(thought: str, group: list[FoundCall], tools: Sequence[ToolSpec], notes: list[Remark]) -> CallsTurn:
+    calls: list[Call] = []
+    final: list[Any] = []
+    said = [thought] if thought else []
+    for made in group:
+        notes += map(repaired, made.repairs)
+        if made.thought:
+            said.append(made.thought)
+        name = resolve_tool_name(made.name, tools, notes)
+        try:
+            if made.broken:
+                raise Unreadable(f"the input can't be read: {made.broken}")
+            given = arguments_of(made.input, notes)
+        except Unreadable as why:
+            raise Unreadable(f"In your call of {name[:60]!r} {why}. {SHAPE}") from None
+        if name.lower() in _ENDS and all(tool.name != name for tool in tools) and _one(given):
+            final.append(next(iter(given.values())) if isinstance(given, dict) else given)
+        else:
+            calls.append(Call(name, given))
+    # A model that goes round writes the same call over and over.
+    once = {same_call(call.tool, call.input): call for call in reversed(calls)}
+    if len(once) < len(calls):
+        notes.append(cut(f"{len(calls) - len(once)} calls that stand there twice"))
+        calls = [call for call in calls if once.pop(same_call(call.tool, call.input), None)]
+    if final and not calls:
+        notes.append(repaired("the answer was handed in as a call"))
+        return CallsTurn("\n".join(said), answer=final[0], answered=True)
+    if final:
+        notes.append(cut("an answer beside the calls"))
+    return CallsTurn("\n".join(said), tuple(calls))
+
+
+def _one(given: Any) -> bool:
+    """An answer: one value, by a name or as itself."""
+    return len(given) == 1 if isinstance(given, dict) else given is not None
+
+
+def _before(text: str) -> tuple[str, bool]:
+    """The thought in what stands before the calls, and whether marks were dropped at its end."""
+    bare = _TOKENS.split(text, maxsplit=1)[0].strip()
+    for _ in range(8):
+        if not (opening := _OPENING.search(bare[-24:])):
+            break
+        bare = bare[: max(0, len(bare) - 24) + opening.start()].rstrip()
+    return bare, len(bare) < len(text.strip())
+
+
+def _broken(text: str, tools: Sequence[ToolSpec]) -> None:
+    """Raises `Unreadable` where a text without a call was clearly meant to hold one."""
+    wanted = _WANTS.search(text)
+    if wanted is not None and (
+        _INPUTS.search(text, wanted.start()) or any(text.find(tool.name, wanted.start()) >= 0 for tool in tools)
+    ):
+        if any(found.start < wanted.start() < found.end for found in objects(text)):
+            return  # It is a part of data.
+        try:
+            found = read_value(text, wanted.start())
+        except NotJson as why:
+            raise Unreadable(f"Your call can't be read: {why.what} ({why.where(text)}). {SHAPE}") from None
+        value = found.value
+        if isinstance(value, Mapping) and value.keys() & {"arguments", "tool_input", "tool_calls", "calls"}:
+            raise Unreadable(f"Your JSON object names no tool. {SHAPE}")
+    if (tag := _TAGS.search(text)) is not None and wanted is None:
+        raise Unreadable(f"There is no call behind {tag[0]} in your reply. {SHAPE}")
+
+
+def _dumped(value: Any) -> str:
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _entry(tool: ToolSpec) -> str:
+    properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+    lines = [f"{tool.name}: {as_sentence(tool.description)}"]
+    named = argument_types(tool)
+    if named:
+        lines.append("  arguments:")
+    for name, kind in named.items():
+        said = " ".join(str(properties[name].get("description", "")).split())
+        lines.append(f"    {name} ({kind})" + (f": {said}" if said else ""))
+    if not named:
+        lines.append("  arguments: none")
+    if tool.returns:
+        lines.append(f"  returns: {as_sentence(tool.returns)}")
+    return "\n".join(lines)
