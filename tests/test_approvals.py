@@ -340,7 +340,7 @@ def test_approval_by_a_function_is_stored_as_always_until_a_function_is_given_ag
     agent = sending(journal, "one", "two", approve=lambda call: call.input == {"text": "two"})
     run = agent.run("?")
     assert run.status == "waiting" and SENT == ["one"]
-    again = plait.Agent.recorded(Journal.at(journal).head(run.id), journal=journal, tools=[send], model=agent.model)
+    again = plait.Agent.from_journal(Journal.at(journal).head(run.id), journal=journal, tools=[send], model=agent.model)
     assert again.approve == "always"
     fork = again.fork(run.id, 1)
     assert fork.status == "waiting" and SENT == ["one"]

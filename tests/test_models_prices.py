@@ -36,7 +36,7 @@ def test_electricity_by_tokens_and_by_time():
 
 def test_what_is_not_known_has_no_cost():
     assert UNKNOWN.cost(Usage(10, 10), 5) is None
-    assert not UNKNOWN.known
+    assert not UNKNOWN.is_known
     assert LOCAL.cost(Usage(10, 10), 5) == 0.0
     assert "electricity not counted" in LOCAL.source
 

@@ -235,7 +235,7 @@ def test_any_pieces_of_a_stream_give_the_same_reply_and_show_it(texts, stops, pr
         came += piece
         if watch.take(piece):
             break
-    response = Response(200, came, cut=watch.reader.draft.stopped)
+    response = Response(200, came, cut=watch.reader.draft.is_stopped)
     again = MODEL.decode(response, think)
     assert watch.reader.finish(response, MODEL.target, b"") == again
     watch.show_rest(again)

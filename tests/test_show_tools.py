@@ -296,7 +296,7 @@ def test_a_recorded_run_of_words_is_made_again_with_its_choice(journal: Path, tm
     file.write_text("import plait\n" + "".join(form.format(tool.name, tool.description) for tool in TOOLS))
     run = agent([final("mild")], tools=(str(file),), journal=journal).run(TASK)
     head = Journal.at(journal).run(run.id).head
-    again = plait.Agent.recorded(head, journal=journal, load_tools=True, model=plait.Scripted([final("mild")]))
+    again = plait.Agent.from_journal(head, journal=journal, load_tools=True, model=plait.Scripted([final("mild")]))
     assert again.limits.tools == 2 and again.tools == (str(file),)
     assert again.replay(run.id).whole
 

@@ -87,5 +87,5 @@ def test_a_label_of_anything_else_is_no_mark(label: str) -> None:
 def test_a_client_can_name_no_session_of_another() -> None:
     one, two = Caller("1111111111111111", False), Caller("2222222222222222", False)
     assert two.session(one.session("trip")) != one.session("trip")
-    assert one.named(one.session("trip")) == "trip"
+    assert one.name_session(one.session("trip")) == "trip"
     assert Caller("3333333333333333", True).session(one.session("trip")) == one.session("trip")

@@ -51,7 +51,7 @@ from plait.runtime.sessions import (
     take_seat,
 )
 from plait.runtime.tool_names import with_fitting_names, with_free_names
-from plait.runtime.tool_selection import Finder, most_shown, narrowed, recorded_in, shown_by
+from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
 from plait.tools import Tool, Toolset, anchor_word, tools_from
 
@@ -207,7 +207,7 @@ class Agent:
         job = self._job(question, None, shown=self._shown(question))
         loop, checked = plans.planning(self._loop), plans.plan_of(plan, self.known_to(plan))
         timeline, seen = planned_in or Timeline(), plan_estimate.seen_in(self._store)
-        return plan_estimate.expected(loop, job.kit, job.task, checked, job.phases, timeline, seen)
+        return plan_estimate.estimate_plan(loop, job.kit, job.task, checked, job.phases, timeline, seen)
 
     def with_plan(self, plan: Plan | str) -> Agent:
         """The same agent with a plan to carry out: a value, the text that is printed, or JSON.
@@ -277,7 +277,7 @@ class Agent:
                     waits=(),
                     hint="",
                 )
-            return runs.finished(row, journal, self._loop)
+            return runs.read_finished_run(row, journal, self._loop)
         require_loaded(self.tools)
         await self._tools_there()
         sandbox = await self._sandbox_there(
@@ -330,7 +330,9 @@ class Agent:
         return await runs.perform(job, head, log, journal, on_event, resumed=True)
 
     @staticmethod
-    def recorded(head: RunHead, *, journal: str | Path | None, load_tools: bool | None = None, **changes: Any) -> Agent:
+    def from_journal(
+        head: RunHead, *, journal: str | Path | None, load_tools: bool | None = None, **changes: Any
+    ) -> Agent:
         """The agent that made a recorded run, from what the record says of it.
 
         `load_tools`: whether code that the journal names (files, modules, commands) is loaded as its tools. None loads
@@ -435,7 +437,7 @@ class Agent:
             special_tokens=tokens,
         )
         if shown is not None:
-            kit = narrowed(kit, shown, (tool.name for tool in self._toolset), self._finder.tool.name)
+            kit = narrow_context(kit, shown, (tool.name for tool in self._toolset), self._finder.tool.name)
         why = ""
         if sandbox is None:
             sandbox = self.sandbox

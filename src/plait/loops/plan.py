@@ -59,9 +59,9 @@ class Dispatch:
         """A step ended: keep its result, and start what waited for it."""
         reply = taken.reply
         seen = _together(taken.observations) if reply is None else observation_of_reply(reply)
-        return (yield from self.ended(taken.ticket, seen))
+        return (yield from self.end(taken.ticket, seen))
 
-    def ended(self, ticket: int, result: Observation) -> Effects[Step]:
+    def end(self, ticket: int, result: Observation) -> Effects[Step]:
         """The same, for a result that was come by in another way."""
         step = self._open.pop(ticket)
         self.results[step.id] = result

@@ -38,10 +38,10 @@ def _once(describe: DescribeTools) -> DescribeTools:
     """Describe the same tools once, and not in every run."""
 
     @lru_cache(maxsize=64)
-    def described(key: _WithTools[tuple[ToolSpec, ...]]) -> str:
+    def describe_once(key: _WithTools[tuple[ToolSpec, ...]]) -> str:
         return describe(key.value)
 
-    return wraps(describe)(lambda tools: described(_WithTools(tools, tools)))
+    return wraps(describe)(lambda tools: describe_once(_WithTools(tools, tools)))
 
 
 def type_word(schema: Mapping[str, Any]) -> str:

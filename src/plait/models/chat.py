@@ -92,7 +92,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
             if not answer.status:
                 raise
             broken = error
-        cut = answer.cut and watch.reader.draft.stopped
+        cut = answer.cut and watch.reader.draft.is_stopped
         # To look for pieces of secrets costs time, and a whole reply shows below whether there are any.
         body = target.clean_bytes(answer.body) if broken or cut else scrubber(answer.body)
         response = Response(answer.status, body, cut)
@@ -180,7 +180,9 @@ class _Watch:
         except msgspec.DecodeError:
             self.is_broken = True  # the body is read to its end, and `decode` says what is wrong with it
             return False
-        return draft.stopped and not draft.whole  # if the endpoint has ended the reply too, its usage is still to come
+        return (
+            draft.is_stopped and not draft.whole
+        )  # if the endpoint has ended the reply too, its usage is still to come
 
     def show_rest(self, reply: Reply) -> None:
         """Hand on the rest of the text, when the whole reply is known."""

@@ -71,7 +71,7 @@ async def ask_model(
             request = model.encode(limited)
         given = most if limited is not think else None
         await log.append((Thinking(n, step, think.phase, model.spec, request.path, attempt, given), request.body))
-        span.asked(request)
+        span.record_attempt(request)
         began = time.perf_counter()
         try:
             response = await model.send(request, limited, on_text)
@@ -89,7 +89,7 @@ async def ask_model(
         except ModelError as why:
             seconds = time.perf_counter() - began
             usage, cost = _count_lost(meter, model, limited, why, seconds)
-            span.failed(why)
+            span.record_failure(why)
             answer = why.response
             lost = why.ability if isinstance(why, Unsupported) else ""
             status = answer.status if answer is not None else 0
@@ -121,7 +121,7 @@ async def ask_model(
         cost = model.rate.cost(reply.usage, seconds)
         named = reply.model
         reply = structs.replace(reply, seconds=seconds, cost=cost, model=model.spec)
-        span.replied(reply, named)
+        span.record_reply(reply, named)
         log.buffer(
             (Got(n, attempt, response.status, seconds, cut=response.cut), response.body),
             (Thought(n, reply), None),
@@ -216,7 +216,7 @@ class Thinker:
             if past.thrown is None:
                 await self._record_thrown(n, step, why)
             raise
-        meter.asked(reply)
+        meter.count_reply(reply)
         if meter.outer is not None:
             meter.outer.took(model.spec, reply.usage, reply.cost)
         if reply.finish == "circle":
@@ -234,7 +234,7 @@ class Thinker:
         if past.thrown is not None:
             self._rethrow(past.thrown)
         if past.reply is not None:
-            self.desk.meter.asked(past.reply)
+            self.desk.meter.count_reply(past.reply)
             return past.reply
         if self.desk.job.replay:
             raise RecordEnds

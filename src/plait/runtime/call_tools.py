@@ -32,7 +32,7 @@ from plait.journal.effects import digest_of_call
 from plait.journal.log import Entry
 from plait.journal.records import Acting, Begun, ObservedRecord, Thrown
 from plait.runtime.artifacts import ArtifactStore
-from plait.runtime.grounding import refusal, told, warning
+from plait.runtime.grounding import describe_findings, refusal, warning
 from plait.runtime.known_values import exact_result
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_context import Desk, RecordEnds, as_told, differs, input_of, lines_of, sentence
@@ -40,7 +40,7 @@ from plait.runtime.tool_models import ToolModels
 from plait.runtime.tool_prints import as_usual, collecting
 from plait.tools import Tool, Toolset, render
 from plait.tools.call_context import ToolCallContext, set_cancel_event
-from plait.tools.render import sound
+from plait.tools.render import replace_surrogates
 
 Invented: TypeAlias = dict[int, tuple[str, ...]]
 """The made-up values of calls, by their index."""
@@ -150,7 +150,7 @@ class Actor:
     def _needs_nobody(self, past: PastEffect, calls: tuple[Call, ...]) -> bool:
         """The calls were never begun, and nothing has to be looked at or asked before they are made."""
         desk = self.desk
-        if past.recorded or self._doubtful or desk.sources is not None or desk.job.past.lost is not None:
+        if past.is_recorded or self._doubtful or desk.sources is not None or desk.job.past.lost is not None:
             return False
         return desk.job.approve == "never" and not any(map(self._is_question, calls))
 
@@ -159,7 +159,7 @@ class Actor:
         intent: list[Entry] = []
         if not group.past.planned:
             for i, found in group.invented.items():
-                self.desk.remark(group.step, "invented", f"{group.calls[i].tool}: {told(found)}")
+                self.desk.remark(group.step, "invented", f"{group.calls[i].tool}: {describe_findings(found)}")
             intent.append((Acting(group.n, group.step, group.calls, free), None))
         elif free:
             intent.append((Begun(group.n, free), None))
@@ -181,7 +181,7 @@ class Actor:
         call = group.calls[i]
         question = f"May '{call.tool}' be called with {input_of(call)}?"
         if i in group.invented and self.desk.job.grounding == "ask":
-            question += f" This {told(group.invented[i])}."
+            question += f" This {describe_findings(group.invented[i])}."
         if self._may_be_lost(call):
             question += " The journal may have lost rows of this run, so this call may have been made before."
         if self._is_in_doubt(call):
@@ -214,7 +214,7 @@ class Actor:
                     if not self._repeatable(call):
                         self.desk.remark(group.step, "in_doubt", f"{_in_doubt(call).text} Its input: {input_of(call)}")
                     raise
-                span.observed(made)
+                span.record_result(made)
             if i in group.invented and job.grounding == "warn":
                 made = structs.replace(made, note=warning(group.invented[i]))
             return await self._ended(group, i, made)
@@ -234,7 +234,7 @@ class Actor:
         note = self.desk.breaker.remark(wrote, observation)
         if note:
             observation = structs.replace(observation, note=f"{observation.note} {note}".strip(), repeated=True)
-        entry = (ObservedRecord(group.n, i, observation), self.desk.artifacts.written(observation.value))
+        entry = (ObservedRecord(group.n, i, observation), self.desk.artifacts.encode_new(observation.value))
         if self._repeatable(call):
             self.desk.log.buffer(entry)
         else:
@@ -248,7 +248,9 @@ class Actor:
         sources, kit = self.desk.sources, self.desk.job.kit
         if sources is None:
             return {}
-        found = {i: sources.invented(calls[i], kit.tool(calls[i].tool)) for i in todo if calls[i].tool != kit.search}
+        found = {
+            i: sources.find_invented(calls[i], kit.tool(calls[i].tool)) for i in todo if calls[i].tool != kit.search
+        }
         return {i: each for i, each in found.items() if each}
 
     def _learn(self, calls: tuple[Call, ...], seen: tuple[Observation, ...]) -> None:
@@ -332,7 +334,7 @@ class Actor:
         tool = self.desk.job.tools.get(call.tool)
         if tool is not None:
             with suppress(BadInput):
-                args, kwargs = tool.bind(self.desk.artifacts.given(call.input, tool))
+                args, kwargs = tool.bind(self.desk.artifacts.fill_input(call.input, tool))
                 found.add(repr((call.tool, args, sorted(kwargs.items()))).encode())
         return found
 
@@ -381,16 +383,22 @@ async def make_call(tools: Toolset, call: Call, seconds: float, artifacts: Artif
         return await _make(tools, call, seconds, artifacts)
     with collecting() as collected:
         made = await _make(tools, call, seconds, artifacts)
-    return structs.replace(made, printed=sound(collected.text)) if collected.total else made
+    return structs.replace(made, printed=replace_surrogates(collected.text)) if collected.total else made
 
 
 async def _make(tools: Toolset, call: Call, seconds: float, artifacts: ArtifactStore) -> Observation:
     tool = tools.get(call.tool)
     if tool is None:
-        said = tools.unknown(call.tool) if tools.near is None else await _in_thread(lambda: tools.unknown(call.tool))
+        said = (
+            tools.describe_unknown(call.tool)
+            if tools.near is None
+            else await _in_thread(lambda: tools.describe_unknown(call.tool))
+        )
         return Observation(said, trouble="unknown_tool")
     try:
-        args, kwargs = tool.bind(artifacts.exactly(call.input) if call.by_code else artifacts.given(call.input, tool))
+        args, kwargs = tool.bind(
+            artifacts.fill_exact_input(call.input) if call.by_code else artifacts.fill_input(call.input, tool)
+        )
     except BadInput as why:
         return Observation(str(why), trouble="bad_input")
     exact, unfit = None, ""
@@ -457,7 +465,7 @@ def _said(why: BaseException) -> str:
     except Exception:  # whatever a stranger's error may do when it is looked at
         words = "(its message can't be shown)"
     name = "" if isinstance(why, (ToolError, ConfigError)) else type(why).__name__
-    return "Error: " + sound(": ".join(part for part in (name, words) if part) or type(why).__name__)
+    return "Error: " + replace_surrogates(": ".join(part for part in (name, words) if part) or type(why).__name__)
 
 
 async def _in_task(work: Awaitable[Any]) -> Any:

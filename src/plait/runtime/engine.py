@@ -48,7 +48,7 @@ from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord
 from plait.runtime.call_model import Thinker
 from plait.runtime.call_tools import Actor
-from plait.runtime.grounding import answer_warning, told
+from plait.runtime.grounding import answer_warning, describe_findings
 from plait.runtime.limits import LimitReached, Meter
 from plait.runtime.loop_breaker import Breaker
 from plait.runtime.recorded_effects import PastEffect
@@ -263,7 +263,7 @@ class Engine:
     def _perform(self, n: int, effect: Effect, started: bool = False) -> Awaitable[Any]:
         """Perform effect `n`, or return what is recorded of it."""
         past = self.job.past.effect(n)
-        if not past.recorded:
+        if not past.is_recorded:
             if self.job.replay:
                 raise RecordEnds
         elif past.kind not in ("", type(effect).__name__):
@@ -306,11 +306,11 @@ class Engine:
         found = sources.in_answer(answer) if sources is not None else ()
         if not found:
             return ""
-        self._note(Note("unfounded", f"the answer has what {told(found)}"))
+        self._note(Note("unfounded", f"the answer has what {describe_findings(found)}"))
         self._refused += 1
         if policy == "note" or self.desk.meter.near is not None or (policy != "refuse" and self._refused > 1):
             return ""
-        if why := self.desk.breaker.refused(answer):
+        if why := self.desk.breaker.refuse_answer(answer):
             self._note(Note("loop", sentence(why)))
             raise self.desk.meter.conclude("loop", why)
         return answer_warning(found)
@@ -322,7 +322,7 @@ class Engine:
             return ()
         found = [*sources.in_words(effect.text), *sources.in_code(effect.code)]
         for call in effect.calls if policy == "refuse" else ():
-            found += sources.invented(call, kit.tool(call.tool)) if call.tool != kit.search else ()
+            found += sources.find_invented(call, kit.tool(call.tool)) if call.tool != kit.search else ()
         return tuple(dict.fromkeys(found))
 
     def _note(self, effect: Note) -> None:

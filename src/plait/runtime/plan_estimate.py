@@ -99,7 +99,7 @@ class Expected(Struct, frozen=True):
         }
 
 
-def expected(
+def estimate_plan(
     loop: ReWOO,
     kit: LoopContext,
     task: Task,

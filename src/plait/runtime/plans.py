@@ -193,7 +193,7 @@ def _result(
     if by_model(kit, step):
         asked = loop.work_messages(kit, task, step, results)[-1].content
         return next((Observation(reply) for request, reply in said if request == asked), None)
-    call = Call(step.tool, EVIDENCE.filled(step.input, results))
+    call = Call(step.tool, EVIDENCE.fill(step.input, results))
     return next((observation for each, observation in made if each == call), None)
 
 

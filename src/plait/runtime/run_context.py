@@ -200,7 +200,7 @@ def check_edit(told: Told, call: Call | None, tools: Toolset, artifacts: Artifac
     if tool is None or not told.input:
         return
     try:
-        tool.bind(artifacts.given(told.input[0], tool))
+        tool.bind(artifacts.fill_input(told.input[0], tool))
     except BadInput as why:
         raise ConfigError(f"The edited input does not fit. {why}") from None
 

@@ -132,7 +132,7 @@ async def fork(job: RunSpec, head: RunHead, rows: Sequence[Row], at: int, journa
     return _changed(job, past=Past(Timeline(kept)), trust_until=at), log
 
 
-def finished(row: RunRow, journal: Journal, loop: Loop | None = None) -> Run:
+def read_finished_run(row: RunRow, journal: Journal, loop: Loop | None = None) -> Run:
     """A run as the journal has it, without performing anything."""
     if row.outcome is None:
         raise JournalError(
@@ -205,7 +205,7 @@ async def perform(
     with job.tracer.run(head, job.phases, log.scrub, resumed=resumed and not job.trust_until) as span:
         engine = Engine(job, log, on_event, span)
         outcome = await engine.run()
-        span.ended(outcome, engine.desk.meter.steps)
+        span.record_outcome(outcome, engine.desk.meter.steps)
     run = run_of(
         head.run,
         outcome,

@@ -95,7 +95,7 @@ def shown_by(head: RunHead) -> tuple[str, ...] | None:
     return tuple(head.settings.get("shown", ())) if SEARCH in head.sources else None
 
 
-def narrowed(kit: LoopContext, names: Sequence[str], agents: Iterable[str], search: str) -> LoopContext:
+def narrow_context(kit: LoopContext, names: Sequence[str], agents: Iterable[str], search: str) -> LoopContext:
     """Return the context with only these of the agent's tools shown, beside those that came with the run."""
     hidden = set(agents).difference(names)
     tools = tuple(spec for spec in kit.tools if spec.name not in hidden)
@@ -124,4 +124,4 @@ def as_recorded(kit: LoopContext, head: RunHead) -> LoopContext:
     came = {spec.name: source for spec, source in zip(kit.tools, head.sources, strict=True)}
     search = next(name for name, source in came.items() if source == SEARCH)
     agents = [name for name, source in came.items() if source not in (SEARCH, SESSION)]
-    return narrowed(kit, names, agents, search)
+    return narrow_context(kit, names, agents, search)

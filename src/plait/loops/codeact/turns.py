@@ -59,7 +59,7 @@ class CodeTurns:
             nonlocal whole
             tail: tuple[Message, ...] = ()
             if bad:
-                tail = with_repair(FORMAT.opened(bad[0], opening), self._kit.prompt("repair", complaint=bad[1]))
+                tail = with_repair(FORMAT.join_opening(bad[0], opening), self._kit.prompt("repair", complaint=bad[1]))
             held = self._loop.constrain or bool(bad)
             options: dict[str, Any] = {"stop": FORMAT.stop(log.next), "resample": resample, "repair": bool(bad)}
             options["grammar"] = FORMAT.grammar(self._kit.tools, log.next, opened=True) if held else None
@@ -68,7 +68,7 @@ class CodeTurns:
             return reply
 
         def read(text: str) -> Turn:
-            return FORMAT.read(FORMAT.opened(text, opening), log.next, self._kit.tools, whole=whole)
+            return FORMAT.read(FORMAT.join_opening(text, opening), log.next, self._kit.tools, whole=whole)
 
         return (yield from read_turn(ask, read, self._loop.max_parse_errors))
 

@@ -25,7 +25,7 @@ class Round:
     @property
     def text(self) -> str:
         """The plan as its planner is shown it later."""
-        return FORM.show(self.work.plan) if self.work.renumbered else self.work.reader.kept.strip()
+        return FORM.show(self.work.plan) if self.work.renumbered else self.work.reader.kept_text.strip()
 
 
 class Pages:

@@ -153,7 +153,7 @@ class ReWOO:
             seen = observation_of_reply(reply)
         except ContextOverflow as still:
             seen = Observation(f"Error: {still}", "raised")
-        return (yield from work.ended(why.ticket, seen))
+        return (yield from work.end(why.ticket, seen))
 
     # -- solve
 

@@ -30,7 +30,7 @@ def work_page(
     chars = kit.observation_chars if chars is None else chars
     escape = escape_of(kit, scan.disarm)
     shown = {id: Observation(escape(_text(seen, chars, NO_EVIDENCE))) for id, seen in results.items()}
-    given = EVIDENCE.filled(step.input, shown)
+    given = EVIDENCE.fill(step.input, shown)
     instruction = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     return (user(kit.prompt("work", instruction=instruction, question=escape.question(task.question))),)
 

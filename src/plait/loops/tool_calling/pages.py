@@ -96,7 +96,7 @@ class NativePage(Page):
                 raise
             turn = CallsTurn(text.strip())
         if turn.calls and all(self._kit.tool(call.tool) for call in turn.calls):
-            left = label_scan.repaired("the calls stood in the reply's text")
+            left = label_scan.repair_remark("the calls stood in the reply's text")
             return CallsTurn(turn.thought, with_ids(turn.calls, log), remarks=(*turn.remarks, left))
         if turn.answered:
             return turn
@@ -140,7 +140,7 @@ class TextPage(Page):
         """The results of one turn are one message, in the order of the calls, and ask for the next."""
         results = (self._result(turn, call, each, chars) for call, each in zip(turn.calls, seen, strict=True))
         said = "\n\n".join((*results, self._go_on)).rstrip()
-        return (assistant(turn.kept or FORMAT.shown(turn)), user(said))
+        return (assistant(turn.kept or FORMAT.show_turn(turn)), user(said))
 
     def read(self, reply: Reply, log: Log) -> CallsTurn:
         turn = self._read(reply.text)

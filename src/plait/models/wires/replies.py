@@ -215,7 +215,7 @@ class Draft:
             entry.value = given
 
     @property
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Say whether nothing more of the reply is wanted."""
         return self.circling or self.over or self.filter.stopped
 
@@ -227,7 +227,7 @@ class Draft:
     def reply(self, think: Think) -> Reply:
         """Return the reply, when all has come."""
         calls = tuple(pending.call() for pending in self.calls)
-        finish = "stop" if self.stopped else _FINISH.get(self.finish, "stop")
+        finish = "stop" if self.is_stopped else _FINISH.get(self.finish, "stop")
         if self.circling or self.filter.circling:
             finish = "circle"
         elif self.over:
@@ -341,7 +341,7 @@ class ReplyReader:
             made = bad_response("sent far more than any reply.", body, target, response)
             made.retry = False
             raise made
-        if not (draft.whole or response.cut or draft.stopped):
+        if not (draft.whole or response.cut or draft.is_stopped):
             raise bad_response("broke off in the middle of a reply.", body, target, response)
         return draft.reply(self._think)
 
