@@ -381,7 +381,7 @@ class Asks:
     phases: ClassVar[tuple[str, ...]] = ("plan",)
     prompts: ClassVar[dict[str, str]] = {"none": "it renders none"}
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
         said = yield from ask(self.plan, kind="plan")
         return Answered(f"{said}: {self.plan}")
 

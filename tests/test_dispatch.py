@@ -148,7 +148,7 @@ class Graph:
     phases: ClassVar[tuple[str, ...]] = ("work", "end")
     prompts: ClassVar[dict[str, str]] = {"none": ""}
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
         try:
             yield from think("end", (user("begin"),))
             work = yield from self._work()

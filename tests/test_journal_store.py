@@ -28,7 +28,7 @@ from plait.journal.records import (
     ObservedRecord,
     RunHead,
     Thinking,
-    Thought,
+    ThoughtRecord,
 )
 from plait.journal.store import Journal, default_path
 
@@ -50,7 +50,7 @@ def note(n: int, text: str = "x") -> NoteRecord:
 RECORDS = [
     (think(0), b'{"messages":["one"],"stop":[]}'),
     (Got(0, 0, 200, 0.5), b"\xff\x00 not text"),
-    (Thought(0, Reply("go on", usage=Usage(10, 2), cost=0.001)), None),
+    (ThoughtRecord(0, Reply("go on", usage=Usage(10, 2), cost=0.001)), None),
     (Acting(1, 1, (Call("add", {"a": 1}), Call("add", [2, "x"])), (0, 1)), None),
     (ObservedRecord(1, 0, Observation("1", value={"k": [1, None]})), None),
     (ObservedRecord(1, 1, Observation("no", "raised", note="again?")), None),

@@ -16,7 +16,7 @@ from cli_support import run_in_process
 from lab_results import comparison, contender, result, spent
 from plait.core import Reply, Usage
 from plait.core.errors import ServerFailed
-from plait.journal.records import Thinking, Thought
+from plait.journal.records import Thinking, ThoughtRecord
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
 from plait.lab import CellResult, Comparison, Grade, Suite, SuiteTask, compare
@@ -235,7 +235,7 @@ def test_what_is_old_and_what_is_new_make_each_request_again(transcript: Any, tm
     assert run.status == "answered"
     found = read_exchanges(Timeline(rows_of(journal, run)))
     bodies = [json.loads(row.body) for row in rows_of(journal, run) if isinstance(row.record, Thinking)]
-    replies = [row.record.reply.text for row in rows_of(journal, run) if isinstance(row.record, Thought)]
+    replies = [row.record.reply.text for row in rows_of(journal, run) if isinstance(row.record, ThoughtRecord)]
     assert len(found) == len(bodies) == 2
     for each, body, reply in zip(found, bodies, replies, strict=True):
         whole: list[list[str]] = []

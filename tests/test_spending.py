@@ -58,7 +58,7 @@ class Three:
     phases: ClassVar[tuple[str, ...]] = ("reason", "react", "reply")
     prompts: ClassVar[dict[str, str]] = {"none": "it renders none"}
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
         said = yield from think("reason", (user(task.question),))
         yield from think("react", (user(f"{task.question} {said.text}"),))
         seen = yield from act(Call("look", "a"), Call("look", "b"))
@@ -273,7 +273,7 @@ class Beside:
     phases: ClassVar[tuple[str, ...]] = ("one", "two")
     prompts: ClassVar[dict[str, str]] = {"none": "it renders none"}
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
         yield from start(Think("one", (user("1"),)), Think("two", (user("2"),)), Act((Call("look", "a"),)))
         for _ in range(3):
             yield from wait_next()

@@ -13,7 +13,7 @@ from plait.journal.records import (
     Resumed,
     Row,
     Thinking,
-    Thought,
+    ThoughtRecord,
     Told,
     Waits,
 )
@@ -31,7 +31,13 @@ def asked(attempt: int, model: str = "a:m") -> Thinking:
 
 
 def test_a_model_call_has_its_attempts_with_their_own_responses_and_its_reply() -> None:
-    records = asked(0), Got(0, 0, 500, 0.5, "broken"), asked(1, "b:m"), Got(0, 1, 200, 1.0), Thought(0, Reply("Yes."))
+    records = (
+        asked(0),
+        Got(0, 0, 500, 0.5, "broken"),
+        asked(1, "b:m"),
+        Got(0, 1, 200, 1.0),
+        ThoughtRecord(0, Reply("Yes.")),
+    )
     timeline = Timeline(rows(*records))
     (call,) = timeline.model_calls
     assert [(each.model, each.request, each.number) for each in call.attempts] == [("a:m", b"0", 0), ("b:m", b"2", 1)]
@@ -72,7 +78,7 @@ def test_a_call_that_began_and_has_no_result_is_in_doubt() -> None:
 
 
 def test_rows_without_those_before_them_change_nothing() -> None:
-    orphans = Got(0, 0, 200, 1.0), Thought(0, Reply("x")), Begun(1, (0,)), ObservedRecord(1, 0, Observation("x"))
+    orphans = Got(0, 0, 200, 1.0), ThoughtRecord(0, Reply("x")), Begun(1, (0,)), ObservedRecord(1, 0, Observation("x"))
     assert not Timeline(rows(*orphans, Told(1, "yes", 0))).moments
 
 

@@ -276,7 +276,7 @@ def test_an_unknown_tool_is_answered_with_near_names_and_with_all_when_they_are_
         "There is no tool named 'get_population'. Did you mean population? The tools are: calculator, population."
     )
     many = Toolset(tuple(Tool(len, f"tool_{i}") for i in range(13)))
-    assert "The tools are" not in many.describe_unknown("tool_3x") and "tool_3" in many.unknown("tool_3x")
+    assert "The tools are" not in many.describe_unknown("tool_3x") and "tool_3" in many.describe_unknown("tool_3x")
     assert "13 tools" in many.describe_unknown("zzz")
     assert "no tools at all" in Toolset().describe_unknown("x")
     assert len(few.describe_unknown("x" * 100_000)) < 300

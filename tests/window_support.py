@@ -14,7 +14,7 @@ from plait.core import Call, Observation, Reply, Usage
 from plait.core.effects import Think
 from plait.core.outcomes import Answered, Outcome, Waiting
 from plait.journal.owner import owner_of_this_process
-from plait.journal.records import Acting, Got, ObservedRecord, Record, RunHead, Thinking, Thought, Waits
+from plait.journal.records import Acting, Got, ObservedRecord, Record, RunHead, Thinking, ThoughtRecord, Waits
 from plait.journal.store import Journal
 from plait.models.base import OnText, Request, Response
 
@@ -134,7 +134,7 @@ async def written(
         records: list[tuple[Record, bytes | None]] = [
             (Thinking(n, step, "act", "scripted:long", "chat/completions"), body.encode()),
             (Got(n, 0, 200, 0.5), b'{"choices":[]}'),
-            (Thought(n, Reply(thought, usage=usage(), seconds=0.5, cost=0.001)), None),
+            (ThoughtRecord(n, Reply(thought, usage=usage(), seconds=0.5, cost=0.001)), None),
             (Acting(n + 1, step, (Call(tool, {"at": step}),), (0,)), None),
             (ObservedRecord(n + 1, 0, Observation(observation, seconds=0.1)), None),
         ]

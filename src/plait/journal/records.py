@@ -5,7 +5,7 @@ started and taken later has its own number. `step` counts the loop's turns from 
 
 What is written when:
 - think: `Thinking` (with the exact request) before the model is asked; `Got` when an attempt ended,
-  and a further `Thinking` before a further attempt; `Thought` with the reply when it is whole.
+  and a further `Thinking` before a further attempt; `ThoughtRecord` with the reply when it is whole.
 - act: `Acting` before the calls begin, naming those that begin at once; `Begun` for one that began
   later (after leave was given); `Observed` as each ends. A call that began and has no `Observed` is in doubt.
 - ask, or a call that needs leave: `Waits` when the run begins to wait, `Told` with the person's answer.
@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from plait.core import Call, Exchange, Observation, Ran, Reply, Taken, Usage
+from plait.core import Call, Exchange, Observation, Ran, Reply, Usage, WaitResult
 
 
 class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
@@ -57,7 +57,7 @@ class Got(Struct, frozen=True, omit_defaults=True, tag="got"):
     cost: float | None = None
 
 
-class Thought(Struct, frozen=True, omit_defaults=True, tag="thought"):
+class ThoughtRecord(Struct, frozen=True, omit_defaults=True, tag="thought"):
     """The reply that the loop was given."""
 
     n: int
@@ -156,7 +156,7 @@ class TookRecord(Struct, frozen=True, tag="took"):
     or observations), except for a piece of a watched reply."""
 
     n: int
-    taken: Taken
+    taken: WaitResult
 
 
 class Thrown(Struct, frozen=True, omit_defaults=True, tag="thrown"):
@@ -186,7 +186,7 @@ class Resumed(Struct, frozen=True, omit_defaults=True, tag="resumed"):
 Record: TypeAlias = (
     Thinking
     | Got
-    | Thought
+    | ThoughtRecord
     | Acting
     | Begun
     | ObservedRecord

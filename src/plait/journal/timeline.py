@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from plait.core import Call, Observation, Ran, Reply, Taken, Usage
+from plait.core import Call, Observation, Ran, Reply, Usage, WaitResult
 from plait.journal.records import (
     Acting,
     Begun,
@@ -27,7 +27,7 @@ from plait.journal.records import (
     Row,
     StartRecord,
     Thinking,
-    Thought,
+    ThoughtRecord,
     Thrown,
     Told,
     TookRecord,
@@ -182,7 +182,7 @@ class EffectTaken(Struct, frozen=True):
     """Effect `n` took what finished first."""
 
     n: int
-    taken: Taken
+    taken: WaitResult
 
 
 Entry: TypeAlias = (
@@ -325,7 +325,7 @@ class Timeline:
                 yield "asked", self._add_attempt(row.seq, record, body)
             case Got(n=n) if n in self._model_calls:
                 yield "responded", self._add_response(row.seq, record, body)
-            case Thought(n=n, reply=reply) if n in self._model_calls:
+            case ThoughtRecord(n=n, reply=reply) if n in self._model_calls:
                 self._model_calls[n] = call = replace(self._model_calls[n], reply=reply)
                 yield "replied", call
             case Acting(n=n, step=step):

@@ -18,8 +18,8 @@ from plait.core import (
     Plan,
     Reply,
     Step,
-    Taken,
     Think,
+    WaitResult,
     ask,
     note,
     start,
@@ -46,7 +46,7 @@ class Dispatch:
         self._waiting += [step for step in steps if step.id not in self.results]
         yield from self._start()
 
-    def mine(self, taken: Taken) -> bool:
+    def mine(self, taken: WaitResult) -> bool:
         """What was taken is a step's result."""
         return taken.ticket in self._open
 
@@ -55,7 +55,7 @@ class Dispatch:
         """The steps under way, by ticket."""
         return self._open
 
-    def took(self, taken: Taken) -> Effects[Step]:
+    def took(self, taken: WaitResult) -> Effects[Step]:
         """A step ended: keep its result, and start what waited for it."""
         reply = taken.reply
         seen = _together(taken.observations) if reply is None else observation_of_reply(reply)

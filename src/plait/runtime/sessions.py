@@ -124,7 +124,7 @@ def session_spec() -> ToolSpec:
     return chat_history(lambda: (), "local").spec
 
 
-def take_seat(
+def open_conversation(
     session: str, journal: Journal, shown: History, history: Iterable[Exchange] | None = None
 ) -> Conversation:
     """The place of a run that begins now; `history`: the turns before it, None for those on record.
@@ -141,7 +141,7 @@ def take_seat(
     return Conversation(session, new_run_id(), shown.of(turns))
 
 
-def seat_of(head: RunHead, run: str = "") -> Conversation | None:
+def recorded_conversation(head: RunHead, run: str = "") -> Conversation | None:
     """The place that a recorded run has, for itself or for the `run` that is forked from it; None for one that is
     no turn of a conversation."""
     if not head.session:
