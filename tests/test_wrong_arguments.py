@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import plait
@@ -169,3 +170,7 @@ def test_a_wrong_argument_of_a_run_is_reported(words: dict[str, Any], tmp_path: 
 def test_using_names_the_fields_that_there_are() -> None:
     with pytest.raises(plait.ConfigError, match=r"'max_tools'.*history"):
         plait.Agent(journal=False).using(max_tools=3)
+
+
+def test_equal_limits_are_written_alike() -> None:
+    assert msgspec.json.encode(plait.Limits(code=plait.CodeLimits())) == msgspec.json.encode(plait.Limits()) == b"{}"

@@ -4,10 +4,6 @@ Each event loop has one aiohttp session, made at the first request, which keeps 
 asynchronous generator, because a loop closes those when it ends (`asyncio.run` calls `loop.shutdown_asyncgens()`). So
 the session is closed with its loop.
 
-aiohttp makes the connections (names, TLS, keep-alive) and parses the responses. Plait writes the request itself, as
-one piece: the header is the same for all requests to an address, and aiohttp's own request costs twice the CPU. Only
-a request through a proxy is aiohttp's own.
-
 A request has exactly the headers `Host`, `Content-Type: application/json`, `Content-Length`, `User-Agent: plait`,
 `Authorization: Bearer KEY` if there is a key, and those that the user gave. Plait asks for no compression, follows no
 redirect, keeps no cookie, reads no .netrc and tries nothing twice. Proxies come from the environment (HTTPS_PROXY,
@@ -18,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -29,31 +24,15 @@ from plait.models.wires.refusals import Target
 
 if TYPE_CHECKING:
     import aiohttp
-    from aiohttp import StreamReader
-    from aiohttp.connector import Connection
-    from aiohttp.http import RawResponseMessage
     from yarl import URL
 
 MAX_BODY = 8 << 20
 """An answer in one piece that is longer (8 MiB) is cut off. Streams have their own limits."""
 CONNECT_SECONDS = 30.0
-MOST_PREPARED = 256
-"""Addresses whose request header a client remembers."""
 
-_SKIPPED = ("Accept", "Accept-Encoding")
-_HEADERS = {"User-Agent": "plait", "Content-Type": "application/json"}
-
-
-@dataclass
-class _Client:
-    """What one event loop sends requests with. `prepared` has what is the same for all requests to an address."""
-
-    session: aiohttp.ClientSession
-    keeper: AsyncGenerator[aiohttp.ClientSession, None]
-    prepared: dict[tuple[Any, ...], tuple[aiohttp.ClientRequest, bytes]] = field(default_factory=dict)
-
-
-_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, _Client] = WeakKeyDictionary()
+_sessions: WeakKeyDictionary[
+    asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession, None]]
+] = WeakKeyDictionary()
 
 
 async def _keep_session(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession, None]:
@@ -62,36 +41,36 @@ async def _keep_session(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aioht
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0),
         cookie_jar=aiohttp.DummyCookieJar(),
-        skip_auto_headers=_SKIPPED,
-        headers=_HEADERS,
+        skip_auto_headers=("Accept", "Accept-Encoding"),
+        headers={"User-Agent": "plait", "Content-Type": "application/json"},
     )
     try:
         yield session
     finally:
         # The entry refers to the loop through the session: without this the loop would never be freed.
-        _clients.pop(loop, None)
+        _sessions.pop(loop, None)
         await session.close()
         await asyncio.sleep(0)  # transports close on the loop's next turn
 
 
-async def _client() -> _Client:
-    """Return the running loop's client."""
+async def session() -> aiohttp.ClientSession:
+    """Return the running loop's session."""
     loop = asyncio.get_running_loop()
-    if (client := _clients.get(loop)) is not None and not client.session.closed:
-        return client
+    if (entry := _sessions.get(loop)) is not None and not entry[0].closed:
+        return entry[0]
     keeper = _keep_session(loop)
     made = await anext(keeper)
-    if (client := _clients.get(loop)) is not None and not client.session.closed:
+    if (entry := _sessions.get(loop)) is not None and not entry[0].closed:
         await keeper.aclose()
-        return client
-    client = _clients[loop] = _Client(made, keeper)
-    return client
+        return entry[0]
+    _sessions[loop] = (made, keeper)
+    return made
 
 
 async def close() -> None:
     """Close the running loop's connections. Not needed if `asyncio.run` ends the loop."""
-    if (client := _clients.get(asyncio.get_running_loop())) is not None:
-        await client.keeper.aclose()
+    if (entry := _sessions.get(asyncio.get_running_loop())) is not None:
+        await entry[1].aclose()
 
 
 class HttpAnswer:
@@ -104,21 +83,6 @@ class HttpAnswer:
         self.headers: Mapping[str, str] = {}
         self.body = b""
         self.cut = self.timed_out = False
-
-
-class _Exchange:
-    """A request that was sent over a connection, and its response; the same face as aiohttp's response."""
-
-    __slots__ = ("_connection", "content", "headers", "status")
-
-    def __init__(self, connection: Connection, message: RawResponseMessage, content: StreamReader) -> None:
-        self.status, self.headers, self.content = message.code, message.headers, content
-        self._connection = connection
-        content.on_eof(connection.release)
-
-    def close(self) -> None:
-        """Close the connection, unless the body was read to its end."""
-        self._connection.close()
 
 
 async def post(
@@ -138,22 +102,23 @@ async def post(
     """
     import aiohttp
 
-    client = await _client()
-    failures = (aiohttp.ClientError, aiohttp.http.HttpProcessingError, OSError)
+    sender = await session()
     try:
         url = _url(target.endpoint, path)
-        if (proxy := _proxy(url.scheme, url.host or "")) is None:
-            response: _Exchange | aiohttp.ClientResponse = await _send(client, url, body, headers, timeout)
-        else:
-            response = await client.session.post(
-                url, data=body, headers=headers, timeout=_timeout(timeout), proxy=proxy, allow_redirects=False
-            )
+        response = await sender.post(
+            url,
+            data=body,
+            headers=headers,
+            timeout=_timeout(timeout),
+            proxy=_proxy(url.scheme, url.host or ""),
+            allow_redirects=False,
+        )
     except (aiohttp.InvalidURL, ValueError):
         raise BadRequest(
             f"{target.endpoint!r} is not an address.",
             hint=f"A base address looks like https://host/v1 and is set by {target.base_env or 'base_url'}.",
         ) from None
-    except failures as error:
+    except (aiohttp.ClientError, OSError) as error:
         # "from None": aiohttp's errors hold the request's headers, and so the key.
         raise _unreachable(error, target, timeout) from None
     pieces: list[bytes] = []
@@ -162,13 +127,15 @@ async def post(
         answer.status = response.status
         answer.headers = response.headers
         watch = on_bytes if response.status == 200 else None
-        content = response.content
-        while not content.at_eof():
+        read = response.content.readany
+        while True:
             try:
-                piece = await content.readany()
-            except failures as error:
+                piece = await read()
+            except (aiohttp.ClientError, OSError) as error:
                 answer.timed_out = isinstance(error, TimeoutError)
                 raise _unreachable(error, target, timeout) from None
+            if not piece:
+                break
             pieces.append(piece)
             size += len(piece)
             if watch(piece) if watch is not None else size > MAX_BODY:
@@ -181,59 +148,6 @@ async def post(
         raise
     finally:
         answer.body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-async def _send(client: _Client, url: URL, body: bytes, headers: Mapping[str, str], timeout: float) -> _Exchange:
-    """Send a request over a connection of the pool. Return its response when the header has come."""
-    import aiohttp
-
-    limits = _timeout(timeout)
-    connector = client.session.connector
-    assert connector is not None
-    request, head = _prepared(client, url, headers)
-    try:
-        connection = await connector.connect(request, [], limits)
-    except TimeoutError:
-        raise aiohttp.ConnectionTimeoutError(f"Connection timeout to host {url}") from None
-    try:
-        protocol, transport = connection.protocol, connection.transport
-        assert protocol is not None and transport is not None
-        protocol.set_response_params(read_timeout=limits.sock_read, read_until_eof=True)
-        transport.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
-        protocol.start_timeout()
-        while True:
-            message, content = await protocol.read()
-            if message.code > 199 or message.code == 101:  # a lower one only announces the response
-                return _Exchange(connection, message, content)
-    except BaseException:
-        connection.close()
-        raise
-
-
-def _prepared(client: _Client, url: URL, headers: Mapping[str, str]) -> tuple[aiohttp.ClientRequest, bytes]:
-    """Return what aiohttp connects with, and the header of each request up to its length.
-
-    Raises `ValueError` for a header that holds a line break.
-    """
-    import aiohttp
-    from multidict import CIMultiDict
-
-    key = (url, *headers.items())
-    if (found := client.prepared.get(key)) is not None:
-        return found
-    merged = CIMultiDict(_HEADERS)
-    merged.update(headers)
-    request = aiohttp.ClientRequest(
-        "POST", url, headers=merged, skip_auto_headers=_SKIPPED, loop=asyncio.get_running_loop()
-    )
-    fields = [(name, value) for name, value in request.headers.items() if name.lower() != "content-length"]
-    lines = [f"POST {request.url.raw_path_qs} HTTP/1.1", *(f"{name}: {value}" for name, value in fields)]
-    if any(sign in line for line in lines for sign in "\r\n\0"):
-        raise ValueError("a header holds a line break")
-    if len(client.prepared) >= MOST_PREPARED:
-        client.prepared.clear()
-    client.prepared[key] = request, "".join(f"{line}\r\n" for line in lines).encode()
-    return client.prepared[key]
 
 
 def _unreachable(error: Exception, target: Target, timeout: float) -> ModelError:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from plait.core import CodeLimits, LimitNear, Reply, Usage
 from plait.core.errors import ConfigError
@@ -23,6 +23,9 @@ LENGTH_FIELD = 32
 
 SMALLEST_REPLY = 16
 """Tokens: a call that may write less than this is not worth making, unless it is the last one."""
+
+
+_CODE = CodeLimits()
 
 
 class Limits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
@@ -48,7 +51,7 @@ class Limits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     repeats: int = 4
     observation_chars: int = 8000
     tools: int | None = None
-    code: CodeLimits = CodeLimits()
+    code: CodeLimits = _CODE
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__[:-1]:
@@ -61,6 +64,8 @@ class Limits(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
                 raise ConfigError(f"Limits({name}={value!r}) is invalid.", hint=f"Give {wanted} from 0 up{none}.")
         if not isinstance(self.code, CodeLimits):
             raise ConfigError(f"Limits(code={self.code!r}) is invalid.", hint="Give plait.CodeLimits(...).")
+        if self.code == _CODE:  # msgspec leaves out a default by identity: equal limits are written alike
+            structs.force_setattr(self, "code", _CODE)
 
 
 _NUMBERS = ("usd", "seconds", "tool_seconds")
