@@ -17,7 +17,7 @@ from docs_support import ROOT
 SOURCE = ROOT / "src" / "plait"
 PAGE = (ROOT / "docs" / "life-of-a-run.md").read_text(encoding="utf-8")
 MOST = 11
-"""Stack frames of ours between the command and the POST, both included."""
+"""Stack frames of ours between the command and aiohttp's POST, both included."""
 
 ANSWERS = [
     'Thought: I compute it.\nAction:\n```\n{"action": "calculator", "action_input": "2+2"}\n```',
@@ -59,7 +59,7 @@ def profile(frame, event, arg):
         return
     if is_ours(frame):
         calls.append(place(frame))
-    elif not stack and frame.f_code.co_name == "write" and bytes(frame.f_locals.get("data", b""))[:5] == b"POST ":
+    elif not stack and frame.f_code.co_qualname == "ClientSession._request" and frame.f_locals["method"] == "POST":
         while frame is not None:
             if is_ours(frame):
                 stack.insert(0, place(frame))
