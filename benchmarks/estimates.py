@@ -42,11 +42,11 @@ def main(path: str) -> None:
             sum(row.usage.output_tokens for row in took),
         )
         others = [(each.head, timelines[each.head.run]) for each in runs if each is not run]
-        task, kit = Task(run.head.question, run.head.history), kit_of(run.head)
+        task, context = Task(run.head.question, run.head.history), kit_of(run.head)
         for name, seen in (("first", Seen()), ("later", seen_of(others, "rewoo"))):
             asked = Phases({"": _Asked(run.head.models)})  # type: ignore[dict-item]
             found[name].append(
-                (expected(ReWOO(), kit, task, plan, asked, timelines[run.head.run], seen), calls, read, written)
+                (expected(ReWOO(), context, task, plan, asked, timelines[run.head.run], seen), calls, read, written)
             )
         first, later = found["first"][-1][0].usual, found["later"][-1][0].usual
         print(

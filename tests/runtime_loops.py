@@ -44,7 +44,7 @@ class Ahead:
     phases: ClassVar[tuple[str, ...]] = ("act",)
     prompts: ClassVar[dict[str, str]] = {"none": "it renders none"}
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
         yield from start(*(Act((Call(tool, given),)) for tool, given in self.calls))
         if self.ask:
             yield from think("act", (user(task.question),))
@@ -66,7 +66,7 @@ class Watching(Ahead):
 
     name: ClassVar[str] = "watching"
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
         (ticket,) = yield from start(Think("act", (user(task.question),), watch=True))
         pieces = []
         while True:

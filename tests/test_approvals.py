@@ -340,7 +340,7 @@ def test_approval_by_a_function_is_stored_as_always_until_a_function_is_given_ag
     agent = sending(journal, "one", "two", approve=lambda call: call.input == {"text": "two"})
     run = agent.run("?")
     assert run.status == "waiting" and SENT == ["one"]
-    again = plait.Agent.recorded(Journal.at(journal).head(run.id), journal=journal, tools=[send], model=agent.model)
+    again = plait.Agent.from_journal(Journal.at(journal).head(run.id), journal=journal, tools=[send], model=agent.model)
     assert again.approve == "always"
     fork = again.fork(run.id, 1)
     assert fork.status == "waiting" and SENT == ["one"]
@@ -381,7 +381,7 @@ class Asks:
     phases: ClassVar[tuple[str, ...]] = ("plan",)
     prompts: ClassVar[dict[str, str]] = {"none": "it renders none"}
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
         said = yield from ask(self.plan, kind="plan")
         return Answered(f"{said}: {self.plan}")
 

@@ -34,7 +34,7 @@ PICTURE = """\
 CITIES = {"Lyon": 522250, "Nice": 348085, "Lille": 236710}
 
 
-class Desk(Shell):
+class RunContext(Shell):
     """A shell whose model plans, works and solves."""
 
     def __init__(self, folder: Path) -> None:
@@ -72,14 +72,14 @@ class Desk(Shell):
 
 
 @pytest.fixture
-def plait(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def plait(tmp_path: Path) -> RunContext:
+    return RunContext(tmp_path)
 
 
 # -- plait plan
 
 
-def test_the_plan_and_its_picture_go_to_stdout_and_its_price_to_stderr(plait: Desk) -> None:
+def test_the_plan_and_its_picture_go_to_stdout_and_its_price_to_stderr(plait: RunContext) -> None:
     done = plait("plan", QUESTION, *plait.flags)
     assert (done.code, done.out) == (0, f"{PLAN}\n\n{PICTURE}\n")
     assert "Expected: 2 model calls and 3 tool calls, about " in done.err
@@ -89,7 +89,7 @@ def test_the_plan_and_its_picture_go_to_stdout_and_its_price_to_stderr(plait: De
     assert (plait.last["status"], plait.last["calls"]) == ("answered", 1)
 
 
-def test_the_price_is_in_usd_where_prices_are_known(plait: Desk) -> None:
+def test_the_price_is_in_usd_where_prices_are_known(plait: RunContext) -> None:
     (plait.folder / "replies.json").write_text(json.dumps([plait.replies["plan"][0]]))
     house = _endpoint(plait.folder / "replies.json")
     (plait.folder / "plait.toml").write_text(
@@ -119,7 +119,7 @@ def _endpoint(script: Path) -> Any:
     return module.Endpoint(str(script))
 
 
-def test_each_form_is_what_it_says(plait: Desk) -> None:
+def test_each_form_is_what_it_says(plait: RunContext) -> None:
     def printed(*flags: str) -> str:
         done = plait("plan", QUESTION, *plait.flags, *flags)
         assert done.code == 0, done.err
@@ -143,13 +143,13 @@ def test_each_form_is_what_it_says(plait: Desk) -> None:
     ("name", "begins"),
     [("p.txt", "Plan: "), ("p.json", "{"), ("p.mmd", "flowchart"), ("p.SVG", "<svg"), ("p", "Plan:")],
 )
-def test_a_file_gets_the_form_that_its_name_says(plait: Desk, name: str, begins: str) -> None:
+def test_a_file_gets_the_form_that_its_name_says(plait: RunContext, name: str, begins: str) -> None:
     done = plait("plan", QUESTION, *plait.flags, "-o", name, "--quiet")
     assert (done.code, done.out, done.err) == (0, "", "")
     assert (plait.folder / name).read_text().startswith(begins)
 
 
-def test_json_is_one_object_with_the_plan_and_what_is_expected(plait: Desk) -> None:
+def test_json_is_one_object_with_the_plan_and_what_is_expected(plait: RunContext) -> None:
     found = plait("plan", QUESTION, *plait.flags, "--json").object
     assert list(found) == ["run", "status", "reason", "plan", "expected"]
     assert found["expected"]["calls"] == 2
@@ -159,7 +159,7 @@ def test_json_is_one_object_with_the_plan_and_what_is_expected(plait: Desk) -> N
     assert plait("run", QUESTION, *plait.flags, "--plan", "plan.txt").out == "174,165 more.\n"
 
 
-def test_where_there_is_no_plan_that_is_said_with_exit_code_3(plait: Desk) -> None:
+def test_where_there_is_no_plan_that_is_said_with_exit_code_3(plait: RunContext) -> None:
     plait.said(plan=["I can't plan.", "Still not."])
     done = plait("plan", QUESTION, *plait.flags)
     assert (done.code, done.out) == (3, "")
@@ -168,7 +168,7 @@ def test_where_there_is_no_plan_that_is_said_with_exit_code_3(plait: Desk) -> No
     assert (found.code, found.object["status"], found.object["plan"]) == (3, "failed", None)
 
 
-def test_an_endpoint_that_fails_is_a_crash_of_the_plan(plait: Desk) -> None:
+def test_an_endpoint_that_fails_is_a_crash_of_the_plan(plait: RunContext) -> None:
     plait.said(plan=[{"error": "BadRequest", "message": "The endpoint says no."}])
     done = plait("plan", QUESTION, *plait.flags)
     assert (done.code, done.out) == (1, "")
@@ -178,7 +178,7 @@ def test_an_endpoint_that_fails_is_a_crash_of_the_plan(plait: Desk) -> None:
 # -- plait run --plan
 
 
-def test_a_plan_that_is_edited_is_run_without_asking_the_planner(plait: Desk) -> None:
+def test_a_plan_that_is_edited_is_run_without_asking_the_planner(plait: RunContext) -> None:
     page = plait("plan", QUESTION, *plait.flags).out
     plait.file(page.replace("lookup[Nice]", "lookup[Lille]"))
     plait.said(plan=[{"error": "BadRequest", "message": "The planner was asked."}])
@@ -189,7 +189,7 @@ def test_a_plan_that_is_edited_is_run_without_asking_the_planner(plait: Desk) ->
     assert plait("replay", "last").code == 0
 
 
-def test_a_plan_can_come_from_stdin(plait: Desk) -> None:
+def test_a_plan_can_come_from_stdin(plait: RunContext) -> None:
     done = plait("run", QUESTION, *plait.flags, "--plan", "-", given=PLAN)
     assert (done.code, done.out) == (0, "174,165 more.\n")
 
@@ -215,7 +215,7 @@ def test_a_plan_can_come_from_stdin(plait: Desk) -> None:
     ],
 )
 def test_a_bad_plan_is_said_in_one_line_before_anything_runs(
-    plait: Desk, text: str, flags: tuple[str, ...], said: str
+    plait: RunContext, text: str, flags: tuple[str, ...], said: str
 ) -> None:
     plait.file(text)
     done = plait("run", QUESTION, *plait.flags, "--plan", "plan.txt", *flags)
@@ -244,7 +244,7 @@ def test_a_bad_plan_is_said_in_one_line_before_anything_runs(
         (("run", QUESTION, "--approve", "plan", "--loop", "json"), "'json' makes no plan"),
     ],
 )
-def test_wrong_usage_exits_with_2(plait: Desk, args: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_exits_with_2(plait: RunContext, args: tuple[str, ...], said: str) -> None:
     done = plait(*args, "--model", "scripted:rewoo.json")
     assert (done.code, done.out) == (2, "")
     assert said in done.err
@@ -252,7 +252,7 @@ def test_wrong_usage_exits_with_2(plait: Desk, args: tuple[str, ...], said: str)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_plan_that_cannot_be_written_is_on_record(plait: Desk) -> None:
+def test_a_plan_that_cannot_be_written_is_on_record(plait: RunContext) -> None:
     (plait.folder / "plan.txt").symlink_to("/dev/full")
     done = plait("plan", QUESTION, *plait.flags, "-o", "plan.txt", "--quiet")
     assert done.code == 1
@@ -262,7 +262,7 @@ def test_a_plan_that_cannot_be_written_is_on_record(plait: Desk) -> None:
     assert PLAN in plait("plan", "--of", run).out
 
 
-def test_a_plan_is_checked_drawn_and_priced_without_a_run(plait: Desk) -> None:
+def test_a_plan_is_checked_drawn_and_priced_without_a_run(plait: RunContext) -> None:
     plait.file(PLAN)
     plait.said(plan=[])
     done = plait("plan", QUESTION, *plait.flags, "--plan", "plan.txt")
@@ -276,7 +276,7 @@ def test_a_plan_is_checked_drawn_and_priced_without_a_run(plait: Desk) -> None:
 # -- evidence kept
 
 
-def test_the_plan_of_a_run_comes_with_the_evidence_it_found(plait: Desk) -> None:
+def test_the_plan_of_a_run_comes_with_the_evidence_it_found(plait: RunContext) -> None:
     assert plait("run", QUESTION, *plait.flags, "--loop", "rewoo").code == 0
     page = plait("plan", "--of", "last")
     assert page.code == 0
@@ -288,7 +288,7 @@ def test_the_plan_of_a_run_comes_with_the_evidence_it_found(plait: Desk) -> None
     assert found["evidence"] == {"E1": "522250", "E2": "348085", "E3": "174165", "E4": "A good many."}
 
 
-def test_json_with_some_evidence_runs_only_the_rest(plait: Desk) -> None:
+def test_json_with_some_evidence_runs_only_the_rest(plait: RunContext) -> None:
     plait("run", QUESTION, *plait.flags, "--loop", "rewoo")
     plan = json.loads(plait("plan", "--of", "last", "--format", "json").out)
     del plan["evidence"]["E3"], plan["evidence"]["E4"]
@@ -299,7 +299,7 @@ def test_json_with_some_evidence_runs_only_the_rest(plait: Desk) -> None:
     assert plait.last["calls"] == 2
 
 
-def test_evidence_of_a_run_is_kept_for_steps_that_are_as_they_were(plait: Desk) -> None:
+def test_evidence_of_a_run_is_kept_for_steps_that_are_as_they_were(plait: RunContext) -> None:
     plait("run", QUESTION, *plait.flags, "--loop", "rewoo")
     run = plait.last["run"]
     plait.file(plait("plan", "--of", run).out.replace("lookup[Nice]", "lookup[Lille]"))
@@ -313,21 +313,21 @@ def test_evidence_of_a_run_is_kept_for_steps_that_are_as_they_were(plait: Desk) 
     assert "Expected: 2 model calls and 2 tool calls" in priced.err
 
 
-def test_a_run_that_was_cut_short_gives_what_it_had_found(plait: Desk) -> None:
+def test_a_run_that_was_cut_short_gives_what_it_had_found(plait: RunContext) -> None:
     plait.said(work=[{"error": "BadRequest", "message": "The worker is out."}])
     assert plait("run", QUESTION, *plait.flags, "--loop", "rewoo").code == 1
     found = json.loads(plait("plan", "--of", "last", "--format", "json").out)
     assert found["evidence"] == {"E1": "522250", "E2": "348085", "E3": "174165"}
 
 
-def test_a_step_that_failed_has_no_evidence_and_is_run_again(plait: Desk) -> None:
+def test_a_step_that_failed_has_no_evidence_and_is_run_again(plait: RunContext) -> None:
     plait.said(plan=[PLAN.replace("lookup[Nice]", "lookup[Atlantis]")])
     plait("run", QUESTION, *plait.flags, "--loop", "rewoo")
     found = json.loads(plait("plan", "--of", "last", "--format", "json").out)
     assert found["evidence"] == {"E1": "522250"}
 
 
-def test_a_run_of_compiler_has_its_plan_in_its_own_form(plait: Desk) -> None:
+def test_a_run_of_compiler_has_its_plan_in_its_own_form(plait: RunContext) -> None:
     plan = 'Thought: Both.\n1. lookup("Lyon")\n2. lookup("Nice")\n3. calculator("$1 - $2")\n4. join()'
     plait.said(plan=[plan], join=["Thought: Done.\nFinish(174,165 more.)"])
     done = plait("run", QUESTION, *plait.flags, "--loop", "compiler")
@@ -339,7 +339,7 @@ def test_a_run_of_compiler_has_its_plan_in_its_own_form(plait: Desk) -> None:
     assert found["evidence"] == {"1": "522250", "2": "348085", "3": "174165"}
 
 
-def test_all_plans_of_a_run_of_compiler_count(plait: Desk) -> None:
+def test_all_plans_of_a_run_of_compiler_count(plait: RunContext) -> None:
     first, second = '1. lookup("Lyon")\n2. join()', '2. lookup("Nice")\n3. calculator("$1 - $2")\n4. join()'
     joined = ["Thought: Nice is missing.\nReplan(the number of people in Nice)", "Thought: Now.\nFinish(174,165)"]
     plait.said(plan=[first, second], join=joined)
@@ -349,7 +349,7 @@ def test_all_plans_of_a_run_of_compiler_count(plait: Desk) -> None:
     assert list(found["evidence"].values()) == ["522250", "348085", "174165"]
 
 
-def test_a_run_of_another_loop_has_no_plan(plait: Desk) -> None:
+def test_a_run_of_another_loop_has_no_plan(plait: RunContext) -> None:
     plait("run", "q", "--model", plait.script(["Thought: I know.\nFinal Answer: 1"]))
     done = plait("plan", "--of", "last")
     assert (done.code, done.out) == (2, "")
@@ -359,13 +359,13 @@ def test_a_run_of_another_loop_has_no_plan(plait: Desk) -> None:
 # -- approval
 
 
-def waiting(plait: Desk, *flags: str) -> Ended:
+def waiting(plait: RunContext, *flags: str) -> Ended:
     done = plait("run", QUESTION, *plait.flags, "--loop", "rewoo", "--approve", "plan", *flags)
     assert (done.code, plait.calls()) == (5, [])
     return done
 
 
-def test_without_a_terminal_the_run_waits_with_its_plan_and_says_what_to_do(plait: Desk) -> None:
+def test_without_a_terminal_the_run_waits_with_its_plan_and_says_what_to_do(plait: RunContext) -> None:
     done = waiting(plait)
     run = plait.last["run"]
     assert done.out == ""
@@ -379,7 +379,7 @@ def test_without_a_terminal_the_run_waits_with_its_plan_and_says_what_to_do(plai
     assert (found["status"], found["reason"]) == ("waiting", PLAN)
 
 
-def test_yes_carries_it_out_and_no_does_not(plait: Desk) -> None:
+def test_yes_carries_it_out_and_no_does_not(plait: RunContext) -> None:
     waiting(plait)
     done = plait("resume", "last", *question(plait), "--answer", "yes")
     assert (done.code, done.out) == (0, "174,165 more.\n")
@@ -391,7 +391,7 @@ def test_yes_carries_it_out_and_no_does_not(plait: Desk) -> None:
     assert "refused the plan" in refused.err
 
 
-def test_the_commands_that_are_said_do_edit_the_plan_and_go_on(plait: Desk) -> None:
+def test_the_commands_that_are_said_do_edit_the_plan_and_go_on(plait: RunContext) -> None:
     said = waiting(plait).err
     (line,) = [line for line in said.splitlines() if line.startswith("Edit it with: ")]
     program = os.path.dirname(PLAIT)
@@ -402,7 +402,7 @@ def test_the_commands_that_are_said_do_edit_the_plan_and_go_on(plait: Desk) -> N
     assert ("lookup", "Lille") in plait.calls()
 
 
-def test_words_go_to_the_planner_and_the_run_waits_again(plait: Desk) -> None:
+def test_words_go_to_the_planner_and_the_run_waits_again(plait: RunContext) -> None:
     again = PLAN.replace("Nice", "Lille")
     plait.said(plan=[PLAN, again])
     waiting(plait)
@@ -413,7 +413,7 @@ def test_words_go_to_the_planner_and_the_run_waits_again(plait: Desk) -> None:
     assert ("lookup", "Lille") in plait.calls()
 
 
-def test_a_plan_is_no_answer_where_it_cannot_be_one(plait: Desk) -> None:
+def test_a_plan_is_no_answer_where_it_cannot_be_one(plait: RunContext) -> None:
     waiting(plait)
     run = plait.last["run"]
     plait.file("#E1 = nothing[x]", "bad.txt")
@@ -430,7 +430,7 @@ def test_a_plan_is_no_answer_where_it_cannot_be_one(plait: Desk) -> None:
     assert "does not wait with a plan" in over.err
 
 
-def test_a_plan_of_the_other_loop_is_no_answer_to_compiler(plait: Desk) -> None:
+def test_a_plan_of_the_other_loop_is_no_answer_to_compiler(plait: RunContext) -> None:
     plait.said(plan=['1. lookup("Lyon")\n2. join()'], join=["Finish: 522,250"])
     plait("run", QUESTION, *plait.flags, "--loop", "compiler", "--approve", "plan")
     plait.file(PLAN)
@@ -443,7 +443,7 @@ def test_a_plan_of_the_other_loop_is_no_answer_to_compiler(plait: Desk) -> None:
     assert plait.calls() == [("lookup", "Lille")]
 
 
-def at_terminal(plait: Desk, *answers: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
+def at_terminal(plait: RunContext, *answers: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
     """A run at a terminal where a person gives these answers: its code, its stdout, what was drawn."""
     master, slave = pty.openpty()
     args = ("run", QUESTION, *plait.flags, "--loop", "rewoo", "--approve", "plan")
@@ -469,7 +469,7 @@ def at_terminal(plait: Desk, *answers: str, env: dict[str, str] | None = None) -
     return process.returncode, out, drawn.replace("\r\n", "\n")
 
 
-def test_at_a_terminal_the_plan_and_its_price_are_shown_and_the_person_asked(plait: Desk) -> None:
+def test_at_a_terminal_the_plan_and_its_price_are_shown_and_the_person_asked(plait: RunContext) -> None:
     code, out, drawn = at_terminal(plait, "yes")
     assert (code, out) == (0, "174,165 more.\n")
     assert f"{PICTURE}\n\nExpected: 2 model calls and 3 tool calls" in drawn
@@ -478,13 +478,13 @@ def test_at_a_terminal_the_plan_and_its_price_are_shown_and_the_person_asked(pla
     assert at_terminal(plait, "")[0] == 5
 
 
-def test_at_a_terminal_the_plan_can_be_edited(plait: Desk) -> None:
+def test_at_a_terminal_the_plan_can_be_edited(plait: RunContext) -> None:
     code, out, drawn = at_terminal(plait, "e", env={"VISUAL": "sed -i s/Nice/Lille/"})
     assert (code, out) == (0, "174,165 more.\n"), drawn
     assert ("lookup", "Lille") in plait.calls()
 
 
-def test_a_plan_that_was_left_as_it_was_is_asked_about_again(plait: Desk) -> None:
+def test_a_plan_that_was_left_as_it_was_is_asked_about_again(plait: RunContext) -> None:
     code, _, drawn = at_terminal(plait, "e", "yes", env={"VISUAL": "true"})
     assert code == 0
     assert "The plan did not change." in drawn
@@ -493,14 +493,14 @@ def test_a_plan_that_was_left_as_it_was_is_asked_about_again(plait: Desk) -> Non
     assert "There is no editor there-is-no-such-editor; set EDITOR." in drawn
 
 
-def test_an_edited_plan_that_cannot_be_run_is_said_and_asked_about_again(plait: Desk) -> None:
+def test_an_edited_plan_that_cannot_be_run_is_said_and_asked_about_again(plait: RunContext) -> None:
     code, _, drawn = at_terminal(plait, "e", "yes", env={"VISUAL": "sed -i s/lookup/lokup/"})
     assert code == 0, drawn
     assert "That plan can't be carried out: Step E1 uses 'lokup'" in drawn
     assert plait.calls()[0] == ("lookup", "Lyon")
 
 
-def test_no_plan_can_draw_on_the_terminal(plait: Desk) -> None:
+def test_no_plan_can_draw_on_the_terminal(plait: RunContext) -> None:
     plait.said(plan=[PLAN.replace("Lyon.", "Ly\x1b[2Jon \u202e.").replace("[Nice]", "[Ni\x07ce\x9b31m]")])
     done = waiting(plait)
     printed = plait("plan", QUESTION, *plait.flags)

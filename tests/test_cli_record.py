@@ -117,7 +117,7 @@ class Shout:
     phases: ClassVar[tuple[str, ...]] = ("say",)
     prompts: ClassVar[dict[str, str]] = {"say": "{{ question }}"}
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
         reply = yield from think("say", (user(task.question),))
         return Answered(reply.text.upper() if self.loud else reply.text)
 

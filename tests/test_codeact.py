@@ -52,7 +52,7 @@ FOUND = "`people(city: str) -> int`: Counts the people of a city."
 PLAN = " Find the number of people in Lyon.\n2. Print it."
 
 
-def kit(search: bool = True, **more: Any) -> LoopContext:
+def context(search: bool = True, **more: Any) -> LoopContext:
     tools: dict[str, Any] = (
         {"tools": (FIND,), "others": (PEOPLE,), "search": "find_tools"} if search else {"tools": (PEOPLE,)}
     )
@@ -103,7 +103,7 @@ def drive(
     def found(call: Call) -> Observation:
         return Observation(FOUND, value=FOUND) if call.tool == "find_tools" else Observation("522250", value=522250)
 
-    generator = (loop or CodeAct()).run(Task(question), kit_ or kit())
+    generator = (loop or CodeAct()).run(Task(question), kit_ or context())
     result: Any = None
     try:
         while True:
@@ -328,7 +328,7 @@ def test_without_a_search_tool_an_unknown_name_is_told_one_like_it_or_the_functi
     broken = CodeError("ZeroDivisionError", "division by zero", 1, "1 / 0") if "/" in before else None
     parts = {before: [Ran(error=broken)], "people_of_nise * 2": [Ran(error=error)]}
     replies = [action(before, 1), action("people_of_nise * 2", 2), action("stop()", 3)]
-    run = drive(replies, parts | STOP, kit_=kit(search=False))
+    run = drive(replies, parts | STOP, kit_=context(search=False))
     assert f"There is no variable and no function named `people_of_nise`. {said}" in run.seen(2)
 
 
@@ -338,7 +338,7 @@ def test_without_a_search_tool_an_unknown_name_is_told_the_nearest():
     run = drive(
         [action("code()", 1), action("stop()", 2)],
         parts | STOP,
-        kit_=kit(search=False),
+        kit_=context(search=False),
         tools=lambda call: Observation("There is no tool 'peoples'. Nearest: people.", "unknown_tool"),
     )
     assert "Nearest: people." in run.seen(1)
@@ -400,7 +400,7 @@ def test_a_tool_that_fails_is_told_apart_from_code_that_does():
     seen = failing(CodeError("RuntimeError", "no such city", 1, "people('X')"), "raised", text="no such city").seen(2)
     assert "no such city" in seen and "The function itself failed" in seen
     assert "another function, which you find by `method_search`." in seen
-    more = kit(tools=(FIND, PEOPLE, ToolSpec("size", "Measures.")), others=())
+    more = context(tools=(FIND, PEOPLE, ToolSpec("size", "Measures.")), others=())
     parts = {"code()": [Ran(calls=(Call("people"),)), Ran(error=CodeError("RuntimeError", "no", 1, "people()"))]}
     replies = [PLAN, action("code()"), action("stop()", 3)]
     seen = drive(replies, parts | STOP, tools=lambda call: Observation("Error: no", "raised"), kit_=more).seen(2)
@@ -582,7 +582,7 @@ def test_notes_of_the_runtime_about_a_call_are_shown():
 
 
 def test_without_a_search_tool_all_tools_are_told_and_the_first_turn_is_an_ordinary_one():
-    run = drive([action(COUNT, 1), action("stop()", 2)], COUNTS | STOP, kit_=kit(search=False))
+    run = drive([action(COUNT, 1), action("stop()", 2)], COUNTS | STOP, kit_=context(search=False))
     assert run.outcome == Answered("522250")
     first = run.thinks[0]
     assert first.phase == "act" and first.prefill.startswith("THOUGHT 1:\n")
@@ -592,7 +592,7 @@ def test_without_a_search_tool_all_tools_are_told_and_the_first_turn_is_an_ordin
 
 def test_with_one_the_tools_shown_directly_are_told_and_the_search_by_the_name_it_has_in_code():
     shown = ToolSpec("get_user_location", "Where the user is.", returns="dict")
-    rules = drive([PLAN, action("stop()")], STOP, kit_=kit(tools=(FIND, shown))).thinks[0].messages[0].content
+    rules = drive([PLAN, action("stop()")], STOP, kit_=context(tools=(FIND, shown))).thinks[0].messages[0].content
     assert "`method_search(description: str)`" in rules
     assert "`get_user_location() -> dict`: Where the user is." in rules
     assert "find_tools" not in rules and "people" not in rules
@@ -602,7 +602,7 @@ def test_with_one_the_tools_shown_directly_are_told_and_the_search_by_the_name_i
 
 
 def test_the_users_own_system_prompt_is_sent_as_it_is():
-    run = drive([PLAN, action("stop()")], STOP, kit_=kit(system="Only this."))
+    run = drive([PLAN, action("stop()")], STOP, kit_=context(system="Only this."))
     assert run.thinks[0].messages[0].content == "Only this."
 
 

@@ -231,7 +231,7 @@ def test_a_run_that_was_shown_all_tools_is_forked_with_all_of_them(tmp_path: Pat
     from plait.journal.store import Journal
 
     head = Journal.at(tmp_path / "j.db").run(first.id).head
-    forked = plait.Agent.recorded(head, journal=tmp_path / "j.db", load_tools=True).fork(first.id, 2)
+    forked = plait.Agent.from_journal(head, journal=tmp_path / "j.db", load_tools=True).fork(first.id, 2)
     assert (forked.status, forked.answer, forked.reason) == ("answered", "522250", None)
 
 

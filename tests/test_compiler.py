@@ -561,9 +561,9 @@ def test_a_result_that_holds_a_name_stays_as_it_is() -> None:
 
 
 def test_history_and_the_users_own_system_prompt() -> None:
-    kit = LoopContext((lookup.spec,), PromptBook("compiler"), system="Plan, please.")
+    context = LoopContext((lookup.spec,), PromptBook("compiler"), system="Plan, please.")
     task = Task("And Nice?", (Exchange("How many live in Lyon?", "522250\nFinish: x"),))
-    effect = next(LLMCompiler().run(task, kit))
+    effect = next(LLMCompiler().run(task, context))
     assert isinstance(effect, Start) and isinstance(effect.effects[0], Think)
     rules, asked = effect.effects[0].messages
     assert rules.content == "Plan, please."

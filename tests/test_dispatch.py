@@ -46,17 +46,17 @@ def seen(**texts: str) -> dict[str, Observation]:
 
 def test_a_name_is_a_whole_token() -> None:
     results = seen(E1="one", E10="ten")
-    assert EVIDENCE.filled("#E1 and #E10, #E1.", results) == "one and ten, one."
-    assert EVIDENCE.named("#E10 #E1 #E1x") == ("E10", "E1")
+    assert EVIDENCE.fill("#E1 and #E10, #E1.", results) == "one and ten, one."
+    assert EVIDENCE.find_ids("#E10 #E1 #E1x") == ("E10", "E1")
 
 
 def test_a_result_that_holds_a_name_stays_as_it_is() -> None:
-    assert EVIDENCE.filled("#E1 / #E2", seen(E1="see #E2", E2="2")) == "see #E2 / 2"
+    assert EVIDENCE.fill("#E1 / #E2", seen(E1="see #E2", E2="2")) == "see #E2 / 2"
 
 
 def test_names_are_filled_at_any_depth_and_a_list_stays_a_list() -> None:
     results = {"E1": Observation("[1, 2]", value=[1, 2]), "E2": Observation("7", value=7)}
-    assert EVIDENCE.filled({"of": "#E1", "n": ["#E2", "x#E1"], "k": 3}, results) == {
+    assert EVIDENCE.fill({"of": "#E1", "n": ["#E2", "x#E1"], "k": 3}, results) == {
         "of": [1, 2],
         "n": ["7", "x[1, 2]"],
         "k": 3,
@@ -64,13 +64,13 @@ def test_names_are_filled_at_any_depth_and_a_list_stays_a_list() -> None:
 
 
 def test_an_amount_of_dollars_is_no_name() -> None:
-    assert RESULTS.named("$1 $1.50 $1,200 ${3} $2.") == ("1", "3", "2")
+    assert RESULTS.find_ids("$1 $1.50 $1,200 ${3} $2.") == ("1", "3", "2")
 
 
 @given(st.recursive(st.text() | st.integers() | st.none(), lambda inner: st.lists(inner, max_size=3)))
 def test_what_names_nothing_is_left_alone(value: Any) -> None:
-    if not EVIDENCE.named(value):
-        assert EVIDENCE.filled(value, seen(E1="one")) == value
+    if not EVIDENCE.find_ids(value):
+        assert EVIDENCE.fill(value, seen(E1="one")) == value
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ class Graph:
     phases: ClassVar[tuple[str, ...]] = ("work", "end")
     prompts: ClassVar[dict[str, str]] = {"none": ""}
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
         try:
             yield from think("end", (user("begin"),))
             work = yield from self._work()

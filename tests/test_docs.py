@@ -142,7 +142,7 @@ def test_every_public_name_stands_on_the_page_of_the_library() -> None:
         assert re.search(rf"`plait\.{re.escape(name)}\b", page), name
     for name in (item.name for item in fields(plait.Agent)):
         assert f"| `{name}` |" in page, name
-    for name in ("run", "arun", "stream", "using", "resume", "aresume", "replay", "fork", "afork", "recorded"):
+    for name in ("run", "arun", "stream", "using", "resume", "aresume", "replay", "fork", "afork", "from_journal"):
         assert hasattr(plait.Agent, name) and re.search(rf"`(?:await |Agent\.)?{name}\b", page), name
     for name in (*Run.__struct_fields__, "status", "answer", "reason", "trace", "events"):
         if name not in ("rows", "loop"):

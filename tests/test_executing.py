@@ -53,7 +53,7 @@ class Pieces:
     def splitter(self, phase: str) -> Splitter:
         return OneKind("thought")
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
         said: list[str] = []
         for code in self.pieces:
             yield from think("act", [user("What next?")])
@@ -270,7 +270,7 @@ async def test_a_run_that_is_cancelled_while_it_ends_closes_its_session(tmp_path
 
     @dataclass(frozen=True)
     class Ahead(Pieces):
-        def run(self, task: Task, kit: LoopContext) -> LoopRun:
+        def run(self, task: Task, context: LoopContext) -> LoopRun:
             yield from execute("1")
             yield from start(Act((Call("lingers"),)))
             return Answered("done")
@@ -393,7 +393,7 @@ def test_a_fork_shares_the_pieces_before_it(agent: Made) -> None:
 def test_continuing_code_that_does_not_wait_is_an_error_of_the_loop(tmp_path: Path) -> None:
     @dataclass(frozen=True)
     class Wrong(Pieces):
-        def run(self, task: Task, kit: LoopContext) -> LoopRun:
+        def run(self, task: Task, context: LoopContext) -> LoopRun:
             yield Execute("x = 1")
             ran: Ran = yield from go_on(Observation("1"))
             return Answered(ran.output)

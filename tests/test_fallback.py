@@ -52,11 +52,11 @@ class Hesitant:
     phases: ClassVar[tuple[str, ...]] = ("first",)
     prompts: ClassVar[dict[str, str]] = {"ask": "Do you know it? {{ question }}"}
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
-        reply = yield from think("first", [user(kit.prompt("ask", question=task.question))])
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
+        reply = yield from think("first", [user(context.prompt("ask", question=task.question))])
         if not self.fallback or "no" not in reply.text.lower():
             return Answered(reply.text)
-        return (yield from fall_back(self.fallback, task, kit, "The model does not know."))
+        return (yield from fall_back(self.fallback, task, context, "The model does not know."))
 
     def splitter(self, phase: str) -> Splitter:
         assert phase == "first"
@@ -359,8 +359,8 @@ def test_the_conversation_is_handed_on_and_what_is_thrown_reaches_the_other_loop
         phases: ClassVar[tuple[str, ...]] = ("act",)
         prompts: ClassVar[dict[str, str]] = {"none": "it renders none"}
 
-        def run(self, task: Task, kit: LoopContext) -> LoopRun:
-            seen.extend([task, kit.system])
+        def run(self, task: Task, context: LoopContext) -> LoopRun:
+            seen.extend([task, context.system])
             yield from note("hello", "from below")
             try:
                 yield from think("act", [user("q")])
@@ -372,12 +372,12 @@ def test_the_conversation_is_handed_on_and_what_is_thrown_reaches_the_other_loop
             return OneKind("thought")
 
     task = Task("And Nice?", (Exchange("Lyon?", "522,250"),))
-    kit = LoopContext(
+    context = LoopContext(
         (), PromptBook("tool_calling", None, None, (PromptBook("below", None, Below.prompts),)), system="mine"
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "_plugins", lambda: [Point(Below)])
-        loop = fall_back("below", task, kit, "Why not.")
+        loop = fall_back("below", task, context, "Why not.")
         assert next(loop).text == "Why not. Going on with the loop 'below'."  # type: ignore[union-attr]
         assert loop.send(None).text == "from below"  # type: ignore[union-attr]
         assert loop.send(None).phase == "below.act"  # type: ignore[union-attr]

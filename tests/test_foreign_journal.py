@@ -108,7 +108,7 @@ def test_an_mcp_command_of_a_foreign_journal_is_not_started(tmp_path: Path, monk
     head = Journal(tmp_path / "j.db").head("last")
     command = f'mcp:{sys.executable} -c \'open("{tmp_path}/started", "w")\''
     head = structs.replace(head, sources=(command,))
-    again = plait.Agent.recorded(head, journal=tmp_path / "j.db", model=plait.Scripted(said))
+    again = plait.Agent.from_journal(head, journal=tmp_path / "j.db", model=plait.Scripted(said))
     assert [spec.name for spec in again.specs] == ["send"]
     with pytest.raises(ConfigError, match="names tools that run code"):
         again.resume("last")

@@ -227,7 +227,7 @@ def test_half_an_action_is_not_run_when_the_token_limit_cut_it():
     ],
 )
 def test_a_reply_goes_on_after_its_opening_or_begins_anew(reply, text):
-    assert FORMAT.opened(reply, "THOUGHT 2:\nI see that") == text
+    assert FORMAT.join_opening(reply, "THOUGHT 2:\nI see that") == text
 
 
 @given(words)
@@ -388,7 +388,7 @@ def test_a_hostile_reply_takes_no_more_than_linear_time(unit, head):
         FORMAT.read(text, 2)
     except Unreadable as error:
         assert len(str(error)) < 1000
-    FORMAT.opened(text, "THOUGHT 2:\nI see")
+    FORMAT.join_opening(text, "THOUGHT 2:\nI see")
     FORMAT.disarm(text)
     FORMAT.write(Turn(text, answer="x", answered=True), 2)
     splitter = FORMAT.splitter()

@@ -19,7 +19,7 @@ SEEN = "{'temperature': 13.1, 'time': '2023-04-07T12:00', 'lat': 51.50853, 'lon'
 
 
 def invented(value: Any, spec: ToolSpec | None = None) -> tuple[str, ...]:
-    return Sources([TASK, SEEN]).invented(Call("tool", value), spec)
+    return Sources([TASK, SEEN]).find_invented(Call("tool", value), spec)
 
 
 @pytest.mark.parametrize(
@@ -114,21 +114,21 @@ def test_what_stands_nowhere_is_flagged(value: Any, found: str) -> None:
 def test_round_numbers_are_units_only_where_something_is_converted(
     task: str, formula: str, found: tuple[str, ...]
 ) -> None:
-    assert Sources([task]).invented(Call("calculator", formula), None) == found
+    assert Sources([task]).find_invented(Call("calculator", formula), None) == found
 
 
 @pytest.mark.parametrize("text", ["ab1" * 60_000, "see " + "a" * 200_000, "see " + "1" * 200_000 + "a1", "1" * 200_000])
 def test_a_long_text_is_looked_through_once(text: str) -> None:
     began = time.process_time()
-    Sources([TASK, text]).invented(Call("tool", {"page": text}), None)
-    Sources([TASK]).invented(Call("tool", {"page": text}), None)
+    Sources([TASK, text]).find_invented(Call("tool", {"page": text}), None)
+    Sources([TASK]).find_invented(Call("tool", {"page": text}), None)
     assert time.process_time() - began < 20  # once for each character it would be hours
 
 
 def test_numbers_beyond_all_bounds_are_numbers_like_others() -> None:
     assert invented({"n": 10**400}) == (f"n: {10**400}",)
     # A source that says infinity does not vouch for every number.
-    assert Sources(["9e999"]).invented(Call("tool", {"n": 12345}), None) == ("n: 12345",)
+    assert Sources(["9e999"]).find_invented(Call("tool", {"n": 12345}), None) == ("n: 12345",)
 
 
 def test_a_tools_own_defaults_and_choices_are_not_made_up() -> None:
@@ -139,7 +139,7 @@ def test_a_tools_own_defaults_and_choices_are_not_made_up() -> None:
 
 def test_the_conversation_before_is_a_source() -> None:
     task = Task("And there?", history=(Exchange("I live in Oslo, number 4711.", "Noted."),))
-    assert sources_of(task).invented(Call("tool", {"city": "Oslo", "number": 4711}), None) == ()
+    assert sources_of(task).find_invented(Call("tool", {"city": "Oslo", "number": 4711}), None) == ()
 
 
 def test_what_code_computed_or_took_from_a_result_is_no_literal_and_what_it_wrote_down_is() -> None:
@@ -147,10 +147,10 @@ def test_what_code_computed_or_took_from_a_result_is_no_literal_and_what_it_wrot
     sources.wrote(
         "latitude = 51.509865\nwhere = get_user_location()\ntext = f'It is {where} and 99 degrees'\nlow = -7.25"
     )
-    assert sources.invented(Call("weather", {"latitude": 51.509865}), None) == ("latitude: 51.509865",)
-    assert sources.invented(Call("weather", {"latitude": 48.85}), None) == ()
-    assert sources.invented(Call("send", {"text": "It is 17.5 and 99 degrees"}), None) == ("text: 99",)
-    assert sources.invented(Call("weather", {"latitude": -7.25}), None) == ("latitude: -7.25",)
+    assert sources.find_invented(Call("weather", {"latitude": 51.509865}), None) == ("latitude: 51.509865",)
+    assert sources.find_invented(Call("weather", {"latitude": 48.85}), None) == ()
+    assert sources.find_invented(Call("send", {"text": "It is 17.5 and 99 degrees"}), None) == ("text: 99",)
+    assert sources.find_invented(Call("weather", {"latitude": -7.25}), None) == ("latitude: -7.25",)
 
 
 # -- policies, in a run

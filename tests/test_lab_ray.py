@@ -85,7 +85,7 @@ def test_the_table_is_the_same_as_without_ray_and_the_runs_can_be_replayed(clust
     rows = asked(journal.path, "SELECT count(*), count(DISTINCT label), min(owner), max(owner) FROM runs")
     assert rows == [(24, 24, "", "")]
     for result in there.results[:12:3]:  # of react
-        agent = plait.Agent.recorded(
+        agent = plait.Agent.from_journal(
             journal.head(result.run), journal=journal.path, model=options["models"][0], models={}
         )
         replayed = agent.replay(result.run)

@@ -594,7 +594,7 @@ def test_the_tools_of_a_run_are_found_again_and_a_changed_file_is_refused(tmp_pa
     agent = plait.Agent("json", model=plait.Scripted(script), tools=task.tools, journal=journal)
     run = agent.run(task.question)
     assert run.answer == "Bland"
-    again = plait.Agent.recorded(run_head(journal, run.id), journal=journal, model=plait.Scripted(script))
+    again = plait.Agent.from_journal(run_head(journal, run.id), journal=journal, model=plait.Scripted(script))
     assert again.replay(run.id).requests == 2
     lines(path, {**HOTPOT, "context": [["Cee", ["The Cee is a river in another country."]]]})
     with pytest.raises(ConfigError, match="not those that the run started with"):

@@ -45,7 +45,7 @@ def recorded(journal: Path, run: str) -> Agent:
     """The agent as another process finds it."""
     connection.close()
     connection._connections.clear()
-    return Agent.recorded(Journal.at(journal).run(run).head, journal=journal, load_tools=True)
+    return Agent.from_journal(Journal.at(journal).run(run).head, journal=journal, load_tools=True)
 
 
 def seen(run: plait.Run) -> list[str]:

@@ -38,7 +38,7 @@ def test_openai():
 def test_openai_elsewhere_needs_no_key_and_has_nobodys_price():
     model = resolve("openai:gpt-4o", env={"OPENAI_BASE_URL": "http://127.0.0.1:9/v1/"})
     assert (model.endpoint, model.key) == ("http://127.0.0.1:9/v1", "")
-    assert not model.rate.known
+    assert not model.rate.is_known
 
 
 @pytest.mark.parametrize("name", ["o1", "o3-mini", "o4-mini", "gpt-5", "gpt-5.2-mini"])

@@ -18,7 +18,7 @@ from plait.core.artifacts import ArtifactHandle
 from plait.core.code import CodeLimits
 from plait.sandbox import OutCall, Result, SandboxSession, Settings, monty_worker
 from plait.sandbox.monty import MontySession
-from plait.sandbox.monty_piece import adapted
+from plait.sandbox.monty_piece import adapt_code
 from sandbox_support import NOW, opened, whole
 
 Open = Callable[..., Awaitable[MontySession]]
@@ -139,10 +139,10 @@ async def test_a_promise_of_an_earlier_piece_is_an_error_that_can_be_read(open_:
 def test_only_a_tool_that_an_async_function_returns_gets_an_await() -> None:
     code = "def f():\n    return tool(1)\nasync def g():\n    def h(): return tool(2)\n    if h(): return  tool(ä)\n"
     code += "    return len([])"
-    assert adapted(code, frozenset({"tool"})) == code.replace("return  tool(ä)", "return  await tool(ä)")
+    assert adapt_code(code, frozenset({"tool"})) == code.replace("return  tool(ä)", "return  await tool(ä)")
     own = "def tool(n):\n    return n\nasync def g():\n    return tool(1)"
-    assert adapted(own, frozenset({"tool"})) == own
-    assert adapted("async def g(:\n return", frozenset({"tool"})) == "async def g(:\n return"
+    assert adapt_code(own, frozenset({"tool"})) == own
+    assert adapt_code("async def g(:\n return", frozenset({"tool"})) == "async def g(:\n return"
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_what_follows_join_is_cut() -> None:
     assert [remark.kind for remark in remarks] == ["cut"]
     reader = FORM.reader(TOOLS)
     reader.feed('1. lookup("a")\n2. join() Then more.')
-    assert reader.kept == '1. lookup("a")\n2. join()'
+    assert reader.kept_text == '1. lookup("a")\n2. join()'
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ inputs = st.one_of(
     ),
 )
 steps = st.builds(
-    lambda given, why: Step("0", given[0], given[1], " ".join(why.split()), RESULTS.named(given[1])), inputs, words
+    lambda given, why: Step("0", given[0], given[1], " ".join(why.split()), RESULTS.find_ids(given[1])), inputs, words
 )
 plans = st.lists(steps, max_size=5).map(
     lambda made: Plan(tuple(Step(str(n), s.tool, s.input, s.why, s.needs) for n, s in enumerate(made, 1)))
@@ -278,7 +278,7 @@ def in_pieces(text: str, cuts: list[int]) -> tuple[object, ...]:
         calls += reader.feed(text[start:end])
         start = end
     calls += reader.close()
-    return calls, reader.ended, reader.remarks, reader.kept, reader.thought
+    return calls, reader.ended, reader.remarks, reader.kept_text, reader.thought
 
 
 plan_texts = (

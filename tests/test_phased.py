@@ -132,8 +132,8 @@ def test_only_the_reply_is_told_as_answer(journal: Path) -> None:
 
 
 def test_the_turns_before_stand_as_messages_behind_the_identity() -> None:
-    kit = LoopContext((height.spec,), PromptBook("phased"))
-    loop = Phased().run(Task("And Ferris?", (Exchange("How high is Garnet?", "243 m."),)), kit)
+    context = LoopContext((height.spec,), PromptBook("phased"))
+    loop = Phased().run(Task("And Ferris?", (Exchange("How high is Garnet?", "243 m."),)), context)
     effect = next(loop)
     assert isinstance(effect, Think)
     assert [(message.role, message.content) for message in effect.messages[1:3]] == [

@@ -50,7 +50,7 @@ def plans(draw: st.DrawFn, texts: st.SearchStrategy[str] = HOSTILE, most: int = 
         words = draw(texts) + "".join(f" #E{each}" for each in sorted(named))
         told = draw(st.sampled_from([words, {"of": words, "n": 1}, [words]]))
         tool = draw(st.sampled_from([tool.name for tool in TOOLS]))
-        steps.append(Step(f"E{number}", tool, told, draw(texts), EVIDENCE.named(told)))
+        steps.append(Step(f"E{number}", tool, told, draw(texts), EVIDENCE.find_ids(told)))
     ids = [step.id for step in steps]
     kept = draw(st.sets(st.sampled_from(ids))) if ids else set()
     return Plan(tuple(steps), {id: draw(texts) for id in sorted(kept)})

@@ -49,7 +49,7 @@ def test_a_planner_is_told_from_a_loop_that_only_has_a_phase_of_that_name(make_a
         name: ClassVar[str] = "plain"
         phases: ClassVar[tuple[str, ...]] = ("plan",)
 
-        def run(self, task: Task, kit: LoopContext) -> LoopRun:
+        def run(self, task: Task, context: LoopContext) -> LoopRun:
             return Answered((yield from think("plan", (user(task.question),))).text)
 
         def splitter(self, phase: str) -> Splitter:

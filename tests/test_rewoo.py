@@ -27,7 +27,7 @@ from plait.core import (
     Reply,
     Start,
     Step,
-    Taken,
+    WaitResult,
     Task,
     Think,
     Waiting,
@@ -137,12 +137,12 @@ def test_the_tools_and_the_model_are_told_numbered_and_an_own_system_prompt_is_s
 def test_the_conversation_so_far_is_told_to_planner_and_solver() -> None:
     history = (Exchange("Who?", "Ann."), Exchange("How old?", "47."))
     task = Task("And her height?", history)
-    kit = LoopContext((), PromptBook("rewoo"))
-    planner = ReWOO.plan_messages(kit, task)[-1].content
+    context = LoopContext((), PromptBook("rewoo"))
+    planner = ReWOO.plan_messages(context, task)[-1].content
     assert planner.index("Who?") < planner.index("Ann.") < planner.index("47.") < planner.index("And her height?")
-    assert "How old?" in ReWOO.solve_messages(kit, task, Plan(), {}, 100)[0].content
-    assert "Who?" not in ReWOO.work_messages(kit, task, Step("E1", "LLM", "x"), {})[0].content
-    assert "arlier" not in ReWOO.plan_messages(kit, Task("q"))[-1].content
+    assert "How old?" in ReWOO.solve_messages(context, task, Plan(), {}, 100)[0].content
+    assert "Who?" not in ReWOO.work_messages(context, task, Step("E1", "LLM", "x"), {})[0].content
+    assert "arlier" not in ReWOO.plan_messages(context, Task("q"))[-1].content
 
 
 # ---- evidence
@@ -398,7 +398,9 @@ def test_the_options_survive_json() -> None:
 def test_a_recorded_run_with_a_given_plan_is_replayed_from_its_record_alone(journal: Path) -> None:
     run = agent(journal, [], options={"plan": GIVEN}).run("q")
     head = plait.Agent(journal=journal)._journal_needed().run(run.id).head
-    again = plait.Agent.recorded(head, journal=journal, tools=[find, join], model=plait.Scripted([], name="scripted"))
+    again = plait.Agent.from_journal(
+        head, journal=journal, tools=[find, join], model=plait.Scripted([], name="scripted")
+    )
     assert again.replay(run.id).whole
 
 
@@ -489,9 +491,9 @@ def test_the_loop_needs_no_runtime() -> None:
     assert loop.send(()) == Note("cut", "5 characters before the plan")
     assert loop.send(None) == Start((Act((Call("find", "a"),)),))
     assert loop.send((7,)) == WaitNext((7,))
-    assert loop.send(Taken(7, observations=(Observation("12"),))) == Start((Act((Call("find", "12"),)),))
+    assert loop.send(WaitResult(7, observations=(Observation("12"),))) == Start((Act((Call("find", "12"),)),))
     assert loop.send((9,)) == WaitNext((9,))
-    solve = loop.send(Taken(9, observations=(Observation("13"),)))
+    solve = loop.send(WaitResult(9, observations=(Observation("13"),)))
     assert isinstance(solve, Think) and solve.phase == "solve" and "Evidence: 13" in solve.messages[0].content
     assert loop.send(Reply("It is 13.")) == CheckAnswer("It is 13.")
     with pytest.raises(StopIteration) as end:

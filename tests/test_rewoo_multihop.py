@@ -35,8 +35,8 @@ def test_every_hop_of_musique_is_asked_with_the_gold_sub_answers_in_it(journal: 
         steps = []
         for n, hop in enumerate(hops, 1):
             given = re.sub(r"#(\d+)", r"#E\1", hop["question"])
-            references += len(EVIDENCE.named(given))
-            steps.append(Step(f"E{n}", "answer", given, f"Hop {n}.", EVIDENCE.named(given)))
+            references += len(EVIDENCE.find_ids(given))
+            steps.append(Step(f"E{n}", "answer", given, f"Hop {n}.", EVIDENCE.find_ids(given)))
         plans[task["question"]] = write_plan(Plan(tuple(steps)))
         asked = gold_questions(hops)
         gold[task["question"]] = [(question, hop["answer"]) for question, hop in zip(asked, hops, strict=True)]

@@ -305,8 +305,8 @@ def plans(draw: st.DrawFn) -> Plan:
             steps.append(Step("", why=thought))
         name = draw(st.sampled_from(["Search", "calculator", "weather", "LLM"]))
         before = {f"E{earlier}" for earlier in range(1, n)}
-        value = draw(inputs.filter(lambda value, before=before: before.issuperset(EVIDENCE.named(value))))
-        steps.append(Step(f"E{n}", name, value, draw(whys), EVIDENCE.named(value)))
+        value = draw(inputs.filter(lambda value, before=before: before.issuperset(EVIDENCE.find_ids(value))))
+        steps.append(Step(f"E{n}", name, value, draw(whys), EVIDENCE.find_ids(value)))
     return Plan(tuple(steps))
 
 
@@ -349,7 +349,7 @@ def test_what_can_not_be_written_is_a_value_error(step: Step) -> None:
 @given(words)
 def test_no_step_of_a_plan_is_read_in_escaped_data(data: str) -> None:
     safe = disarm(data)
-    assert HEAD.search(safe) is None and EVIDENCE.named(safe) == ()
+    assert HEAD.search(safe) is None and EVIDENCE.find_ids(safe) == ()
     assert "\nEvidence:" not in safe
     assert disarm(safe) == safe
 

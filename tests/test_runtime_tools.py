@@ -27,7 +27,7 @@ class Together:
     phases: ClassVar[tuple[str, ...]] = ("act",)
     prompts: ClassVar[dict[str, str]] = {"none": "it asks no model"}
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
         found = yield from act(*(Call(tool, given) for tool, given in self.calls))
         return Answered([seen.text for seen in found])
 
@@ -236,13 +236,13 @@ def test_a_tool_may_run_an_agent_of_its_own(kind: str) -> None:
 def test_a_loop_that_returns_no_outcome_is_a_crash_and_says_so() -> None:
     @dataclass(frozen=True)
     class Careless(Together):
-        def run(self, task: Task, kit: LoopContext) -> LoopRun:
+        def run(self, task: Task, context: LoopContext) -> LoopRun:
             yield from act(Call("rest", 0.01))
             return "forty-two"  # type: ignore[return-value]
 
     @dataclass(frozen=True)
     class Unspeakable(Together):
-        def run(self, task: Task, kit: LoopContext) -> LoopRun:
+        def run(self, task: Task, context: LoopContext) -> LoopRun:
             yield from act(Call("rest", 0.01))
             return Answered(object())
 
@@ -254,7 +254,7 @@ def test_a_loop_that_returns_no_outcome_is_a_crash_and_says_so() -> None:
 def test_a_timeout_error_of_the_loop_is_no_time_limit() -> None:
     @dataclass(frozen=True)
     class Late(Together):
-        def run(self, task: Task, kit: LoopContext) -> LoopRun:
+        def run(self, task: Task, context: LoopContext) -> LoopRun:
             yield from act(Call("rest", 0.01))
             raise TimeoutError("mine")
 

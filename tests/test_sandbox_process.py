@@ -464,7 +464,7 @@ WALLS = {
     ),
     "unprivileged": (
         "import os\nprint(os.geteuid() == 0 and open('{home}/secret') and 'in')",
-        "import os\nos.chmod('{home}/secret', 0o600)\nconfine.unprivileged()",
+        "import os\nos.chmod('{home}/secret', 0o600)\nconfine.drop_privileges()",
     ),
     "no new rights": (
         "print('NoNewPrivs:\\t0' in open('/proc/thread-self/status').read() and 'in')",

@@ -39,7 +39,7 @@ class Pieces:
     def splitter(self, phase: str) -> Splitter:
         return OneKind("thought")
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
         said: list[str] = []
         for code in self.pieces:
             ran = yield from execute(code)

@@ -378,7 +378,7 @@ def test_a_recorded_turn_is_gone_on_with_from_its_record_alone(journal: Path, tm
     say(journal, "My dog is called Bruno.", "Noted.")
     first = plait.Agent("json", model=f"scripted:{script}", journal=journal, tools=["calculator"])
     waiting = first.using(history=plait.History(turns=1)).run("Which dog?", session="trip")
-    again = plait.Agent.recorded(Journal(journal).head(waiting.id), journal=journal)
+    again = plait.Agent.from_journal(Journal(journal).head(waiting.id), journal=journal)
     assert again.tools == ("calculator",) and again.history == plait.History(turns=1)
     resumed = again.resume(waiting, "Yes.")
     assert resumed.answer == "B" and "Bruno" in observed(resumed)[0]

@@ -284,10 +284,10 @@ def test_a_session_keeps_its_own_tool_beside_the_search(journal: Path) -> None:
     assert first.replay(run.id).whole
     head = Journal.at(journal).run(run.id).head
     assert [source for source in head.sources if source] == [SEARCH, "(session)"]
-    kit = plans.kit_of(head)
-    assert kit.search == "method_search"
-    assert [tool.name for tool in kit.tools][-2:] == ["method_search", "chat_history"]
-    assert len(kit.tools) + len(kit.others) == len(TOOLS) + 2
+    context = plans.kit_of(head)
+    assert context.search == "method_search"
+    assert [tool.name for tool in context.tools][-2:] == ["method_search", "chat_history"]
+    assert len(context.tools) + len(context.others) == len(TOOLS) + 2
 
 
 def test_a_recorded_run_of_words_is_made_again_with_its_choice(journal: Path, tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_a_recorded_run_of_words_is_made_again_with_its_choice(journal: Path, tm
     file.write_text("import plait\n" + "".join(form.format(tool.name, tool.description) for tool in TOOLS))
     run = agent([final("mild")], tools=(str(file),), journal=journal).run(TASK)
     head = Journal.at(journal).run(run.id).head
-    again = plait.Agent.recorded(head, journal=journal, load_tools=True, model=plait.Scripted([final("mild")]))
+    again = plait.Agent.from_journal(head, journal=journal, load_tools=True, model=plait.Scripted([final("mild")]))
     assert again.limits.tools == 2 and again.tools == (str(file),)
     assert again.replay(run.id).whole
 

@@ -43,7 +43,7 @@ from plait.journal.store import Journal
 from plait.models import http
 from plait.models.base import Abilities
 from plait.models.prices import UNKNOWN, Rate, total
-from plait.runtime.costs import TOOLS, PhaseSpending, in_all, in_units, merged, paid_back, spending
+from plait.runtime.costs import TOOLS, PhaseSpending, in_all, in_units, merge_spending, paid_back, spending
 from plait.runtime.run import Run
 
 PLAIN = Abilities(stream=False)
@@ -58,7 +58,7 @@ class Three:
     phases: ClassVar[tuple[str, ...]] = ("reason", "react", "reply")
     prompts: ClassVar[dict[str, str]] = {"none": "it renders none"}
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
         said = yield from think("reason", (user(task.question),))
         yield from think("react", (user(f"{task.question} {said.text}"),))
         seen = yield from act(Call("look", "a"), Call("look", "b"))
@@ -273,7 +273,7 @@ class Beside:
     phases: ClassVar[tuple[str, ...]] = ("one", "two")
     prompts: ClassVar[dict[str, str]] = {"none": "it renders none"}
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
         yield from start(Think("one", (user("1"),)), Think("two", (user("2"),)), Act((Call("look", "a"),)))
         for _ in range(3):
             yield from wait_next()
@@ -441,7 +441,7 @@ ROWS = st.lists(
 
 @given(ROWS)
 def test_rows_put_together_in_any_way_sum_to_the_same(rows: list[PhaseSpending]) -> None:
-    by_phase, whole = merged(rows), in_all(rows)
+    by_phase, whole = merge_spending(rows), in_all(rows)
     assert len({(each.phase, each.model) for each in by_phase}) == len(by_phase)
     assert in_all(by_phase) == whole == in_all(reversed(by_phase))
     assert whole.cost_usd == total(each.cost_usd for each in rows)

@@ -79,7 +79,7 @@ def test_one_slow_first_call_is_not_the_duration_of_the_next() -> None:
 
     def call(seconds: float) -> None:
         now[0] += seconds
-        meter.asked(Reply("so", seconds=seconds))
+        meter.count_reply(Reply("so", seconds=seconds))
 
     call(102.0)
     assert meter.before_think(model, repair=False) is None

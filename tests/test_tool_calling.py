@@ -305,19 +305,19 @@ def test_of_tools_that_exclude_each_other_the_first_is_called(journal: Path) -> 
 # -- by hand
 
 
-def kit(**options: Any) -> LoopContext:
+def context(**options: Any) -> LoopContext:
     return LoopContext((people.spec, send.spec), PromptBook("tool_calling"), **options)
 
 
-def first(task: Task, kit: LoopContext) -> Think:
-    effect = next(ToolCalling().run(task, kit))
+def first(task: Task, context: LoopContext) -> Think:
+    effect = next(ToolCalling().run(task, context))
     assert isinstance(effect, Think)
     return effect
 
 
 def test_the_conversation_stands_before_the_question_and_the_users_system_prompt_in_front() -> None:
     task = Task("And Nice?", (Exchange("How many live in Lyon?", "522,250."),))
-    said = first(task, kit(system="Be brief.\r\n")).messages
+    said = first(task, context(system="Be brief.\r\n")).messages
     assert [(m.role, m.content) for m in said] == [
         ("system", "Be brief.\r\n"),
         ("user", "How many live in Lyon?"),
@@ -327,7 +327,7 @@ def test_the_conversation_stands_before_the_question_and_the_users_system_prompt
 
 
 def test_calls_cut_by_the_token_limit_are_asked_for_again_and_not_continued() -> None:
-    loop = ToolCalling().run(Task("Q"), kit())
+    loop = ToolCalling().run(Task("Q"), context())
     next(loop)
     effect = loop.send(Reply("I send it.", "length", calls=(Call("send", '{"text": "Dea', "x"),)))
     assert effect.kind == "unreadable"
@@ -586,7 +586,7 @@ def test_one_model_found_to_take_no_tools_leaves_the_next_run_its_own_try(journa
 
 
 def test_observations_by_hand_have_their_note(journal: Path) -> None:
-    loop = ToolCalling().run(Task("Q"), kit())
+    loop = ToolCalling().run(Task("Q"), context())
     next(loop)
     act = loop.send(Reply("", calls=(Call("people", {"city": "Lyon"}, "x"),)))
     assert act.calls == (Call("people", {"city": "Lyon"}, "x"),)

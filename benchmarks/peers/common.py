@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
     error: str = ""
 
 
-def functions(job: RunSpec) -> list[Callable[..., Any]]:
+def functions(run_spec: RunSpec) -> list[Callable[..., Any]]:
     """The task's tools as plain typed functions with docstrings, with the names and descriptions of Plait's.
 
     They raise `plait.core.errors.ToolError`, whose text is for the model, for a key that is not there or an
@@ -47,7 +47,7 @@ def functions(job: RunSpec) -> list[Callable[..., Any]]:
     """
     from plait.tools.load import load
 
-    found = {tool.name: tool for word in job.tools for tool in load(word)}
+    found = {tool.name: tool for word in run_spec.tools for tool in load(word)}
 
     def lookup(key: str) -> Any:
         return found["lookup"].function(key=key)
@@ -66,10 +66,10 @@ def work(ask: Callable[[RunSpec], Outcome], *packages: str) -> None:
     """Do the job on stdin with `ask` and print what came. The time is that of `ask`: imports are not in it."""
     say = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a framework prints is not our one line
-    job = RunSpec(**json.load(sys.stdin))
+    run_spec = RunSpec(**json.load(sys.stdin))
     before, cpu = time.monotonic(), time.process_time()
     try:
-        outcome = ask(job)
+        outcome = ask(run_spec)
     except Exception as error:
         name = f"{type(error).__module__}.{type(error).__qualname__}"
         outcome = Outcome("crashed", None, f"{name}: {error}"[:800])

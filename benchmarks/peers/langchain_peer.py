@@ -16,17 +16,19 @@ from langchain_openai import ChatOpenAI
 from plait.core.errors import ToolError
 
 
-def ask(job: RunSpec) -> Outcome:
+def ask(run_spec: RunSpec) -> Outcome:
     agent = create_agent(
-        model=ChatOpenAI(model=job.model, base_url=job.url, api_key=job.key, temperature=job.temperature),
-        tools=[tool(function, parse_docstring=True) for function in functions(job)],
+        model=ChatOpenAI(
+            model=run_spec.model, base_url=run_spec.url, api_key=run_spec.key, temperature=run_spec.temperature
+        ),
+        tools=[tool(function, parse_docstring=True) for function in functions(run_spec)],
         middleware=[
-            ModelCallLimitMiddleware(run_limit=job.steps, exit_behavior="error"),
+            ModelCallLimitMiddleware(run_limit=run_spec.steps, exit_behavior="error"),
             ToolErrorMiddleware(lambda error, request: str(error) if isinstance(error, ToolError) else None),
         ],
     )
     try:
-        state = agent.invoke({"messages": [{"role": "user", "content": job.question}]})
+        state = agent.invoke({"messages": [{"role": "user", "content": run_spec.question}]})
     except ModelCallLimitExceededError as error:
         return Outcome("stopped", None, str(error))
     return Outcome("answered", state["messages"][-1].text)

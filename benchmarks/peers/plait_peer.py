@@ -11,18 +11,18 @@ from plait.models.config import EndpointConfig, ModelConfig
 from plait.models.resolve import resolve
 
 
-def ask(job: RunSpec) -> Outcome:
-    os.environ["PEERS_KEY"] = job.key
-    endpoint = EndpointConfig(base_url=job.url, key_env="PEERS_KEY", kind="llamacpp", model=job.model)
+def ask(run_spec: RunSpec) -> Outcome:
+    os.environ["PEERS_KEY"] = run_spec.key
+    endpoint = EndpointConfig(base_url=run_spec.url, key_env="PEERS_KEY", kind="llamacpp", model=run_spec.model)
     agent = plait.Agent(
-        job.agent.removeprefix("plait-"),
+        run_spec.agent.removeprefix("plait-"),
         model=resolve("peers", ModelConfig(endpoints={"peers": endpoint})),
-        tools=job.tools,
-        limits=plait.Limits(steps=job.steps),
+        tools=run_spec.tools,
+        limits=plait.Limits(steps=run_spec.steps),
         can_ask=False,
         journal=False,
     )
-    run = agent.run(job.question)
+    run = agent.run(run_spec.question)
     status = run.status if run.status in ("answered", "stopped") else "crashed"
     return Outcome(status, run.answer, str(run.reason or ""))
 

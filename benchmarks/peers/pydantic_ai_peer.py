@@ -30,14 +30,14 @@ def retried(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def ask(job: RunSpec) -> Outcome:
+def ask(run_spec: RunSpec) -> Outcome:
     agent = Agent(
-        OpenAIChatModel(job.model, provider=OpenAIProvider(base_url=job.url, api_key=job.key)),
-        tools=[retried(function) for function in functions(job)],
-        model_settings={"temperature": job.temperature},
+        OpenAIChatModel(run_spec.model, provider=OpenAIProvider(base_url=run_spec.url, api_key=run_spec.key)),
+        tools=[retried(function) for function in functions(run_spec)],
+        model_settings={"temperature": run_spec.temperature},
     )
     try:
-        result = agent.run_sync(job.question, usage_limits=UsageLimits(request_limit=job.steps))
+        result = agent.run_sync(run_spec.question, usage_limits=UsageLimits(request_limit=run_spec.steps))
     except UsageLimitExceeded as error:
         return Outcome("stopped", None, str(error))
     return Outcome("answered", result.output)

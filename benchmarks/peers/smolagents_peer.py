@@ -11,17 +11,19 @@ from common import Outcome, RunSpec, functions, work
 from smolagents import CodeAgent, LogLevel, OpenAIModel, ToolCallingAgent, tool
 
 
-def ask(job: RunSpec) -> Outcome:
-    model = OpenAIModel(model_id=job.model, api_base=job.url, api_key=job.key, temperature=job.temperature)
-    kind = {"smolagents-code": CodeAgent, "smolagents-tools": ToolCallingAgent}[job.agent]
+def ask(run_spec: RunSpec) -> Outcome:
+    model = OpenAIModel(
+        model_id=run_spec.model, api_base=run_spec.url, api_key=run_spec.key, temperature=run_spec.temperature
+    )
+    kind = {"smolagents-code": CodeAgent, "smolagents-tools": ToolCallingAgent}[run_spec.agent]
     agent = kind(
-        tools=[tool(function) for function in functions(job)],
+        tools=[tool(function) for function in functions(run_spec)],
         model=model,
-        max_steps=job.steps,
+        max_steps=run_spec.steps,
         verbosity_level=LogLevel.OFF,
         return_full_result=True,
     )
-    result = agent.run(job.question)
+    result = agent.run(run_spec.question)
     return Outcome("answered" if result.state == "success" else "stopped", result.output)
 
 

@@ -39,19 +39,19 @@ from plait.runtime.limits import Limits
 from plait.runtime.phase_models import Phases, known_models, special_tokens
 from plait.runtime.prompts import PromptBook
 from plait.runtime.run import Run
-from plait.runtime.run_context import Approve, InDoubt, OnWait, RunSpec
+from plait.runtime.run_context import Approve, OnInterruptedCall, OnWait, RunSpec
 from plait.runtime.runs import Replayed
 from plait.runtime.sessions import (
     Conversation,
     History,
     as_recorded,
     require_loaded,
-    seat_of,
+    recorded_conversation,
     session_spec,
-    take_seat,
+    open_conversation,
 )
 from plait.runtime.tool_names import with_fitting_names, with_free_names
-from plait.runtime.tool_selection import Finder, most_shown, narrowed, recorded_in, shown_by
+from plait.runtime.tool_selection import Finder, most_shown, narrow_context, recorded_in, shown_by
 from plait.sandbox import AUTO, Sandbox, check_sandbox, default_sandbox, name_of
 from plait.tools import Tool, Toolset, anchor_word, tools_from
 
@@ -91,7 +91,7 @@ class Agent:
     system: str | None = field(default=None, kw_only=True)
     journal: str | Path | Literal[False] | None = field(default=None, kw_only=True)
     approve: Approve = field(default="never", kw_only=True)
-    on_interrupted_call: InDoubt = field(default="skip", kw_only=True)
+    on_interrupted_call: OnInterruptedCall = field(default="skip", kw_only=True)
     can_ask: bool = field(default=True, kw_only=True)
     history: History = field(default=History(), kw_only=True)
     grounding: Grounding = field(default="off", kw_only=True)
@@ -155,10 +155,10 @@ class Agent:
         the run can be found again by in the journal. `history` are the session's turns so far where another keeps
         them, None for those in the journal.
         """
-        job, head = await self._prepare(question, session, on_wait, history, now)
+        run_spec, head = await self._prepare(question, session, on_wait, history, now)
         head = msgspec.structs.replace(head, label=label)
-        log = await runs.open_log(job, head, self._store)
-        return await runs.perform(job, head, log, self._store, on_event)
+        log = await runs.open_log(run_spec, head, self._store)
+        return await runs.perform(run_spec, head, log, self._store, on_event)
 
     async def stream(
         self, question: str, *, session: str | None = None, on_wait: OnWait | None = None
@@ -205,10 +205,12 @@ class Agent:
         """
         from plait.runtime import plan_estimate, plans
 
-        job = self._job(question, None, shown=self._shown(question))
+        run_spec = self._job(question, None, shown=self._shown(question))
         loop, checked = plans.planning(self._loop), plans.plan_of(plan, self.known_to(plan))
         timeline, seen = planned_in or Timeline(), plan_estimate.seen_in(self._store, loop.name)
-        return plan_estimate.expected(loop, job.kit, job.task, checked, job.phases, timeline, seen)
+        return plan_estimate.estimate_plan(
+            loop, run_spec.context, run_spec.task, checked, run_spec.phases, timeline, seen
+        )
 
     def with_plan(self, plan: Plan | str) -> Agent:
         """The same agent with a plan to carry out: a value, the text that is printed, or JSON.
@@ -278,15 +280,15 @@ class Agent:
                     waits=(),
                     hint="",
                 )
-            return runs.finished(row, journal, self._loop)
+            return runs.read_finished_run(row, journal, self._loop)
         require_loaded(self.tools)
         await self._tools_there()
         sandbox = await self._sandbox_there(
             sandbox_for(self, row.head, bool(journal.timeline(row.head.run, bodies=False).code))
         )
-        job = self._job(row.head.question, on_wait, recorded=row.head, sandbox=sandbox)
-        job, log = await runs.claim(job, row.head, journal, answer=answer, question=question, force=force)
-        return await runs.perform(job, row.head, log, journal, on_event, resumed=True)
+        run_spec = self._job(row.head.question, on_wait, recorded=row.head, sandbox=sandbox)
+        run_spec, log = await runs.claim(run_spec, row.head, journal, answer=answer, question=question, force=force)
+        return await runs.perform(run_spec, row.head, log, journal, on_event, resumed=True)
 
     def replay(self, run: str) -> Replayed:
         """Take the loop through a run's record and compare every request, byte by byte; nothing is performed.
@@ -296,8 +298,8 @@ class Agent:
         journal = self._journal_needed()
         row = journal.run(run)
         recorded = runs.outcome_of(row.outcome) if row.outcome is not None else None
-        job = self._job(row.head.question, None, recorded=row.head)
-        return run_blocking(runs.replay(job, row.head, journal.timeline(row.head.run), recorded))
+        run_spec = self._job(row.head.question, None, recorded=row.head)
+        return run_blocking(runs.replay(run_spec, row.head, journal.timeline(row.head.run), recorded))
 
     def fork(self, run: str, at: int) -> Run:
         """A new run of this agent that takes the first `at - 1` steps from `run` and performs the rest."""
@@ -317,21 +319,25 @@ class Agent:
         row = journal.run(run)
         require_loaded(self.tools)
         await self._tools_there()
-        seat = seat_of(row.head, runs.fresh_id())
+        conversation = recorded_conversation(row.head, runs.fresh_id())
         shown = await asyncio.to_thread(self._shown, row.head.question, row.head)
         rows = journal.rows(row.head.run)
         sandbox = await self._sandbox_there(
             sandbox_for(self, row.head, any(each.step < at for each in Timeline(rows).code))
         )
         now = row.head.settings.get("now")
-        job = self._job(row.head.question, on_wait, seat=seat, shown=shown, sandbox=sandbox, now=now)
-        head = self._head(row.head.question, job, seat)
+        run_spec = self._job(
+            row.head.question, on_wait, conversation=conversation, shown=shown, sandbox=sandbox, now=now
+        )
+        head = self._head(row.head.question, run_spec, conversation)
         head = msgspec.structs.replace(head, parent=row.head.run, fork_at=at, label=label)
-        job, log = await runs.fork(job, head, rows, at, journal)
-        return await runs.perform(job, head, log, journal, on_event, resumed=True)
+        run_spec, log = await runs.fork(run_spec, head, rows, at, journal)
+        return await runs.perform(run_spec, head, log, journal, on_event, resumed=True)
 
     @staticmethod
-    def recorded(head: RunHead, *, journal: str | Path | None, load_tools: bool | None = None, **changes: Any) -> Agent:
+    def from_journal(
+        head: RunHead, *, journal: str | Path | None, load_tools: bool | None = None, **changes: Any
+    ) -> Agent:
         """The agent that made a recorded run, from what the record says of it.
 
         `load_tools`: whether code that the journal names (files, modules, commands) is loaded as its tools. None loads
@@ -410,23 +416,23 @@ class Agent:
         question: str,
         on_wait: OnWait | None,
         recorded: RunHead | None = None,
-        seat: Conversation | None = None,
+        conversation: Conversation | None = None,
         shown: tuple[str, ...] | None = None,
         sandbox: str | Sandbox | None = None,
         now: float | None = None,
     ) -> RunSpec:
         if recorded is not None:
             shown, now = shown_by(recorded), recorded.settings.get("now")
-        seat = seat or (seat_of(recorded) if recorded is not None else None)
+        conversation = conversation or (recorded_conversation(recorded) if recorded is not None else None)
         tools = self._toolset if recorded is None else as_recorded(self._toolset, recorded)
-        if seat is not None and seat.searched:
+        if conversation is not None and conversation.searched:
             tools = msgspec.structs.replace(
-                tools, tools=(*tools, seat.tool(self._journal_needed(), self.history.embedder))
+                tools, tools=(*tools, conversation.tool(self._journal_needed(), self.history.embedder))
             )
         if shown is not None:
             tools = self._finder.among(tools)
         tokens = special_tokens(self._resolved, recorded)
-        kit = LoopContext(
+        context = LoopContext(
             tools=tools.specs,
             prompts=self._book,
             system=self.system,
@@ -436,17 +442,17 @@ class Agent:
             special_tokens=tokens,
         )
         if shown is not None:
-            kit = narrowed(kit, shown, (tool.name for tool in self._toolset), self._finder.tool.name)
+            context = narrow_context(context, shown, (tool.name for tool in self._toolset), self._finder.tool.name)
         why = ""
         if sandbox is None:
             sandbox = self.sandbox
         if sandbox == AUTO:
             sandbox, why = default_sandbox()
-        kit = with_clean_tools(kit)
+        context = with_clean_tools(context)
         return RunSpec(
             loop=self._loop,
-            task=Task(question, seat.history if seat is not None else ()),
-            kit=kit,
+            task=Task(question, conversation.history if conversation is not None else ()),
+            context=context,
             tools=tools.for_run(),
             phases=Phases(known_models(self._resolved, recorded)),
             limits=self.limits,
@@ -463,20 +469,20 @@ class Agent:
             tracer=telemetry.find_tracer(),
         )
 
-    def _head(self, question: str, job: RunSpec, seat: Conversation | None) -> RunHead:
+    def _head(self, question: str, run_spec: RunSpec, conversation: Conversation | None) -> RunHead:
         head = RunHead(
             run=runs.fresh_id(),
             question=question,
             loop=self._loop_recorded,
-            models=job.phases.describe(),
+            models=run_spec.phases.describe(),
             tools=self._tools_recorded,
             sources=self._sources,
-            settings={**self._settings, "sandbox": name_of(job.sandbox), "now": job.now},
+            settings={**self._settings, "sandbox": name_of(run_spec.sandbox), "now": run_spec.now},
             plait=__version__,
         )
-        if job.kit.search:
-            head = recorded_in(head, self._most_shown, job.kit, self.history.embedder)
-        return head if seat is None else seat.taken_by(head, session_spec(), self.history)
+        if run_spec.context.search:
+            head = recorded_in(head, self._most_shown, run_spec.context, self.history.embedder)
+        return head if conversation is None else conversation.taken_by(head, session_spec(), self.history)
 
     @cached_property
     def _loop_recorded(self) -> dict[str, Any]:
@@ -517,12 +523,12 @@ class Agent:
             raise ConfigError("Earlier turns belong to a session, and none is named.", hint="Give session=NAME.")
         await self._tools_there()
         await self._sandbox_there(self.sandbox)
-        seat = None
+        conversation = None
         if session is not None:
-            seat = take_seat(session, self._journal_needed(), self.history, history)
+            conversation = open_conversation(session, self._journal_needed(), self.history, history)
         shown = await asyncio.to_thread(self._shown, question) if self._most_shown is not None else None
-        job = self._job(question, on_wait, seat=seat, shown=shown, now=now)
-        return job, self._head(question, job, seat)
+        run_spec = self._job(question, on_wait, conversation=conversation, shown=shown, now=now)
+        return run_spec, self._head(question, run_spec, conversation)
 
 
 def _fallback(why: str) -> str:

@@ -119,7 +119,7 @@ def make_recorded_agent(
         changes["models"] = {**before, **by_phase}
     given = {"tools": tuple(tools) or None, "prompts": prompts, "on_interrupted_call": on_interrupted_call}
     changes.update({name: value for name, value in given.items() if value is not None})
-    agent = Agent.recorded(head, journal=journal_path(journal), load_tools=load_tools or None, **changes)
+    agent = Agent.from_journal(head, journal=journal_path(journal), load_tools=load_tools or None, **changes)
     new_limits = {field: limits[name] for name, field in LIMITS.items() if limits.get(name)}
     return agent.using(limits=structs.replace(agent.limits, **new_limits)) if new_limits else agent
 

@@ -24,7 +24,7 @@ from plait.cli.run_output import next_steps, print_answer, summarize_run, view_f
 from plait.core.errors import ConfigError, PlaitError
 from plait.journal.store import Journal
 from plait.runtime.run import Run
-from plait.runtime.sessions import fresh_name, named
+from plait.runtime.sessions import fresh_name, check_session_name
 
 EPILOG = """\
 \b
@@ -54,7 +54,7 @@ def chat(session: str | None, watch: bool, **flags: Any) -> None:
     continue it at any time.
     """
     agent = make_agent(default_loop="phased", **flags)
-    name = fresh_name() if session is None else named(session)
+    name = fresh_name() if session is None else check_session_name(session)
     talk = Chat(agent, name, options.journal_words(flags["journal"]), watch=watch, unnamed=session is None)
     commands = ChatCommands(talk)
     talk.lines = LineReader(talk.start(), commands.completions, lambda: talk.interrupted)

@@ -16,9 +16,9 @@ from plait.cli.run_output import view_for
 from plait.cli.runs import format_time
 from plait.core.errors import ConfigError, PlaitError
 from plait.runtime.agent_description import loop_of
-from plait.runtime.costs import in_all, merged, spending
+from plait.runtime.costs import in_all, merge_spending, spending
 from plait.runtime.recorded_events import make_events, recorded_loop
-from plait.runtime.sessions import fresh_name, named
+from plait.runtime.sessions import fresh_name, check_session_name
 from plait.tools import toolkit_names
 
 if TYPE_CHECKING:
@@ -114,7 +114,9 @@ class ChatCommands:
     def _cost(self, rest: str) -> None:
         chat = self.chat
         turns = chat.journal.turns(chat.session)
-        spent = merged(part for turn in turns for part in spending(chat.journal.timeline(turn.run, bodies=False)))
+        spent = merge_spending(
+            part for turn in turns for part in spending(chat.journal.timeline(turn.run, bodies=False))
+        )
         whole = in_all(spent)
         parts = [format_count(len(turns), "turn"), format_count(whole.calls, "model call"), format_tokens(whole.usage)]
         parts += [format_seconds(whole.seconds), format_usd(whole.cost_usd)]
@@ -148,14 +150,14 @@ class ChatCommands:
         if not rest:
             chat.say(f"This is the session {chat.session}. /sessions lists all; /session NAME switches to one.")
             return
-        name = named(_parse_name(rest))
+        name = check_session_name(_parse_name(rest))
         known = [each.name for each in chat.journal.sessions(1000)]
         chat.switch_session(name)
         if near := difflib.get_close_matches(name, known, 1) if name not in known else []:
             chat.say(f"It is new. Did you mean {near[0]}? /session {shlex.quote(near[0])} switches to it.")
 
     def _new(self, rest: str) -> None:
-        name = named(_parse_name(rest)) if rest else fresh_name()
+        name = check_session_name(_parse_name(rest)) if rest else fresh_name()
         if rest and self.chat.journal.turns(name, limit=1):
             hint = f"/session {shlex.quote(name)} switches to it."
             raise ConfigError(f"There is a session {name} already.", hint=hint)

@@ -25,7 +25,17 @@ from plait.lab import grid
 from plait.lab.grid import merge_in_order
 from plait.loops import phases_of
 from plait.models.prices import NANO, UNKNOWN, Rate
-from plait.runtime.costs import MICRO, TOOLS, PhaseSpending, in_all, in_units, merged, runs_until, shown, spending
+from plait.runtime.costs import (
+    MICRO,
+    TOOLS,
+    PhaseSpending,
+    in_all,
+    in_units,
+    merge_spending,
+    runs_until,
+    round_spending,
+    spending,
+)
 from plait.runtime.recorded_events import recorded_loop
 
 MILLISECOND, CENT_MILLI = 1_000, 10_000
@@ -156,7 +166,7 @@ class CostRow:
             _divide_sums(phases, whole, len(self.runs))
         for part, each in zip(self.spent, phases, strict=True):
             rate = self.rates.get((part.phase, part.model))
-            each["rate"] = None if rate is None or not rate.known else describe_rate(rate)
+            each["rate"] = None if rate is None or not rate.is_known else describe_rate(rate)
         for name in ("phase", "model"):
             del whole[name]
         return {
@@ -215,7 +225,7 @@ def _cells(row: CostRow, columns: Sequence[PhaseColumn], *, mean: bool, tokens: 
 
     def by_column(values: Sequence[Any], unit: int, digits: int) -> tuple[dict[PhaseColumn, str], str]:
         parts = [None if value is None else Fraction(value, count) for value in values]
-        texts, whole = shown(parts, unit, digits)
+        texts, whole = round_spending(parts, unit, digits)
         return dict(zip(present, texts, strict=True)), whole
 
     seconds, all_seconds = by_column([each.micros for each in sums], MILLISECOND, 3)
@@ -240,8 +250,8 @@ def phase_table(spent: Sequence[PhaseSpending]) -> tuple[list[str], list[list[st
     retried, cached = whole.retries > 0, whole.usage.cached_tokens > 0
     heads = ["phase", "model", ">calls", *([">retries"] if retried else [])]
     heads += [">input", *([">cached"] if cached else []), ">output", ">seconds", ">USD"]
-    seconds, all_seconds = shown([part.micros for part in spent], MILLISECOND, 3)
-    usd, all_usd = shown([part.nanos for part in spent], CENT_MILLI, 5)
+    seconds, all_seconds = round_spending([part.micros for part in spent], MILLISECOND, 3)
+    usd, all_usd = round_spending([part.nanos for part in spent], CENT_MILLI, 5)
     rows = []
     for part, took, cost in zip((*spent, whole), (*seconds, all_seconds), (*usd, all_usd), strict=True):
         if part.is_work:
@@ -337,7 +347,7 @@ def _merge_rows(group: Sequence[CostRow]) -> CostRow:
         runs=tuple(run for row in group for run in row.runs),
         loop=group[0].loop,
         combination=group[0].combination,
-        spent=merged(part for row in group for part in row.spent),
+        spent=merge_spending(part for row in group for part in row.spent),
         rates={key: rate for row in reversed(group) for key, rate in row.rates.items()},
         wall=round(sum(known) / len(known), 6) if len(known) == len(group) else None,
     )

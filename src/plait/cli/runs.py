@@ -18,7 +18,7 @@ from plait.core.text import clean
 from plait.journal.records import RunRow
 from plait.journal.results import Results
 from plait.journal.store import Journal
-from plait.runtime.sessions import named
+from plait.runtime.sessions import check_session_name
 
 STATES = ["answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted"]
 UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -79,7 +79,7 @@ def runs(
         return
 
     if session is not None:
-        named(session)
+        check_session_name(session)
     store = open_journal(journal)
     rows = store.runs(limit, status, session) if store.path.exists() else []
     if as_object:

@@ -79,7 +79,7 @@ def _announce(
     click.echo(f"Listening on {url} (process {os.getpid()}). Ctrl-C stops.", err=True)
     click.echo(f"Models for {url}/v1: {', '.join(manager.agents)}.", err=True)
     click.echo(f"Journal: {manager.journal.path}.", err=True)
-    if not manager.tokens.required:
+    if not manager.tokens.needs_token:
         click.echo("No token is set: only this machine is served.", err=True)
     elif not manager.tokens.has_full:
         click.echo("PLAIT_SERVE_TOKEN is not set: clients are served, but nobody can open the web page.", err=True)

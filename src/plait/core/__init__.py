@@ -14,7 +14,7 @@ from plait.core.effects import (
     Execute,
     Note,
     Start,
-    Taken,
+    WaitResult,
     Think,
     WaitNext,
     act,

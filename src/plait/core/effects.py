@@ -135,12 +135,12 @@ class Start(Struct, frozen=True, tag="start"):
 
 
 class WaitNext(Struct, frozen=True, tag="take"):
-    """The next thing that finished among `tickets` (all that are open, when empty): a `Taken`."""
+    """The next thing that finished among `tickets` (all that are open, when empty): a `WaitResult`."""
 
     tickets: tuple[int, ...] = ()
 
 
-class Taken(Struct, frozen=True, omit_defaults=True):
+class WaitResult(Struct, frozen=True, omit_defaults=True):
     """What a `WaitNext` gave: a started effect's result, or the next piece of a watched reply.
 
     `done` is False for a piece; then `piece` is one or several lines the model has written since the last one.
@@ -235,6 +235,6 @@ def start(*effects: Think | Act) -> Effects[tuple[int, ...]]:
     return cast(tuple[int, ...], (yield Start(effects)))
 
 
-def wait_next(*tickets: int) -> Effects[Taken]:
+def wait_next(*tickets: int) -> Effects[WaitResult]:
     """Wait for the next thing that finishes among the tickets (all open ones, when none is named)."""
-    return cast(Taken, (yield WaitNext(tickets)))
+    return cast(WaitResult, (yield WaitNext(tickets)))

@@ -135,7 +135,7 @@ class Loop(Protocol):
     name: ClassVar[str]
     phases: ClassVar[tuple[str, ...]]
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
         """Start the loop on a task. Calling it does nothing yet: it returns a generator."""
         ...
 

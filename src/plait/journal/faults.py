@@ -25,7 +25,7 @@ def is_damaged(error: sqlite3.Error) -> bool:
     return code_of(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "Could not decode" in str(error)
 
 
-def locked(path: Path, seconds: float) -> JournalError:
+def lock_error(path: Path, seconds: float) -> JournalError:
     """The journal stayed locked for longer than we wait."""
     return JournalError(
         f"The journal {path} has been locked by another process for more than {seconds:g} s.",

@@ -100,12 +100,12 @@ class RunLog:
         return self._seq
 
     @property
-    def unsaved(self) -> int:
+    def unsaved_count(self) -> int:
         """How many records wait to be written: buffered ones, and those of a failed append."""
         return len(self._line)
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """`end` was called and the run's row says so."""
         return self._ended
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from plait.journal import faults, schema
 
 
-def opened(path: Path) -> tuple[sqlite3.Connection, tuple[int, int]]:
+def open_connection(path: Path) -> tuple[sqlite3.Connection, tuple[int, int]]:
     """A connection to the journal at the path, and the file's device and inode. Raises sqlite3.Error, JournalError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

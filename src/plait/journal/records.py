@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from plait.core import Call, Exchange, Observation, Ran, Reply, Taken, Usage
+from plait.core import Call, Exchange, Observation, Ran, Reply, WaitResult, Usage
 
 
 class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
@@ -156,7 +156,7 @@ class TookRecord(Struct, frozen=True, tag="took"):
     or observations), except for a piece of a watched reply."""
 
     n: int
-    taken: Taken
+    taken: WaitResult
 
 
 class Thrown(Struct, frozen=True, omit_defaults=True, tag="thrown"):

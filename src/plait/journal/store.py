@@ -332,7 +332,7 @@ class Journal:
             )
         here = run.owner == owner_of_this_process()
         log = _going.get((self._place, name))
-        if life == "alive" and (not here or (log is not None and not log.ended)):
+        if life == "alive" and (not here or (log is not None and not log.has_ended)):
             where = "this very process" if here else f"process {pid} on host {host}"
             raise JournalError(f"Run {name} is still going on, in {where}.", hint="Wait for its end, or stop it first.")
 

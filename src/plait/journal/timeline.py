@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from plait.core import Call, Observation, Ran, Reply, Taken, Usage
+from plait.core import Call, Observation, Ran, Reply, WaitResult, Usage
 from plait.journal.records import (
     Acting,
     Begun,
@@ -182,7 +182,7 @@ class EffectTaken(Struct, frozen=True):
     """Effect `n` took what finished first."""
 
     n: int
-    taken: Taken
+    taken: WaitResult
 
 
 Entry: TypeAlias = (

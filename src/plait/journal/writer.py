@@ -99,7 +99,7 @@ class Writer:
     def connection(self) -> sqlite3.Connection:
         """The open connection; opens (and makes) the file if need be. Raises sqlite3.Error, JournalError."""
         if self._connection is None:
-            self._connection, self._inode = opening.opened(self.path)
+            self._connection, self._inode = opening.open_connection(self.path)
         return self._connection
 
     def current(self) -> bool:
@@ -161,7 +161,7 @@ class Writer:
                 if not faults.is_locked(error):
                     raise faults.translate(error, self.path) from None
             if time.monotonic() > until:
-                raise faults.locked(self.path, self.busy_seconds)
+                raise faults.lock_error(self.path, self.busy_seconds)
             await asyncio.sleep(pause)
             pause = min(pause * 2, 0.05)
 
@@ -245,7 +245,7 @@ class Writer:
                 if late:  # all of a run's rows fail together: a later one must not overtake
                     given_up = [item for item in self._queue if id(item.log) in late]
                     self._queue = [item for item in self._queue if id(item.log) not in late]
-                    self._fail(given_up, faults.locked(self.path, self.busy_seconds))
+                    self._fail(given_up, faults.lock_error(self.path, self.busy_seconds))
         except asyncio.CancelledError:
             left, self._queue = self._queue, []
             self._fail(left, JournalError(f"The event loop ended before the journal {self.path} was free."))

@@ -21,7 +21,7 @@ from plait.lab import statistics
 from plait.lab.results import CellResult
 from plait.lab.tasks import Suite
 from plait.models.prices import NANO
-from plait.runtime.costs import PhaseSpending, merged
+from plait.runtime.costs import PhaseSpending, merge_spending
 
 _DAY = re.compile(r"(\d{4})(\d\d)(\d\d)-\d{6}-")
 Verdict: TypeAlias = Literal["better", "worse", "no difference seen", "too few to tell", "no common tasks"]
@@ -112,7 +112,7 @@ class ComparisonData(Struct, frozen=True, kw_only=True):
         found = []
         for contender in self.contenders:
             results = self.of(contender)
-            spent = merged(part for result in results for part in result.phases)
+            spent = merge_spending(part for result in results for part in result.phases)
             found.append(RowPhases(key=contender.key, n=len(results), spent=spent))
         return tuple(found)
 

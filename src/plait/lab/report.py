@@ -22,7 +22,7 @@ from plait.lab.grid import (
     wrap_sentence,
 )
 from plait.lab.results import CellResult
-from plait.runtime.costs import CODE, TOOLS, UNKNOWN_COST, in_all, in_units, shown
+from plait.runtime.costs import CODE, TOOLS, UNKNOWN_COST, in_all, in_units, round_spending
 
 UNKNOWN_PRICE = "?: a price is not known. [prices] of plait.toml tells it for new runs (--again)."
 CHANGED = (
@@ -218,7 +218,9 @@ def _phase_lines(name: str, each: RowPhases, digits: int) -> list[tuple[str, ...
     models = [part for part in each.spent if not part.is_work]
 
     def show(parts: Sequence[int | None], unit: int, places: int, scale: int = 1) -> list[str]:
-        some, total = shown([None if part is None else Fraction(part * scale, each.n) for part in parts], unit, places)
+        some, total = round_spending(
+            [None if part is None else Fraction(part * scale, each.n) for part in parts], unit, places
+        )
         return [*some, total] if places else [f"{int(each):,}" for each in (*some, total)]
 
     numbers = [

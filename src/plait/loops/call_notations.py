@@ -119,7 +119,7 @@ class _Reader:
         self.listed = tools
         self.passed = 0  # an object that is no call is data: nothing in it is one
 
-    def known(self, name: str) -> str:
+    def find_tool(self, name: str) -> str:
         """The tool that is meant by a name, with what may stand around it; "" where there is none."""
         plain = name.replace("\\_", "_").strip(".-")
         for one in (plain, plain.removesuffix(".call"), plain.rpartition(".")[2]):
@@ -149,8 +149,8 @@ class _Reader:
         if sign == "{":
             return self.object(at)
         if sign == "<":
-            return self.tagged(at)
-        return self.named(at) or self.python(at)
+            return self.read_tagged(at)
+        return self.read_named(at) or self.python(at)
 
     def json(self, at: int) -> Found | NotJson:
         try:
@@ -182,7 +182,7 @@ class _Reader:
                 thought = one.get("thought")
                 said = thought.strip() if isinstance(thought, str) else ""
                 calls.append(FoundCall(one[key], given, found.start, found.end, (*repairs, *more), thought=said))
-            elif len(one) == 1 and (name := self.known(str(next(iter(one))))):
+            elif len(one) == 1 and (name := self.find_tool(str(next(iter(one))))):
                 given = next(iter(one.values()))
                 if not isinstance(given, Mapping | list) and given is not None:
                     return []
@@ -191,14 +191,14 @@ class _Reader:
                 return []
         return calls
 
-    def named(self, at: int) -> list[FoundCall]:
+    def read_named(self, at: int) -> list[FoundCall]:
         """`get_weather {"city": "Paris"}`, with anything usual between the two."""
         head = _NAMED.match(self.text, at)
-        if head is None or not (name := self.known(head["name"])):
+        if head is None or not (name := self.find_tool(head["name"])):
             return []
         note = "the tool's name stood before its input"
         if self.text.startswith("<arg_key>", head.end()):
-            return [self.keyed(name, at, head.end(), note)]
+            return [self.read_argument_pairs(name, at, head.end(), note)]
         found = self.json(head.end())
         if isinstance(found, NotJson):
             why = f"{found.what} ({found.where(self.text)})"
@@ -207,7 +207,7 @@ class _Reader:
         broken = "it ends before its last bracket" if MISSING in found.repairs else ""
         return [FoundCall(name, found.value, at, found.end, repairs, False, broken=broken)]
 
-    def keyed(self, name: str, start: int, at: int, note: str) -> FoundCall:
+    def read_argument_pairs(self, name: str, start: int, at: int, note: str) -> FoundCall:
         """Pairs of `<arg_key>` and `<arg_value>`."""
         given: dict[str, JSON] = {}
         while (pair := _ARG_KEY.match(self.text, at)) is not None:
@@ -220,7 +220,7 @@ class _Reader:
     def python(self, at: int) -> list[FoundCall]:
         """`get_weather(city="Paris")` on a line of its own or in a list."""
         head = _PYTHON.match(self.text, at)
-        if head is None or not (name := self.known(head["name"])):
+        if head is None or not (name := self.find_tool(head["name"])):
             return []
         end = end_of_arguments(self.text, head.end())
         self.budget -= max(1, (len(self.text) if end < 0 else end) - at)
@@ -239,7 +239,7 @@ class _Reader:
         close = end + 2 if head[0].startswith("print(") and self.text.startswith(")", end + 1) else end + 1
         return [FoundCall(name, given, at, close, (note, *read.repairs), False)]
 
-    def tagged(self, at: int) -> list[FoundCall]:
+    def read_tagged(self, at: int) -> list[FoundCall]:
         """Tags that name a tool: `<function=...>`, `<invoke name=...>`, `<tool_name>`, or the tool's own tag."""
         note = "the call was written with tags"
         self.tries -= 1
@@ -252,9 +252,9 @@ class _Reader:
                 stop = len(self.text) if close < 0 else close
                 given = self.inside(self.text[opening.end() : stop])
                 end = stop + len(opening[1]) + 3 if close >= 0 else stop
-            elif not self.known(head[2]):
+            elif not self.find_tool(head[2]):
                 return []
-            name = self.known(head[2]) or head[2]
+            name = self.find_tool(head[2]) or head[2]
             return [FoundCall(name, given, at, min(end, len(self.text)), (note,))]
         head = _TOOL_TAG.match(self.text, at)
         if head is not None and head[1] in self.tools:
@@ -266,7 +266,7 @@ class _Reader:
 
     def function(self, head: re.Match[str], note: str) -> FoundCall:
         at = head.end()
-        name = self.known(head["name"]) or head["name"]
+        name = self.find_tool(head["name"]) or head["name"]
         blank = _BLANK.match(self.text, at).end()  # type: ignore[union-attr]
         if self.text.startswith("{", blank):
             found = self.json(blank)

@@ -92,11 +92,11 @@ class Escape:
         return without_tokens(text[:at] + _without_labels(text[at:], labels), self._tokens)
 
 
-def escape_of(kit: LoopContext, *disarm: Disarm) -> Escape:
+def escape_of(context: LoopContext, *disarm: Disarm) -> Escape:
     """The escape for a run: the labels are those of the loop's prompts and of the user's own system prompt."""
-    own = labels_in(kit.system) if kit.system is not None else ()
-    names = (tool.name for tool in kit.known)
-    return Escape(*disarm, labels=(*kit.prompts.labels, *own), names=names, tokens=kit.special_tokens)
+    own = labels_in(context.system) if context.system is not None else ()
+    names = (tool.name for tool in context.known)
+    return Escape(*disarm, labels=(*context.prompts.labels, *own), names=names, tokens=context.special_tokens)
 
 
 def escape_history(task: Task, escape: Escape) -> tuple[Exchange, ...]:

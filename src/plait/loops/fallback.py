@@ -12,17 +12,17 @@ from plait.core import Effect, Failed, LoopContext, LoopRun, Outcome, Start, Tas
 from plait.loops.registry import make
 
 
-def fall_back(name: str, task: Task, kit: LoopContext, why: str) -> LoopRun:
+def fall_back(name: str, task: Task, context: LoopContext, why: str) -> LoopRun:
     """Go on with the loop `name` from the beginning of the task. `why` is a sentence for the record.
 
     Where a plan needs a person's leave, a loop that has none to show is not gone on with: it would call tools unseen.
     """
     loop = make(name)
-    if kit.approve_plan and (kit.tools or kit.others) and "plan" not in loop.phases:
+    if context.approve_plan and (context.tools or context.others) and "plan" not in loop.phases:
         unseen = f"The loop '{name}' was not begun: it shows no plan, and a plan needs a person's leave."
         return Failed(f"{why} {unseen}", kind="format")
     yield from note("fallback", f"{why} Going on with the loop '{name}'.")
-    return (yield from _renamed(loop.run(task, kit.of(name)), name))
+    return (yield from _renamed(loop.run(task, context.of(name)), name))
 
 
 def _renamed(loop: LoopRun, name: str) -> LoopRun:

@@ -199,7 +199,7 @@ def with_usual_labels(text: str) -> str:
     return f"{text[: inside.start()]}\nFinal Answer:{text[inside.end() :]}" if inside else text
 
 
-def repaired(what: str) -> Remark:
+def repair_remark(what: str) -> Remark:
     """A remark: something was not as the format says and was read all the same."""
     return Remark("repaired", what)
 
@@ -213,11 +213,11 @@ def note_surroundings(text: str, found: Found, what: str, remarks: list[Remark])
     """Return the JSON that was found, after a remark on what stands around it and does not count."""
     before, after = text[: found.start].strip(), text[found.end :].strip()
     if before.startswith("```") or before.endswith(("```", "```json")) or after.startswith("```"):
-        remarks.append(repaired(f"a code fence around the {what} was dropped"))
+        remarks.append(repair_remark(f"a code fence around the {what} was dropped"))
         before = before.removesuffix("json").removesuffix("```").strip()
         after = after.removeprefix("```").strip()
     if before:
-        remarks.append(repaired(f"{len(before)} characters of text before the {what} were dropped"))
+        remarks.append(repair_remark(f"{len(before)} characters of text before the {what} were dropped"))
     if after:
         remarks.append(cut(f"{len(after)} characters after the {what}"))
     return found
@@ -229,7 +229,7 @@ def thought_of(body: Body, upto: int, remarks: list[Remark]) -> str:
     first = labels[0].start if labels else upto
     parts = [body.text[:first].strip()]
     if parts[0]:
-        remarks.append(repaired("text without the label Thought: was taken for the thought"))
+        remarks.append(repair_remark("text without the label Thought: was taken for the thought"))
     starts = [label.start for label in labels[1:]] + [upto]
     parts += [
         body.text[label.end : min(end, upto)].strip()
@@ -238,7 +238,7 @@ def thought_of(body: Body, upto: int, remarks: list[Remark]) -> str:
     ]
     parts = [part for part in parts if part]
     if sum(label.kind == "thought" for label in labels) > 1:
-        remarks.append(repaired("several thoughts were joined"))
+        remarks.append(repair_remark("several thoughts were joined"))
     return unguard("\n".join(parts)).strip()
 
 
@@ -263,13 +263,13 @@ def answer_of(body: Body, remarks: list[Remark]) -> tuple[str, int] | None:
         before = [each for each in full[:-1] if not _REFERS_BACK.match(each[0])]
         above = "\n\n".join(each for each, _ in before) or _above(body, answers[0].start)
         if len(above) > len(text):
-            remarks.append(repaired("the final answer only referred to the text above it, which was taken"))
+            remarks.append(repair_remark("the final answer only referred to the text above it, which was taken"))
             return unguard(above), end
     if end < len(body.text) and end not in {label.start for label in answers}:
         remarks.append(cut("a thought after the final answer"))
     if len(answers) > 1:
         which = "last one" if text is texts[-1][0] else "last one that has content"
-        remarks.append(repaired(f"of {len(answers)} final answers the {which} counts"))
+        remarks.append(repair_remark(f"of {len(answers)} final answers the {which} counts"))
     before_it = answers[texts.index((text, end))].start
     return unguard(without_leftovers(text, body.text[:before_it], remarks)), end
 
@@ -293,7 +293,7 @@ def without_leftovers(text: str, before: str, remarks: list[Remark]) -> str:
     if kept.endswith("```") and kept.count("```") % 2 and before.count("```") % 2:
         kept = kept[:-3].rstrip()
     if kept != text:
-        remarks.append(repaired("markup left over after the answer was dropped"))
+        remarks.append(repair_remark("markup left over after the answer was dropped"))
     return kept
 
 
@@ -336,7 +336,7 @@ def tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> st
             found = one if one in same else alike[0]
             break
     if found != name:
-        remarks.append(repaired(f"the tool {name[:60]!r} was read as {found[:60]!r}"))
+        remarks.append(repair_remark(f"the tool {name[:60]!r} was read as {found[:60]!r}"))
     return found
 
 
@@ -366,7 +366,7 @@ def input_until(
         remarks.append(cut(f"{len(text) - more.start()} characters after the input"))
         text = text[: more.start()]
     read = read_input(text, tool.parameters if tool is not None else {}, closed=closed)
-    remarks += map(repaired, read.repairs)
+    remarks += map(repair_remark, read.repairs)
     if read.cut:
         remarks.append(cut(f"{len(read.cut)} characters after the input"))
     end = text.rfind(read.cut) if read.cut else len(text)

@@ -22,7 +22,7 @@ from plait.core import (
     Plan,
     Reply,
     Step,
-    Taken,
+    WaitResult,
     Task,
     Think,
     ask,
@@ -56,20 +56,20 @@ class Planner(Loop, Protocol):
     @property
     def only_plan(self) -> bool: ...
 
-    def read_plan(self, text: str, kit: LoopContext) -> Plan:
+    def read_plan(self, text: str, context: LoopContext) -> Plan:
         """Return the plan in a reply of the phase `plan`. Raises `Unreadable`."""
         ...
 
-    def plan_messages(self, kit: LoopContext, task: Task) -> tuple[Message, ...]:
+    def plan_messages(self, context: LoopContext, task: Task) -> tuple[Message, ...]:
         """Return the request of the phase `plan`."""
         ...
 
-    def work_messages(self, kit: LoopContext, task: Task, step: Step, results: Results) -> tuple[Message, ...]:
+    def work_messages(self, context: LoopContext, task: Task, step: Step, results: Results) -> tuple[Message, ...]:
         """Return the request of a step that asks the model; none for a step that calls a tool."""
         return ()
 
     def solve_messages(
-        self, kit: LoopContext, task: Task, plan: Plan, results: Results, chars: int
+        self, context: LoopContext, task: Task, plan: Plan, results: Results, chars: int
     ) -> tuple[Message, ...]:
         """Return the request of the phase `solve`, with at most `chars` characters of each result."""
         ...
@@ -89,7 +89,7 @@ class Dispatch:
         self._waiting += [step for step in steps if step.id not in self.results]
         yield from self._start()
 
-    def mine(self, taken: Taken) -> bool:
+    def mine(self, taken: WaitResult) -> bool:
         """What was taken is a step's result."""
         return taken.ticket in self._open
 
@@ -98,13 +98,13 @@ class Dispatch:
         """The steps under way, by ticket."""
         return self._open
 
-    def took(self, taken: Taken) -> Effects[Step]:
+    def took(self, taken: WaitResult) -> Effects[Step]:
         """A step ended: keep its result, and start what waited for it."""
         reply = taken.reply
         seen = _together(taken.observations) if reply is None else observation_of_reply(reply)
-        return (yield from self.ended(taken.ticket, seen))
+        return (yield from self.end(taken.ticket, seen))
 
-    def ended(self, ticket: int, result: Observation) -> Effects[Step]:
+    def end(self, ticket: int, result: Observation) -> Effects[Step]:
         """The same, for a result that was come by in another way."""
         step = self._open.pop(ticket)
         self.results[step.id] = result

@@ -38,7 +38,7 @@ class References(Struct, frozen=True):
     mark: str
     prefix: str = ""
 
-    def named(self, value: JSON) -> tuple[str, ...]:
+    def find_ids(self, value: JSON) -> tuple[str, ...]:
         """The ids that stand in a value, at any depth, each once, in order."""
         return tuple(dict.fromkeys(self._id(match) for text in texts_in(value) for match in self._find(text)))
 
@@ -63,9 +63,9 @@ class References(Struct, frozen=True):
 
     def fill_step(self, step: Step, results: Mapping[str, Observation]) -> JSON:
         """A step's input with the results that it needs in place of their references."""
-        return self.filled(step.input, {need: results[need] for need in step.needs if need in results})
+        return self.fill(step.input, {need: results[need] for need in step.needs if need in results})
 
-    def filled(self, value: JSON, results: Mapping[str, Observation]) -> JSON:
+    def fill(self, value: JSON, results: Mapping[str, Observation]) -> JSON:
         """The value with each reference replaced by its result.
 
         A text that is one reference and nothing else becomes the result's own value where that is a list or an
@@ -158,14 +158,14 @@ def insert_references(value: JSON, earlier: Sequence[tuple[str, JSON]]) -> tuple
     named.sort(key=lambda pair: -len(pair[0]))
     put: list[str] = []
 
-    def filled(match: re.Match[str]) -> str:
+    def fill_match(match: re.Match[str]) -> str:
         mark = _meant(match[1] or match[2], named)
         put.extend([mark] if mark else [])
         return mark or match[0]
 
     def change(text: str) -> JSON:
         if named and "</" not in text:  # a page is no form to be filled in
-            text = _GAP.sub(filled, text)
+            text = _GAP.sub(fill_match, text)
         if not named or not _OPERATOR.search(text):
             return text
         used: list[str] = []

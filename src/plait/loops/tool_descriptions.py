@@ -38,10 +38,10 @@ def _once(describe: DescribeTools) -> DescribeTools:
     """Describe the same tools once, and not in every run."""
 
     @lru_cache(maxsize=64)
-    def described(key: _WithTools[tuple[ToolSpec, ...]]) -> str:
+    def describe_once(key: _WithTools[tuple[ToolSpec, ...]]) -> str:
         return describe(key.value)
 
-    return wraps(describe)(lambda tools: described(_WithTools(tools, tools)))
+    return wraps(describe)(lambda tools: describe_once(_WithTools(tools, tools)))
 
 
 def type_word(schema: Mapping[str, Any]) -> str:
@@ -143,16 +143,16 @@ def tool_entries(tools: tuple[ToolSpec, ...]) -> str:
 _WORDS = ("description", "title")
 
 
-def with_clean_tools(kit: LoopContext) -> LoopContext:
+def with_clean_tools(context: LoopContext) -> LoopContext:
     """The kit with its tools described without labels, special tokens, escape codes and unseen characters."""
-    return _with_clean_tools(_WithTools(kit, kit.known))
+    return _with_clean_tools(_WithTools(context, context.known))
 
 
 @lru_cache(maxsize=64)
 def _with_clean_tools(key: _WithTools[LoopContext]) -> LoopContext:
-    kit = key.value
-    escape = escape_of(structs.replace(kit, tools=(), others=()))
-    return structs.replace(kit, tools=_cleaned(kit.tools, escape), others=_cleaned(kit.others, escape))
+    context = key.value
+    escape = escape_of(structs.replace(context, tools=(), others=()))
+    return structs.replace(context, tools=_cleaned(context.tools, escape), others=_cleaned(context.others, escape))
 
 
 def _cleaned(tools: Iterable[ToolSpec], escape: Escape) -> tuple[ToolSpec, ...]:
@@ -196,25 +196,25 @@ MOST_SEARCHED = 3
 """Unknown names of one plan that are searched."""
 
 
-def offered_tools(kit: LoopContext, seen: Iterable[str]) -> tuple[ToolSpec, ...]:
+def offered_tools(context: LoopContext, seen: Iterable[str]) -> tuple[ToolSpec, ...]:
     """The tools shown, then those that the observations in `seen` tell of, in the order in which they came up.
 
     It depends on the observations alone, so that a replay offers the same.
     """
-    if not kit.others:
-        return kit.tools
-    others = {tool.name: tool for tool in kit.others}
+    if not context.others:
+        return context.tools
+    others = {tool.name: tool for tool in context.others}
     names = dict.fromkeys(name for text in seen for name in _FOUND_LINE.findall(text))
-    return (*kit.tools, *(others[name] for name in names if name in others))
+    return (*context.tools, *(others[name] for name in names if name in others))
 
 
-def add_search_results(kit: LoopContext, complaint: str) -> Effects[str]:
+def add_search_results(context: LoopContext, complaint: str) -> Effects[str]:
     """A complaint about a plan, and what the search finds for the names in it that no tool has."""
-    names = tuple(dict.fromkeys(_NO_TOOL.findall(complaint)))[:MOST_SEARCHED] if kit.search else ()
+    names = tuple(dict.fromkeys(_NO_TOOL.findall(complaint)))[:MOST_SEARCHED] if context.search else ()
     if names:
-        tool = kit.tool(kit.search)
+        tool = context.tool(context.search)
         (argument,) = list(tool.parameters["properties"])[:1] if tool is not None else ("description",)
-        seen = yield from act(*(Call(kit.search, {argument: name}) for name in names))
+        seen = yield from act(*(Call(context.search, {argument: name}) for name in names))
         lines = dict.fromkeys(line for each in seen if each.ok for line in each.text.splitlines())
         complaint += "".join(["\nWhat the search finds for that:", *(f"\n{line}" for line in lines)]) if lines else ""
     return complaint

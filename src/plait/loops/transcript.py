@@ -35,20 +35,20 @@ class Transcript:
         kind: TranscriptKind,
         format: Format,
         task: Task,
-        kit: LoopContext,
+        context: LoopContext,
         words: Mapping[str, Any],
         observe: Observe | None = None,
         harmless: bool = False,
     ) -> None:
         self._kind = kind
         self._observe = observe or (lambda tool, text, n: format.observation(text, n))
-        self._kit = kit
-        self._escape = escape = escape_of(kit, format.disarm)
+        self._kit = context
+        self._escape = escape = escape_of(context, format.disarm)
         self._harmless = harmless
         self._inline = not begins_line(self._observe("", HOLE, 1))
         self._task = escape_task(task, escape)
-        self._rules = kit.rules(**words)
-        self._head = (system(self._rules), user(kit.prompt("question", **self._task))) if kind == "chat" else ()
+        self._rules = context.rules(**words)
+        self._head = (system(self._rules), user(context.prompt("question", **self._task))) if kind == "chat" else ()
         self._tools: dict[str, str] = {}
         """The tools' names, made harmless."""
         self._chat: dict[int, list[Message]] = {}

@@ -103,14 +103,14 @@ class TurnLoop:
     answer_of: Callable[[Any], Any] = lambda answer: answer
     call_tool: Callable[[Call], Effects[Observation | Outcome]] = call_one
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
         """Run turns until the model answers, fails, or a limit is near."""
-        page = Transcript(self.transcript, self.format, task, kit, self.words, self.observe)
-        log, chars = Scratchpad(), kit.observation_chars
+        page = Transcript(self.transcript, self.format, task, context, self.words, self.observe)
+        log, chars = Scratchpad(), context.observation_chars
         seen: Observation | None = None
         try:
             while True:
-                attempt = partial(self._take_turn, kit, page, log, is_repetition(seen))
+                attempt = partial(self._take_turn, context, page, log, is_repetition(seen))
                 turn, chars = yield from fit_prompt(attempt, chars)
                 if not isinstance(turn, Turn):
                     return cast(Failed, turn)
@@ -125,34 +125,34 @@ class TurnLoop:
                     if not isinstance(result, Observation):
                         return result
                     seen = result
-                    if log.entries and (words := describe_repetition(kit, turn.call, seen)):
+                    if log.entries and (words := describe_repetition(context, turn.call, seen)):
                         log = log.once_more(words)
                         continue
                 log = log.then(*strike_from_turn(ungrounded, turn, seen))
         except LimitNear as limit:
-            return (yield from self._conclude(kit, page, log, chars, limit))
+            return (yield from self._conclude(context, page, log, chars, limit))
 
     def _take_turn(
-        self, kit: LoopContext, page: Transcript, log: Scratchpad, resample: bool, chars: int
+        self, context: LoopContext, page: Transcript, log: Scratchpad, resample: bool, chars: int
     ) -> Effects[Turn | Failed]:
         def ask(bad: Bad | None) -> Effects[Reply]:
-            request = kit.prompt("repair", complaint=bad[1], **self.words) if bad else ""
+            request = context.prompt("repair", complaint=bad[1], **self.words) if bad else ""
             tail = with_repair(bad[0], request) if bad else ()
             opened = self.transcript != "chat" and not bad
             held = self.constrain or bool(bad)
-            return self._ask_model(kit, page, log, chars, tail, held=held, opened=opened, resample=resample)
+            return self._ask_model(context, page, log, chars, tail, held=held, opened=opened, resample=resample)
 
         def read(text: str) -> Turn:
             if self.transcript != "chat" and self.labels and not text.lstrip().startswith(self.labels):
                 text = f"{self.opening(log.next)} {text.lstrip()}"  # so that the log reads as if the model wrote it
-            return self.format.read(text, log.next, (*self.tools, *kit.others))
+            return self.format.read(text, log.next, (*self.tools, *context.others))
 
-        answer = plain_answer(kit) if self.takes_plain_answer and not log.entries else None
+        answer = plain_answer(context) if self.takes_plain_answer and not log.entries else None
         return read_turn(ask, read, self.max_parse_errors, answer=answer)
 
     def _ask_model(
         self,
-        kit: LoopContext,
+        context: LoopContext,
         page: Transcript,
         log: Scratchpad,
         chars: int,
@@ -164,7 +164,7 @@ class TurnLoop:
     ) -> Effects[Reply]:
         """Make one model call over the log; `tail` follows the log. `held`: send the grammar or schema of a turn."""
         if held:
-            tools = (*self.tools, *offered_tools(kit, log.observations)[len(kit.tools) :])
+            tools = (*self.tools, *offered_tools(context, log.observations)[len(context.tools) :])
             options["grammar"] = self.format.grammar(tools, log.next, opened=opened)
             options["schema"] = self.format.schema(tools)
         shape = page.think("act", log, chars, self.opening(log.next), tail)
@@ -180,15 +180,15 @@ class TurnLoop:
         )
 
     def _conclude(
-        self, kit: LoopContext, page: Transcript, log: Scratchpad, chars: int, limit: LimitNear
+        self, context: LoopContext, page: Transcript, log: Scratchpad, chars: int, limit: LimitNear
     ) -> Effects[Outcome]:
         """Use the reserved call to answer from what was found."""
-        tail = with_repair("", kit.prompt("conclude", reason=limit.detail))
-        ask = partial(self._ask_model, kit, page, log, tail=tail, held=not self.last_label, prefill=self.last_label)
+        tail = with_repair("", context.prompt("conclude", reason=limit.detail))
+        ask = partial(self._ask_model, context, page, log, tail=tail, held=not self.last_label, prefill=self.last_label)
         reply, _ = yield from fit_prompt(lambda size: ask(chars=size), chars)
         answer: Any = None
         try:
-            turn = self.format.read(reply.text, log.next, (*self.tools, *kit.others))
+            turn = self.format.read(reply.text, log.next, (*self.tools, *context.others))
             answer = self.answer_of(turn.answer) if turn.answered else None
         except Unreadable:
             # The reply continues the label that was opened for it: all of it is the answer.
@@ -249,9 +249,9 @@ def _plainly(answer: Callable[[str], R | None] | None, text: str) -> R | None:
     return answer(text.strip()) if answer is not None and is_plain_answer(text) else None
 
 
-def plain_answer(kit: LoopContext) -> Callable[[str], Turn | None]:
+def plain_answer(context: LoopContext) -> Callable[[str], Turn | None]:
     """Makes the turn of a plain answer; None for a text that names a tool: it may be meant for a call."""
-    names = re.compile("|".join(rf"\b{re.escape(tool.name)}\b" for tool in kit.known) or r"(?!)", re.I)
+    names = re.compile("|".join(rf"\b{re.escape(tool.name)}\b" for tool in context.known) or r"(?!)", re.I)
     return lambda text: None if names.search(text) else Turn(answer=text, answered=True, kept=text)
 
 
@@ -282,10 +282,10 @@ def is_repetition(seen: Observation | None) -> bool:
     return seen is not None and seen.repeated
 
 
-def describe_repetition(kit: LoopContext, call: Call, seen: Observation) -> str:
+def describe_repetition(context: LoopContext, call: Call, seen: Observation) -> str:
     """What is said in place of a turn that only repeated a call, "" where the turn has to stay. A model copies what it
     sees of itself, so the repetition is not shown to it."""
-    tool = kit.tool(call.tool)
+    tool = context.tool(call.tool)
     if not seen.repeated or (tool is not None and not tool.repeatable):
         return ""
     given = json.dumps(call.input, ensure_ascii=False, default=str)

@@ -56,7 +56,7 @@ class Rate(Struct, frozen=True, omit_defaults=True):
     date: str = ""
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Say whether there is a price, even if it is 0."""
         return self.kind != "unknown"
 
@@ -155,7 +155,7 @@ def bundled_rate(provider: str, name: str, *, url: str = "", date: str = "") -> 
     prices = model.get_prices(when)
     kinds = [prices.input_mtok, prices.output_mtok, prices.cache_read_mtok]
     if kinds[:2] == [None, None]:
-        return UNKNOWN  # priced by something else: requests, seconds of sound, images
+        return UNKNOWN  # priced by something else: requests, seconds of replace_surrogates, images
 
     def at(start: int) -> tuple[float, float, float | None]:
         found = []

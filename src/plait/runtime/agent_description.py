@@ -17,7 +17,7 @@ from plait.models.base import Model
 from plait.runtime.grounding import Grounding
 from plait.runtime.limits import Limits
 from plait.runtime.prompts import PromptBook
-from plait.runtime.run_context import Approve, InDoubt
+from plait.runtime.run_context import Approve, OnInterruptedCall
 from plait.runtime.sessions import SESSION, History, tools_of
 from plait.runtime.tool_selection import SEARCH, shown_by
 from plait.sandbox import AUTO, BACKENDS, Sandbox, name_of, sandbox
@@ -39,7 +39,7 @@ class Description(Protocol):
     @property
     def approve(self) -> Approve: ...
     @property
-    def on_interrupted_call(self) -> InDoubt: ...
+    def on_interrupted_call(self) -> OnInterruptedCall: ...
     @property
     def can_ask(self) -> bool: ...
     @property
@@ -88,7 +88,7 @@ def check_fields(agent: Description, loop: Loop) -> None:
     _require("journal", agent.journal, stored and agent.journal != "", "a path, False for no journal, or None")
     _require("can_ask", agent.can_ask, isinstance(agent.can_ask, bool), "True or False")
     _require_one_of("grounding", agent.grounding, get_args(Grounding))
-    _require_one_of("on_interrupted_call", agent.on_interrupted_call, get_args(InDoubt))
+    _require_one_of("on_interrupted_call", agent.on_interrupted_call, get_args(OnInterruptedCall))
     if not callable(agent.approve):
         _require_one_of("approve", agent.approve, ("never", "effects", "always", "plan"))
     if isinstance(agent.sandbox, str) and agent.sandbox not in (AUTO, *BACKENDS):

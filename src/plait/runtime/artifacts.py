@@ -11,7 +11,7 @@ from plait.core.artifacts import Artifact, ArtifactHandle
 from plait.core.messages import JSON
 from plait.sandbox.worker_values import unpack
 from plait.tools import Tool
-from plait.tools.render import sound
+from plait.tools.render import replace_surrogates
 
 StoredArtifacts = Mapping[str, tuple[str, bytes]]
 """Artifacts in the journal, by id: their kind and their bytes."""
@@ -37,9 +37,9 @@ class ArtifactStore:
         """Return the artifact's handle, the same one each time. Raises what the artifact's `dump` and `about` raise."""
         for name, known in self._live.items():
             if known is artifact:
-                return ArtifactHandle(name, sound(artifact.about()))
+                return ArtifactHandle(name, replace_surrogates(artifact.about()))
         # Dumped here, where an error is the call's. An error while the journal writes would end the run.
-        data, about = artifact.dump(), sound(artifact.about())
+        data, about = artifact.dump(), replace_surrogates(artifact.about())
         number = self._counts[artifact.kind] = self._counts.get(artifact.kind, 0) + 1
         name = f"{artifact.kind}-{number}"
         self._live[name] = artifact
@@ -50,26 +50,26 @@ class ArtifactStore:
         """Keep the artifact, and return the JSON of its handle."""
         return self.keep(artifact).json()
 
-    def given(self, value: JSON, tool: Tool) -> Any:
+    def fill_input(self, value: JSON, tool: Tool) -> Any:
         """A tool's input with the artifacts themselves in place of their handles; where the tool takes artifacts,
         also in place of a text that is an id."""
         if not self._live and not self._kept:
             return value
-        return self._given(value, tool.signature.takes_artifacts)
+        return self._fill(value, tool.signature.takes_artifacts)
 
-    def exactly(self, value: JSON) -> Any:
+    def fill_exact_input(self, value: JSON) -> Any:
         """Return the Python values that code passed to a call, with artifacts in place of their handles."""
         return unpack(value, lambda stands: self._or_itself(str(stands.get("$thing", "")), stands))
 
-    def _given(self, value: Any, by_name: bool) -> Any:
+    def _fill(self, value: Any, by_name: bool) -> Any:
         if isinstance(value, str):
             return self._or_itself(value.strip(), value) if by_name else value
         handle = ArtifactHandle.read(value)
         if handle is not None:
             return self._or_itself(handle.id, value)
         if isinstance(value, dict):
-            return {key: self._given(each, by_name) for key, each in value.items()}
-        return [self._given(each, by_name) for each in value] if isinstance(value, (list, tuple)) else value
+            return {key: self._fill(each, by_name) for key, each in value.items()}
+        return [self._fill(each, by_name) for each in value] if isinstance(value, (list, tuple)) else value
 
     def _or_itself(self, name: str, value: Any) -> Any:
         # An artifact may be false, as an empty table is.
@@ -89,7 +89,7 @@ class ArtifactStore:
             return None
         return artifact
 
-    def written(self, value: JSON) -> bytes | None:
+    def encode_new(self, value: JSON) -> bytes | None:
         """Return the new artifacts in a value as bytes for the journal; None if there are none."""
         if not self._unwritten:
             return None

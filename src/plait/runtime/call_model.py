@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from msgspec import structs
 
-from plait.core import LimitNear, Piece, Reply, Splitter, Taken, Think, Usage
+from plait.core import LimitNear, Piece, Reply, Splitter, WaitResult, Think, Usage
 from plait.core import events as ev
 from plait.core.errors import BadRequest, ContextOverflow, ModelError, Unsupported
 from plait.journal.log import AnyLog
@@ -27,7 +27,7 @@ from plait.models.wires.replies import usage_received
 from plait.runtime.limits import LimitReached, Meter, Share
 from plait.runtime.phase_models import Phases, without_special_tokens
 from plait.runtime.recorded_effects import PastEffect
-from plait.runtime.run_context import Desk, RecordEnds, differs, sentence, text_of
+from plait.runtime.run_context import RunContext, RecordEnds, differs, sentence, text_of
 from plait.runtime.tracing import ModelSpan
 
 LONGEST_WAIT = 60.0
@@ -71,7 +71,7 @@ async def ask_model(
             request = model.encode(limited)
         given = most if limited is not think else None
         await log.append((Thinking(n, step, think.phase, model.spec, request.path, attempt, given), request.body))
-        span.asked(request)
+        span.record_attempt(request)
         began = time.perf_counter()
         try:
             response = await model.send(request, limited, on_text)
@@ -89,7 +89,7 @@ async def ask_model(
         except ModelError as why:
             seconds = time.perf_counter() - began
             usage, cost = _count_lost(meter, model, limited, why, seconds)
-            span.failed(why)
+            span.record_failure(why)
             answer = why.response
             lost = why.ability if isinstance(why, Unsupported) else ""
             status = answer.status if answer is not None else 0
@@ -121,7 +121,7 @@ async def ask_model(
         cost = model.rate.cost(reply.usage, seconds)
         named = reply.model
         reply = structs.replace(reply, seconds=seconds, cost=cost, model=model.spec)
-        span.replied(reply, named)
+        span.record_reply(reply, named)
         log.buffer(
             (Got(n, attempt, response.status, seconds, cut=response.cut), response.body),
             (Thought(n, reply), None),
@@ -173,14 +173,14 @@ def _pause(why: ModelError, failures: int) -> float:
 class Thinker:
     """Performs the think effects of one run. `on_piece` is told the text of watched replies as it comes."""
 
-    def __init__(self, desk: Desk, on_piece: Callable[[Taken], None]) -> None:
-        self.desk = desk
+    def __init__(self, run_context: RunContext, on_piece: Callable[[WaitResult], None]) -> None:
+        self.run_context = run_context
         self._on_piece = on_piece
 
     async def perform(self, n: int, effect: Think, past: PastEffect, *, started: bool = False) -> Reply:
         """Return the reply: the recorded one, or the model's. A `started` effect never uses the reserved call."""
-        effect = without_special_tokens(effect, self.desk.job.data_tokens)
-        meter = self.desk.meter
+        effect = without_special_tokens(effect, self.run_context.run_spec.data_tokens)
+        meter = self.run_context.meter
         step = meter.steps + (0 if effect.repair else 1)
         if past.thrown is None and not past.attempts:
             await self._may_begin(n, effect, step, started)
@@ -191,19 +191,19 @@ class Thinker:
         try:
             if (recorded := self._recorded(n, effect, past, step)) is not None:
                 return recorded
-            model = self.desk.job.phases.of(effect.phase)
-            self.desk.say(ev.Asked(step, effect.phase, model.spec))
+            model = self.run_context.run_spec.phases.of(effect.phase)
+            self.run_context.say(ev.Asked(step, effect.phase, model.spec))
             # If another process made an attempt, pieces of it may have been taken: the reply begins again.
             listener = self._listener(n, effect, step, again=bool(past.attempts))
-            with meter.asking(started=started) as share, self.desk.span.model(step, effect, model) as span:
+            with meter.asking(started=started) as share, self.run_context.span.model(step, effect, model) as span:
                 reply = await ask_model(
-                    self.desk.job.phases,
+                    self.run_context.run_spec.phases,
                     effect,
                     n=n,
                     step=step,
-                    log=self.desk.log,
+                    log=self.run_context.log,
                     past=past,
-                    retries=self.desk.job.limits.retries,
+                    retries=self.run_context.run_spec.limits.retries,
                     on_text=listener.feed if listener is not None else None,
                     on_retry=partial(self._say_retry, step, listener),
                     span=span,
@@ -216,14 +216,16 @@ class Thinker:
             if past.thrown is None:
                 await self._record_thrown(n, step, why)
             raise
-        meter.asked(reply)
+        meter.count_reply(reply)
         if meter.outer is not None:
             meter.outer.took(model.spec, reply.usage, reply.cost)
         if reply.finish == "circle":
-            self.desk.remark(step, "circle", _circle(reply))
+            self.run_context.remark(step, "circle", _circle(reply))
         if listener is not None:
             listener.close(reply)
-        self.desk.say(ev.Replied(step, effect.phase, model.spec, reply.text, reply.usage, reply.seconds, reply.cost))
+        self.run_context.say(
+            ev.Replied(step, effect.phase, model.spec, reply.text, reply.usage, reply.seconds, reply.cost)
+        )
         return reply
 
     def _recorded(self, n: int, effect: Think, past: PastEffect, step: int) -> Reply | None:
@@ -234,17 +236,17 @@ class Thinker:
         if past.thrown is not None:
             self._rethrow(past.thrown)
         if past.reply is not None:
-            self.desk.meter.asked(past.reply)
+            self.run_context.meter.count_reply(past.reply)
             return past.reply
-        if self.desk.job.replay:
+        if self.run_context.run_spec.replay:
             raise RecordEnds
         return None
 
     async def _may_begin(self, n: int, effect: Think, step: int, started: bool) -> None:
         """Raise, and record, what keeps a new effect from being performed: a limit, or a missing ability."""
-        model = self.desk.job.phases.of(effect.phase)
+        model = self.run_context.run_spec.phases.of(effect.phase)
         try:
-            if (near := self.desk.meter.before_think(model, repair=effect.repair, started=started)) is not None:
+            if (near := self.run_context.meter.before_think(model, repair=effect.repair, started=started)) is not None:
                 raise near
             if effect.tools and not model.abilities.tools:
                 raise Unsupported(f"{model.spec} takes no native tools", "tools")
@@ -266,20 +268,20 @@ class Thinker:
             case ContextOverflow():
                 thrown = Thrown(n, step, "ContextOverflow", "context", str(why), why.tokens, why.room)
                 said = "The prompt is too long for the model; showing it less."
-        await self.desk.log.append((thrown, None))
+        await self.run_context.log.append((thrown, None))
         if said:
-            self.desk.say(ev.Noted(step, "limit", said))
+            self.run_context.say(ev.Noted(step, "limit", said))
         if isinstance(why, Unsupported | ContextOverflow):
-            self.desk.meter.not_asked()
+            self.run_context.meter.not_asked()
 
     def _say_retry(self, step: int, listener: _Listener | None, text: str) -> None:
         if listener is not None:
             listener.again()
-        self.desk.remark(step, "retry", text)
+        self.run_context.remark(step, "retry", text)
 
     def _count(self, past: PastEffect) -> None:
         """Count the attempts on record, and what those took that brought no reply."""
-        meter = self.desk.meter
+        meter = self.run_context.meter
         meter.requests += len(past.attempts)
         for response in past.responses:
             if response.usage is not None:
@@ -287,7 +289,7 @@ class Thinker:
 
     def _rethrow(self, thrown: LoopException) -> NoReturn:
         if thrown.kind == "LimitNear":
-            self.desk.meter.was_near(thrown.limit, thrown.detail)
+            self.run_context.meter.was_near(thrown.limit, thrown.detail)
             raise LimitNear(thrown.limit, thrown.detail)
         if thrown.kind == "LimitReached":
             raise LimitReached(thrown.limit, thrown.detail)
@@ -297,24 +299,24 @@ class Thinker:
 
     def _same_request(self, n: int, effect: Think, past: PastEffect, step: int) -> None:
         """Compare every recorded attempt of this effect with the request the loop makes now."""
-        if step < self.desk.job.trust_until:
+        if step < self.run_context.run_spec.trust_until:
             return
         for asked in past.attempts:
             if asked.phase != effect.phase:
                 raise differs(n, step, f"phase {asked.phase}", f"phase {effect.phase}")
-            made = self.desk.job.phases.of(effect.phase).encode(limit_reply(effect, asked.max_tokens))
-            if (found := self.desk.log.scrub(made.body)) != asked.request or made.path != asked.path:
+            made = self.run_context.run_spec.phases.of(effect.phase).encode(limit_reply(effect, asked.max_tokens))
+            if (found := self.run_context.log.scrub(made.body)) != asked.request or made.path != asked.path:
                 raise differs(n, step, text_of(asked.request), text_of(found))
-            self.desk.compared += 1
+            self.run_context.compared += 1
             if asked.response is not None and asked.response.lost:
-                self.desk.job.phases.lost(effect.phase, asked.response.lost)
+                self.run_context.run_spec.phases.lost(effect.phase, asked.response.lost)
 
     def _listener(self, n: int, effect: Think, step: int, *, again: bool) -> _Listener | None:
         """What to do with text as it is written, if anybody wants it before the reply is whole."""
-        loop = self.desk.job.loop
-        split = (lambda: splitter_of(loop, effect.phase)) if self.desk.on_event is not None else None
+        loop = self.run_context.run_spec.loop
+        split = (lambda: splitter_of(loop, effect.phase)) if self.run_context.on_event is not None else None
         on_piece = self._on_piece if effect.watch else None
-        return _Listener(n, step, split, self.desk.say, on_piece, again) if split or on_piece else None
+        return _Listener(n, step, split, self.run_context.say, on_piece, again) if split or on_piece else None
 
 
 class _Listener:
@@ -326,7 +328,7 @@ class _Listener:
         step: int,
         split: Callable[[], Splitter] | None,
         say: Callable[[ev.Event], None],
-        on_piece: Callable[[Taken], None] | None,
+        on_piece: Callable[[WaitResult], None] | None,
         again: bool = False,
     ) -> None:
         self._n, self._step, self._split, self._say, self._on_piece = n, step, split, say, on_piece
@@ -343,7 +345,7 @@ class _Listener:
         if self._on_piece is not None:
             whole, newline, self._line = (self._line + text).rpartition("\n")
             if newline:
-                self._on_piece(Taken(self._n, done=False, piece=whole + newline, again=self._again))
+                self._on_piece(WaitResult(self._n, done=False, piece=whole + newline, again=self._again))
                 self._again = False
 
     def again(self) -> None:

@@ -32,15 +32,15 @@ from plait.journal.effects import digest_of_call
 from plait.journal.log import Entry
 from plait.journal.records import Acting, Begun, ObservedRecord, Thrown
 from plait.runtime.artifacts import ArtifactStore
-from plait.runtime.grounding import refusal, told, warning
+from plait.runtime.grounding import refusal, describe_findings, warning
 from plait.runtime.known_values import exact_result
 from plait.runtime.recorded_effects import PastEffect
-from plait.runtime.run_context import Desk, RecordEnds, as_told, differs, input_of, lines_of, sentence
+from plait.runtime.run_context import RunContext, RecordEnds, as_told, differs, input_of, lines_of, sentence
 from plait.runtime.tool_models import ToolModels
 from plait.runtime.tool_prints import as_usual, collecting
 from plait.tools import Tool, Toolset, render
 from plait.tools.call_context import ToolCallContext, set_cancel_event
-from plait.tools.render import sound
+from plait.tools.render import replace_surrogates
 
 Invented: TypeAlias = dict[int, tuple[str, ...]]
 """The made-up values of calls, by their index."""
@@ -67,17 +67,17 @@ class Group:
 class Actor:
     """Performs the act effects of one run."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, run_context: RunContext) -> None:
+        self.run_context = run_context
         self._writing: asyncio.Future[None] | None = None
         self._doubtful: set[bytes] = set()
         """The calls that are in doubt."""
 
     async def perform(self, n: int, effect: Act, past: PastEffect) -> tuple[Observation, ...]:
-        step = self.desk.meter.steps
+        step = self.run_context.meter.steps
         calls = effect.calls
         if past.thrown is not None:
-            self.desk.meter.was_near(past.thrown.limit, past.thrown.detail)
+            self.run_context.meter.was_near(past.thrown.limit, past.thrown.detail)
             raise LimitNear(past.thrown.limit, past.thrown.detail)
         if past.planned and past.planned != calls:
             raise differs(n, step, lines_of(past.planned), lines_of(calls))
@@ -86,28 +86,28 @@ class Actor:
         for i, seen in results.items():
             self._note_doubt(made[i], seen)
         if not past.planned and not past.waits:
-            self.desk.meter.before_act()
+            self.run_context.meter.before_act()
             for call in calls:
-                if why := self.desk.breaker.before(call):
-                    near = self.desk.meter.conclude("loop", why)
-                    await self.desk.log.append((Thrown(n, step, "LimitNear", near.limit, near.detail), None))
-                    self.desk.say(ev.Noted(step, "loop", sentence(why)))
+                if why := self.run_context.breaker.before(call):
+                    near = self.run_context.meter.conclude("loop", why)
+                    await self.run_context.log.append((Thrown(n, step, "LimitNear", near.limit, near.detail), None))
+                    self.run_context.say(ev.Noted(step, "loop", sentence(why)))
                     raise near
         open_calls = [i for i in range(len(calls)) if i not in results]
-        if open_calls and self.desk.job.replay:
+        if open_calls and self.run_context.run_spec.replay:
             raise RecordEnds
         if open_calls:
             results.update(await self._make(n, step, calls, open_calls, past))
         ordered = tuple(results[i] for i in range(len(calls)))
         for call, observation in zip(calls, ordered, strict=True):
-            self.desk.breaker.after(call, observation)
+            self.run_context.breaker.after(call, observation)
         self._learn(calls, ordered)
         return ordered
 
     def at_once(self, effect: Act) -> bool:
         """Its calls are over as soon as they are begun: made on the event loop itself, and nobody is asked before."""
-        job = self.desk.job
-        asks_nobody = job.approve in ("never", "plan") and job.grounding == "off"
+        run_spec = self.run_context.run_spec
+        asks_nobody = run_spec.approve in ("never", "plan") and run_spec.grounding == "off"
         return asks_nobody and all(
             self._inline(call) and self._repeatable(call) and not self._is_question(call) for call in effect.calls
         )
@@ -124,7 +124,7 @@ class Actor:
         group = Group(n, step, calls, as_told(calls, past.told), past, self._invented(calls, todo))
         for i in doubtful:
             results[i] = await self._ended(group, i, _in_doubt(calls[i]))
-        policy = self.desk.job.grounding
+        policy = self.run_context.run_spec.grounding
         refused = [i for i in group.invented if policy == "refuse"]
         questions = [i for i in todo if i not in refused and self._is_question(calls[i])]
         lost = [i for i in todo if i not in refused and i not in questions and self._is_lost(group.calls[i])]
@@ -138,7 +138,7 @@ class Actor:
         for i in lost:
             results[i] = await self._ended(group, i, _in_doubt(calls[i]))
         for i in refused:
-            others = (tool.name for tool in self.desk.job.tools if tool.name != calls[i].tool)
+            others = (tool.name for tool in self.run_context.run_spec.tools if tool.name != calls[i].tool)
             text = refusal(group.invented[i], others)
             results[i] = await self._ended(group, i, Observation(text, trouble="refused"))
         for i in questions:
@@ -149,25 +149,30 @@ class Actor:
 
     def _needs_nobody(self, past: PastEffect, calls: tuple[Call, ...]) -> bool:
         """The calls were never begun, and nothing has to be looked at or asked before they are made."""
-        desk = self.desk
-        if past.recorded or self._doubtful or desk.sources is not None or desk.job.past.lost is not None:
+        run_context = self.run_context
+        if (
+            past.is_recorded
+            or self._doubtful
+            or run_context.sources is not None
+            or run_context.run_spec.past.lost is not None
+        ):
             return False
-        return desk.job.approve == "never" and not any(map(self._is_question, calls))
+        return run_context.run_spec.approve == "never" and not any(map(self._is_question, calls))
 
     async def _begin(self, group: Group, free: tuple[int, ...]) -> dict[int, Observation]:
         """Put on the record that the calls are made, and make those that nothing holds up."""
         intent: list[Entry] = []
         if not group.past.planned:
             for i, found in group.invented.items():
-                self.desk.remark(group.step, "invented", f"{group.calls[i].tool}: {told(found)}")
+                self.run_context.remark(group.step, "invented", f"{group.calls[i].tool}: {describe_findings(found)}")
             intent.append((Acting(group.n, group.step, group.calls, free), None))
         elif free:
             intent.append((Begun(group.n, free), None))
         if not intent or not all(self._repeatable(group.calls[i]) for i in free):
             if intent:
-                await self.desk.log.append_before(self._not_repeatable(group, free), *intent)
+                await self.run_context.log.append_before(self._not_repeatable(group, free), *intent)
             return await self._side_by_side(group, free)
-        self.desk.log.buffer(*intent)
+        self.run_context.log.buffer(*intent)
         quick = all(self._inline(group.calls[i]) for i in free)  # over before a timer could go off
         later = None if quick else asyncio.get_running_loop().call_later(LONG, self._write)
         try:
@@ -180,42 +185,48 @@ class Actor:
         """Make a call once the person has given leave."""
         call = group.calls[i]
         question = f"May '{call.tool}' be called with {input_of(call)}?"
-        if i in group.invented and self.desk.job.grounding == "ask":
-            question += f" This {told(group.invented[i])}."
+        if i in group.invented and self.run_context.run_spec.grounding == "ask":
+            question += f" This {describe_findings(group.invented[i])}."
         if self._may_be_lost(call):
             question += " The journal may have lost rows of this run, so this call may have been made before."
         if self._is_in_doubt(call):
             question += " The same call was made before, and whether it took effect is not known."
         said = group.past.told.get(i)
-        said = said or await self.desk.wait(group.n, group.step, i, "approval", question, group.past, group.wrote[i])
+        said = said or await self.run_context.wait(
+            group.n, group.step, i, "approval", question, group.past, group.wrote[i]
+        )
         if said.approved:
             group = replace(group, calls=as_told(group.calls, {i: said}))
-            await self.desk.log.append_before(self._not_repeatable(group, (i,)), (Begun(group.n, (i,)), None))
+            await self.run_context.log.append_before(self._not_repeatable(group, (i,)), (Begun(group.n, (i,)), None))
             return (await self._side_by_side(group, (i,)))[i]
         text = f"The person refused this call: {said.text}" if said.text else "The person refused this call."
         return await self._ended(group, i, Observation(text, trouble="refused"))
 
     async def _side_by_side(self, group: Group, indexes: tuple[int, ...]) -> dict[int, Observation]:
-        job = self.desk.job
+        run_spec = self.run_context.run_spec
 
         async def one(i: int) -> Observation:
             call = group.calls[i]
-            self.desk.say(ev.Called(group.step, call))
+            self.run_context.say(ev.Called(group.step, call))
 
             def progress(text: str) -> None:
                 with as_usual():
-                    self.desk.say(ev.Noted(group.step, "progress", f"{call.tool}: {text}"))
+                    self.run_context.say(ev.Noted(group.step, "progress", f"{call.tool}: {text}"))
 
-            context = ToolCallContext(progress, ToolModels(self.desk, group.step, call.tool))
-            with context, self.desk.span.tool(group.step, call, job.tools) as span:
+            context = ToolCallContext(progress, ToolModels(self.run_context, group.step, call.tool))
+            with context, self.run_context.span.tool(group.step, call, run_spec.tools) as span:
                 try:
-                    made = await make_call(job.tools, call, job.limits.tool_seconds, self.desk.artifacts)
+                    made = await make_call(
+                        run_spec.tools, call, run_spec.limits.tool_seconds, self.run_context.artifacts
+                    )
                 except BaseException:  # the run is cancelled, or a limit stops it
                     if not self._repeatable(call):
-                        self.desk.remark(group.step, "in_doubt", f"{_in_doubt(call).text} Its input: {input_of(call)}")
+                        self.run_context.remark(
+                            group.step, "in_doubt", f"{_in_doubt(call).text} Its input: {input_of(call)}"
+                        )
                     raise
-                span.observed(made)
-            if i in group.invented and job.grounding == "warn":
+                span.record_result(made)
+            if i in group.invented and run_spec.grounding == "warn":
                 made = structs.replace(made, note=warning(group.invented[i]))
             return await self._ended(group, i, made)
 
@@ -231,24 +242,28 @@ class Actor:
         if call is not wrote:
             observation = structs.replace(observation, note=f"{CHANGED} {input_of(call)}.")
         self._note_doubt(call, observation)
-        note = self.desk.breaker.remark(wrote, observation)
+        note = self.run_context.breaker.remark(wrote, observation)
         if note:
             observation = structs.replace(observation, note=f"{observation.note} {note}".strip(), repeated=True)
-        entry = (ObservedRecord(group.n, i, observation), self.desk.artifacts.written(observation.value))
+        entry = (ObservedRecord(group.n, i, observation), self.run_context.artifacts.encode_new(observation.value))
         if self._repeatable(call):
-            self.desk.log.buffer(entry)
+            self.run_context.log.buffer(entry)
         else:
             # The end of a call that must not be made twice is on disk before anything else happens.
-            await self.desk.log.append(entry)
-        self.desk.say(ev.Observed(group.step, call, observation))
+            await self.run_context.log.append(entry)
+        self.run_context.say(ev.Observed(group.step, call, observation))
         return observation
 
     def _invented(self, calls: tuple[Call, ...], todo: list[int]) -> Invented:
         """The made-up values of the calls that are to be made, where that is looked at."""
-        sources, kit = self.desk.sources, self.desk.job.kit
+        sources, context = self.run_context.sources, self.run_context.run_spec.context
         if sources is None:
             return {}
-        found = {i: sources.invented(calls[i], kit.tool(calls[i].tool)) for i in todo if calls[i].tool != kit.search}
+        found = {
+            i: sources.find_invented(calls[i], context.tool(calls[i].tool))
+            for i in todo
+            if calls[i].tool != context.search
+        }
         return {i: each for i, each in found.items() if each}
 
     def _learn(self, calls: tuple[Call, ...], seen: tuple[Observation, ...]) -> None:
@@ -256,33 +271,36 @@ class Actor:
 
         What only tells of tools is no source: a search of them, and what is said of a call that no tool could take.
         """
-        if self.desk.sources is None:
+        if self.run_context.sources is None:
             return
         echoed = self._invented(calls, [i for i, observation in enumerate(seen) if not observation.ok])
         for i, observation in enumerate(seen):
-            if calls[i].tool == self.desk.job.kit.search or observation.trouble in ("unknown_tool", "bad_input"):
+            if calls[i].tool == self.run_context.run_spec.context.search or observation.trouble in (
+                "unknown_tool",
+                "bad_input",
+            ):
                 continue
             text = observation.text
             for value in echoed.get(i, ()):
                 text = text.replace(value.rpartition(": ")[2], " ")
-            self.desk.sources.add(text)
+            self.run_context.sources.add(text)
             if observation.note.startswith(CHANGED):
-                self.desk.sources.add(observation.note)
+                self.run_context.sources.add(observation.note)
 
     def _write(self) -> None:
         """Write what waits in line; where that fails the next append says so."""
         with suppress(JournalError):
-            self._writing = asyncio.ensure_future(_quietly(self.desk.log.append()))
+            self._writing = asyncio.ensure_future(_quietly(self.run_context.log.append()))
 
     def _is_question(self, call: Call) -> bool:
-        tool = self.desk.job.tools.get(call.tool)
+        tool = self.run_context.run_spec.tools.get(call.tool)
         return tool is not None and tool.person
 
     async def _asked(self, group: Group, i: int) -> Observation:
         """What the person answers to a call that is a question."""
-        tool = self.desk.job.tools.get(group.calls[i].tool)
+        tool = self.run_context.run_spec.tools.get(group.calls[i].tool)
         assert tool is not None
-        if not self.desk.job.kit.can_ask:
+        if not self.run_context.run_spec.context.can_ask:
             return Observation("Nobody can be asked in this run. Go on without.", trouble="refused")
         try:
             args, kwargs = tool.bind(group.calls[i].input)
@@ -292,28 +310,34 @@ class Actor:
         if not question:
             return Observation("Error: the question is empty.", trouble="bad_input")
         said = group.past.told.get(i)
-        said = said or await self.desk.wait(group.n, group.step, i, "question", question, group.past, group.wrote[i])
+        said = said or await self.run_context.wait(
+            group.n, group.step, i, "question", question, group.past, group.wrote[i]
+        )
         return Observation(said.text, value=said.text)
 
     def _inline(self, call: Call) -> bool:
-        tool = self.desk.job.tools.get(call.tool)
+        tool = self.run_context.run_spec.tools.get(call.tool)
         return tool is None or tool.inline
 
     def _repeatable(self, call: Call) -> bool:
-        tool = self.desk.job.tools.get(call.tool)
+        tool = self.run_context.run_spec.tools.get(call.tool)
         return tool is None or tool.spec.repeatable
 
     def _may_repeat(self, call: Call) -> bool:
-        return self._repeatable(call) or self.desk.job.on_interrupted_call == "repeat"
+        return self._repeatable(call) or self.run_context.run_spec.on_interrupted_call == "repeat"
 
     def _is_lost(self, call: Call) -> bool:
         """The call began before, and the journal has lost the rows that say so."""
-        lost = self.desk.job.past.lost
-        return lost is not None and not self._may_repeat(call) and digest_of_call(self.desk.log.run, call) in lost.calls
+        lost = self.run_context.run_spec.past.lost
+        return (
+            lost is not None
+            and not self._may_repeat(call)
+            and digest_of_call(self.run_context.log.run, call) in lost.calls
+        )
 
     def _may_be_lost(self, call: Call) -> bool:
         """The journal may have lost rows that say that the call was made, perhaps in other words."""
-        return self.desk.job.past.lost is not None and not self._may_repeat(call)
+        return self.run_context.run_spec.past.lost is not None and not self._may_repeat(call)
 
     def _not_repeatable(self, group: Group, indexes: tuple[int, ...]) -> list[Call]:
         return [group.calls[i] for i in indexes if not self._repeatable(group.calls[i])]
@@ -329,15 +353,15 @@ class Actor:
     def _keys(self, call: Call) -> set[bytes]:
         """What an identical call shares: its input as the model wrote it, and as the tool takes it."""
         found = {codec.encode((call.tool, call.input))}
-        tool = self.desk.job.tools.get(call.tool)
+        tool = self.run_context.run_spec.tools.get(call.tool)
         if tool is not None:
             with suppress(BadInput):
-                args, kwargs = tool.bind(self.desk.artifacts.given(call.input, tool))
+                args, kwargs = tool.bind(self.run_context.artifacts.fill_input(call.input, tool))
                 found.add(repr((call.tool, args, sorted(kwargs.items()))).encode())
         return found
 
     def _needs_leave(self, call: Call) -> bool:
-        approve, tool = self.desk.job.approve, self.desk.job.tools.get(call.tool)
+        approve, tool = self.run_context.run_spec.approve, self.run_context.run_spec.tools.get(call.tool)
         if self._is_in_doubt(call):
             return True
         if tool is None or approve == "never" or approve == "plan":
@@ -347,7 +371,7 @@ class Actor:
         if approve == "effects":
             return tool.spec.has_effects
         try:
-            return approve(self.desk.job.tools.with_own_name(call))
+            return approve(self.run_context.run_spec.tools.with_own_name(call))
         except Exception as why:
             raise ConfigError(
                 f"The function approve= failed for a call of '{call.tool}': {type(why).__name__}: {why}.",
@@ -381,16 +405,22 @@ async def make_call(tools: Toolset, call: Call, seconds: float, artifacts: Artif
         return await _make(tools, call, seconds, artifacts)
     with collecting() as collected:
         made = await _make(tools, call, seconds, artifacts)
-    return structs.replace(made, printed=sound(collected.text)) if collected.total else made
+    return structs.replace(made, printed=replace_surrogates(collected.text)) if collected.total else made
 
 
 async def _make(tools: Toolset, call: Call, seconds: float, artifacts: ArtifactStore) -> Observation:
     tool = tools.get(call.tool)
     if tool is None:
-        said = tools.unknown(call.tool) if tools.near is None else await _in_thread(lambda: tools.unknown(call.tool))
+        said = (
+            tools.describe_unknown(call.tool)
+            if tools.near is None
+            else await _in_thread(lambda: tools.describe_unknown(call.tool))
+        )
         return Observation(said, trouble="unknown_tool")
     try:
-        args, kwargs = tool.bind(artifacts.exactly(call.input) if call.by_code else artifacts.given(call.input, tool))
+        args, kwargs = tool.bind(
+            artifacts.fill_exact_input(call.input) if call.by_code else artifacts.fill_input(call.input, tool)
+        )
     except BadInput as why:
         return Observation(str(why), trouble="bad_input")
     exact, unfit = None, ""
@@ -457,7 +487,7 @@ def _said(why: BaseException) -> str:
     except Exception:  # whatever a stranger's error may do when it is looked at
         words = "(its message can't be shown)"
     name = "" if isinstance(why, (ToolError, ConfigError)) else type(why).__name__
-    return "Error: " + sound(": ".join(part for part in (name, words) if part) or type(why).__name__)
+    return "Error: " + replace_surrogates(": ".join(part for part in (name, words) if part) or type(why).__name__)
 
 
 async def _in_task(work: Awaitable[Any]) -> Any:

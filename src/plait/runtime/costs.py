@@ -80,7 +80,7 @@ def spending(timeline: Timeline) -> tuple[PhaseSpending, ...]:
     Everything on record counts, whoever wrote it: a resumed run has what it spent before, and a fork has what the steps
     it took from its parent had cost, as its totals and its limits have.
     """
-    return merged(part for moment in timeline.moments if (part := read_spending(moment)) is not None)
+    return merge_spending(part for moment in timeline.moments if (part := read_spending(moment)) is not None)
 
 
 def read_spending(moment: Moment) -> PhaseSpending | None:
@@ -106,7 +106,7 @@ def _whole_micros(seconds: float) -> float:
     return round(seconds * MICRO) / MICRO
 
 
-def merged(parts: Iterable[PhaseSpending]) -> tuple[PhaseSpending, ...]:
+def merge_spending(parts: Iterable[PhaseSpending]) -> tuple[PhaseSpending, ...]:
     """Parts of the same phase and model as one row each, in the order of their first use."""
     rows: dict[tuple[str, str], list[PhaseSpending]] = {}
     for part in parts:
@@ -148,7 +148,7 @@ def in_units(parts: Sequence[Fraction | int], unit: int) -> tuple[list[int], int
     return cut, total
 
 
-def shown(parts: Sequence[Fraction | int | None], unit: int, digits: int) -> tuple[list[str], str]:
+def round_spending(parts: Sequence[Fraction | int | None], unit: int, digits: int) -> tuple[list[str], str]:
     """Parts and total as text that adds up. Where a part is not known, nor is the total, and each is rounded alone."""
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):

@@ -37,7 +37,7 @@ from plait.core import (
     Reply,
     Start,
     Stopped,
-    Taken,
+    WaitResult,
     Think,
     Unsupported,
     WaitNext,
@@ -48,12 +48,12 @@ from plait.journal.log import AnyLog
 from plait.journal.records import NoteRecord
 from plait.runtime.call_model import Thinker
 from plait.runtime.call_tools import Actor
-from plait.runtime.grounding import answer_warning, told
+from plait.runtime.grounding import answer_warning, describe_findings
 from plait.runtime.limits import LimitReached, Meter
 from plait.runtime.loop_breaker import Breaker
 from plait.runtime.recorded_effects import PastEffect
 from plait.runtime.run_code import Executor
-from plait.runtime.run_context import Desk, RecordEnds, RunSpec, Suspend, differs, sentence
+from plait.runtime.run_context import RunContext, RecordEnds, RunSpec, Suspend, differs, sentence
 from plait.runtime.started_effects import Tickets
 from plait.runtime.tracing import UNWATCHED, RunSpan
 
@@ -66,14 +66,16 @@ class Engine:
     """One run. Make one, await `run`, read what it used from `totals`."""
 
     def __init__(
-        self, job: RunSpec, log: AnyLog, on_event: Callable[[Event], None] | None = None, span: RunSpan = UNWATCHED
+        self, run_spec: RunSpec, log: AnyLog, on_event: Callable[[Event], None] | None = None, span: RunSpan = UNWATCHED
     ) -> None:
-        self.job = job
-        self.desk = Desk(job, log, Meter(job.limits), Breaker(job.limits.repeats, job.tools), on_event, span)
-        self._actor = Actor(self.desk)
-        self._tickets = Tickets(self.desk, self._perform_started, self._number, self._actor.at_once)
-        self._thinker = Thinker(self.desk, self._tickets.piece)
-        self._executor = Executor(self.desk)
+        self.run_spec = run_spec
+        self.run_context = RunContext(
+            run_spec, log, Meter(run_spec.limits), Breaker(run_spec.limits.repeats, run_spec.tools), on_event, span
+        )
+        self._actor = Actor(self.run_context)
+        self._tickets = Tickets(self.run_context, self._perform_started, self._number, self._actor.at_once)
+        self._thinker = Thinker(self.run_context, self._tickets.piece)
+        self._executor = Executor(self.run_context)
         self._ended: dict[str, Any] | None = None
         self._next = 0
         self._notes = 0
@@ -93,7 +95,7 @@ class Engine:
         and `ReplayDiffers` in a replay."""
         try:
             async with asyncio.timeout(self._time()) as clock:
-                self.desk.clock = clock
+                self.run_context.clock = clock
                 try:
                     while self._advance():
                         try:
@@ -111,7 +113,7 @@ class Engine:
                             await self._executor.close()
         except TimeoutError as why:
             # Not every TimeoutError is our time limit: the loop, or a model, may raise one of its own.
-            limit = f"The limit of {self.job.limits.seconds} seconds is reached."
+            limit = f"The limit of {self.run_spec.limits.seconds} seconds is reached."
             outcome = Stopped("seconds", limit) if clock.expired() else self._ended_by(why)
         except asyncio.CancelledError as why:
             outcome = Cancelled(str(why.args[0])) if why.args else Cancelled()
@@ -119,7 +121,7 @@ class Engine:
             outcome = self._ended_by(why)
         outcome = self._over_limit(outcome)
         self._ended = self.totals()
-        if not self.job.replay:
+        if not self.run_spec.replay:
             try:
                 await self._end(outcome)
             except asyncio.CancelledError:
@@ -130,13 +132,13 @@ class Engine:
         return outcome
 
     async def _end(self, outcome: Outcome) -> None:
-        await self.desk.log.end(outcome.status, msgspec.to_builtins(outcome), self.totals())
+        await self.run_context.log.end(outcome.status, msgspec.to_builtins(outcome), self.totals())
 
     def totals(self) -> dict[str, Any]:
         """What the run used so far; the same for ever once it has ended."""
         if self._ended is not None:
             return self._ended
-        meter, usage = self.desk.meter, self.desk.meter.usage
+        meter, usage = self.run_context.meter, self.run_context.meter.usage
         return {
             "steps": meter.steps,
             "calls": meter.calls,
@@ -154,9 +156,9 @@ class Engine:
     def _advance(self) -> bool:
         """Run the loop up to its next effect that takes time. Returns False when the loop has returned its outcome."""
         if self._loop is None:
-            self._loop = self.job.loop.run(self.job.task, self.job.kit)
-            if self.job.past.effects and not self.job.replay:
-                self.desk.meter.went_on(self.job.past.seconds)
+            self._loop = self.run_spec.loop.run(self.run_spec.task, self.run_spec.context)
+            if self.run_spec.past.effects and not self.run_spec.replay:
+                self.run_context.meter.went_on(self.run_spec.past.seconds)
         while True:
             thrown, self._thrown = self._thrown, None
             result, self._result = self._result, None
@@ -182,7 +184,7 @@ class Engine:
     def _given(self, result: Any) -> None:
         """Keep the result of an effect for the loop."""
         self._result = result
-        if isinstance(reply := result.reply if isinstance(result, Taken) else result, Reply):
+        if isinstance(reply := result.reply if isinstance(result, WaitResult) else result, Reply):
             self._last = reply
 
     def _close_loop(self) -> None:
@@ -196,7 +198,7 @@ class Engine:
         if type(outcome) not in _OUTCOMES:
             raise TypeError(f"it returned {type(outcome).__name__}, which is no outcome")
         msgspec.to_builtins(outcome)  # an answer that JSON can't hold is an error of the loop, said here
-        near = self.desk.meter.near
+        near = self.run_context.meter.near
         if near is not None and isinstance(outcome, Answered):
             outcome = Stopped(near.limit, sentence(near.detail), outcome.answer)
         if self._last is not None and (how := self._last.how_cut):
@@ -207,7 +209,7 @@ class Engine:
 
     def _over_limit(self, outcome: Outcome) -> Outcome:
         """A run that used more than it might is stopped, and says by how much."""
-        if (excess := self.desk.meter.excess()) is None:
+        if (excess := self.run_context.meter.excess()) is None:
             return outcome
         limit, words = excess
         match outcome:
@@ -221,12 +223,12 @@ class Engine:
 
     def _founded(self, answer: Any) -> bool:
         """There is an answer, it was looked at, and nothing in it is made up."""
-        sources, policy = self.desk.sources, self.job.grounding
+        sources, policy = self.run_context.sources, self.run_spec.grounding
         return answer is not None and sources is not None and policy != "note" and not sources.in_answer(answer)
 
     def _ended_by(self, why: Exception) -> Outcome:
         match why:
-            case ReplayDiffers() | RecordEnds() if self.job.replay:
+            case ReplayDiffers() | RecordEnds() if self.run_spec.replay:
                 raise why
             case Suspend():
                 return why.waiting
@@ -236,7 +238,7 @@ class Engine:
                 return _cut_short(stopped, how, "") if how else stopped
             case ContextOverflow():
                 # A turn that is asked again with less counts once, and so does one whose prompt never fitted.
-                self.desk.meter.steps += self.desk.meter.near is None
+                self.run_context.meter.steps += self.run_context.meter.near is None
                 return Stopped("context", f"The prompt does not fit the model's context: {why}")
             case Unsupported():
                 return Crashed(
@@ -248,7 +250,7 @@ class Engine:
                 return Crashed(why.message, error=type(why).__name__, hint=why.hint)
             case _:
                 logger.debug("the loop broke", exc_info=why)
-                name = getattr(self.job.loop, "name", type(self.job.loop).__name__)
+                name = getattr(self.run_spec.loop, "name", type(self.run_spec.loop).__name__)
                 return Crashed(
                     f"The loop '{name}' broke: {type(why).__name__}: {why}",
                     error=type(why).__name__,
@@ -262,12 +264,12 @@ class Engine:
 
     def _perform(self, n: int, effect: Effect, started: bool = False) -> Awaitable[Any]:
         """Perform effect `n`, or return what is recorded of it."""
-        past = self.job.past.effect(n)
-        if not past.recorded:
-            if self.job.replay:
+        past = self.run_spec.past.effect(n)
+        if not past.is_recorded:
+            if self.run_spec.replay:
                 raise RecordEnds
         elif past.kind not in ("", type(effect).__name__):
-            raise differs(n, self.desk.meter.steps, f"effect {past.kind}", f"effect {type(effect).__name__}")
+            raise differs(n, self.run_context.meter.steps, f"effect {past.kind}", f"effect {type(effect).__name__}")
         match effect:
             case Think():
                 return self._thinker.perform(n, effect, past, started=started)
@@ -289,52 +291,54 @@ class Engine:
 
     async def _ask(self, n: int, effect: AskUser, past: PastEffect) -> str:
         told, asked = past.told.get(-1), past.waits.get(-1)
-        if asked is not None and not self.desk.is_recorded(effect.question, asked.text):
+        if asked is not None and not self.run_context.is_recorded(effect.question, asked.text):
             # The person was asked something else: what they said to it is no answer to this.
-            raise differs(n, self.desk.meter.steps, asked.text, effect.question)
+            raise differs(n, self.run_context.meter.steps, asked.text, effect.question)
         if told is None:
-            if self.desk.job.replay:
+            if self.run_context.run_spec.replay:
                 raise RecordEnds
-            told = await self.desk.wait(n, self.desk.meter.steps, -1, effect.kind, effect.question, past)
-        if self.desk.sources is not None:
-            self.desk.sources.add(told.text)
+            told = await self.run_context.wait(n, self.run_context.meter.steps, -1, effect.kind, effect.question, past)
+        if self.run_context.sources is not None:
+            self.run_context.sources.add(told.text)
         return told.text
 
     def _proposed(self, answer: Any) -> str:
         """What speaks against an answer; worked out anew wherever the loop is walked, so nothing has to be recorded."""
-        sources, policy = self.desk.sources, self.job.grounding
+        sources, policy = self.run_context.sources, self.run_spec.grounding
         found = sources.in_answer(answer) if sources is not None else ()
         if not found:
             return ""
-        self._note(Note("unfounded", f"the answer has what {told(found)}"))
+        self._note(Note("unfounded", f"the answer has what {describe_findings(found)}"))
         self._refused += 1
-        if policy == "note" or self.desk.meter.near is not None or (policy != "refuse" and self._refused > 1):
+        if policy == "note" or self.run_context.meter.near is not None or (policy != "refuse" and self._refused > 1):
             return ""
-        if why := self.desk.breaker.refused(answer):
+        if why := self.run_context.breaker.refuse_answer(answer):
             self._note(Note("loop", sentence(why)))
-            raise self.desk.meter.conclude("loop", why)
+            raise self.run_context.meter.conclude("loop", why)
         return answer_warning(found)
 
     def _doubted(self, effect: CheckGrounding) -> tuple[str, ...]:
         """The made-up values that the model is to be told of, or for which something is not to be carried out."""
-        sources, policy, kit = self.desk.sources, self.job.grounding, self.job.kit
+        sources, policy, context = self.run_context.sources, self.run_spec.grounding, self.run_spec.context
         if sources is None or policy in ("off", "note") or (effect.strict and policy != "refuse"):
             return ()
         found = [*sources.in_words(effect.text), *sources.in_code(effect.code)]
         for call in effect.calls if policy == "refuse" else ():
-            found += sources.invented(call, kit.tool(call.tool)) if call.tool != kit.search else ()
+            found += sources.find_invented(call, context.tool(call.tool)) if call.tool != context.search else ()
         return tuple(dict.fromkeys(found))
 
     def _note(self, effect: Note) -> None:
         number, self._notes = self._notes, self._notes + 1
-        if number >= self.job.past.notes and not self.job.replay:
-            self.desk.log.buffer((NoteRecord(number, self.desk.meter.steps, effect.kind, effect.text), None))
-            self.desk.say(ev.Noted(self.desk.meter.steps, effect.kind, effect.text))
+        if number >= self.run_spec.past.notes and not self.run_spec.replay:
+            self.run_context.log.buffer(
+                (NoteRecord(number, self.run_context.meter.steps, effect.kind, effect.text), None)
+            )
+            self.run_context.say(ev.Noted(self.run_context.meter.steps, effect.kind, effect.text))
 
     def _time(self) -> float | None:
-        if self.job.replay or self.job.limits.seconds is None:
+        if self.run_spec.replay or self.run_spec.limits.seconds is None:
             return None
-        return max(0.0, self.job.limits.seconds - self.job.past.seconds)
+        return max(0.0, self.run_spec.limits.seconds - self.run_spec.past.seconds)
 
 
 def _cut_short(outcome: Outcome, how: str, text: str) -> Outcome:

@@ -94,7 +94,7 @@ class Sources:
         for value in find_constants(code):
             self._code.add(value)
 
-    def invented(self, call: Call, spec: ToolSpec | None) -> tuple[str, ...]:
+    def find_invented(self, call: Call, spec: ToolSpec | None) -> tuple[str, ...]:
         """Return the call's ungrounded literals, as `parameter: value`."""
         own = _own(spec)
         found: list[str] = []
@@ -197,7 +197,7 @@ def sources_of(task: Task, system: str | None = None) -> Sources:
     return Sources((task.question, *before, *([system] if system else [])))
 
 
-def told(found: Iterable[str]) -> str:
+def describe_findings(found: Iterable[str]) -> str:
     """Return what the user reads about ungrounded values."""
     return f"stands neither in the task nor in any observation: {', '.join(found)}"
 

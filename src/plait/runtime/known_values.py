@@ -19,7 +19,7 @@ from plait.core.artifacts import Artifact
 from plait.core.messages import JSON
 from plait.runtime.artifacts import ArtifactStore
 from plait.sandbox.worker_values import Budget, Figures, pack
-from plait.tools.render import Numeral, fields_of, sound
+from plait.tools.render import Numeral, fields_of, replace_surrogates
 
 MOST = 30
 """Maximum number of known numbers: of more, nearly everything is some sum."""
@@ -92,7 +92,9 @@ def exact_result(value: Any, plain: JSON, artifacts: ArtifactStore) -> tuple[JSO
     try:
         packed = pack(value, lambda one: _stands(one, artifacts), Budget(depth=DEPTH, figures=True))
     except (TypeError, ValueError, RecursionError) as why:
-        return None, sound(str(why) if not isinstance(why, RecursionError) else "the value is nested too deep")
+        return None, replace_surrogates(
+            str(why) if not isinstance(why, RecursionError) else "the value is nested too deep"
+        )
     return (None if type(packed) is type(plain) and packed == plain else packed), ""
 
 

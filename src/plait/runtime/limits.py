@@ -125,7 +125,7 @@ class Meter:
         """Do not count the time in which a local model was downloaded and loaded."""
         self._before -= seconds
 
-    def asked(self, reply: Reply) -> None:
+    def count_reply(self, reply: Reply) -> None:
         """Count one reply and what it took."""
         self.calls += 1
         self.usage = self.usage + reply.usage
@@ -143,7 +143,7 @@ class Meter:
 
         The run itself is not brought to its end by that: its own next call finds how much is left.
         """
-        if self.limits.usd is not None and not model.rate.known:
+        if self.limits.usd is not None and not model.rate.is_known:
             return LimitNear("usd", f"a limit in USD is set, but the price of {model.spec} is not known")
         near = self.near or self._check(repair=True)
         if near is None:
@@ -194,7 +194,7 @@ class Meter:
         A call that is `started` beside others never gets the one in reserve. Raises `LimitReached` when that
         was used already, and for a limit in USD where the model's price is not known.
         """
-        if self.limits.usd is not None and not model.rate.known:
+        if self.limits.usd is not None and not model.rate.is_known:
             raise LimitReached("usd", f"a limit in USD is set, but the price of {model.spec} is not known")
         if self.near is not None:
             if started:

@@ -53,7 +53,7 @@ class Breaker:
             return f"{self._errors} {what} in a row brought nothing but errors"
         return ""
 
-    def refused(self, answer: Any) -> str:
+    def refuse_answer(self, answer: Any) -> str:
         """An answer is not taken: why it need not be given once more; "" when it may."""
         key = msgspec.json.encode(answer, order="deterministic")
         self._answers[key] += 1

@@ -99,9 +99,9 @@ class Expected(Struct, frozen=True):
         }
 
 
-def expected(
+def estimate_plan(
     loop: Planner,
-    kit: LoopContext,
+    context: LoopContext,
     task: Task,
     plan: Plan,
     phases: Phases,
@@ -113,9 +113,9 @@ def expected(
     `timeline` is that of the run that made the plan, empty if none did; `seen` is what earlier runs had.
     """
     seen = seen or Seen()
-    pace = _Pace(loop, kit, task, phases, timeline, seen)
+    pace = _Pace(loop, context, task, phases, timeline, seen)
     still = [step for step in plan.calls if step.id not in plan.evidence]
-    asking = [step for step in still if loop.work_messages(kit, task, step, {})]
+    asking = [step for step in still if loop.work_messages(context, task, step, {})]
     by_tool = [step for step in still if step not in asking]
     solver = phases.of("solve").spec
     worker = phases.of("work").spec if asking else ""
@@ -127,8 +127,8 @@ def expected(
         results = {id: Observation(("evidence " * (size // 9 + 1))[:size]) for id, size in sizes.items()}
         results |= {id: Observation(text) for id, text in plan.evidence.items()}
         if phase == "work":
-            return pace.amount(phase, [loop.work_messages(kit, task, step, results) for step in asking], guess)
-        asked = loop.solve_messages(kit, task, plan, results, kit.observation_chars)
+            return pace.amount(phase, [loop.work_messages(context, task, step, results) for step in asking], guess)
+        asked = loop.solve_messages(context, task, plan, results, context.observation_chars)
         return pace.amount(phase, [asked], guess)
 
     found = [
@@ -149,7 +149,7 @@ class _Pace:
     """Tokens of a character, and seconds of a token as the planner's own call had them."""
 
     def __init__(
-        self, loop: Planner, kit: LoopContext, task: Task, phases: Phases, timeline: Timeline, seen: Seen
+        self, loop: Planner, context: LoopContext, task: Task, phases: Phases, timeline: Timeline, seen: Seen
     ) -> None:
         self._phases, self._seen = phases, seen
         self.tokens_a_char, self._seconds_a_token, self._timed = TOKENS_A_CHAR, 0.0, ""
@@ -157,7 +157,7 @@ class _Pace:
             return
         call, reply = timeline.replies[0]
         if reply.usage.input_tokens and not reply.usage.estimated:
-            self.tokens_a_char = reply.usage.input_tokens / _chars(loop.plan_messages(kit, task))
+            self.tokens_a_char = reply.usage.input_tokens / _chars(loop.plan_messages(context, task))
         if reply.usage.tokens:
             self._seconds_a_token, self._timed = reply.seconds / reply.usage.tokens, call.model
 

@@ -79,13 +79,13 @@ def recorded_plan(head: RunHead, timeline: Timeline) -> Plan:
 
     Steps that failed, or were not run, have none. Raises `ConfigError` where the run has no plan.
     """
-    kit, loop = kit_of(head), make(head.loop["name"], head.loop["options"])
+    context, loop = kit_of(head), make(head.loop["name"], head.loop["options"])
     is_numbered = isinstance(loop, LLMCompiler)
-    plan = _numbered_plan(timeline, kit) if is_numbered else _last_plan(planning(loop), timeline, kit)
+    plan = _numbered_plan(timeline, context) if is_numbered else _last_plan(planning(loop), timeline, context)
     if plan is None:
         raise ConfigError(f"Run {head.run} has no plan that could be read.", hint=f"`plait show {head.run}` tells why.")
     if isinstance(loop, Planner):
-        plan = _with_found(loop, kit, Task(head.question, head.history), plan, timeline)
+        plan = _with_found(loop, context, Task(head.question, head.history), plan, timeline)
     return plan
 
 
@@ -121,32 +121,32 @@ def kit_of(head: RunHead) -> LoopContext:
     return as_recorded(LoopContext(tools, book, head.settings.get("system"), limits.observation_chars), head)
 
 
-def _last_plan(loop: Planner, timeline: Timeline, kit: LoopContext) -> Plan | None:
+def _last_plan(loop: Planner, timeline: Timeline, context: LoopContext) -> Plan | None:
     """The plan given to the loop, the planner's, or the person's: whichever came last."""
     plan = loop.plan
     for moment in timeline.moments:
         with suppress(Unreadable):
             match moment.change, moment.entry:
                 case "replied", ModelCall(phase="plan", reply=reply) if reply is not None:
-                    plan = loop.read_plan(reply.text, kit)
+                    plan = loop.read_plan(reply.text, context)
                 case _, Question(kind="plan", answer=answer) if answer is not None and reads_as_plan(answer.text):
-                    plan = read_plan_file(answer.text, kit.known)
+                    plan = read_plan_file(answer.text, context.known)
     return plan
 
 
-def _with_found(loop: Planner, kit: LoopContext, task: Task, plan: Plan, timeline: Timeline) -> Plan:
+def _with_found(loop: Planner, context: LoopContext, task: Task, plan: Plan, timeline: Timeline) -> Plan:
     """The plan with the evidence that is on record, of steps whose needs are there."""
     made, said = _calls_made(timeline), _worker_replies(timeline)
     results = {id: Observation(text) for id, text in plan.evidence.items()}
     for step in plan.calls:
         if step.id not in results and all(need in results for need in step.needs):
-            found = _result(loop, kit, task, step, results, made, said)
+            found = _result(loop, context, task, step, results, made, said)
             if found is not None and found.ok:
                 results[step.id] = found
     return structs.replace(plan, evidence={id: seen.text for id, seen in results.items()})
 
 
-def _numbered_plan(timeline: Timeline, kit: LoopContext) -> Plan | None:
+def _numbered_plan(timeline: Timeline, context: LoopContext) -> Plan | None:
     """The calls of all plans of a run of `compiler`, under the numbers that they were made by, with their results."""
     made = _calls_made(timeline)
     steps: dict[str, Step] = {}
@@ -166,13 +166,13 @@ def _numbered_plan(timeline: Timeline, kit: LoopContext) -> Plan | None:
                 carried_out(plan)
                 plan = None
             case "replied", ModelCall(phase="plan", reply=reply) if reply is not None:
-                reader = Written(kit.known, steps, results, held=True)
+                reader = Written(context.known, steps, results, held=True)
                 for _ in reader.whole(reply.text):
                     pass
                 plan = reader.plan if reader.plan.calls else plan
             case _, Question(kind="plan", answer=answer) if answer is not None:
                 with suppress(Unreadable):
-                    plan = FORM.read(answer.text, kit.known)[0]
+                    plan = FORM.read(answer.text, context.known)[0]
     carried_out(plan)
     found = {id: seen.text for id, seen in results.items() if seen.ok}
     return Plan(tuple(steps.values()), found) if steps else None
@@ -180,7 +180,7 @@ def _numbered_plan(timeline: Timeline, kit: LoopContext) -> Plan | None:
 
 def _result(
     loop: Planner,
-    kit: LoopContext,
+    context: LoopContext,
     task: Task,
     step: Step,
     results: Mapping[str, Observation],
@@ -188,10 +188,10 @@ def _result(
     said: list[tuple[str, str]],
 ) -> Observation | None:
     """What came of a step: found by its request, which is the same whenever its needs gave the same."""
-    if messages := loop.work_messages(kit, task, step, results):
+    if messages := loop.work_messages(context, task, step, results):
         asked = messages[-1].content
         return next((Observation(reply) for request, reply in said if request == asked), None)
-    call = Call(step.tool, EVIDENCE.filled(step.input, results))
+    call = Call(step.tool, EVIDENCE.fill(step.input, results))
     return next((observation for each, observation in made if each == call), None)
 
 

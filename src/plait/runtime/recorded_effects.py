@@ -47,7 +47,7 @@ class PastEffect:
         return [each.response for each in self.attempts if each.response is not None]
 
     @property
-    def recorded(self) -> bool:
+    def is_recorded(self) -> bool:
         """The run got as far as this effect."""
         return bool(self.attempts or self.planned or self.waits or self.started or self.took or self.ran or self.thrown)
 

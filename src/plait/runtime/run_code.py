@@ -28,7 +28,7 @@ from plait.journal.records import RanRecord
 from plait.journal.timeline import CodeTurn
 from plait.runtime.artifacts import read_handles
 from plait.runtime.recorded_effects import PastEffect
-from plait.runtime.run_context import Desk, RecordEnds, differs
+from plait.runtime.run_context import RunContext, RecordEnds, differs
 from plait.sandbox import OutCall, Result, SandboxSession, SandboxTurn, Settings, sandbox
 from plait.sandbox.worker_values import Budget, pack, unpack
 from plait.tools import Toolset
@@ -60,8 +60,8 @@ class Piece:
 class Executor:
     """Performs the execute and continue effects of one run."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, run_context: RunContext) -> None:
+        self.run_context = run_context
         self._session: SandboxSession | None = None
         self._pieces: list[Piece] = []
         self._seed: int | None = None
@@ -71,27 +71,27 @@ class Executor:
         results = () if isinstance(effect, Execute) else self._results(effect)
         if past.ran is not None:
             return self._recorded(n, effect, results, past.ran)
-        if self.desk.job.replay:
+        if self.run_context.run_spec.replay:
             raise RecordEnds
-        self.desk.meter.before_act()
+        self.run_context.meter.before_act()
         session = await self._ready()
-        step = self.desk.meter.steps
+        step = self.run_context.meter.steps
         if isinstance(effect, Execute):
-            now = time.time() if self.desk.job.now is None else self.desk.job.now
-            self.desk.say(ev.Executing(step, effect.code))
+            now = time.time() if self.run_context.run_spec.now is None else self.run_context.run_spec.now
+            self.run_context.say(ev.Executing(step, effect.code))
             zone = time.localtime(now).tm_gmtoff
-            with self.desk.span.code(step, effect.code) as span:
+            with self.run_context.span.code(step, effect.code) as span:
                 ran = await self._ran(await session.run(effect.code, now, zone))
                 span.ran(ran)
             record = RanRecord(n, step, ran, effect.code, now, self._seed or 0, zone)
         else:
-            with self.desk.span.code(step, None) as span:
+            with self.run_context.span.code(step, None) as span:
                 ran = await self._ran(await session.go_on(results))
                 span.ran(ran)
             record = RanRecord(n, step, ran)
         self._keep(record, results)
-        self.desk.log.buffer((record, None))
-        self.desk.say(ev.Executed(step, ran))
+        self.run_context.log.buffer((record, None))
+        self.run_context.say(ev.Executed(step, ran))
         return ran
 
     async def close(self) -> None:
@@ -105,17 +105,17 @@ class Executor:
     def _recorded(self, n: int, effect: Execute | Continue, results: tuple[Result, ...], record: CodeTurn) -> Ran:
         code = effect.code if isinstance(effect, Execute) else None
         if code != record.code:
-            raise differs(n, self.desk.meter.steps, record.code or "", code or "")
+            raise differs(n, self.run_context.meter.steps, record.code or "", code or "")
         self._keep(record, results)
         return record.ran
 
     def _keep(self, record: RanRecord | CodeTurn, results: tuple[Result, ...]) -> None:
-        if self.desk.sources is not None:
-            self.desk.sources.add(record.ran.output)
+        if self.run_context.sources is not None:
+            self.run_context.sources.add(record.ran.output)
             if record.code is not None:
-                self.desk.sources.wrote(record.code)
+                self.run_context.sources.wrote(record.code)
         if record.code is not None:
-            self.desk.breaker.piece()
+            self.run_context.breaker.piece()
             self._seed = record.seed
             self._pieces.append(Piece(record.code, record.now, record.zone, record.ran))
         else:
@@ -128,14 +128,14 @@ class Executor:
         """The session: fresh, or made again as the record says it was."""
         if self._session is not None:
             return self._session
-        job = self.desk.job
+        run_spec = self.run_context.run_spec
         if self._seed is None:
             self._seed = secrets.randbelow(2**31)
-        made = sandbox(job.sandbox) if isinstance(job.sandbox, str) else job.sandbox
-        if job.fallback and not self._pieces:
-            self.desk.remark(self.desk.meter.steps, "sandbox", job.fallback)
-        names = frozenset(spec.name for spec in (*job.kit.tools, *job.kit.others))
-        self._session = session = await made.open(Settings(names, job.limits.code, self._seed))
+        made = sandbox(run_spec.sandbox) if isinstance(run_spec.sandbox, str) else run_spec.sandbox
+        if run_spec.fallback and not self._pieces:
+            self.run_context.remark(self.run_context.meter.steps, "sandbox", run_spec.fallback)
+        names = frozenset(spec.name for spec in (*run_spec.context.tools, *run_spec.context.others))
+        self._session = session = await made.open(Settings(names, run_spec.limits.code, self._seed))
         for piece in self._pieces:
             if not await self._ran_alike(session, piece):
                 raise PlaitError(
@@ -160,7 +160,7 @@ class Executor:
 
     async def _ran(self, turn: SandboxTurn) -> Ran:
         def calls_of() -> tuple[Call, ...]:
-            return tuple(call_of(each, self.desk.job.tools) for each in turn.calls)
+            return tuple(call_of(each, self.run_context.run_spec.tools) for each in turn.calls)
 
         large = any(each.size > LARGE for each in turn.calls)
         calls = await asyncio.to_thread(calls_of) if large else calls_of()

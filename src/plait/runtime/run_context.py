@@ -35,7 +35,7 @@ from plait.tools import Toolset
 Approve: TypeAlias = Literal["never", "effects", "always", "plan"] | Callable[[Call], bool]
 """What needs a person's leave: no call, those of tools with effects, all, those a function picks; or the plan."""
 
-InDoubt: TypeAlias = Literal["skip", "repeat"]
+OnInterruptedCall: TypeAlias = Literal["skip", "repeat"]
 """What a resumed run does with a call that may or may not have happened, of a tool that is not repeatable."""
 
 OnWait: TypeAlias = Callable[[Waiting], Awaitable[str | None]]
@@ -74,12 +74,12 @@ class RunSpec:
 
     loop: Loop
     task: Task
-    kit: LoopContext
+    context: LoopContext
     tools: Toolset
     phases: Phases
     limits: Limits
     approve: Approve = "never"
-    on_interrupted_call: InDoubt = "skip"
+    on_interrupted_call: OnInterruptedCall = "skip"
     on_wait: OnWait | None = None
     grounding: Grounding = "off"
     sandbox: str | Sandbox = AUTO
@@ -99,10 +99,10 @@ class RunSpec:
 
 
 @dataclass
-class Desk:
+class RunContext:
     """One run being performed: its job, what it used, and where it is told and recorded."""
 
-    job: RunSpec
+    run_spec: RunSpec
     log: AnyLog
     meter: Meter
     breaker: Breaker
@@ -117,9 +117,9 @@ class Desk:
     """What the model may have its values from, where that is looked at."""
 
     def __post_init__(self) -> None:
-        self.artifacts = ArtifactStore(self.job.past.artifacts, self.log.scrub)
-        if self.job.grounding != "off":
-            self.sources = sources_of(self.job.task, self.job.kit.system)
+        self.artifacts = ArtifactStore(self.run_spec.past.artifacts, self.log.scrub)
+        if self.run_spec.grounding != "off":
+            self.sources = sources_of(self.run_spec.task, self.run_spec.context.system)
 
     def say(self, event: Event) -> None:
         """Tell whoever watches."""
@@ -150,7 +150,7 @@ class Desk:
                 break
             try:
                 told = told_by(answer, n, i, kind)
-                check_edit(told, call, self.job.tools, self.artifacts)
+                check_edit(told, call, self.run_spec.tools, self.artifacts)
             except ConfigError as why:  # they are asked again, and told what was wrong
                 waiting = structs.replace(waiting, reason=f"{why}\n{asked.text}")
                 continue
@@ -160,13 +160,13 @@ class Desk:
 
     async def _ask_person(self, waiting: Waiting) -> str | None:
         """Ask the person at hand, if there is one; the run's time stands still meanwhile."""
-        if self.job.on_wait is None:
+        if self.run_spec.on_wait is None:
             return None
         until = self.clock.when() if self.clock is not None else None
         if self.clock is not None:
             self.clock.reschedule(None)
         began = time.monotonic()
-        answer = await self.job.on_wait(waiting)
+        answer = await self.run_spec.on_wait(waiting)
         waited = time.monotonic() - began
         self.meter.went_on(-waited)
         if self.clock is not None and until is not None:
@@ -200,7 +200,7 @@ def check_edit(told: Told, call: Call | None, tools: Toolset, artifacts: Artifac
     if tool is None or not told.input:
         return
     try:
-        tool.bind(artifacts.given(told.input[0], tool))
+        tool.bind(artifacts.fill_input(told.input[0], tool))
     except BadInput as why:
         raise ConfigError(f"The edited input does not fit. {why}") from None
 

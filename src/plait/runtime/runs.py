@@ -49,16 +49,16 @@ class Replayed(Struct, frozen=True, kw_only=True):
     outcome: Outcome | None
 
 
-async def open_log(job: RunSpec, head: RunHead, journal: Journal | None) -> AnyLog:
+async def open_log(run_spec: RunSpec, head: RunHead, journal: Journal | None) -> AnyLog:
     """Open the log of a new run. Raises `JournalError` if the journal cannot be written."""
-    secrets = job.phases.secrets()
+    secrets = run_spec.phases.secrets()
     if journal is None:
         return MemoryLog(head, secrets=secrets)
     return await journal.begin(head, owner_of_this_process(), secrets=secrets)
 
 
 async def claim(
-    job: RunSpec,
+    run_spec: RunSpec,
     head: RunHead,
     journal: Journal,
     *,
@@ -74,16 +74,16 @@ async def claim(
     log: RunLog | None = None
     while log is None:
         rows = journal.rows(head.run)
-        entries: list[Entry] = [(Resumed(job.phases.describe()), None)]
+        entries: list[Entry] = [(Resumed(run_spec.phases.describe()), None)]
         if answer is not None:
             timeline = Timeline(rows)
             asked = open_question(head.run, timeline, question)
-            entries.append((_told(answer, asked, timeline, job, head.run), None))
+            entries.append((_told(answer, asked, timeline, run_spec, head.run), None))
         try:
             log = await journal.claim(
                 head.run,
                 owner_of_this_process(),
-                secrets=job.phases.secrets(),
+                secrets=run_spec.phases.secrets(),
                 force=force,
                 rows=len(rows),
                 records=entries,
@@ -92,13 +92,13 @@ async def claim(
             if answer is None:
                 raise
             # Somebody else wrote meanwhile, and may have answered: the question is looked for again.
-    return _changed(job, past=Past(journal.timeline(head.run))), log
+    return _changed(run_spec, past=Past(journal.timeline(head.run))), log
 
 
-async def replay(job: RunSpec, head: RunHead, timeline: Timeline, recorded: Outcome | None) -> Replayed:
+async def replay(run_spec: RunSpec, head: RunHead, timeline: Timeline, recorded: Outcome | None) -> Replayed:
     """Take the loop through its record, performing nothing. Raises `ReplayDiffers` at the first difference."""
-    job = _changed(job, past=Past(timeline), replay=True)
-    engine = Engine(job, MemoryLog(head, secrets=job.phases.secrets()))
+    run_spec = _changed(run_spec, past=Past(timeline), replay=True)
+    engine = Engine(run_spec, MemoryLog(head, secrets=run_spec.phases.secrets()))
     try:
         outcome: Outcome | None = await engine.run()
     except RecordEnds:
@@ -108,31 +108,33 @@ async def replay(job: RunSpec, head: RunHead, timeline: Timeline, recorded: Outc
         if expected != found:
             raise ReplayDiffers(
                 f"The requests are the same, but the run ends otherwise.\nOn record: {expected}\nNow: {found}\n",
-                at=engine.desk.meter.steps,
+                at=engine.run_context.meter.steps,
                 expected=expected,
                 found=found,
                 hint="How the loop reads replies has changed since.",
             )
     return Replayed(
         run=head.run,
-        steps=engine.desk.meter.steps,
-        requests=engine.desk.compared,
+        steps=engine.run_context.meter.steps,
+        requests=engine.run_context.compared,
         whole=outcome is not None,
         outcome=outcome if outcome is not None else recorded,
     )
 
 
-async def fork(job: RunSpec, head: RunHead, rows: Sequence[Row], at: int, journal: Journal) -> tuple[RunSpec, AnyLog]:
+async def fork(
+    run_spec: RunSpec, head: RunHead, rows: Sequence[Row], at: int, journal: Journal
+) -> tuple[RunSpec, AnyLog]:
     """Open a new run that shares the first `at - 1` steps of its parent."""
     kept, last = select_rows_before(rows, at)
     if at < 1 or at > last + 1:
         raise ConfigError(f"There is no step {at} in run {head.parent}.", hint=f"It has steps 1 to {last}.")
     records = [(row.record, row.body) for row in kept]
-    log = await journal.begin(head, owner_of_this_process(), records, secrets=job.phases.secrets())
-    return _changed(job, past=Past(Timeline(kept)), trust_until=at), log
+    log = await journal.begin(head, owner_of_this_process(), records, secrets=run_spec.phases.secrets())
+    return _changed(run_spec, past=Past(Timeline(kept)), trust_until=at), log
 
 
-def finished(row: RunRow, journal: Journal, loop: Loop | None = None) -> Run:
+def read_finished_run(row: RunRow, journal: Journal, loop: Loop | None = None) -> Run:
     """A run as the journal has it, without performing anything."""
     if row.outcome is None:
         raise JournalError(
@@ -161,14 +163,14 @@ def fresh_id() -> str:
     return new_run_id()
 
 
-def _told(answer: str, waits: Question, timeline: Timeline, job: RunSpec, run: str) -> Told:
+def _told(answer: str, waits: Question, timeline: Timeline, run_spec: RunSpec, run: str) -> Told:
     """The answer to what a run waits for. Raises `BadAnswer`: the run is as it was."""
     calls = (each.planned for each in timeline.tool_calls if (each.n, each.i) == (waits.n, waits.i))
     call = next(calls, None)
     named = without_id(answer, waits.question)
     try:
         told = told_by(answer if named is None else named, waits.n, waits.i, waits.kind)
-        check_edit(told, call, job.tools, ArtifactStore(Past(timeline).artifacts))
+        check_edit(told, call, run_spec.tools, ArtifactStore(Past(timeline).artifacts))
     except ConfigError as why:
         raise BadAnswer(str(why), run=run, waits=waiting_with(waits)) from None
     return told
@@ -183,13 +185,13 @@ def lost_text(lost: Lost) -> str:
     )
 
 
-def _changed(job: RunSpec, **changes: Any) -> RunSpec:
+def _changed(run_spec: RunSpec, **changes: Any) -> RunSpec:
     """The same job with some fields changed."""
-    return replace(job, **changes)
+    return replace(run_spec, **changes)
 
 
 async def perform(
-    job: RunSpec,
+    run_spec: RunSpec,
     head: RunHead,
     log: AnyLog,
     journal: Journal | None,
@@ -200,21 +202,21 @@ async def perform(
     """Perform an opened run to its end. If the run was cancelled, and has recorded that, the cancellation goes on."""
     if on_event is not None:
         on_event(ev.Began(head.run, head.question, head.loop["name"], resumed))
-        if job.past.lost is not None and not job.trust_until:
-            on_event(ev.Noted(0, "journal", lost_text(job.past.lost)))
-    with job.tracer.run(head, job.phases, log.scrub, resumed=resumed and not job.trust_until) as span:
-        engine = Engine(job, log, on_event, span)
+        if run_spec.past.lost is not None and not run_spec.trust_until:
+            on_event(ev.Noted(0, "journal", lost_text(run_spec.past.lost)))
+    with run_spec.tracer.run(head, run_spec.phases, log.scrub, resumed=resumed and not run_spec.trust_until) as span:
+        engine = Engine(run_spec, log, on_event, span)
         outcome = await engine.run()
-        span.ended(outcome, engine.desk.meter.steps)
+        span.record_outcome(outcome, engine.run_context.meter.steps)
     run = run_of(
         head.run,
         outcome,
         engine.totals(),
         question=head.question,
         loop=head.loop["name"],
-        models={phase: job.phases.of(phase).spec for phase in job.loop.phases},
+        models={phase: run_spec.phases.of(phase).spec for phase in run_spec.loop.phases},
         rows=_reader(head.run, log, journal),
-        loop_object=job.loop,
+        loop_object=run_spec.loop,
     )
     if on_event is not None:
         on_event(ev.Ended(outcome, run))

@@ -64,7 +64,7 @@ class History(Struct, frozen=True, repr_omit_defaults=True):
             )
 
     @property
-    def recorded(self) -> dict[str, Any]:
+    def stored_settings(self) -> dict[str, Any]:
         """What the settings of a run keep of it. A function is not stored: "local" stands for it."""
         embedder = self.embedder if isinstance(self.embedder, str) else "local"
         return {"history": {"turns": self.turns, "chars": self.chars}, "embedder": embedder}
@@ -99,21 +99,21 @@ class Conversation(Struct, frozen=True):
         """The tool that searches what was said before this run."""
         from plait.toolkits.chat_history import chat_history
 
-        def said() -> list[SessionTurn]:
+        def read_turns() -> list[SessionTurn]:
             return _turns(self.given) if self.given else journal.turns(self.session, before=self.run)
 
-        return structs.replace(chat_history(said, embedder), source=SESSION)
+        return structs.replace(chat_history(read_turns, embedder), source=SESSION)
 
     def taken_by(self, head: RunHead, spec: ToolSpec, history: History) -> RunHead:
         """The run's head with all that going on with it needs; `spec` is of the tool."""
         head = structs.replace(head, run=self.run, session=self.session, history=self.history, given=self.given)
         if not self.searched:
-            return structs.replace(head, settings={**head.settings, **history.recorded})
+            return structs.replace(head, settings={**head.settings, **history.stored_settings})
         return structs.replace(
             head,
             tools=(*head.tools, to_builtins(spec)),
             sources=(*head.sources, SESSION),
-            settings={**head.settings, **history.recorded},
+            settings={**head.settings, **history.stored_settings},
         )
 
 
@@ -124,7 +124,7 @@ def session_spec() -> ToolSpec:
     return chat_history(lambda: (), "local").spec
 
 
-def take_seat(
+def open_conversation(
     session: str, journal: Journal, shown: History, history: Iterable[Exchange] | None = None
 ) -> Conversation:
     """The place of a run that begins now; `history`: the turns before it, None for those on record.
@@ -135,13 +135,13 @@ def take_seat(
         given = tuple(history)
         recent = shown.of(_turns(given))
         searched = recent != given
-        return Conversation(named(session), new_run_id(), recent, given if searched else (), searched)
+        return Conversation(check_session_name(session), new_run_id(), recent, given if searched else (), searched)
     # A few more than are shown, for those without an answer.
-    turns = journal.turns(named(session), limit=4 * shown.turns)
+    turns = journal.turns(check_session_name(session), limit=4 * shown.turns)
     return Conversation(session, new_run_id(), shown.of(turns))
 
 
-def seat_of(head: RunHead, run: str = "") -> Conversation | None:
+def recorded_conversation(head: RunHead, run: str = "") -> Conversation | None:
     """The place that a recorded run has, for itself or for the `run` that is forked from it; None for one that is
     no turn of a conversation."""
     if not head.session:
@@ -154,7 +154,7 @@ def _turns(given: Iterable[Exchange]) -> list[SessionTurn]:
     return [SessionTurn(i, "", each.question, each.answer, 0.0) for i, each in enumerate(given, 1)]
 
 
-def named(session: str) -> str:
+def check_session_name(session: str) -> str:
     """The session's name as it is. Raises `ConfigError` when it can't be one."""
     if not isinstance(session, str) or not session.strip() or not session.isprintable():
         raise ConfigError(f"{session!r} can't be a session's name.", hint="Give it a word or two, such as 'trip'.")
@@ -179,12 +179,12 @@ class RecordedTool(Tool, frozen=True, dict=True, kw_only=True):
 
     @cached_property
     def signature(self) -> Signature:
-        spec = self.recorded
+        spec = self.stored_settings
         return Signature(spec.parameters, spec.description, spec.returns, spec.result)
 
     @cached_property
     def spec(self) -> ToolSpec:
-        return self.recorded
+        return self.stored_settings
 
 
 def require_loaded(tools: Iterable[Any]) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, cast
 
-from plait.core import Act, ContextOverflow, Effect, Observation, Reply, Start, Taken, Think, WaitNext
+from plait.core import Act, ContextOverflow, Effect, Observation, Reply, Start, WaitResult, Think, WaitNext
 from plait.journal.records import StartRecord, TookRecord
 from plait.runtime.recorded_effects import PastEffect
-from plait.runtime.run_context import Desk, RecordEnds, Suspend
+from plait.runtime.run_context import RunContext, RecordEnds, Suspend
 
 
 class Tickets:
@@ -19,17 +19,17 @@ class Tickets:
 
     def __init__(
         self,
-        desk: Desk,
+        run_context: RunContext,
         perform: Callable[[int, Effect], Coroutine[Any, Any, Any]],
         number: Callable[[], int],
         at_once: Callable[[Act], bool],
     ) -> None:
-        self.desk = desk
+        self.run_context = run_context
         self._perform = perform
         self._number = number
         self._at_once = at_once
         self._open: dict[int, asyncio.Future[Any]] = {}
-        self._ready: list[Taken] = []
+        self._ready: list[WaitResult] = []
         """Pieces and finished tickets, in the order they came, until somebody takes them."""
         self._parked: dict[int, Suspend] = {}
         """Tickets that wait for a person: the others go on, and the run waits when these alone are left."""
@@ -38,18 +38,18 @@ class Tickets:
     async def start(self, effect: Start, past: PastEffect, n: int) -> tuple[int, ...]:
         tickets = tuple(self._number() for _ in effect.effects)
         if past.started is None:
-            self.desk.log.buffer((StartRecord(n, tickets), None))
+            self.run_context.log.buffer((StartRecord(n, tickets), None))
         if all(isinstance(each, Act) and self._at_once(each) for each in effect.effects):
             for ticket, act in zip(tickets, effect.effects, strict=True):
                 await self._now(ticket, act)
             return tickets
-        self.desk.meter.waiting = sum(isinstance(each, Think) for each in effect.effects)
+        self.run_context.meter.waiting = sum(isinstance(each, Think) for each in effect.effects)
         for ticket, started in zip(tickets, effect.effects, strict=True):
             self._open[ticket] = task = asyncio.ensure_future(self._perform(ticket, started))
             task.add_done_callback(partial(self._done, ticket))
         # They begin here and now, in order: what they count is then the same each time the run is walked.
         await asyncio.sleep(0)
-        self.desk.meter.waiting = 0
+        self.run_context.meter.waiting = 0
         return tickets
 
     async def _now(self, ticket: int, effect: Effect) -> None:
@@ -61,15 +61,15 @@ class Tickets:
             future.set_exception(why)
         self._done(ticket, future)
 
-    def piece(self, piece: Taken) -> None:
+    def piece(self, piece: WaitResult) -> None:
         """Some more text of a watched reply."""
         self._came(piece)
 
-    async def take(self, n: int, effect: WaitNext, past: PastEffect) -> Taken:
+    async def take(self, n: int, effect: WaitNext, past: PastEffect) -> WaitResult:
         if past.took is not None:
             taken = past.took.taken
             return await self._finish(taken.ticket) if taken.done else taken
-        if self.desk.job.replay:
+        if self.run_context.run_spec.replay:
             raise RecordEnds
         waiting_for = set(effect.tickets or self._open) & set(self._open)
         if not waiting_for:
@@ -78,7 +78,7 @@ class Tickets:
             came = next((each for each in self._ready if each.ticket in waiting_for), None)
             if came is not None:
                 self._ready.remove(came)
-                self.desk.log.buffer((TookRecord(n, came), None))
+                self.run_context.log.buffer((TookRecord(n, came), None))
                 return await self._finish(came.ticket) if came.done else came
             if waiting_for <= set(self._parked):
                 # Calls that are under way come to their end first: the end of the run's work would cancel them.
@@ -93,13 +93,13 @@ class Tickets:
             self._parked[ticket] = why
             self._news.set()
         else:
-            self._came(Taken(ticket))
+            self._came(WaitResult(ticket))
 
-    def _came(self, taken: Taken) -> None:
+    def _came(self, taken: WaitResult) -> None:
         self._ready.append(taken)
         self._news.set()
 
-    async def _finish(self, ticket: int) -> Taken:
+    async def _finish(self, ticket: int) -> WaitResult:
         task = self._open.pop(ticket)
         try:
             result = await task
@@ -108,8 +108,8 @@ class Tickets:
             raise
         self._ready = [each for each in self._ready if each.ticket != ticket]
         if isinstance(result, Reply):
-            return Taken(ticket, reply=result)
-        return Taken(ticket, observations=cast(tuple[Observation, ...], result))
+            return WaitResult(ticket, reply=result)
+        return WaitResult(ticket, observations=cast(tuple[Observation, ...], result))
 
     async def close(self) -> None:
         tasks = list(self._open.values())

@@ -8,15 +8,15 @@ from contextlib import suppress
 from plait.core import Usage
 from plait.core.errors import JournalError
 from plait.models.base import Model
-from plait.runtime.run_context import Desk
+from plait.runtime.run_context import RunContext
 from plait.tools.call_context import BudgetSpent
 
 
 class ToolModels:
     """The meter of one tool call. `tool` is the tool's name. Any thread may use it."""
 
-    def __init__(self, desk: Desk, step: int, tool: str) -> None:
-        self._desk = desk
+    def __init__(self, run_context: RunContext, step: int, tool: str) -> None:
+        self._desk = run_context
         self._step = step
         self._tool = tool
         self._loop = asyncio.get_running_loop()

@@ -95,33 +95,33 @@ def shown_by(head: RunHead) -> tuple[str, ...] | None:
     return tuple(head.settings.get("shown", ())) if SEARCH in head.sources else None
 
 
-def narrowed(kit: LoopContext, names: Sequence[str], agents: Iterable[str], search: str) -> LoopContext:
+def narrow_context(context: LoopContext, names: Sequence[str], agents: Iterable[str], search: str) -> LoopContext:
     """Return the context with only these of the agent's tools shown, beside those that came with the run."""
     hidden = set(agents).difference(names)
-    tools = tuple(spec for spec in kit.tools if spec.name not in hidden)
-    others = tuple(spec for spec in kit.tools if spec.name in hidden)
-    return structs.replace(kit, tools=tools, others=others, search=search)
+    tools = tuple(spec for spec in context.tools if spec.name not in hidden)
+    others = tuple(spec for spec in context.tools if spec.name in hidden)
+    return structs.replace(context, tools=tools, others=others, search=search)
 
 
-def recorded_in(head: RunHead, most: int | None, kit: LoopContext, embedder: Embedder) -> RunHead:
+def recorded_in(head: RunHead, most: int | None, context: LoopContext, embedder: Embedder) -> RunHead:
     """Return the head of a run with the choice of its tools, for resumes, replays and forks."""
     agents = {tool["name"] for tool in head.tools}
-    told: dict[str, Any] = {"max_tools": most, "shown": [tool.name for tool in kit.tools if tool.name in agents]}
+    told: dict[str, Any] = {"max_tools": most, "shown": [tool.name for tool in context.tools if tool.name in agents]}
     told["embedder"] = embedder if isinstance(embedder, str) else "local"
     return structs.replace(
         head,
-        tools=(*head.tools, to_builtins(kit.tool(kit.search))),
+        tools=(*head.tools, to_builtins(context.tool(context.search))),
         sources=(*head.sources, SEARCH),
         settings={**head.settings, **told},
     )
 
 
-def as_recorded(kit: LoopContext, head: RunHead) -> LoopContext:
+def as_recorded(context: LoopContext, head: RunHead) -> LoopContext:
     """Return the context of a recorded run with the tools that it showed."""
     names = shown_by(head)
     if names is None:
-        return kit
-    came = {spec.name: source for spec, source in zip(kit.tools, head.sources, strict=True)}
+        return context
+    came = {spec.name: source for spec, source in zip(context.tools, head.sources, strict=True)}
     search = next(name for name, source in came.items() if source == SEARCH)
     agents = [name for name, source in came.items() if source not in (SEARCH, SESSION)]
-    return narrowed(kit, names, agents, search)
+    return narrow_context(context, names, agents, search)

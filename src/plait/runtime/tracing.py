@@ -36,15 +36,15 @@ class Span(Protocol):
 class ModelSpan(Span, Protocol):
     """A model is asked, with all attempts at it."""
 
-    def asked(self, request: Request) -> None:
+    def record_attempt(self, request: Request) -> None:
         """An attempt goes out."""
         ...
 
-    def failed(self, why: ModelError) -> None:
+    def record_failure(self, why: ModelError) -> None:
         """An attempt brought no reply."""
         ...
 
-    def replied(self, reply: Reply, model: str) -> None:
+    def record_reply(self, reply: Reply, model: str) -> None:
         """The reply; `model` is what answered, as it names itself ("" where it does not)."""
         ...
 
@@ -52,7 +52,7 @@ class ModelSpan(Span, Protocol):
 class ToolSpan(Span, Protocol):
     """A tool is called."""
 
-    def observed(self, observation: Observation) -> None:
+    def record_result(self, observation: Observation) -> None:
         """What came of it."""
         ...
 
@@ -80,7 +80,7 @@ class RunSpan(Span, Protocol):
         """For one piece of code; None where a piece goes on."""
         ...
 
-    def ended(self, outcome: Outcome, steps: int) -> None:
+    def record_outcome(self, outcome: Outcome, steps: int) -> None:
         """How the run ended, or that it waits."""
         ...
 
@@ -116,10 +116,10 @@ class _Nothing:
     def code(self, *_: object) -> Self:
         return self
 
-    def asked(self, *_: object) -> None:
+    def record_attempt(self, *_: object) -> None:
         return
 
-    failed = replied = observed = ran = ended = asked
+    record_failure = record_reply = record_result = ran = record_outcome = record_attempt
 
 
 UNWATCHED = _Nothing()

@@ -62,7 +62,7 @@ def namespaces(without: Collection[str]) -> list[str]:
     return []
 
 
-def unprivileged() -> None:
+def drop_privileges() -> None:
     """Root becomes nobody. What only root could read must have been read before."""
     if os.geteuid() == 0:
         try:

@@ -26,7 +26,7 @@ from plait.sandbox.base import Result, SandboxTurn, Settings
 from plait.sandbox.monty_errors import UNDONE, code_error, source_line
 from plait.sandbox.monty_piece import MontyPiece, Over, Printed, clock
 from plait.sandbox.monty_pool import library
-from plait.sandbox.monty_refusals import refused
+from plait.sandbox.monty_refusals import find_unsupported
 from plait.sandbox.monty_values import Unfit, Values
 from plait.sandbox.monty_worker import Worker
 from plait.sandbox.worker_values import clean
@@ -82,7 +82,7 @@ class MontySession:
             code.encode()
         except UnicodeEncodeError:
             return self._end(CodeError("SyntaxError", "the code has lone surrogates, which no text may have"))
-        if (found := refused(code, self._sources.values(), self.settings.functions)) is not None:
+        if (found := find_unsupported(code, self._sources.values(), self.settings.functions)) is not None:
             line, why = found
             return self._end(CodeError("NotImplementedError", why, line, source_line(code, line)))
         self._sources[filename] = piece.fed
@@ -223,13 +223,13 @@ class MontySession:
 
     def _answer(self, result: Result) -> Any:
         if result.error:
-            return self.raised(result.error, result.message)
+            return self.make_error_answer(result.error, result.message)
         try:
             return {"return_value": self.values.inward(result.value)}
         except Unfit as unfit:
-            return self.raised("TypeError", str(unfit))
+            return self.make_error_answer("TypeError", str(unfit))
 
-    def raised(self, kind: str, message: str) -> Any:
+    def make_error_answer(self, kind: str, message: str) -> Any:
         """The answer to a call that raises; an exception Monty doesn't know is a RuntimeError with its name."""
         if kind not in self._exceptions:
             kind, message = "RuntimeError", f"{kind}: {message}"

@@ -70,7 +70,7 @@ class MontyPiece:
         self, session: MontySession, code: str, filename: str, now: datetime.datetime, printed: Printed
     ) -> None:
         self.code = code
-        self.fed = adapted(code, session.settings.functions)
+        self.fed = adapt_code(code, session.settings.functions)
         self.filename = filename
         self.printed = printed
         self.seconds = 0.0
@@ -116,7 +116,7 @@ class MontyPiece:
             call = self._call(at)
         except (Unfit, ValueError) as why:
             kind = "TypeError" if isinstance(why, Unfit) else "ValueError"
-            return _resume(at, self._session.raised(kind, f"{at.function_name}(): {why}"))
+            return _resume(at, self._session.make_error_answer(kind, f"{at.function_name}(): {why}"))
         self._made += 1
         if self._made > self._session.settings.limits.calls:
             raise Over("calls")
@@ -171,7 +171,7 @@ class MontyPiece:
 
     def _inside(self, at: Any) -> Any:
         """The answer to a call that is not the runtime's; None for one that is."""
-        raised = self._session.raised
+        raised = self._session.make_error_answer
         name = at.function_name
         if at.object_id is not None:
             if name == "__call__":
@@ -208,7 +208,7 @@ def clock(now: float, zone: int | None) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(now, datetime.timezone(datetime.timedelta(seconds=zone)))
 
 
-def adapted(code: str, functions: frozenset[str]) -> str:
+def adapt_code(code: str, functions: frozenset[str]) -> str:
     """The code as Monty can run it, line by line the same.
 
     A tool called in a `return` of an `async def` gets an `await`: whoever awaits the function awaits it, but Monty

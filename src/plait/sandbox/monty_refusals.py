@@ -25,7 +25,7 @@ USES_ALL = frozenset({"list", "tuple", "sorted", "join"})
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
-def refused(code: str, earlier: Iterable[str], tools: frozenset[str]) -> tuple[int, str] | None:
+def find_unsupported(code: str, earlier: Iterable[str], tools: frozenset[str]) -> tuple[int, str] | None:
     """The line that can't be run as Python would, and why; None for code that can. `earlier` are the pieces before."""
     if "__" not in code and " for " not in code and "map" not in code:
         return None

@@ -206,7 +206,7 @@ class ProcessSession:
 
     def _output(self, child: Child, ended: bool) -> str:
         """What was printed since last time; at the end, with a word on what is not shown."""
-        data, printed = child.printed()
+        data, printed = child.read_output()
         most = self.settings.limits.output_chars
         text = data.decode("utf-8", "replace")[:most]
         new, self._shown = text[self._shown :], len(text)

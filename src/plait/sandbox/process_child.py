@@ -183,7 +183,7 @@ class Child:
             data += more
         return bytes(data)
 
-    def printed(self) -> tuple[bytes, int]:
+    def read_output(self) -> tuple[bytes, int]:
         """What the piece of code printed so far, as far as it is shown, and how many characters it printed in all."""
         length, printed = HEADER.unpack_from(self.shared, 0)
         return self.shared[HEADER.size : HEADER.size + min(length, len(self.shared) - HEADER.size)], printed

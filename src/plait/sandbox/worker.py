@@ -96,7 +96,7 @@ def main(fd: int, memory: int) -> None:
     os.closerange(3, fd)
     os.closerange(fd + 1, 1 << 20)  # among them the copy of `memory` that mmap made for itself
     address_space = open("/proc/self/statm")  # noqa: SIM115
-    confine.unprivileged()
+    confine.drop_privileges()
     spaces = confine.namespaces(without)
     confine.die_with(settings["parent"])
     landlock = confine.landlock(without)

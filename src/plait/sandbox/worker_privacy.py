@@ -22,7 +22,7 @@ _folders = {
 }
 
 
-def shown(path: str) -> str:
+def show_path(path: str) -> str:
     """The path of a module's file as code sees it."""
     for folder, name in _folders.items():
         if path == folder or path.startswith(folder + os.sep):
@@ -38,16 +38,16 @@ def hide_file_names() -> None:
     rename: Any = getattr(_imp, "_fix_co_filename")  # noqa: B009
     get_code = SourceFileLoader.get_code
 
-    def renamed(self: Any, name: str) -> Any:
+    def replace_name(self: Any, name: str) -> Any:
         code = get_code(self, name)
         if code is not None:
-            rename(code, shown(code.co_filename))
+            rename(code, show_path(code.co_filename))
         return code
 
-    SourceFileLoader.get_code = renamed  # type: ignore[method-assign, assignment]
+    SourceFileLoader.get_code = replace_name  # type: ignore[method-assign, assignment]
     for one in gc.get_objects():
         if type(one) is FunctionType:
-            rename(one.__code__, shown(one.__code__.co_filename))
+            rename(one.__code__, show_path(one.__code__.co_filename))
     for name in ("prefix", "base_prefix", "exec_prefix", "base_exec_prefix", "_stdlib_dir"):
         setattr(sys, name, LIBRARY)
     sys.executable = sys._base_executable = ""  # type: ignore[attr-defined]
@@ -66,9 +66,9 @@ def hide_paths() -> None:
     for one in gc.get_objects():  # what the interpreter keeps of modules written in C
         if type(one) is dict:
             if isinstance(one.get("__file__"), str):
-                one["__file__"] = shown(one["__file__"])
+                one["__file__"] = show_path(one["__file__"])
             for key in [key for key in one if type(key) is tuple and len(key) == 2 and _is_path(key[0])]:
-                one[shown(key[0]), key[1]] = one.pop(key)
+                one[show_path(key[0]), key[1]] = one.pop(key)
     sys.path, sys.path_hooks = [], []
     sys.path_importer_cache.clear()
     _folders.clear()
@@ -84,16 +84,16 @@ def _rename(module: ModuleType) -> None:
     if "__cached__" in names:
         names["__cached__"] = None
     if "__path__" in names:
-        names["__path__"] = [shown(path) for path in names["__path__"]]
+        names["__path__"] = [show_path(path) for path in names["__path__"]]
     loaders = [names.get("__loader__")]
     if spec is not None:
         loaders.append(spec.loader)
         spec.loader_state = None
         if isinstance(spec.origin, str):
-            spec.origin = shown(spec.origin)
+            spec.origin = show_path(spec.origin)
             spec.cached = None
         if spec.submodule_search_locations is not None:
             spec.submodule_search_locations = names.get("__path__", [])
     for loader in loaders:
         if isinstance(getattr(loader, "path", None), str):
-            loader.path = shown(loader.path)  # type: ignore[union-attr]
+            loader.path = show_path(loader.path)  # type: ignore[union-attr]

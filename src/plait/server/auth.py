@@ -38,7 +38,7 @@ class Caller:
         """Return the session's name in the journal. Each client token has its own names."""
         return name if self.full else f"@{self.owner}/{name}"
 
-    def named(self, session: str) -> str:
+    def name_session(self, session: str) -> str:
         """Return the name by which the caller knows a session of the journal."""
         return session if self.full else session.removeprefix(f"@{self.owner}/")
 
@@ -94,7 +94,7 @@ class AccessTokens:
         self._known = tuple(_derive(token, full=token in full) for token in dict.fromkeys((*full, *clients)))
 
     @property
-    def required(self) -> bool:
+    def needs_token(self) -> bool:
         """Whether requests need a token."""
         return bool(self._known)
 

@@ -18,9 +18,9 @@ from plait.core.errors import ConfigError
 from plait.journal.codec import encode
 from plait.journal.timeline import Question
 from plait.runtime.run import Run
-from plait.runtime.sessions import named
+from plait.runtime.sessions import check_session_name
 from plait.server.errors import RequestRejected
-from plait.tools.render import sound
+from plait.tools.render import replace_surrogates
 
 ROLES = ("system", "developer", "user", "assistant")
 
@@ -153,7 +153,7 @@ def _parse_session(field: Any, header: str | None) -> str | None:
     """Return the session that the body names, or the header (percent-encoded where needed)."""
     try:
         given = field if field is not None or header is None else unquote(header, errors="strict")
-        return named(given) if given is not None else None
+        return check_session_name(given) if given is not None else None
     except UnicodeDecodeError:
         _reject("'X-Plait-Session' is percent-encoded, but not as UTF-8.", "session")
     except ConfigError as error:
@@ -178,7 +178,7 @@ def _reject(message: str, param: str | None, *, hint: str = "", code: str | None
 
 def answer_text(answer: Any) -> str:
     """Return an answer as text: text as it is (half a surrogate pair as "?"), other values as JSON."""
-    return sound(answer) if isinstance(answer, str) else encode(answer).decode()
+    return replace_surrogates(answer) if isinstance(answer, str) else encode(answer).decode()
 
 
 def usage_of(run: Run) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def usage_of(run: Run) -> dict[str, Any]:
 
 def question_text(waits: Waiting | Question) -> str:
     """Return what a waiting run asks the user. The next message is the answer."""
-    text = sound(waits.reason if isinstance(waits, Waiting) else waits.text)
+    text = replace_surrogates(waits.reason if isinstance(waits, Waiting) else waits.text)
     id = waits.question
     match waits.kind:
         case "approval":
@@ -220,4 +220,6 @@ def content_of(run: Run) -> tuple[str, str]:
     hint = str(getattr(run.outcome, "hint", ""))
     status = {"failed": 422, "stopped": 422, "cancelled": 503}.get(run.status, 500)
     code = f"run_{run.status}"
-    raise RequestRejected(status, sound(text), hint=sound(hint), kind="run_error", code=code, may_retry=False)
+    raise RequestRejected(
+        status, replace_surrogates(text), hint=replace_surrogates(hint), kind="run_error", code=code, may_retry=False
+    )

@@ -26,7 +26,7 @@ from plait.server.chat_format import ChatRequest, content_of, parse_request, usa
 from plait.server.conversations import ConversationState
 from plait.server.errors import ClientGone, RequestRejected, json_response, rejection_for
 from plait.server.runs import GONE, ActiveRun, OnEvent, RunManager
-from plait.tools.render import sound
+from plait.tools.render import replace_surrogates
 
 SILENCE = 15.0
 """Seconds after which a comment is sent, so that no proxy takes the connection for dead."""
@@ -78,7 +78,7 @@ class ChatCompletion:
                 "created": int(time.time()),
                 "model": self._served.name,
             }
-            session = quote(self._caller.named(active.session), safe=" !#$&'()*+,/:;=?@[]~")
+            session = quote(self._caller.name_session(active.session), safe=" !#$&'()*+,/:;=?@[]~")
             headers = {"x-plait-run": active.run, "x-plait-session": session, "x-request-id": active.run}
             if self._asked.stream:
                 return CompletionStream(active, self._stream(active), headers)
@@ -238,11 +238,11 @@ class ReplyPieces:
             case ev.Asked(phase=phase):
                 self._phase = phase
             case ev.Thought(step=step, text=text) if self._thoughts:
-                return self._separate("thought", step, sound(text)), ""
+                return self._separate("thought", step, replace_surrogates(text)), ""
             case ev.Action(step=step, text=text) if self._thoughts:
-                return self._separate("action", step, sound(text)), ""
+                return self._separate("action", step, replace_surrogates(text)), ""
             case ev.Answer(step=step, text=text) if self._is_sure:
-                return "", self._add_answer(step, sound(text))
+                return "", self._add_answer(step, replace_surrogates(text))
             case ev.Noted(kind="retry") if self._live_step > 0:
                 self._live_step = -1  # the reply begins anew
         return "", ""

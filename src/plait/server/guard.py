@@ -101,7 +101,7 @@ class Guard:
         hosts = headers.getlist("host")
         host = hosts[0] if len(hosts) == 1 else ""
         name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
-        if not host or not (self._tokens.required or name.lower() in (*LOCAL_NAMES, *self._table.hosts)):
+        if not host or not (self._tokens.needs_token or name.lower() in (*LOCAL_NAMES, *self._table.hosts)):
             text = f"This server does not answer for the host {host!r}."
             raise RequestRejected(421, text, hint="Ask 127.0.0.1 or localhost.", code="wrong_host", metric="host")
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
@@ -114,7 +114,7 @@ class Guard:
             )
 
     def _authenticate(self, scope: Scope, headers: Headers) -> Caller | None:
-        if not self._tokens.required:
+        if not self._tokens.needs_token:
             return ANYONE
         needs = _find_needs(scope["path"])
         caller, given = self._identify(scope, headers, needs)

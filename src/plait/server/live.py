@@ -22,7 +22,7 @@ from plait.runtime.recorded_events import recorded_loop
 from plait.server import run_search
 from plait.server.run_view import has_plan, list_entry, open_questions, plan_view, run_facts
 from plait.server.timeline import ViewerTimeline, build_timeline
-from plait.tools.render import sound
+from plait.tools.render import replace_surrogates
 
 PAUSE = 0.25
 """Seconds between two looks at the file."""
@@ -66,7 +66,11 @@ class PartialReplies:
         """Return each unfinished reply: its `step`, its `parts` as [kind, text], and before the first part the `stage`
         of the model and its whole `seconds`."""
         return [
-            {"step": step, "parts": [[kind, sound(text)] for kind, text in parts], **self._stage(step, parts)}
+            {
+                "step": step,
+                "parts": [[kind, replace_surrogates(text)] for kind, text in parts],
+                **self._stage(step, parts),
+            }
             for step, parts in list(self._replies.items())
             if parts is not None
         ]

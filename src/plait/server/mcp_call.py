@@ -27,7 +27,7 @@ from plait.core import events as ev
 from plait.core.errors import BadAnswer, ConfigError, PlaitError, StaleAnswer
 from plait.core.loose_json import without_halves
 from plait.runtime.run import Run
-from plait.runtime.sessions import named
+from plait.runtime.sessions import check_session_name
 from plait.server.auth import ANYONE, Caller
 from plait.server.chat_format import content_of, question_text
 from plait.server.conversations import check_agent, find_session, state_of
@@ -201,7 +201,7 @@ class AgentCall:
 
     def _finish(self, run: Run) -> types.CallToolResult:
         row = self.manager.find_run(run.id, self._caller)
-        session = self._caller.named(row.head.session) if row.head.session else ""
+        session = self._caller.name_session(row.head.session) if row.head.session else ""
         if isinstance(run.outcome, Waiting):
             asked = question_text(run.outcome)
             return self._waiting(run.id, run.outcome.question, asked, known=_structure(run, session))
@@ -264,7 +264,7 @@ def _read_arguments(given: Mapping[str, Any]) -> dict[str, str]:
     if not found.get("question", "").strip():
         raise ConfigError("'question' is missing, or empty.", hint="Say what is to be done.")
     if "session" in found:
-        found["session"] = named(found["session"])
+        found["session"] = check_session_name(found["session"])
     return found
 
 

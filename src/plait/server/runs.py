@@ -255,7 +255,7 @@ class RunManager:
         served = self.agents.get(_agent_name(head))
         if served is not None and makes_same_requests(served.agent, head):
             return served.agent
-        return Agent.recorded(head, journal=self.journal.path)
+        return Agent.from_journal(head, journal=self.journal.path)
 
     def unfinished_runs(self) -> list[RunRow]:
         """Return the runs that a server on this journal started and did not end: its process died or was stopped."""

@@ -35,7 +35,7 @@ def check_settings(table: ServeTable, tokens: AccessTokens, file: Path | None = 
             f"{_place(file)} port is {table.port}, which does not exist.", hint="Ports go from 0 (a free one) to 65535."
         )
     check_limits(table, file)
-    if not is_loopback(table.host) and not tokens.required:
+    if not is_loopback(table.host) and not tokens.needs_token:
         raise ConfigError(
             f"Without a token the server listens on this machine alone, and {table.host} is another address.",
             hint="Set PLAIT_SERVE_TOKEN, or leave --host at 127.0.0.1.",

@@ -29,7 +29,7 @@ from plait.journal.timeline import (
     Timeline,
     ToolCall,
 )
-from plait.runtime.costs import PhaseSpending, in_all, merged, read_spending
+from plait.runtime.costs import PhaseSpending, in_all, merge_spending, read_spending
 from plait.runtime.recorded_events import split_reply
 
 LONG = 4_000
@@ -109,7 +109,7 @@ class ViewerTimeline:
         moments = self.trace.add(row, keep_body=keep_body)
         for moment in moments:
             if (part := read_spending(moment)) is not None:
-                self.phases = merged((*self.phases, part))
+                self.phases = merge_spending((*self.phases, part))
             self._show(moment)
         return moments
 

@@ -249,7 +249,7 @@ class OtelRunSpan(OtelSpan):
         self._costs.append(reply.cost)
 
     @guard
-    def ended(self, outcome: Outcome, steps: int) -> None:
+    def record_outcome(self, outcome: Outcome, steps: int) -> None:
         """Record how the run ended. A run that answered, waits or was cancelled is not an error."""
         if not self._is_recorded:
             return
@@ -293,7 +293,7 @@ class OtelModelSpan(OtelPartSpan):
         self._error = ""
 
     @guard
-    def asked(self, request: Request) -> None:
+    def record_attempt(self, request: Request) -> None:
         """Record an attempt."""
         self._attempts += 1
         if not self._is_recorded:
@@ -305,7 +305,7 @@ class OtelModelSpan(OtelPartSpan):
             self._set_content("gen_ai.tool.definitions", body["tools"])
 
     @guard
-    def failed(self, why: ModelError) -> None:
+    def record_failure(self, why: ModelError) -> None:
         """Record that an attempt failed."""
         event: dict[str, Any] = {"plait.attempt": self._attempts, "error.type": type(why).__name__}
         if why.response is not None and why.response.status:
@@ -315,7 +315,7 @@ class OtelModelSpan(OtelPartSpan):
         self._span.add_event("plait.attempt_failed", event)
 
     @guard
-    def replied(self, reply: Reply, model: str) -> None:
+    def record_reply(self, reply: Reply, model: str) -> None:
         """Record the reply."""
         self._run.add_usage(reply)
         answered = {"gen_ai.response.model": model} if model else {}
@@ -360,7 +360,7 @@ class OtelToolSpan(OtelPartSpan):
         super().__init__(run, step, f"execute_tool {name}", attributes)
 
     @guard
-    def observed(self, observation: Observation) -> None:
+    def record_result(self, observation: Observation) -> None:
         """Record the result."""
         if not self._is_recorded:
             return

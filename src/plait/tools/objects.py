@@ -116,10 +116,10 @@ def _bind_late(method: Any, get_object: Callable[[], Any]) -> Callable[..., Any]
     function = method.__func__
     if inspect.iscoroutinefunction(function):
 
-        async def called(*args: Any, **kwargs: Any) -> Any:
+        async def call_method(*args: Any, **kwargs: Any) -> Any:
             return await function(get_object(), *args, **kwargs)
 
-        return called
+        return call_method
     return lambda *args, **kwargs: function(get_object(), *args, **kwargs)
 
 

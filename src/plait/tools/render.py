@@ -55,7 +55,7 @@ def render(value: Any, keep: Keep = None) -> tuple[str, JSON]:
     like a handle: the key of other marks is renamed.
     """
     if type(value) is str:
-        return sound(value), sound(value)
+        return replace_surrogates(value), replace_surrogates(value)
     try:
         plain = _plain(value, (), keep)
         if plain is None:
@@ -100,7 +100,7 @@ def _plain(value: Any, path: tuple[int, ...], keep: Keep) -> Any:
     if isinstance(value, Enum):
         return _plain(value.value, path, keep)
     if isinstance(value, str):
-        return sound(str.__str__(value))
+        return replace_surrogates(str.__str__(value))
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
@@ -112,7 +112,7 @@ def _plain(value: Any, path: tuple[int, ...], keep: Keep) -> Any:
     kind: Any = type(value)
     if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
         return f"(a {kind.__name__})"  # an address in memory says nothing, and differs in a replay
-    return sound(value.isoformat() if hasattr(value, "isoformat") else str(value))
+    return replace_surrogates(value.isoformat() if hasattr(value, "isoformat") else str(value))
 
 
 def fields_of(value: Any) -> tuple[Any] | None:
@@ -125,7 +125,7 @@ def fields_of(value: Any) -> tuple[Any] | None:
 
 
 def _key(key: Any) -> str:
-    plain = sound(str.__str__(key)) if isinstance(key, str) else _plain(key, (), None)
+    plain = replace_surrogates(str.__str__(key)) if isinstance(key, str) else _plain(key, (), None)
     if plain == MARK:
         return "thing"
     return plain if isinstance(plain, str) else _json(plain)
@@ -140,7 +140,7 @@ def _json(plain: Any) -> str:
         return f"(a whole number of {plain.bit_length():,} bits)" if isinstance(plain, int) else "(too large to show)"
 
 
-def sound(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Replaces lone surrogates, which UTF-8 cannot hold."""
     if text.isascii():
         return text

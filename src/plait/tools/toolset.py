@@ -73,7 +73,7 @@ class Toolset(Struct, frozen=True, dict=True):
         """Returns up to `n` similar names, best first; one that differs only in case comes before all others."""
         return nearest(name, tuple(self._by_name), n)
 
-    def unknown(self, name: str) -> str:
+    def describe_unknown(self, name: str) -> str:
         """Writes the observation for a call of a tool that does not exist. With an index it may take a while."""
         said = f"There is no tool named {cut_text(name, 60)!r}."
         if not self.tools:

@@ -17,7 +17,7 @@ from plait.lab.comparison import ComparisonData
 from plait.lab.grid import TableColumn, clean_line, merge_in_order
 from plait.lab.report import UNKNOWN_PRICE
 from plait.lab.results import CellResult
-from plait.runtime.costs import UNKNOWN_COST, PhaseSpending, in_all, merged, runs_until, shown
+from plait.runtime.costs import UNKNOWN_COST, PhaseSpending, in_all, merge_spending, runs_until, round_spending
 
 MILLISECOND, CENT_MILLI = 1_000, 10_000
 """The units shown: seconds to three decimals (in microseconds), USD to five (in billionths)."""
@@ -128,7 +128,7 @@ def make_phase_table(comparison: ComparisonData, *, loop: str = "phased", hardwa
             runs=len(results),
             right=sum(result.grade.success for result in graded),
             judged=len(graded),
-            spent=merged(part for result in results for part in result.phases),
+            spent=merge_spending(part for result in results for part in result.phases),
         )
         if hardware is not None and rows and row.runs and rows[0].runs:
             row = structs.replace(row, paid_back_after=_break_even(hardware, rows[0].nanos, row.nanos))
@@ -152,9 +152,9 @@ def _row_cells(row: PhaseRow, places: Sequence[Place]) -> list[str]:
     if not row.runs:
         return [ABSENT] * (sum(1 if work else 2 for _, work in places) + 2)
     phases = row.phases
-    seconds, all_seconds = shown([Fraction(each.micros, row.runs) for each in phases.values()], MILLISECOND, 3)
+    seconds, all_seconds = round_spending([Fraction(each.micros, row.runs) for each in phases.values()], MILLISECOND, 3)
     nanos = [None if each.nanos is None else Fraction(each.nanos, row.runs) for each in phases.values()]
-    usd, all_usd = shown(nanos, CENT_MILLI, 5)
+    usd, all_usd = round_spending(nanos, CENT_MILLI, 5)
     by_place = dict(zip(phases, zip(seconds, usd, strict=True), strict=True))
     cells: list[str] = []
     for place in places:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from plait.loops.codeact.labels import FENCE, IN_CODE, LABEL
 from plait.loops.format import Remark
-from plait.loops.label_scan import Label, cut, repaired
+from plait.loops.label_scan import Label, cut, repair_remark
 
 PYTHON = frozenset({"python", "py", "python3", "py3", "tool_code", "repl", "pycon", "ipython"})
 _OTHER = re.compile(
@@ -61,7 +61,7 @@ def without_tags(text: str, remarks: list[Remark]) -> str:
     else:
         bare = _TAGGED.sub(lambda match: f"\n```python\n{match[1]}\n```\n", text, count=1)
     if bare != text:
-        remarks.append(repaired("tags around the code were taken for its fence"))
+        remarks.append(repair_remark("tags around the code were taken for its fence"))
     return bare
 
 
@@ -83,12 +83,12 @@ def plain_code(text: str, remarks: list[Remark]) -> str:
         flat = textwrap.dedent(code)
         # What has no indentation in common keeps it: Python says what is wrong with it.
         if flat != code:
-            remarks.append(repaired("the code was indented as a whole"))
+            remarks.append(repair_remark("the code was indented as a whole"))
         code = flat
     if code.startswith((">>> ", ">>>\n")):
         lines = code.split("\n")
         code = "\n".join(_PROMPTED.sub("", line) for line in lines if _PROMPTED.match(line)).strip("\n").rstrip()
-        remarks.append(repaired("the prompts of a terminal before the code were dropped"))
+        remarks.append(repair_remark("the prompts of a terminal before the code were dropped"))
     return code
 
 
@@ -133,7 +133,7 @@ def read_fence(text: str, fence: re.Match[str]) -> Block:
     if ending is not None and ending["close"]:
         return _block(text[begin : ending.start()], fence, ending.end(), True, [])
     upto = ending.start() if ending else len(text)
-    notes = [repaired("the action's fence was not closed")]
+    notes = [repair_remark("the action's fence was not closed")]
     glued = re.compile(rf"(?<!{mark}){mark}{{{len(ticks)},}}+[ \t\r]*$", re.M).search(text, begin, upto)
     if glued is not None:
         return _block(text[begin : glued.start()], fence, glued.end(), True, notes)
@@ -145,7 +145,7 @@ def _block(raw: str, fence: re.Match[str], end: int, closed: bool, notes: list[R
     if not word:
         raw = _without_language(raw)
     if word != "python" or fence["tildes"]:
-        notes.append(repaired("the action's fence was not ```python"))
+        notes.append(repair_remark("the action's fence was not ```python"))
     code = plain_code(raw, notes)
     return Block(code, fence.start(), end, closed, tuple(notes))
 
@@ -156,7 +156,7 @@ def code_after(text: str, label: Label, ahead: Ahead) -> Block | None:
     upto = following.start() if following else len(text)
     inline = re.compile(r"[ \t]*(`{3,}+)(?:(?i:python3?|py)\b)?([^`\n]+)\1").match(text, label.end)
     if inline is not None and inline.end() <= upto and inline[2].strip():
-        notes = [repaired("the action's fence was in its line")]
+        notes = [repair_remark("the action's fence was in its line")]
         return Block(plain_code(inline[2].strip(), notes), inline.start(), inline.end(), True, tuple(notes))
     at = label.end
     while (fence := ahead.fence(at)) is not None and fence.start() <= upto:
@@ -175,7 +175,7 @@ def code_after(text: str, label: Label, ahead: Ahead) -> Block | None:
         raw = raw.strip("`").strip()
     if not is_python(raw):
         return None
-    notes = [repaired("the action had no fence")]
+    notes = [repair_remark("the action had no fence")]
     return Block(plain_code(_without_language(raw), notes), label.end, upto, True, tuple(notes))
 
 

@@ -77,8 +77,8 @@ class RunningAction:
 class Work:
     """The actions of one run, one after another. Data in an observation is escaped here; the rest is the loop's own."""
 
-    def __init__(self, kit: LoopContext, escape: Escape, max_lines: int, repeats: int) -> None:
-        self._kit, self._escape, self._max_lines, self._repeats = kit, escape, max_lines, repeats
+    def __init__(self, context: LoopContext, escape: Escape, max_lines: int, repeats: int) -> None:
+        self._kit, self._escape, self._max_lines, self._repeats = context, escape, max_lines, repeats
         self.failed = False  # the last action was not run, or not to its end
         self._same = False  # its code has brought the same before
         self._action = RunningAction()

@@ -74,7 +74,7 @@ class CodeFormat(Struct, frozen=True):
             raise ValueError("A turn needs code, or an answer in words, to be written.")
         return f"FINAL ANSWER: {answer}"
 
-    def opened(self, text: str, opening: str) -> str:
+    def join_opening(self, text: str, opening: str) -> str:
         """A reply with the opening that stood before it, unless it begins anew: with a label, a fence, or bare code."""
         body = text.lstrip()
         if labels.is_label(body) or labels.FENCE.match(body) or is_python(body):

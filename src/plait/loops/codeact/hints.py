@@ -92,7 +92,13 @@ def find_similar_name(wanted: str, names: Iterable[str]) -> str:
 
 
 def render_observation(
-    kit: LoopContext, escape: Escape, output: str, error: CodeError | None, hint: str, notes: list[str], **values: Any
+    context: LoopContext,
+    escape: Escape,
+    output: str,
+    error: CodeError | None,
+    hint: str,
+    notes: list[str],
+    **values: Any,
 ) -> str:
     """The observation's text. What it shows of data is escaped."""
     there: dict[str, Any] = {
@@ -107,7 +113,7 @@ def render_observation(
         "module": "".join(_OF_MODULE.findall(error.message)[:1]) if error else "",
         "most": 0,
         "names": ", ".join(NAMES),
-        "search": kit.search,
+        "search": context.search,
         "kept": False,
         "called": 0,
         "brought": [],
@@ -122,7 +128,7 @@ def render_observation(
     there["found"] = escape(there["found"])
     there["brought"] = [(escape(call, inline=True), escape(text, inline=True)) for call, text in there["brought"]]
     said = [escape(note, inline=True) for note in notes]
-    text = kit.prompt("observation", output=escape(output.rstrip()), error=error, hint=hint, notes=said, **there)
+    text = context.prompt("observation", output=escape(output.rstrip()), error=error, hint=hint, notes=said, **there)
     return text.rstrip()
 
 

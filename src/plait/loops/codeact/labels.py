@@ -12,7 +12,7 @@ import re
 from plait.core.loose_json import without_halves
 from plait.loops.escape import LabelGuard
 from plait.loops.format import Remark
-from plait.loops.label_scan import Label, LabelKind, cut, repaired
+from plait.loops.label_scan import Label, LabelKind, cut, repair_remark
 
 _HEAD = r"[ \t>*_#`-]{0,12}"
 _WORDS = r"thought|action|observation|final[ _]answer"
@@ -44,11 +44,11 @@ _KINDS: dict[str, LabelKind] = {
 }
 
 
-def sound(text: str, remarks: list[Remark]) -> str:
+def drop_surrogates(text: str, remarks: list[Remark]) -> str:
     """The text without lone surrogates, which nothing after this can hold."""
     whole, halved = without_halves(text)
     if halved:
-        remarks.append(repaired("a broken character was replaced"))
+        remarks.append(repair_remark("a broken character was replaced"))
     return str(whole)
 
 

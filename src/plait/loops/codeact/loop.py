@@ -66,15 +66,15 @@ class CodeAct:
     def __post_init__(self) -> None:
         check_options(self)
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
-        turns, escape = CodeTurns(self, task, kit), escape_of(kit, FORMAT.disarm)
-        work, log, chars = Work(kit, escape, self.max_lines, self.repeats), Scratchpad(), kit.observation_chars
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
+        turns, escape = CodeTurns(self, task, context), escape_of(context, FORMAT.disarm)
+        work, log, chars = Work(context, escape, self.max_lines, self.repeats), Scratchpad(), context.observation_chars
         turn: Any = None
         last: Observation | None = None
         try:
             while True:
                 ask: Callable[[int], Effects[Any]] = partial(turns.next, log, is_repetition(last), work.failed)
-                if not log.entries and kit.search:
+                if not log.entries and context.search:
                     ask = partial(turns.first, log)
                 turn, chars = yield from fit_prompt(ask, chars)
                 if not isinstance(turn, Turn):

@@ -25,9 +25,9 @@ from plait.loops.codeact.blocks import (
     read_fence,
     without_tags,
 )
-from plait.loops.codeact.labels import FENCE, LABEL, cut_label, label_at, sound, unguard
+from plait.loops.codeact.labels import FENCE, LABEL, cut_label, label_at, drop_surrogates, unguard
 from plait.loops.format import CODE, Remark, Turn, Unreadable
-from plait.loops.label_scan import Label, cut, repaired
+from plait.loops.label_scan import Label, cut, repair_remark
 
 _MAX_EMPTY = 50
 """Actions without code that are passed over before the reply is given up."""
@@ -38,7 +38,7 @@ Write = Callable[[Turn, int], str]
 def read_turn(text: str, n: int, write: Write, *, whole: bool = True) -> Turn:
     """The turn in a reply. Raises `Unreadable`, and nothing else."""
     notes: list[Remark] = []
-    text = without_tags(sound(text, notes), notes)
+    text = without_tags(drop_surrogates(text, notes), notes)
     labels: list[Label] = []
     answers: list[Label] = []
     loose: Block | None = None
@@ -79,7 +79,7 @@ def read_turn(text: str, n: int, write: Write, *, whole: bool = True) -> Turn:
         return _answered(text[:end], labels, answers, n, notes, write)
     if not labels and is_python(text[:end]):
         code = plain_code(text[:end], notes)
-        block = Block(code, 0, end, True, (repaired("code without label and fence was taken for the action"),))
+        block = Block(code, 0, end, True, (repair_remark("code without label and fence was taken for the action"),))
         return _turn(text[:end], [], [], block, None, n, notes, write, whole)
     raise Unreadable(f"{_why(text, labels, cut_short)} {shape(n)}")
 
@@ -109,7 +109,7 @@ def _turn(
     notes += block.remarks
     start = label.start if label is not None else block.start
     if label is None and not any(remark.text.startswith("code without label") for remark in notes):
-        notes.append(repaired("the action's label was missing"))
+        notes.append(repair_remark("the action's label was missing"))
     elif label is not None:
         _as_written(text, label, "ACTION", n, notes)
     if answers:
@@ -135,7 +135,7 @@ def _answered(text: str, labels: list[Label], answers: list[Label], n: int, note
     if end < len(text):
         notes.append(cut("what followed the final answer"))
     if len(answers) > 1:
-        notes.append(repaired(f"of {len(answers)} final answers the last one counts"))
+        notes.append(repair_remark(f"of {len(answers)} final answers the last one counts"))
     first = answers[0].start
     thought = _thought(text, [one for one in labels if one.start < first], first, n, notes, needed=False)
     turn = Turn(thought, answer=answer, answered=True, remarks=tuple(notes))
@@ -147,26 +147,26 @@ def _thought(text: str, labels: list[Label], upto: int, n: int, notes: list[Rema
     first = labels[0].start if labels else upto
     parts = [text[:first].strip()]
     if parts[0]:
-        notes.append(repaired("text without the label THOUGHT was taken for the thought"))
+        notes.append(repair_remark("text without the label THOUGHT was taken for the thought"))
     starts = [one.start for one in labels[1:]] + [upto]
     thoughts = [one for one in labels if one.kind == "thought"]
     parts += [text[one.end : end].strip() for one, end in zip(labels, starts, strict=False)]
     for one in thoughts[:1]:
         _as_written(text, one, "THOUGHT", n, notes)
     if len(labels) > 1:
-        notes.append(repaired("several thoughts were joined"))
+        notes.append(repair_remark("several thoughts were joined"))
     thought = unguard("\n".join(part for part in parts if part)).strip()
     if not thought and needed:
-        notes.append(repaired("the thought is missing"))
+        notes.append(repair_remark("the thought is missing"))
     return thought
 
 
 def _as_written(text: str, label: Label, word: str, n: int, notes: list[Remark]) -> None:
     """Remark a label that is not just as the format writes it."""
     if label.number not in (0, n):
-        notes.append(repaired(f"the {word.lower()} was numbered {label.number} in turn {n}"))
+        notes.append(repair_remark(f"the {word.lower()} was numbered {label.number} in turn {n}"))
     elif text[label.start : label.end].strip() != f"{word} {n}:":
-        notes.append(repaired(f"the label {word} {n}: was written otherwise"))
+        notes.append(repair_remark(f"the label {word} {n}: was written otherwise"))
 
 
 def _kept(turn: Turn, text: str, n: int, notes: list[Remark], write: Write) -> Turn:

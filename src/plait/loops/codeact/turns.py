@@ -26,16 +26,16 @@ _ENDS = ("\nTHOUGHT", "\nACTION", "\nOBSERVATION")
 class CodeTurns:
     """The model calls of one run. `chars` is always the most characters of an observation in the prompt."""
 
-    def __init__(self, loop: CodeAct, task: Task, kit: LoopContext) -> None:
-        self._loop, self._task, self._kit = loop, task, kit
-        shown = tuple(tool for tool in kit.tools if tool.name != kit.search)
+    def __init__(self, loop: CodeAct, task: Task, context: LoopContext) -> None:
+        self._loop, self._task, self._kit = loop, task, context
+        shown = tuple(tool for tool in context.tools if tool.name != context.search)
         words = {
             "described": FORMAT.describe(shown),
-            "search": kit.search,
+            "search": context.search,
             "names": ", ".join(NAMES),
-            "location": kit.tool("get_user_location") is not None,
+            "location": context.tool("get_user_location") is not None,
         }
-        self._page = Transcript(loop.transcript, FORMAT, task, kit, words, harmless=True)
+        self._page = Transcript(loop.transcript, FORMAT, task, context, words, harmless=True)
 
     def first(self, log: Scratchpad, chars: int) -> Effects[Turn]:
         """Make the first turn for the model: its steps, and a search for the first of them."""
@@ -59,7 +59,7 @@ class CodeTurns:
             nonlocal whole
             tail: tuple[Message, ...] = ()
             if bad:
-                tail = with_repair(FORMAT.opened(bad[0], opening), self._kit.prompt("repair", complaint=bad[1]))
+                tail = with_repair(FORMAT.join_opening(bad[0], opening), self._kit.prompt("repair", complaint=bad[1]))
             held = self._loop.constrain or bool(bad)
             options: dict[str, Any] = {"stop": FORMAT.stop(log.next), "resample": resample, "repair": bool(bad)}
             options["grammar"] = FORMAT.grammar(self._kit.tools, log.next, opened=True) if held else None
@@ -68,7 +68,7 @@ class CodeTurns:
             return reply
 
         def read(text: str) -> Turn:
-            return FORMAT.read(FORMAT.opened(text, opening), log.next, self._kit.tools, whole=whole)
+            return FORMAT.read(FORMAT.join_opening(text, opening), log.next, self._kit.tools, whole=whole)
 
         return (yield from read_turn(ask, read, self._loop.max_parse_errors))
 

@@ -12,7 +12,7 @@ from plait.core.loose_json import without_halves
 from plait.loops import gbnf
 from plait.loops.escape import LabelGuard
 from plait.loops.format import LineSplitter, Remark, Unreadable
-from plait.loops.label_scan import cut, repaired
+from plait.loops.label_scan import cut, repair_remark
 
 SHAPE = "Write `Thought: ...` and then either `Finish: the answer` or `Replan: what is missing`."
 
@@ -57,12 +57,12 @@ class Joiner(Struct, frozen=True):
 
     def read(self, text: str) -> Verdict:
         text, halved = without_halves(text)
-        notes = [repaired("a broken character was replaced")] if halved else []
+        notes = [repair_remark("a broken character was replaced")] if halved else []
         labels = list(_LABEL.finditer(text))
         if not text.strip():
             raise Unreadable(f"Your reply is empty. {SHAPE}")
         if not labels:
-            notes.append(repaired("text without a label was taken for the answer"))
+            notes.append(repair_remark("text without a label was taken for the answer"))
             return Verdict("finish", _unguard(text.strip()), remarks=tuple(notes))
         ends = [*(label.start() for label in labels[1:]), len(text)]
         parts = [(_kind(label), _said(text[label.end() : end], label)) for label, end in zip(labels, ends, strict=True)]
@@ -75,17 +75,17 @@ class Joiner(Struct, frozen=True):
             if at is None or not thought:
                 raise Unreadable(f"Your reply decides nothing. {SHAPE}")
             parts[at] = ("replan", thought)
-            notes.append(repaired("the thought was taken for what is missing"))
+            notes.append(repair_remark("the thought was taken for what is missing"))
         if before:
-            notes.append(repaired("text without the label Thought: was taken for the thought"))
+            notes.append(repair_remark("text without the label Thought: was taken for the thought"))
         if labels[at][3] or not labels[at][2] or labels[at][0].lstrip(" \t>*_#`-")[:6].lower() == "action":
-            notes.append(repaired(f"the decision was written as {labels[at][0].strip()!r}"))
+            notes.append(repair_remark(f"the decision was written as {labels[at][0].strip()!r}"))
         if text[ends[at] :].strip():
             notes.append(cut("what followed the decision"))
         kind, said = parts[at]
         if kind == "finish" and (other := _REPLAN_INSIDE.match(text, labels[at].end())) is not None:
             kind, said = "replan", said[len(other[0].lstrip()) :].strip() or thought or said
-            notes.append(repaired("the decision stood behind `Finish:`"))
+            notes.append(repair_remark("the decision stood behind `Finish:`"))
         return Verdict("replan" if kind == "replan" else "finish", said, thought, tuple(notes))
 
     def write(self, verdict: Verdict) -> str:

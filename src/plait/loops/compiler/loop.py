@@ -65,20 +65,20 @@ class LLMCompiler:
     def __post_init__(self) -> None:
         check_options(self)
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
-        pages, rounds, chars = Pages(task, kit), list[Round](), kit.observation_chars
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
+        pages, rounds, chars = Pages(task, context), list[Round](), context.observation_chars
         try:
             while True:
-                rounds.append(next_round(self, kit, rounds, task.question))
-                done, chars = yield from fit_prompt(partial(make_plan, self, kit, pages, rounds), chars)
+                rounds.append(next_round(self, context, rounds, task.question))
+                done, chars = yield from fit_prompt(partial(make_plan, self, context, pages, rounds), chars)
                 work = rounds[-1].work
                 if (done and work.steps) or (done and len(rounds) == 1 and not self.fallback):
                     return done  # type: ignore[no-any-return]
                 if done and len(rounds) == 1:
-                    return (yield from fall_back(self.fallback, task, kit, f"There is no plan. {done.reason}"))
+                    return (yield from fall_back(self.fallback, task, context, f"There is no plan. {done.reason}"))
                 yield from work.finish()
                 last = len(rounds) > self.replans or (len(rounds) > 1 and not work.steps)
-                verdict, chars = yield from fit_prompt(partial(self._join, kit, pages, rounds, last), chars)
+                verdict, chars = yield from fit_prompt(partial(self._join, context, pages, rounds, last), chars)
                 if isinstance(verdict, Failed):
                     return verdict
                 missing = verdict.text
@@ -104,13 +104,13 @@ class LLMCompiler:
         return FORM.splitter() if phase == "plan" else JOINER.splitter()
 
     def _join(
-        self, kit: LoopContext, pages: Pages, rounds: list[Round], last: bool, chars: int
+        self, context: LoopContext, pages: Pages, rounds: list[Round], last: bool, chars: int
     ) -> Effects[Verdict | Failed]:
         """The joiner's decision; when the plan was the `last`, an answer or why there is none."""
         missing = ""
 
         def ask(bad: Bad | None) -> Effects[Reply]:
-            tail = with_repair(bad[0], kit.prompt("join_repair", complaint=bad[1], last=last)) if bad else ()
+            tail = with_repair(bad[0], context.prompt("join_repair", complaint=bad[1], last=last)) if bad else ()
             messages = (*pages.join(rounds, chars, last=last), *tail)
             grammar = JOINER.grammar(last=last) if self.constrain or bad else None
             return think("join", messages, grammar=grammar, max_tokens=self.max_tokens, repair=bool(bad))

@@ -25,39 +25,39 @@ class Round:
     @property
     def text(self) -> str:
         """The plan as its planner is shown it later."""
-        return FORM.show(self.work.plan) if self.work.renumbered else self.work.reader.kept.strip()
+        return FORM.show(self.work.plan) if self.work.renumbered else self.work.reader.kept_text.strip()
 
 
 class Pages:
     """The messages to planner and joiner in one run."""
 
-    def __init__(self, task: Task, kit: LoopContext) -> None:
-        self._kit = kit
+    def __init__(self, task: Task, context: LoopContext) -> None:
+        self._kit = context
         self.question = task.question
-        self._escape = escape = escape_of(kit, FORM.disarm)
+        self._escape = escape = escape_of(context, FORM.disarm)
         self._task = escape_task(task, escape)
-        self._described = FORM.describe(kit.tools)
+        self._described = FORM.describe(context.tools)
 
     def plan(self, before: Sequence[Round], chars: int) -> tuple[Message, ...]:
         """What the planner is asked after these rounds, with at most `chars` characters of each result."""
-        kit = self._kit
-        rules = kit.rules(described=self._described)
-        messages = [system(rules), user(kit.prompt("task", **self._task))]
+        context = self._kit
+        rules = context.rules(described=self._described)
+        messages = [system(rules), user(context.prompt("task", **self._task))]
         for round in before:
             after = round.work.next
             missing = self._escape(round.missing, inline=True)
-            again = kit.prompt("replan", **self._shown(round, chars), missing=missing, next=after)
+            again = context.prompt("replan", **self._shown(round, chars), missing=missing, next=after)
             messages += [assistant(round.text), user(again)]
         return tuple(messages)
 
     def join(self, rounds: Sequence[Round], chars: int, *, last: bool) -> tuple[Message, ...]:
         """What the joiner is asked about these rounds. `last`: there will be no further plan."""
-        kit = self._kit
+        context = self._kit
         first = self._shown(rounds[0], chars)
-        asked = kit.prompt("join_task", **self._task, **first, last=last and len(rounds) == 1)
-        messages = [system(kit.prompt("join_system")), user(asked)]
+        asked = context.prompt("join_task", **self._task, **first, last=last and len(rounds) == 1)
+        messages = [system(context.prompt("join_system")), user(asked)]
         for number, (before, round) in enumerate(pairwise(rounds), 2):
-            more = kit.prompt("join_more", **self._shown(round, chars), last=last and number == len(rounds))
+            more = context.prompt("join_more", **self._shown(round, chars), last=last and number == len(rounds))
             messages += [assistant(before.said), user(more)]
         return tuple(messages)
 

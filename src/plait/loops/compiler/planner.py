@@ -36,21 +36,21 @@ if TYPE_CHECKING:
 
 
 def make_plan(
-    loop: LLMCompiler, kit: LoopContext, pages: Pages, rounds: list[Round], chars: int
+    loop: LLMCompiler, context: LoopContext, pages: Pages, rounds: list[Round], chars: int
 ) -> Effects[Failed | None]:
     """A plan whose calls are under way, or why there is none."""
     head = pages.plan(rounds[:-1], chars)
-    made = yield from _ask_planner(loop, kit, rounds, head, pages.question)
-    if made or not kit.approve_plan or not rounds[-1].work.plan.calls:
+    made = yield from _ask_planner(loop, context, rounds, head, pages.question)
+    if made or not context.approve_plan or not rounds[-1].work.plan.calls:
         return made
     said: list[Message] = []
 
     def replan(plan: Plan, words: str) -> Effects[Plan | Outcome]:
-        said.extend((assistant(FORM.show(plan)), user(kit.prompt("feedback", words=words))))
-        failed = yield from _ask_planner(loop, kit, rounds, (*head, *said), pages.question)
+        said.extend((assistant(FORM.show(plan)), user(context.prompt("feedback", words=words))))
+        failed = yield from _ask_planner(loop, context, rounds, (*head, *said), pages.question)
         return failed or rounds[-1].work.plan
 
-    read = partial(_read_plan, kit, rounds)
+    read = partial(_read_plan, context, rounds)
     plan = yield from ask_approval(rounds[-1].work.plan, FORM.show, _reads_as_plan, read, replan)
     if not isinstance(plan, Plan):
         return cast(Failed, plan)
@@ -59,17 +59,19 @@ def make_plan(
 
 
 def _ask_planner(
-    loop: LLMCompiler, kit: LoopContext, rounds: list[Round], head: tuple[Message, ...], question: str
+    loop: LLMCompiler, context: LoopContext, rounds: list[Round], head: tuple[Message, ...], question: str
 ) -> Effects[Failed | None]:
     """Ask for a plan; begin its calls while it is written, unless a person has to see it first."""
     bad: Bad | None = None
-    rounds[-1] = next_round(loop, kit, rounds[:-1], question)
+    rounds[-1] = next_round(loop, context, rounds[:-1], question)
     work = rounds[-1].work
     for miss in range(1, loop.max_parse_errors + 1):
         if bad:
             work.restart()
-        tail = with_repair(bad[0], kit.prompt("repair", complaint=bad[1])) if bad else ()
-        grammar = FORM.grammar(offered_tools(kit, _results(rounds)), loop.max_calls) if loop.constrain or bad else None
+        tail = with_repair(bad[0], context.prompt("repair", complaint=bad[1])) if bad else ()
+        grammar = (
+            FORM.grammar(offered_tools(context, _results(rounds)), loop.max_calls) if loop.constrain or bad else None
+        )
         asked = Think(
             "plan",
             (*head, *tail),
@@ -89,18 +91,20 @@ def _ask_planner(
         if there_is_a_plan:
             said = "; ".join(work.faults)
             yield from note("unreadable", f"plan {miss} of {loop.max_parse_errors} can't be carried out: {said}")
-            bad = (reply.text, (yield from add_search_results(kit, said)))
+            bad = (reply.text, (yield from add_search_results(context, said)))
         else:
             bad = (reply.text, "; ".join(work.faults) or "there is no call in it and no join()")
             yield from note("unreadable", f"plan {miss} of {loop.max_parse_errors} has no call")
     return Failed(f"{loop.max_parse_errors} plans in a row had no call.", kind="format")
 
 
-def next_round(loop: LLMCompiler, kit: LoopContext, before: list[Round], question: str) -> Round:
+def next_round(loop: LLMCompiler, context: LoopContext, before: list[Round], question: str) -> Round:
     """The next round: its calls may name the results of those before."""
     earlier = {id: step for round in before for id, step in round.work.steps.items()}
     results = before[-1].work.results if before else {}
-    return Round(Written(kit.known, earlier, results, held=kit.approve_plan, most=loop.max_calls, question=question))
+    return Round(
+        Written(context.known, earlier, results, held=context.approve_plan, most=loop.max_calls, question=question)
+    )
 
 
 def _written(asked: Think, work: Written) -> Effects[Reply]:
@@ -125,12 +129,12 @@ def _reads_as_plan(text: str) -> bool:
     return bool(FORM.reader().feed(text + "\n"))
 
 
-def _read_plan(kit: LoopContext, rounds: list[Round], text: str) -> Plan:
+def _read_plan(context: LoopContext, rounds: list[Round], text: str) -> Plan:
     """A plan that a person gave. Raises `Unreadable` for one that can't be carried out."""
-    plan, remarks = FORM.read(text, kit.known)
+    plan, remarks = FORM.read(text, context.known)
     if lost := [remark.text for remark in remarks if remark.kind == "cut"]:
         raise Unreadable(f"This would not count: {'; '.join(lost)}.")
     before = tuple(step for round in rounds[:-1] for step in round.work.steps.values())
-    if problems := Plan((*before, *plan.steps)).problems(kit.known, RESULTS.is_open):
+    if problems := Plan((*before, *plan.steps)).problems(context.known, RESULTS.is_open):
         raise Unreadable(" ".join(problems))
     return plan

@@ -19,7 +19,7 @@ from plait.core import JSON, PieceKind, Step, ToolSpec
 from plait.core.arguments import InvalidArguments, read_arguments
 from plait.core.loose_json import without_halves
 from plait.loops.format import Remark, Unreadable
-from plait.loops.label_scan import cut, repaired, tool_name
+from plait.loops.label_scan import cut, repair_remark, tool_name
 from plait.loops.references import RESULTS, texts_in
 
 JOIN = "join"
@@ -121,7 +121,7 @@ class CallReader:
     def feed(self, text: str) -> list[NumberedCall]:
         whole, halved = without_halves(text)
         if halved:
-            self._remark(repaired("a broken character was replaced"))
+            self._remark(repair_remark("a broken character was replaced"))
         self._parts.append(whole)
         self._held.append(whole)
         return [] if self._decides_nothing(whole) else self._work(last=False)
@@ -136,7 +136,7 @@ class CallReader:
         return calls
 
     @property
-    def kept(self) -> str:
+    def kept_text(self) -> str:
         """The plan so far, up to and with `join()`."""
         text = "".join(self._parts)
         return text[: self._end] if self.ended else text
@@ -306,7 +306,7 @@ class CallReader:
         if head["variable"]:
             self._variables[head["variable"]] = str(int(number))
         if head.groupdict().get("n") is None and self._name(head).lower() != JOIN:
-            self._remark(repaired(f"a call without a number was taken for number {number}"))
+            self._remark(repair_remark(f"a call without a number was taken for number {number}"))
         self._open = _Open(str(int(number)), self._name(head), head.start(), head.end(), looked=head.end())
         self._commas = []
         self._at = head.end()
@@ -379,13 +379,13 @@ class CallReader:
                 raw, commas = _repaired(raw, commas, call, at_end=end == len(self._buffer), notes=notes)
             read = read_arguments(raw, tool.parameters if tool is not None else {}, commas)
             given = read.value
-            notes += map(repaired, read.repairs)
+            notes += map(repair_remark, read.repairs)
             problem = self._not_values(raw, tool, given)
         except (Unreadable, InvalidArguments) as complaint:
             problem = str(complaint)
         for note in notes:
             self._remark(Remark(note.kind, f"call {call.id}: {note.text}"))
-        return NumberedCall(Step(call.id, name, given, why, RESULTS.named(given)), problem)
+        return NumberedCall(Step(call.id, name, given, why, RESULTS.find_ids(given)), problem)
 
     def _not_values(self, raw: str, tool: ToolSpec | None, given: JSON) -> str:
         """What stands among a call's arguments and is no value: another call, or a variable."""
@@ -438,11 +438,11 @@ def _repaired(raw: str, commas: list[int], call: _Open, *, at_end: bool, notes: 
     if extra > 0:
         # A quote or bracket that was not closed hid the parenthesis: the line's last one is meant.
         line = line[: line.rfind(")")]
-        notes.append(repaired("the quotes or brackets in the arguments did not match"))
+        notes.append(repair_remark("the quotes or brackets in the arguments did not match"))
     elif (call.quote and line[-1] not in "\"'”’") or more.strip():
         raise Unreadable("its parenthesis is never closed")
     else:
-        notes.append(repaired("a closing parenthesis was missing"))
+        notes.append(repair_remark("a closing parenthesis was missing"))
     return line, [comma for comma in commas if comma < len(line)]
 
 

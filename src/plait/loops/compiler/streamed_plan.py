@@ -156,13 +156,13 @@ class Written(Dispatch):
         if self.renumbered:
             # Behind a number that was given anew, a reference means the call of this plan.
             moved = {old: Observation(f"${{{new}}}") for old, new in self.renumbered.items()}
-            given = RESULTS.filled(step.input, moved)
-            step = structs.replace(step, input=given, needs=RESULTS.named(given))
+            given = RESULTS.fill(step.input, moved)
+            step = structs.replace(step, input=given, needs=RESULTS.find_ids(given))
         before = {**self._earlier, **self.steps}
         given, put = insert_references(step.input, [(f"${other.id}", other.input) for other in before.values()])
         if put:
             yield from note("repaired", f"call {number} had words in place of {', '.join(put)}")
-            step = structs.replace(step, input=given, needs=RESULTS.named(given))
+            step = structs.replace(step, input=given, needs=RESULTS.find_ids(given))
         if (first := self._numbers.get(number)) is not None:
             if not _same(first, step):
                 self.refused.append(f"A second call {number} ({step.tool}) was not made: the number was given before.")

@@ -20,7 +20,7 @@ from plait.loops.call_notations import calls_in, disarm_calls
 from plait.loops.call_objects import disarm_objects, first_of, text_key
 from plait.loops.format import Remark, Turn, Unreadable
 from plait.loops.json.splitter import JsonSplitter
-from plait.loops.label_scan import cut, note_surroundings, read_part, repaired
+from plait.loops.label_scan import cut, note_surroundings, read_part, repair_remark
 from plait.loops.tool_descriptions import tool_entries
 
 FINAL_ANSWER = "final_answer"
@@ -57,7 +57,7 @@ class JsonTurn(Struct, frozen=True):
     def read(self, text: str, n: int, tools: Sequence[ToolSpec] = ()) -> Turn:
         """The turn in a reply. Raises `Unreadable`, and nothing else.
 
-        `kept` is the object as the model wrote it, or, when it had to be repaired, as it should have been.
+        `kept` is the object as the model wrote it, or, when it had to be repair_remark, as it should have been.
         """
         return (self.lenient and _canonical(text, tools)) or self._read_with_repairs(text, n, tools)
 
@@ -71,10 +71,10 @@ class JsonTurn(Struct, frozen=True):
             raise Unreadable(f"Your reply is JSON, but {_kind(fields)} and not an object. {SHAPE}")
         if not self.lenient:
             _exact(fields)
-        notes += [repaired(f"the JSON had {what}") for what in found.repairs]
+        notes += [repair_remark(f"the JSON had {what}") for what in found.repairs]
         if found.value is not fields:
             more = len(found.value) - 1
-            notes.append(repaired("a list around the object was dropped"))
+            notes.append(repair_remark("a list around the object was dropped"))
             notes += [cut(f"{more} more objects in the list")] if more else []
         turn = self._turn(fields, tools, notes)
         kept = text[found.start : found.end]
@@ -101,7 +101,7 @@ class JsonTurn(Struct, frozen=True):
                 note_surroundings(text, found, "object", notes)
                 return found
             if FINAL_ANSWER in found.value:  # the tool's name as a key
-                notes.append(repaired("the answer was taken from the key 'final_answer'"))
+                notes.append(repair_remark("the answer was taken from the key 'final_answer'"))
                 note_surroundings(text, found, "object", notes)
                 turn = {"thought": found.value.get("thought", ""), "tool": FINAL_ANSWER}
                 turn["tool_input"] = found.value[FINAL_ANSWER]
@@ -131,7 +131,7 @@ class JsonTurn(Struct, frozen=True):
         if text[made.start : made.start + 1] == "{" and _is_turn(text, made.start):
             return None
         before, after = text[: made.start].strip("` \n"), text[made.end :].strip("` \n")
-        notes += [*map(repaired, made.repairs), repaired("the call was no object with the keys of a turn")]
+        notes += [*map(repair_remark, made.repairs), repair_remark("the call was no object with the keys of a turn")]
         notes += [cut(f"{len(after)} characters after the call")] if after else []
         if tool.name == FINAL_ANSWER:
             turn = Turn(made.thought, answer=_only(made.value, "answer"), answered=True)
@@ -146,16 +146,16 @@ class JsonTurn(Struct, frozen=True):
             raise Unreadable(f'The value of "tool" must be the name of a tool, as text. {SHAPE}')
         input_key = next((key for key in _INPUT_KEYS if key in fields), None)
         if name_key != "tool":
-            notes.append(repaired(f'the tool was taken from the key "{name_key}"'))
+            notes.append(repair_remark(f'the tool was taken from the key "{name_key}"'))
         if input_key is None:
-            notes.append(repaired("tool_input is missing: null was taken"))
+            notes.append(repair_remark("tool_input is missing: null was taken"))
         elif input_key != "tool_input":
-            notes.append(repaired(f'the input was taken from the key "{input_key}"'))
+            notes.append(repair_remark(f'the input was taken from the key "{input_key}"'))
         thought = fields.get("thought", "")
         if "thought" not in fields:
-            notes.append(repaired("the thought is missing"))
+            notes.append(repair_remark("the thought is missing"))
         elif not isinstance(thought, str):
-            notes.append(repaired("the thought was not text"))
+            notes.append(repair_remark("the thought was not text"))
             thought = "" if thought is None else json.dumps(thought, ensure_ascii=False)
         extra = [key for key in fields if key not in ("thought", name_key, input_key)]
         if extra:

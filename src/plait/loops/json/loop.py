@@ -56,13 +56,13 @@ class JsonReAct:
     def __post_init__(self) -> None:
         check_options(self)
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
-        tools = (*kit.tools, *_built_in_tools(kit))
-        form = JsonTurn(lenient=self.lenient, can_ask=kit.can_ask)
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
+        tools = (*context.tools, *_built_in_tools(context))
+        form = JsonTurn(lenient=self.lenient, can_ask=context.can_ask)
         words = {
             "described": form.describe(tools),
             "names": ", ".join(tool.name for tool in tools),
-            "can_ask": kit.can_ask,
+            "can_ask": context.can_ask,
         }
         turns = TurnLoop(
             form,
@@ -72,37 +72,37 @@ class JsonReAct:
             constrain=self.constrain,
             max_parse_errors=self.max_parse_errors,
             max_tokens=self.max_tokens,
-            observe=lambda tool, text, n: kit.prompt("result", tool=tool, text=text),
+            observe=lambda tool, text, n: context.prompt("result", tool=tool, text=text),
             ends_with_object=True,
             takes_plain_answer=self.lenient,
             answer_of=lambda answer: _argument(answer, "answer"),
-            call_tool=partial(_call_tool, kit),
+            call_tool=partial(_call_tool, context),
         )
-        return turns.run(task, kit)
+        return turns.run(task, context)
 
     def splitter(self, phase: str) -> Splitter:
         return JsonTurn(lenient=self.lenient).splitter()
 
 
-def _built_in_tools(kit: LoopContext) -> tuple[ToolSpec, ...]:
+def _built_in_tools(context: LoopContext) -> tuple[ToolSpec, ...]:
     inputs = {"ask_user": "question", "final_answer": "answer", "fail_task": "reason"}
     return tuple(
-        ToolSpec(name, kit.prompt(name).strip(), _one_argument(argument))
+        ToolSpec(name, context.prompt(name).strip(), _one_argument(argument))
         for name, argument in inputs.items()
-        if (kit.can_ask or name != "ask_user") and all(tool.name != name for tool in kit.tools)
+        if (context.can_ask or name != "ask_user") and all(tool.name != name for tool in context.tools)
     )
 
 
-def _call_tool(kit: LoopContext, call: Call) -> Effects[Observation | Outcome]:
+def _call_tool(context: LoopContext, call: Call) -> Effects[Observation | Outcome]:
     """Call a tool, or a built-in one. A message that lists the tools also lists the built-in ones."""
     if call.tool == "fail_task":
         return Failed(_words(_argument(call.input, "reason")))
-    if call.tool == "ask_user" and kit.can_ask:
+    if call.tool == "ask_user" and context.can_ask:
         return Observation((yield from ask(_words(_argument(call.input, "question")))))
     (seen,) = yield from act(call)
     if seen.trouble != "unknown_tool":
         return seen
-    others = "ask_user, final_answer and fail_task" if kit.can_ask else "final_answer and fail_task"
+    others = "ask_user, final_answer and fail_task" if context.can_ask else "final_answer and fail_task"
     return structs.replace(seen, text=f"{seen.text} Always there: {others}.")
 
 

@@ -47,19 +47,19 @@ class Judge:
     name: ClassVar[str] = "judge"
     phases: ClassVar[tuple[str, ...]] = ("judge",)
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
         """Ask for a verdict, and ask once more if the verdict cannot be read."""
-        escape = escape_of(kit)
+        escape = escape_of(context)
         gold = [escape(each) for each in self.gold]
-        asked = kit.prompt("judge", question=escape(task.question), answer=escape(self.answer), gold=gold)
-        messages: tuple[Message, ...] = (*([system(kit.system)] if kit.system else []), user(asked))
+        asked = context.prompt("judge", question=escape(task.question), answer=escape(self.answer), gold=gold)
+        messages: tuple[Message, ...] = (*([system(context.system)] if context.system else []), user(asked))
         for attempt in range(TRIES):
             reply = yield from think("judge", messages, repair=attempt > 0)
             right = read_verdict(reply.text)
             if right is not None:
                 return Answered({"right": right, "said": reply.text.strip()})
             yield from note("unreadable", "the reply has no verdict")
-            messages = (*messages, assistant(reply.text), user(kit.prompt("repair")))
+            messages = (*messages, assistant(reply.text), user(context.prompt("repair")))
         return Failed(f"the judge gave no verdict in {TRIES} replies", kind="format")
 
     def splitter(self, phase: str) -> Splitter:

@@ -24,8 +24,8 @@ def check_actions(log: PhasedChat, steps: Sequence[Step]) -> Effects[tuple[str, 
     ids = {step.id for step in steps}
     wrong: list[str] = []
     for step in steps:
-        for given in separate_calls(log.kit, step.tool, step.input):
-            problem = log.kit.find_problem(step.tool, given, RESULTS.is_open)
+        for given in separate_calls(log.context, step.tool, step.input):
+            problem = log.context.find_problem(step.tool, given, RESULTS.is_open)
             wrong += [f"Action {step.id} {problem}"] if problem else []
         others = ids - {step.id}
         unknown = [f"${id}" for id in RESULTS.meant(step.input, others, log.task.question) if id not in others]
@@ -35,7 +35,7 @@ def check_actions(log: PhasedChat, steps: Sequence[Step]) -> Effects[tuple[str, 
                 "Write an amount of money without the sign $."
             )
     if wrong:
-        return (yield from add_search_results(log.kit, " ".join(dict.fromkeys(wrong)))), ()
+        return (yield from add_search_results(log.context, " ".join(dict.fromkeys(wrong)))), ()
     raw = next((step.tool for step in steps if is_whole_question(step, log.task.question)), "")
     if raw:
         return f"{raw} was given the user's whole question. Give it just what it takes.", ()
@@ -45,26 +45,26 @@ def check_actions(log: PhasedChat, steps: Sequence[Step]) -> Effects[tuple[str, 
             earlier = [f"${each.id} for what {action_list.call_words(each, each.input)} gives" for each in before]
             how = f"Write {', '.join(earlier)}." if earlier else "Let an action before it look that up."
             return f"In action {step.id} is made up what no result has given: {', '.join(found)}. {how}", found
-        tool = log.kit.tool(step.tool)
+        tool = log.context.tool(step.tool)
         if tool is not None and tool.computes and (words := words_in_formula(step.input, RESULTS)):
             told = f"words stand in a formula: {', '.join(words)}"
             return f"In action {step.id} {told}. Let an action before it look that up, and write $ and its number.", ()
     return "", ()
 
 
-def separate_calls(kit: LoopContext, tool: str, given: JSON) -> list[JSON]:
+def separate_calls(context: LoopContext, tool: str, given: JSON) -> list[JSON]:
     """The inputs of the calls that one action stands for: `["IBM", "T"]` is two calls of a tool with one parameter."""
-    spec = kit.tool(tool)
+    spec = context.tool(tool)
     return separate_inputs(given, spec.parameters) if spec is not None else [given]
 
 
-def find_same(kit: LoopContext, steps: Sequence[Step]) -> dict[str, str]:
+def find_same(context: LoopContext, steps: Sequence[Step]) -> dict[str, str]:
     """Actions that say what an earlier one says, by id, with that one's id. Twice the same effect may be meant; twice
     the same question is not, and so many of them would look like a loop."""
     first: dict[str, str] = {}
     same: dict[str, str] = {}
     for step in steps:
-        tool = kit.tool(step.tool)
+        tool = context.tool(step.tool)
         if tool is None or tool.repeatable:
             before = first.setdefault(json.dumps([step.tool, step.input], sort_keys=True), step.id)
             same |= {step.id: before} if before != step.id else {}
@@ -75,7 +75,7 @@ def find_left_out(log: PhasedChat, steps: Sequence[Step]) -> Iterator[tuple[str,
     """The actions that are not carried out, by id, and why: given the raw question, or shut out by an earlier one."""
     kept: list[Step] = []
     for step in steps:
-        rivals = [other.tool for other in kept if action_list.are_exclusive(log.kit.known, step.tool, other.tool)]
+        rivals = [other.tool for other in kept if action_list.are_exclusive(log.context.known, step.tool, other.tool)]
         # A search by meaning finds by a whole question, too, if not as well.
         if step.tool != MEMORY and is_whole_question(step, log.task.question):
             yield step.id, "its argument is the whole question"

@@ -27,32 +27,32 @@ class PhasedChat:
     """The chat so far. `fresh` are the actions of the last list with their results, until a prompt has shown them;
     `chars` is the most characters of a result that went through."""
 
-    def __init__(self, task: Task, kit: LoopContext) -> None:
-        self.task, self.kit = task, kit
-        self.chars = kit.observation_chars
+    def __init__(self, task: Task, context: LoopContext) -> None:
+        self.task, self.context = task, context
+        self.chars = context.observation_chars
         self.fresh: tuple[Sequence[Step], Results] | None = None
-        self._head = [system(kit.rules("identity"))]
-        self.escape = escape = escape_of(kit, action_list.disarm)
+        self._head = [system(context.rules("identity"))]
+        self.escape = escape = escape_of(context, action_list.disarm)
         for turn in escape_history(task, escape):
             self._head += [user(turn.question), assistant(turn.answer)]
         self._said: list[tuple[Prompt, str]] = []
         self._words = {
             "question": escape.question(task.question),
-            "described": action_list.describe(kit.tools),
-            "forms": action_list.forms(kit.tools),
-            "memory": MEMORY if kit.tool(MEMORY) else "",
+            "described": action_list.describe(context.tools),
+            "forms": action_list.forms(context.tools),
+            "memory": MEMORY if context.tool(MEMORY) else "",
         }
         self.seen: list[str] = []
         """Every result so far."""
 
     def prompt(self, name: str, **values: Any) -> Prompt:
         """A phase's prompt, which shows the fresh results if it is one that does."""
-        kit, fresh, words = self.kit, self.fresh, self._words | values
-        return cache(lambda chars: kit.prompt(name, results=_shown(fresh, chars, self.escape), **words))
+        context, fresh, words = self.context, self.fresh, self._words | values
+        return cache(lambda chars: context.prompt(name, results=_shown(fresh, chars, self.escape), **words))
 
     def repair(self, complaint: str) -> str:
         """What is asked after a list that can't be taken."""
-        return self.kit.prompt("repair", complaint=complaint, forms=self._words["forms"])
+        return self.context.prompt("repair", complaint=complaint, forms=self._words["forms"])
 
     def messages(self, chars: int) -> tuple[Message, ...]:
         """The chat, with at most `chars` characters of each result."""

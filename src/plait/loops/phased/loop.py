@@ -75,8 +75,8 @@ class Phased:
     def __post_init__(self) -> None:
         check_options(self)
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
-        log, rounds, against = PhasedChat(task, kit), self.rounds, ""
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
+        log, rounds, against = PhasedChat(task, context), self.rounds, ""
         try:
             while True:
                 yield from self._rounds(log, max(1, rounds), against)
@@ -86,7 +86,7 @@ class Phased:
                 before, against = against, (yield from check_answer(answer))
                 if not against:
                     return Answered(answer)
-                if before or not kit.tools:
+                if before or not context.tools:
                     return Failed(against)
                 rounds = 1
         except LimitNear as limit:
@@ -101,7 +101,7 @@ class Phased:
                 thought = yield from self._say(log, "reason", "refused", complaint=against)
             else:
                 thought = yield from self._say(log, "reason", "again" if done else "reason")
-            if not log.kit.tools or (done and action_list.says_done(thought)):
+            if not log.context.tools or (done and action_list.says_done(thought)):
                 return
             steps = yield from self._react(log)
             if not steps:
@@ -148,17 +148,17 @@ class Phased:
 
     def _react(self, log: PhasedChat) -> Effects[tuple[Step, ...]]:
         """The actions to take; none where the model wants none, or talks."""
-        prompt, kit = log.prompt("react"), log.kit
+        prompt, context = log.prompt("react"), log.context
         bad: Bad | None = None
         max_parse_errors, warned = 0, False
         while True:
             tail = with_repair(bad[0], log.repair(bad[1])) if bad else ()
-            schema = action_list.schema(offered_tools(kit, log.seen), self.most) if self.constrain or bad else None
+            schema = action_list.schema(offered_tools(context, log.seen), self.most) if self.constrain or bad else None
             text = yield from self._think(
                 log, "react", prompt, tail, repair=bool(bad), schema=schema, enough=self._listed
             )
             try:
-                read = action_list.read(text, kit.known, self.most)
+                read = action_list.read(text, context.known, self.most)
             except Unreadable as why:
                 max_parse_errors += 1
                 if max_parse_errors >= self.max_parse_errors:
@@ -185,10 +185,10 @@ class Phased:
         left_out = {id: Observation(f"It was left out: {why}.", "cancelled") for id, why in find_left_out(log, steps)}
         for id, seen in left_out.items():
             yield from note("cut", f"action {id} of the list: {seen.text}")
-        same = find_same(log.kit, [step for step in steps if step.id not in left_out])
+        same = find_same(log.context, [step for step in steps if step.id not in left_out])
         for id, first in same.items():
             yield from note("cut", f"action {id} of the list is the same as action {first}: one call is made")
-        work = Dispatch(partial(_begin, log.kit, same), left_out)
+        work = Dispatch(partial(_begin, log.context, same), left_out)
         log.fresh = ([step for step in steps if step.id not in same], work.results)
         yield from work.add(*(structs.replace(s, needs=(same[s.id],)) if s.id in same else s for s in steps))
         yield from work.finish()
@@ -199,7 +199,7 @@ class Phased:
         return [step.id for step in steps if work.results[step.id].trouble in _CORRECTABLE]
 
 
-def _begin(kit: LoopContext, same: Mapping[str, str], step: Step, results: Results) -> Act | Observation:
+def _begin(context: LoopContext, same: Mapping[str, str], step: Step, results: Results) -> Act | Observation:
     """An action's call, its references filled in; or what came of it already, or why it is not made."""
     if step.id in same:
         return results[same[step.id]]
@@ -207,4 +207,4 @@ def _begin(kit: LoopContext, same: Mapping[str, str], step: Step, results: Resul
         # A tool is not called with words that stand for nothing: it may act on them.
         return Observation(f"It needs the result of action {', '.join(missing)}, which gave none.", "cancelled")
     given = RESULTS.fill_step(step, results)
-    return Act(tuple(Call(step.tool, each) for each in separate_calls(kit, step.tool, given)))
+    return Act(tuple(Call(step.tool, each) for each in separate_calls(context, step.tool, given)))

@@ -28,7 +28,7 @@ from plait.core.loose_json import (
 )
 from plait.loops.call_objects import text_key
 from plait.loops.format import Remark, Unreadable
-from plait.loops.label_scan import cut, note_surroundings, repaired, tool_name
+from plait.loops.label_scan import cut, note_surroundings, repair_remark, tool_name
 from plait.loops.references import RESULTS, insert_references
 from plait.loops.tool_descriptions import argument_types
 
@@ -64,13 +64,13 @@ _PUNCTUATION = frozenset({QUOTES, BARE_KEY, COMMA, LITERAL, RAW_BREAK, BACKSLASH
 def steps_in(text: str, tools: Sequence[ToolSpec], most: int) -> tuple[tuple[Step, ...], str | None, list[Remark]]:
     """The actions in a reply, `Basic` among them, the list as the model wrote it, and what was repaired or cut.
 
-    The list is None where what the model wrote is not what was read: its brackets were repaired, a part of it was cut,
+    The list is None where what the model wrote is not what was read: its brackets were repair_remark, a part of it was cut,
     or words were replaced by references. Raises `Unreadable`.
     """
     text, halved = without_halves(text)
-    notes = [repaired("a broken character was replaced")] if halved else []
+    notes = [repair_remark("a broken character was replaced")] if halved else []
     found = _find(text, tools, notes)
-    notes += [repaired(f"the JSON had {what}") for what in found.repairs]
+    notes += [repair_remark(f"the JSON had {what}") for what in found.repairs]
     entries = found.value
     changed = len(entries) > most or (text[found.start] != "[" and len(entries) > 1)
     if len(entries) > most:
@@ -112,7 +112,7 @@ def _find(text: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> Found:
             continue
         if (entries := _entries(found.value)) is not None:
             if not isinstance(found.value, list):
-                notes.append(repaired("an object around the list was dropped"))
+                notes.append(repair_remark("an object around the list was dropped"))
             lists.append(Found(entries, found.start, found.end, found.repairs))
         elif isinstance(found.value, Mapping) and text_key(found.value, NAME_KEYS):
             loose.append(found)
@@ -124,7 +124,7 @@ def _find(text: str, tools: Sequence[ToolSpec], notes: list[Remark]) -> Found:
         return note_surroundings(text, _one_list(text, lists, loose, notes), "list", notes)
     if loose:
         what = "an action without" if len(loose) == 1 else f"{len(loose)} actions without"
-        notes.append(repaired(f"{what} a list around"))
+        notes.append(repair_remark(f"{what} a list around"))
         return note_surroundings(text, _joined(loose, [found.value for found in loose]), "list", notes)
     alone = next((found for found in (*empty[:1], *empty[-1:]) if _stands_alone(text, found)), None)
     if alone is not None and "{" not in text and not any(m[1].lower() in names for m in _CALLED.finditer(text)):
@@ -144,7 +144,7 @@ def _one_list(text: str, lists: list[Found], loose: list[Found], notes: list[Rem
         raise Unreadable(
             f"There is more than one list of actions in your reply. Write one list with all of them. {SHAPE}"
         )
-    notes.append(repaired(f"{len(lists)} lists were read as one"))
+    notes.append(repair_remark(f"{len(lists)} lists were read as one"))
     return _joined(lists, [entry for found in lists for entry in found.value])
 
 
@@ -200,11 +200,11 @@ def _step(entry: Any, place: int, tools: Sequence[ToolSpec], notes: list[Remark]
     rest = {word: value for word, value in entry.items() if word not in (key, given, why)}
     for used, wanted in ((key, "ACTION"), (given, "ARGUMENTS"), (why, "EXPLANATION")):
         if used is None:
-            notes.append(repaired(f"{wanted} is missing"))
+            notes.append(repair_remark(f"{wanted} is missing"))
         elif used != wanted:
-            notes.append(repaired(f"{wanted} was taken from the key {used!r}"))
+            notes.append(repair_remark(f"{wanted} was taken from the key {used!r}"))
     if given is None and rest and tool is not None and rest.keys() <= argument_types(tool).keys():
-        notes.append(repaired("the keys beside ACTION were taken for its arguments"))
+        notes.append(repair_remark("the keys beside ACTION were taken for its arguments"))
         value: JSON = rest
     else:
         if rest:
@@ -212,7 +212,7 @@ def _step(entry: Any, place: int, tools: Sequence[ToolSpec], notes: list[Remark]
         value = _input(entry[given] if given is not None else None, tool, notes)
     words = entry[why] if why is not None else ""
     if not isinstance(words, str):
-        notes.append(repaired("an EXPLANATION was not text"))
+        notes.append(repair_remark("an EXPLANATION was not text"))
         words = "" if words is None else json.dumps(words, ensure_ascii=False)
     return Step(str(place), name, value or None, words)
 
@@ -228,7 +228,7 @@ def _referring(step: Step, before: Sequence[Step], notes: list[Remark]) -> Step:
     """The action with references where it says in words what an action before it is to find."""
     value, put = insert_references(step.input, [(f"${other.id}", other.input) for other in before])
     if put:
-        notes.append(repaired(f"action {step.id} had words in place of {', '.join(put)}"))
+        notes.append(repair_remark(f"action {step.id} had words in place of {', '.join(put)}"))
     return structs.replace(step, input=value) if put else step
 
 
@@ -240,13 +240,13 @@ def _input(value: JSON, tool: ToolSpec | None, notes: list[Remark]) -> JSON:
         return value
     if not isinstance(value, list):
         read = _json_inside(value)
-        notes.append(repaired("ARGUMENTS was one value and no list"))
+        notes.append(repair_remark("ARGUMENTS was one value and no list"))
         return [value] if read is None else read
     only = value[0] if len(value) == 1 else None
     if isinstance(only, Mapping) and only and tool is not None and only.keys() <= argument_types(tool).keys():
         first = next(iter(tool.parameters["properties"].values()))
         if first.get("type") in _SIMPLE:  # which no object can be: these are arguments by name
-            notes.append(repaired("the object in ARGUMENTS was taken for arguments by name"))
+            notes.append(repair_remark("the object in ARGUMENTS was taken for arguments by name"))
             return only
     return value
 

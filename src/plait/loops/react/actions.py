@@ -18,7 +18,7 @@ from plait.core.loose_json import Found, NotJson, objects, read_value
 from plait.loops import label_scan
 from plait.loops.call_objects import ACTION_KEYS, first_of, input_value, text_key
 from plait.loops.format import Remark
-from plait.loops.label_scan import Body, Label, cut, repaired
+from plait.loops.label_scan import Body, Label, cut, repair_remark
 
 Syntax = Literal["blob", "lines", "bracket"]
 
@@ -81,15 +81,17 @@ def action_at(body: Body, label: Label, tools: Sequence[ToolSpec]) -> ParsedActi
         # A few words may stand between the label and the object.
         for found in objects(region):
             if text_key(found.value, ACTION_KEYS):
-                words = repaired("words between the label and the action's object were passed over")
+                words = repair_remark("words between the label and the action's object were passed over")
                 return _from_object(found, region, label.end, (words,))
     return _lines(body, label, region, end, tools)
 
 
 def _beside(region: str, head: re.Match[str], offset: int, tool: ToolSpec, *, labelled: bool) -> ParsedAction | None:
     """An action whose input stands right behind the tool's name; None where it does not. Raises `NotJson`."""
-    notes: list[Remark] = [] if head[1] == tool.name else [repaired(f"the tool {head[1]!r} was read as {tool.name!r}")]
-    notes.append(repaired("the input stood beside the tool's name"))
+    notes: list[Remark] = (
+        [] if head[1] == tool.name else [repair_remark(f"the tool {head[1]!r} was read as {tool.name!r}")]
+    )
+    notes.append(repair_remark("the input stood beside the tool's name"))
     at = head.end()
     if head[2] == "(":
         close = end_of_arguments(region, at)
@@ -101,7 +103,7 @@ def _beside(region: str, head: re.Match[str], offset: int, tool: ToolSpec, *, la
             read = read_arguments(region[at:close], tool.parameters)
         except InvalidArguments as why:
             raise NotJson(str(why), at) from None
-        notes += map(repaired, read.repairs)
+        notes += map(repair_remark, read.repairs)
         return ParsedAction(tool.name, read.value, offset + close + 1, "lines", tuple(notes))
     if labelled:
         return None
@@ -109,7 +111,7 @@ def _beside(region: str, head: re.Match[str], offset: int, tool: ToolSpec, *, la
         found = read_value(region, at)
         if found.value == {} or text_key(found.value, ACTION_KEYS[:1]):
             return None
-        notes += [repaired(f"the input's JSON had {what}") for what in found.repairs]
+        notes += [repair_remark(f"the input's JSON had {what}") for what in found.repairs]
         end = _CLOSE.match(region, found.end)
         return ParsedAction(tool.name, found.value, offset + (end.end() if end else found.end), "lines", tuple(notes))
     text = region[at:]
@@ -128,7 +130,7 @@ def _blob(region: str, offset: int) -> ParsedAction | None:
         return None
     notes: list[Remark] = []
     if value is not found.value:
-        notes.append(repaired("a list around the action was dropped"))
+        notes.append(repair_remark("a list around the action was dropped"))
         if len(found.value) > 1:
             notes.append(cut(f"{len(found.value) - 1} more actions in the list"))
     return _from_object(
@@ -139,11 +141,11 @@ def _blob(region: str, offset: int) -> ParsedAction | None:
 def _from_object(
     found: Found, region: str, offset: int, notes: tuple[Remark, ...], *, fenced: bool = False
 ) -> ParsedAction:
-    remarks = [*notes, *(repaired(f"the action's JSON had {what}") for what in found.repairs)]
+    remarks = [*notes, *(repair_remark(f"the action's JSON had {what}") for what in found.repairs)]
     key = text_key(found.value, ACTION_KEYS)
     assert key is not None
     if key != "action":
-        remarks.append(repaired(f"the tool's name was taken from the key {key!r}"))
+        remarks.append(repair_remark(f"the tool's name was taken from the key {key!r}"))
     given = input_value(found.value, key, remarks)
     end = found.end
     if fenced and (close := _CLOSE.match(region, end)) is not None:
@@ -166,7 +168,7 @@ def _bracket(region: str, head: re.Match[str], offset: int, tools: Sequence[Tool
         line = len(region) if line < 0 else line
         last = region.rfind("]", start, line)
         close, end = (last, last + 1) if last >= 0 else (line, line)
-        notes.append(repaired("the brackets around the input don't match"))
+        notes.append(repair_remark("the brackets around the input don't match"))
     raw = region[start:close]
     tool = label_scan.tool_of(head[1], tools)
     # What `Finish[...]` holds is no input: it is read as the answer.
@@ -182,10 +184,10 @@ def _lines(body: Body, label: Label, region: str, end: int, tools: Sequence[Tool
     line = region[lead:stop]
     rest = ""
     if (inside := _INPUT_INSIDE.search(line, 0, 400)) is not None:
-        notes.append(repaired("the input stood on the action's line"))
+        notes.append(repair_remark("the input stood on the action's line"))
         line, rest = line[: inside.start()], region[lead + inside.end() :]
     elif (below := _INPUT_INSIDE.match(region, stop + 1)) is not None:
-        notes.append(repaired("the label Action Input: was written in another way"))
+        notes.append(repair_remark("the label Action Input: was written in another way"))
         rest = region[below.end() :]
     name = line.strip()
     if not name.strip("`*\"'.,;-_ ") or len(name) > _MAX_NAME:
@@ -203,7 +205,7 @@ def _lines(body: Body, label: Label, region: str, end: int, tools: Sequence[Tool
     if (words := _WORDS.match(name)) is not None and label_scan.tool_of(name, tools) is None:
         tool = label_scan.tool_of(words[1], tools)
         if tool is not None and tool.read_only and len(parameter_names(tool.parameters)) == 1:
-            notes.append(repaired("the input stood beside the tool's name"))
+            notes.append(repair_remark("the input stood beside the tool's name"))
             return ParsedAction(tool.name, words[2].strip(), label.end + stop, "lines", tuple(notes), sure=False)
     known = label_scan.tool_of(name, tools) is not None
     return ParsedAction(name, None, label.end + stop, "lines", tuple(notes), sure=known)

@@ -46,16 +46,16 @@ class ReAct:
     def __post_init__(self) -> None:
         check_options(self)
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
         numbered = self.dialect in ("numbered", "original")
         words = {
-            "described": self._format.describe(kit.tools),
-            "names": ", ".join(tool.name for tool in kit.tools),
+            "described": self._format.describe(context.tools),
+            "names": ", ".join(tool.name for tool in context.tools),
             "dialect": "numbered" if numbered else self.dialect,
         }
         turns = TurnLoop(
             self._format,
-            kit.tools,
+            context.tools,
             words,
             transcript=self.transcript,
             constrain=self.constrain,
@@ -65,7 +65,7 @@ class ReAct:
             labels=LABELS,
             last_label="Final Answer:",
         )
-        return turns.run(task, kit)
+        return turns.run(task, context)
 
     def splitter(self, phase: str) -> Splitter:
         return self._format.splitter()

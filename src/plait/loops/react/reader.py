@@ -18,7 +18,7 @@ from plait.core.loose_json import NotJson
 from plait.loops import label_scan
 from plait.loops.call_notations import GLUE, calls_in
 from plait.loops.format import Remark, Turn, Unreadable
-from plait.loops.label_scan import FINAL, Body, Label, cut, repaired
+from plait.loops.label_scan import FINAL, Body, Label, cut, repair_remark
 from plait.loops.react.actions import ParsedAction, Syntax, action_at
 
 _ENDS = FINAL | {"finish", "answer", "final", "final response"}
@@ -79,7 +79,7 @@ def read_turn(text: str, n: int, tools: Sequence[ToolSpec], dialect: Dialect) ->
     if (answer := label_scan.answer_of(body, notes)) is not None and not (trouble and labels[0].start < first_answer):
         thought = label_scan.thought_of(body, first_answer, notes)
         if dialect.finish:
-            notes.append(repaired("Final Answer: was taken for Finish[...]"))
+            notes.append(repair_remark("Final Answer: was taken for Finish[...]"))
         kept = body.text[: answer[1]].strip()
         return Turn(thought, answer=answer[0], answered=True, kept=kept, remarks=tuple(notes))
     if not trouble and (other := _other_labels(body, n, tools, dialect)) is not None:
@@ -100,7 +100,7 @@ def _other_labels(body: Body, n: int, tools: Sequence[ToolSpec], dialect: Dialec
         return None
     if turn.call is not None and all(tool.name != turn.call.tool for tool in tools):
         return None
-    note = repaired("the labels were written in another way")
+    note = repair_remark("the labels were written in another way")
     return Turn(turn.thought, turn.call, turn.answer, turn.answered, turn.kept, (*body.remarks, note, *turn.remarks))
 
 
@@ -153,8 +153,8 @@ def _unlabelled(
         if followed and not behind:
             return None
         raise Unreadable(f"Your call of {found.name[:60]!r} can't be read: {found.broken}. {dialect.shape}")
-    notes = tuple(repaired(what) for what in found.repairs)
-    return found.start, ParsedAction(found.name, found.value, found.end, "blob", notes), repaired(_NO_LABEL)
+    notes = tuple(repair_remark(what) for what in found.repairs)
+    return found.start, ParsedAction(found.name, found.value, found.end, "blob", notes), repair_remark(_NO_LABEL)
 
 
 def _last_resort(
@@ -170,7 +170,7 @@ def _last_resort(
         if match[1].lower() in names:
             label = Label("action", 0, match.start(), match.start(1))
             if (action := action_at(_with(body, label), label, tools)) is not None:
-                return label.start, action, repaired(_NO_LABEL)
+                return label.start, action, repair_remark(_NO_LABEL)
     return None
 
 
@@ -184,7 +184,7 @@ def _inside_line(body: Body, tools: Sequence[ToolSpec]) -> tuple[int, ParsedActi
         return None
     if action is None or (action.syntax == "lines" and not action.sure):
         return None
-    return inside.start, action, repaired("an action inside a line was taken")
+    return inside.start, action, repair_remark("an action inside a line was taken")
 
 
 def _with(body: Body, label: Label) -> Body:
@@ -203,10 +203,10 @@ def _turn(
 ) -> Turn:
     """The turn of an action that was read; `start` is where its label (or it itself) begins."""
     if action.syntax != dialect.syntax:
-        notes.append(repaired("the action was written as in another dialect"))
+        notes.append(repair_remark("the action was written as in another dialect"))
     notes += action.remarks
     if label is not None and dialect.finish and label.number not in (0, n):
-        notes.append(repaired(f"the action was numbered {label.number} in turn {n}"))
+        notes.append(repair_remark(f"the action was numbered {label.number} in turn {n}"))
     thought = label_scan.thought_of(body, start, notes)
     before = [x for x in body.of("answer") if x.start < start]
     head = body.text[:start]
@@ -250,6 +250,6 @@ def _run_on(body: Body, action: ParsedAction, thought: str, head: str, start: in
     end = next((x.start for x in body.labels if x.start > at and x.kind == "action"), len(body.text))
     answer = body.text[at:end].strip().removesuffix("]")
     if end > action.end and body.text[action.end : end].strip():
-        notes.append(repaired("text after the answer's bracket was taken into the answer"))
+        notes.append(repair_remark("text after the answer's bracket was taken into the answer"))
     kept = (head + body.text[start:end]).strip()
     return Turn(thought, answer=answer, answered=True, kept=kept, remarks=tuple(notes))

@@ -77,18 +77,18 @@ class ReWOO:
     def __post_init__(self) -> None:
         check_options(self)
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
-        work = Dispatch(partial(self._begin, kit, task))
-        plan, chars = Plan(), kit.observation_chars
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
+        work = Dispatch(partial(self._begin, context, task))
+        plan, chars = Plan(), context.observation_chars
         try:
-            made = yield from make_plan(self, kit, partial(ask_planner, self, task, kit))
+            made = yield from make_plan(self, context, partial(ask_planner, self, task, context))
             if not isinstance(made, Plan):
                 return made
             plan = made
             work.results.update((id, Observation(text)) for id, text in plan.evidence.items())
-            if failed := (yield from self._work(kit, task, plan, work)):
+            if failed := (yield from self._work(context, task, plan, work)):
                 return failed
-            answer, chars = yield from fit_prompt(partial(self._solve, kit, task, plan, work.results), chars)
+            answer, chars = yield from fit_prompt(partial(self._solve, context, task, plan, work.results), chars)
             if not answer:
                 return Failed("The solver's reply is empty.", kind="format")
             if not (against := (yield from check_answer(answer))):
@@ -96,16 +96,16 @@ class ReWOO:
             if not self.fallback:
                 return Failed(against)
             why = f"The evidence does not give the answer. {against}"
-            return (yield from fall_back(self.fallback, task, kit, why))
+            return (yield from fall_back(self.fallback, task, context, why))
         except LimitNear as limit:
             if self.only_plan:
                 raise
-            solve = partial(self._solve, kit, task, plan, work.results, reason=limit.detail)
+            solve = partial(self._solve, context, task, plan, work.results, reason=limit.detail)
             answer, _ = yield from fit_prompt(solve, chars)
             return Stopped(limit.limit, limit.detail, answer or None)
 
-    def read_plan(self, text: str, kit: LoopContext) -> Plan:
-        return plan_text.read_plan(text, kit.known, self.max_steps).plan
+    def read_plan(self, text: str, context: LoopContext) -> Plan:
+        return plan_text.read_plan(text, context.known, self.max_steps).plan
 
     def splitter(self, phase: str) -> Splitter:
         if phase == "plan":
@@ -114,52 +114,52 @@ class ReWOO:
 
     # -- work
 
-    def _work(self, kit: LoopContext, task: Task, plan: Plan, work: Dispatch) -> Effects[Failed | None]:
+    def _work(self, context: LoopContext, task: Task, plan: Plan, work: Dispatch) -> Effects[Failed | None]:
         """Carry out the plan's calls; `Failed` when one did and that is to stop the run."""
         yield from work.add(*plan.calls)
         while work.open:
             try:
                 step = yield from work.took((yield from wait_next(*work.open)))
             except ContextOverflow as why:
-                step = yield from self._less(kit, task, work, why)
+                step = yield from self._less(context, task, work, why)
             seen = work.results[step.id]
             if not seen.ok and self.on_failure == "stop":
                 return Failed(f"Step {step.id} ({step.tool}) gave no evidence: {seen.text}")
         for step in plan.calls:
-            if step.id not in plan.evidence and not by_model(kit, step) and any(failed_needs(step, work.results)):
+            if step.id not in plan.evidence and not by_model(context, step) and any(failed_needs(step, work.results)):
                 yield from note("skipped", f"Step {step.id} was not run. {work.results[step.id].text}")
         return None
 
-    def _begin(self, kit: LoopContext, task: Task, step: Step, results: Results) -> Think | Act | Observation:
+    def _begin(self, context: LoopContext, task: Task, step: Step, results: Results) -> Think | Act | Observation:
         """A step's call, its references filled in; or why it is not made."""
-        if messages := self.work_messages(kit, task, step, results):
+        if messages := self.work_messages(context, task, step, results):
             return Think("work", messages, max_tokens=self.max_tokens)
         if missing := list(failed_needs(step, results)):
             # A tool is not called with words that stand for nothing: it may act on them.
             return Observation(f"It needs the evidence of {', '.join(missing)}, which gave none.", "cancelled")
         return Act((Call(step.tool, EVIDENCE.fill_step(step, results)),))
 
-    def _less(self, kit: LoopContext, task: Task, work: Dispatch, why: ContextOverflow) -> Effects[Step]:
+    def _less(self, context: LoopContext, task: Task, work: Dispatch, why: ContextOverflow) -> Effects[Step]:
         """A step of the model's whose prompt was too long: asked again with less of its evidence."""
         assert why.ticket is not None
         step = work.open[why.ticket]
 
         def again(size: int) -> Effects[Any]:
-            messages = self.work_messages(kit, task, step, work.results, size)
+            messages = self.work_messages(context, task, step, work.results, size)
             return think("work", messages, max_tokens=self.max_tokens)
 
         try:
-            reply, _ = yield from fit_prompt(again, max(SMALLEST_OBSERVATION, kit.observation_chars // 4))
+            reply, _ = yield from fit_prompt(again, max(SMALLEST_OBSERVATION, context.observation_chars // 4))
             seen = observation_of_reply(reply)
         except ContextOverflow as still:
             seen = Observation(f"Error: {still}", "raised")
-        return (yield from work.ended(why.ticket, seen))
+        return (yield from work.end(why.ticket, seen))
 
     # -- solve
 
     def _solve(
-        self, kit: LoopContext, task: Task, plan: Plan, results: Results, chars: int, reason: str = ""
+        self, context: LoopContext, task: Task, plan: Plan, results: Results, chars: int, reason: str = ""
     ) -> Effects[str]:
-        messages = self.solve_messages(kit, task, plan, results, chars, reason)
+        messages = self.solve_messages(context, task, plan, results, chars, reason)
         reply = yield from think("solve", messages, max_tokens=self.max_tokens, repair=bool(reason))
         return reply.text.strip()

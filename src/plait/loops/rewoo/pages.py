@@ -14,35 +14,35 @@ from plait.loops.rewoo import plan_text, scan
 NO_EVIDENCE = "no evidence"
 
 
-def plan_page(kit: LoopContext, task: Task) -> tuple[Message, ...]:
+def plan_page(context: LoopContext, task: Task) -> tuple[Message, ...]:
     """What the planner is asked. The user's own system prompt stands in place of ours."""
-    tools = plan_text.with_llm(kit.tools, kit.prompt("llm").strip())
+    tools = plan_text.with_llm(context.tools, context.prompt("llm").strip())
     names = ", ".join(tool.name for tool in tools)
-    rules = kit.rules(described=plan_text.describe(tools), names=names)
-    return system(rules), user(kit.prompt("task", **escape_task(task, escape_of(kit, scan.disarm))))
+    rules = context.rules(described=plan_text.describe(tools), names=names)
+    return system(rules), user(context.prompt("task", **escape_task(task, escape_of(context, scan.disarm))))
 
 
 def work_page(
-    kit: LoopContext, task: Task, step: Step, results: Results, chars: int | None = None
+    context: LoopContext, task: Task, step: Step, results: Results, chars: int | None = None
 ) -> tuple[Message, ...]:
     """What the model is asked for a step that calls it, with at most `chars` characters of each evidence (None: as
     many as the kit says). Nothing for a step that calls a tool."""
-    if not by_model(kit, step):
+    if not by_model(context, step):
         return ()
-    chars = kit.observation_chars if chars is None else chars
-    escape = escape_of(kit, scan.disarm)
+    chars = context.observation_chars if chars is None else chars
+    escape = escape_of(context, scan.disarm)
     shown = {id: Observation(escape(_text(seen, chars, NO_EVIDENCE))) for id, seen in results.items()}
-    given = EVIDENCE.filled(step.input, shown)
+    given = EVIDENCE.fill(step.input, shown)
     instruction = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-    return (user(kit.prompt("work", instruction=instruction, question=escape.question(task.question))),)
+    return (user(context.prompt("work", instruction=instruction, question=escape.question(task.question))),)
 
 
 def solve_page(
-    kit: LoopContext, task: Task, plan: Plan, results: Results, chars: int, reason: str = ""
+    context: LoopContext, task: Task, plan: Plan, results: Results, chars: int, reason: str = ""
 ) -> tuple[Message, ...]:
     """What the solver is asked: the task, and each line of the plan with its evidence, of which at most `chars`
     characters are shown. `reason` says why the rest of the plan was not carried out."""
-    escape = escape_of(kit, scan.disarm)
+    escape = escape_of(context, scan.disarm)
     steps = [
         {
             "why": step.why,
@@ -51,12 +51,12 @@ def solve_page(
         }
         for step in plan.steps
     ]
-    return (user(kit.prompt("solve", **escape_task(task, escape), steps=steps, reason=reason)),)
+    return (user(context.prompt("solve", **escape_task(task, escape), steps=steps, reason=reason)),)
 
 
-def by_model(kit: LoopContext, step: Step) -> bool:
+def by_model(context: LoopContext, step: Step) -> bool:
     """The step asks the model; a tool of the user's that has its name goes before it."""
-    return step.tool == plan_text.LLM and kit.tool(plan_text.LLM) is None
+    return step.tool == plan_text.LLM and context.tool(plan_text.LLM) is None
 
 
 def _text(seen: Observation | None, chars: int, failed: str) -> str:

@@ -22,7 +22,7 @@ from plait.core import JSON, Plan, Step, ToolSpec
 from plait.core.loose_json import NotJson, read_value, without_halves
 from plait.loops import gbnf
 from plait.loops.format import Remark, Unreadable
-from plait.loops.label_scan import cut, is_plain_name, repaired, tool_name
+from plait.loops.label_scan import cut, is_plain_name, repair_remark, tool_name
 from plait.loops.references import EVIDENCE, insert_references
 from plait.loops.rewoo.scan import (
     HEAD,
@@ -87,7 +87,7 @@ def read_plan(text: str, tools: Iterable[ToolSpec], most: int = MAX_STEPS, *, in
     """
     listed = with_llm(tools)
     text, halved = without_halves(text)
-    remarks = [repaired("a broken character was replaced")] if halved else []
+    remarks = [repair_remark("a broken character was replaced")] if halved else []
     before, parts = parts_of(text)
     if said := " ".join(lines_of(before)):
         remarks.append(cut(f"{len(said)} characters before the plan"))
@@ -134,7 +134,7 @@ def _referring(step: Step, before: Sequence[Step], remarks: list[Remark]) -> Ste
         return step
     value, put = insert_references(step.input, [(f"#{other.id}", other.input) for other in before if other.tool])
     if put:
-        remarks.append(repaired(f"step {step.id} had words in place of {', '.join(put)}"))
+        remarks.append(repair_remark(f"step {step.id} had words in place of {', '.join(put)}"))
     return structs.replace(step, input=value) if put else step
 
 
@@ -193,7 +193,7 @@ def check_plan(
     for step in plan.steps:
         if step.tool and not _ID.fullmatch(step.id):
             found.append(f"'{step.id}' is no name for a step: it is E and a number, such as E1.")
-        needs = EVIDENCE.named(step.input) if step.tool else ()
+        needs = EVIDENCE.find_ids(step.input) if step.tool else ()
         steps.append(structs.replace(step, id=_one_way(step.id) if step.tool else "", needs=needs))
     evidence = {_one_way(id): text for id, text in plan.evidence.items()}
     plan = Plan(tuple(steps), evidence)
@@ -278,7 +278,7 @@ def _step(part: Part, why: str, tools: Sequence[ToolSpec], remarks: list[Remark]
         raise Unreadable(f"Step {part.id} has a further call, of {other}. Give each call a step of its own.")
     if rest and any(char.isalnum() for char in rest):
         remarks.append(cut(f"{len(rest)} characters after the call of {part.id} (line {part.line})"))
-    return Step(part.id, name, given, why, EVIDENCE.named(given))
+    return Step(part.id, name, given, why, EVIDENCE.find_ids(given))
 
 
 def _unnamed(before: str, parts: Sequence[Part], tools: Sequence[ToolSpec], steps: Sequence[Step]) -> list[str]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def make_plan(
-    loop: Planner, kit: LoopContext, ask: Callable[[tuple[Message, ...]], Effects[Plan | Outcome]]
+    loop: Planner, context: LoopContext, ask: Callable[[tuple[Message, ...]], Effects[Plan | Outcome]]
 ) -> Effects[Plan | Outcome]:
     """Return the plan to carry out, or how the run ends without one. An `only_plan` run ends with the plan as answer.
 
@@ -50,36 +50,38 @@ def make_plan(
         made = yield from ask(())
     else:
         try:
-            made = plan_text.check_plan(loop.plan, kit.known, check_inputs=True)
+            made = plan_text.check_plan(loop.plan, context.known, check_inputs=True)
         except Unreadable as why:
             made = Failed(f"The plan that was given can't be carried out: {why}", kind="format")
     if not isinstance(made, Plan):
         return made
     if loop.only_plan:
         return Answered(msgspec.json.decode(msgspec.json.encode(made)))
-    if not kit.approve_plan:
+    if not context.approve_plan:
         return made
     said: list[Message] = []
 
     def again(plan: Plan, words: str) -> Effects[Plan | Outcome]:
-        said.extend((assistant(plan_text.write_plan(plan)), user(kit.prompt("feedback", words=words))))
+        said.extend((assistant(plan_text.write_plan(plan)), user(context.prompt("feedback", words=words))))
         return (yield from ask(tuple(said)))
 
     def read(text: str) -> Plan:
-        return plan_text.check_plan(plan_text.read_plan_file(text, kit.known), kit.known, check_inputs=True)
+        return plan_text.check_plan(plan_text.read_plan_file(text, context.known), context.known, check_inputs=True)
 
     return (yield from ask_approval(made, plan_text.write_plan, plan_text.reads_as_plan, read, again))
 
 
-def ask_planner(loop: ReWOO, task: Task, kit: LoopContext, said: tuple[Message, ...]) -> Effects[Plan | Outcome]:
+def ask_planner(loop: ReWOO, task: Task, context: LoopContext, said: tuple[Message, ...]) -> Effects[Plan | Outcome]:
     """Make one model call, and a second one if its plan cannot be run; then go on as the fallback loop."""
-    head = (*plan_page(kit, task), *said)
+    head = (*plan_page(context, task), *said)
     ungrounded: tuple[str, ...] = ()
 
     def ask(bad: Bad | None) -> Effects[Any]:
-        complaint = (yield from add_search_results(kit, bad[1])) if bad else ""
-        tail = with_repair(strike_values(bad[0], ungrounded), kit.prompt("repair", complaint=complaint)) if bad else ()
-        grammar = plan_text.grammar(kit.tools, loop.max_steps) if loop.constrain or bad else None
+        complaint = (yield from add_search_results(context, bad[1])) if bad else ""
+        tail = (
+            with_repair(strike_values(bad[0], ungrounded), context.prompt("repair", complaint=complaint)) if bad else ()
+        )
+        grammar = plan_text.grammar(context.tools, loop.max_steps) if loop.constrain or bad else None
         stop = (f"#E{loop.max_steps + 2}",)
         options: dict[str, Any] = {"grammar": grammar, "max_tokens": loop.max_tokens, "repair": bool(bad)}
         return (yield from think("plan", (*head, *tail), stop=stop, **options))
@@ -87,24 +89,24 @@ def ask_planner(loop: ReWOO, task: Task, kit: LoopContext, said: tuple[Message, 
     def check(read: plan_text.PlanRead) -> Effects[str]:
         nonlocal ungrounded
         against, ungrounded = yield from _check_calls(
-            kit, [step for step in read.plan.calls if not by_model(kit, step)]
+            context, [step for step in read.plan.calls if not by_model(context, step)]
         )
         return against
 
-    read = yield from read_turn(ask, partial(plan_text.read_plan, tools=kit.known, most=loop.max_steps), 2, check)
+    read = yield from read_turn(ask, partial(plan_text.read_plan, tools=context.known, most=loop.max_steps), 2, check)
     if not isinstance(read, Failed):
         return read.plan
     if not loop.fallback or loop.only_plan:
         return read
-    return (yield from fall_back(loop.fallback, task, kit, f"There is no plan to carry out. {read.reason}"))
+    return (yield from fall_back(loop.fallback, task, context, f"There is no plan to carry out. {read.reason}"))
 
 
-def _check_calls(kit: LoopContext, steps: list[Step]) -> Effects[tuple[str, tuple[str, ...]]]:
+def _check_calls(context: LoopContext, steps: list[Step]) -> Effects[tuple[str, tuple[str, ...]]]:
     """Return what speaks against the calls of a plan, and the values in it that the model made up."""
     wrong = [
         f"#{step.id} {problem}"
         for step in steps
-        if (problem := kit.find_problem(step.tool, step.input, EVIDENCE.is_open))
+        if (problem := context.find_problem(step.tool, step.input, EVIDENCE.is_open))
     ]
     if wrong:
         return " ".join(wrong), ()
@@ -115,7 +117,7 @@ def _check_calls(kit: LoopContext, steps: list[Step]) -> Effects[tuple[str, tupl
                 "look that up, and write the name of its evidence there, such as #E1."
             )
             return against, found
-        tool = kit.tool(step.tool)
+        tool = context.tool(step.tool)
         if tool is not None and tool.computes and (words := words_in_formula(step.input, EVIDENCE)):
             against = (
                 f"In #{step.id} words stand in a formula: {', '.join(words)}. Let a step before it find that "

@@ -19,7 +19,7 @@ from plait.core.loose_json import NotJson, read_value
 from plait.loops import label_scan
 from plait.loops.escape import LabelGuard
 from plait.loops.format import LineSplitter, Remark
-from plait.loops.label_scan import repaired
+from plait.loops.label_scan import repair_remark
 
 _FLAGS = re.M | re.A
 _AFTER = r"[*_`]{0,3}[ \t]{0,4}"
@@ -98,7 +98,7 @@ def call_of(text: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> Step
         end = _close(text, head.end())
         if end is not None:
             return StepCall(head[1].strip(), text[head.end() : end], text[end + 1 :])
-        remarks.append(repaired("the brackets around an input don't match"))
+        remarks.append(repair_remark("the brackets around an input don't match"))
         last = text.rfind("]")
         end = last if last >= head.end() else _line_end(text, head.end())
         return StepCall(head[1].strip(), text[head.end() : end], text[end + 1 :])
@@ -106,11 +106,11 @@ def call_of(text: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> Step
     end = _line_end(text, len(text) - len(text.lstrip()))
     line = text[:end].strip()
     if (head := _ROUND.match(text)) is not None and head[1].strip().lower() in known:
-        remarks.append(repaired("round brackets around an input were taken for square ones"))
+        remarks.append(repair_remark("round brackets around an input were taken for square ones"))
         return StepCall(head[1].strip(), line[line.index("(") + 1 :].rstrip(" .;`*").removesuffix(")"), text[end:])
     name, _, rest = line.partition(" ")
     if (plain := name.strip("`*:,.\"'")).lower() in known:
-        remarks.append(repaired("an input without brackets was taken"))
+        remarks.append(repair_remark("an input without brackets was taken"))
         return StepCall(plain, rest.lstrip(" :="), text[end:])
     return None
 
@@ -157,12 +157,12 @@ def input_of(raw: str, tool: ToolSpec | None, remarks: list[Remark]) -> JSON:
             return whole
     names = list(tool.parameters.get("properties", {})) if tool is not None else []
     if names and (given := _by_name(text, names)) is not None:
-        remarks.append(repaired("arguments written as name=value were taken by name"))
+        remarks.append(repair_remark("arguments written as name=value were taken by name"))
         return given
     if len(names) > 1 and text[0] in '"#' and (listed := _listed(text)) is not None:
         return listed
     if (quoted := _QUOTED.fullmatch(text)) is not None:
-        remarks.append(repaired("quotes around an input were dropped"))
+        remarks.append(repair_remark("quotes around an input were dropped"))
         return quoted[1]
     return text
 
@@ -205,7 +205,7 @@ def _with_quotes(text: str, remarks: list[Remark]) -> str:
 
     quoted = _BARE.sub(quote, text)
     if found:
-        remarks.append(repaired("a reference in a JSON input was put in quotes"))
+        remarks.append(repair_remark("a reference in a JSON input was put in quotes"))
     return quoted
 
 

@@ -21,7 +21,7 @@ from plait.core.loose_json import MISSING, NotJson, objects, read_value
 from plait.loops import label_scan
 from plait.loops.call_notations import GLUE, TAG, TOKEN, FoundCall, calls_in, same_call
 from plait.loops.format import Remark, Unreadable
-from plait.loops.label_scan import cut, read_part, repaired
+from plait.loops.label_scan import cut, read_part, repair_remark
 from plait.loops.tool_descriptions import argument_types, as_sentence
 
 SHAPE = 'A call is one JSON object on a line of its own: {"name": "<tool>", "arguments": {...}}.'
@@ -87,16 +87,16 @@ class CallObjects(Struct, frozen=True):
         if rest:
             notes.append(cut(f"{len(rest)} characters after the calls"))
         elif opened or marks or after.strip():
-            notes.append(repaired("what stood around the calls was dropped"))
+            notes.append(repair_remark("what stood around the calls was dropped"))
         kept = text[:end].strip()
         if notes:
             turn = CallsTurn(turn.thought, turn.calls, turn.answer, turn.answered, kept, tuple(notes))
             with suppress(ValueError):  # Else it stays as the model wrote it.
-                kept = self.shown(turn)
+                kept = self.show_turn(turn)
         return CallsTurn(turn.thought, turn.calls, turn.answer, turn.answered, kept, tuple(notes))
 
     def write(self, turn: CallsTurn, tools: Sequence[ToolSpec] = ()) -> str:
-        text = self.shown(turn)
+        text = self.show_turn(turn)
         try:
             back = self.read(text, tools)
         except Unreadable as why:
@@ -106,7 +106,7 @@ class CallObjects(Struct, frozen=True):
             raise ValueError("This turn would be read back as another: its text holds a call, or blanks at its ends.")
         return text
 
-    def shown(self, turn: CallsTurn) -> str:
+    def show_turn(self, turn: CallsTurn) -> str:
         """The text of a turn as a log shows it: as `write`, but whatever its thought holds."""
         if not turn.calls:
             if not isinstance(turn.answer, str) or turn.thought:
@@ -180,9 +180,9 @@ def arguments_of(value: Any, remarks: list[Remark]) -> Any:
         if MISSING in found.repairs or rest.strip("}]"):
             what = "they end before their last bracket" if not rest else f"there is more behind them: {rest[:40]!r}"
             raise Unreadable(f"the arguments are no JSON object: {what}")
-        remarks += [repaired(f"the arguments' JSON had {what}") for what in found.repairs]
+        remarks += [repair_remark(f"the arguments' JSON had {what}") for what in found.repairs]
         if not found.repairs:
-            remarks.append(repaired("the arguments stood in a text"))
+            remarks.append(repair_remark("the arguments stood in a text"))
         if rest:
             remarks.append(cut("brackets too many behind the arguments"))
         value = found.value
@@ -194,7 +194,7 @@ def resolve_tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark
     bare = name.strip().removeprefix("functions.")
     if bare == name or all(tool.name != bare for tool in tools):
         return label_scan.tool_name(name, tools, remarks)
-    remarks.append(repaired(f"the tool {name[:60]!r} was read as {bare[:60]!r}"))
+    remarks.append(repair_remark(f"the tool {name[:60]!r} was read as {bare[:60]!r}"))
     return bare
 
 
@@ -203,7 +203,7 @@ def _turn(thought: str, group: list[FoundCall], tools: Sequence[ToolSpec], notes
     final: list[Any] = []
     said = [thought] if thought else []
     for made in group:
-        notes += map(repaired, made.repairs)
+        notes += map(repair_remark, made.repairs)
         if made.thought:
             said.append(made.thought)
         name = resolve_tool_name(made.name, tools, notes)
@@ -223,7 +223,7 @@ def _turn(thought: str, group: list[FoundCall], tools: Sequence[ToolSpec], notes
         notes.append(cut(f"{len(calls) - len(once)} calls that stand there twice"))
         calls = [call for call in calls if once.pop(same_call(call.tool, call.input), None)]
     if final and not calls:
-        notes.append(repaired("the answer was handed in as a call"))
+        notes.append(repair_remark("the answer was handed in as a call"))
         return CallsTurn("\n".join(said), answer=final[0], answered=True)
     if final:
         notes.append(cut("an answer beside the calls"))

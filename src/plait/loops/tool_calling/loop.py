@@ -59,15 +59,15 @@ class ToolCalling:
     def __post_init__(self) -> None:
         check_options(self)
 
-    def run(self, task: Task, kit: LoopContext) -> LoopRun:
-        page: Page = NativePage(task, kit)
+    def run(self, task: Task, context: LoopContext) -> LoopRun:
+        page: Page = NativePage(task, context)
         log: Log = ()
-        chars = kit.observation_chars
+        chars = context.observation_chars
         near: LimitNear | None = None
         while True:
             try:
                 if near is not None:
-                    return (yield from self._conclude(kit, page, log, chars, near))
+                    return (yield from self._conclude(context, page, log, chars, near))
                 turn, chars = yield from fit_prompt(lambda size: self._turn(page, log, size), chars)  # noqa: B023
                 if not isinstance(turn, CallsTurn):
                     why = f"{turn.reason.rstrip('.')}."
@@ -76,7 +76,7 @@ class ToolCalling:
                     break
                 if turn.answered:
                     return Answered(turn.answer)
-                log = (*log, (turn, (yield from self._act(turn, kit))))
+                log = (*log, (turn, (yield from self._act(turn, context))))
             except LimitNear as limit:
                 near = limit
             except Unsupported as lacking:
@@ -84,8 +84,8 @@ class ToolCalling:
                 if self.fallback and near is None:
                     break
                 yield from note("calls_as_text", f"{why} Going on with calls as JSON in text.")
-                page = TextPage(task, kit)
-        return (yield from fall_back(self.fallback, carry_over(task, kit, log), kit, why))
+                page = TextPage(task, context)
+        return (yield from fall_back(self.fallback, carry_over(task, context, log), context, why))
 
     def splitter(self, phase: str) -> Splitter:
         return FORMAT.splitter()
@@ -116,23 +116,23 @@ class ToolCalling:
             f"{self.max_parse_errors} replies in a row could not be read. The last complaint: {complaint}", "format"
         )
 
-    def _act(self, turn: CallsTurn, kit: LoopContext) -> Effects[tuple[Observation, ...]]:
+    def _act(self, turn: CallsTurn, context: LoopContext) -> Effects[tuple[Observation, ...]]:
         """Make the calls side by side; of tools that do the same job, the first one's."""
         seen: dict[int, Observation] = {}
         made: list[int] = []
         for i, call in enumerate(turn.calls):
-            rivals = (turn.calls[j].tool for j in made if are_exclusive(kit.known, turn.calls[j].tool, call.tool))
+            rivals = (turn.calls[j].tool for j in made if are_exclusive(context.known, turn.calls[j].tool, call.tool))
             if other := next(rivals, ""):
-                said = kit.prompt("excluded", tool=call.tool, other=other).strip()
+                said = context.prompt("excluded", tool=call.tool, other=other).strip()
                 seen[i] = Observation(said, trouble="refused")
             else:
                 made.append(i)
         seen.update(zip(made, (yield from act(*(turn.calls[i] for i in made))), strict=True))
         return tuple(seen[i] for i in range(len(turn.calls)))
 
-    def _conclude(self, kit: LoopContext, page: Page, log: Log, chars: int, limit: LimitNear) -> Effects[Outcome]:
+    def _conclude(self, context: LoopContext, page: Page, log: Log, chars: int, limit: LimitNear) -> Effects[Outcome]:
         """The call kept in reserve: the answer from what there is."""
-        request = user(kit.prompt("conclude", reason=limit.detail).strip())
+        request = user(context.prompt("conclude", reason=limit.detail).strip())
         # Endpoints refuse a history with calls where no tools are offered, so they are; else nothing tempts to a call.
         tools = page.tools(log) if log else ()
 

@@ -28,8 +28,8 @@ FORMAT = CallObjects()
 class Page(ABC):
     """One way to show a run to the model, and to read what it replies. `head` comes before the log."""
 
-    def __init__(self, kit: LoopContext, head: tuple[Message, ...]) -> None:
-        self._kit, self._head = kit, head
+    def __init__(self, context: LoopContext, head: tuple[Message, ...]) -> None:
+        self._kit, self._head = context, head
         self._shown: dict[tuple[int, int], tuple[Message, ...]] = {}
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
@@ -59,11 +59,11 @@ class Page(ABC):
 class NativePage(Page):
     """Calls and results as the endpoint's own messages. Nothing in a result but special tokens is escaped."""
 
-    def __init__(self, task: Task, kit: LoopContext) -> None:
-        rules = kit.prompt("system").strip() if kit.system is None else kit.system
+    def __init__(self, task: Task, context: LoopContext) -> None:
+        rules = context.prompt("system").strip() if context.system is None else context.system
         said = (*said_before(task), user(task.question))
-        plain = (Message(each.role, without_tokens(each.content, kit.special_tokens)) for each in said)
-        super().__init__(kit, (system(rules), *plain))
+        plain = (Message(each.role, without_tokens(each.content, context.special_tokens)) for each in said)
+        super().__init__(context, (system(rules), *plain))
 
     def tools(self, log: Log) -> tuple[ToolSpec, ...]:
         return offered_tools(self._kit, (each.text for _, seen in log for each in seen))
@@ -123,24 +123,24 @@ class NativePage(Page):
 class TextPage(Page):
     """Calls as JSON objects in the model's text, results as the user's."""
 
-    def __init__(self, task: Task, kit: LoopContext) -> None:
-        words = {"described": FORMAT.describe(kit.tools), "example": _example(kit.tools)}
-        rules = kit.prompt("text", **words).strip()
+    def __init__(self, task: Task, context: LoopContext) -> None:
+        words = {"described": FORMAT.describe(context.tools), "example": _example(context.tools)}
+        rules = context.prompt("text", **words).strip()
         # The user's own system prompt was written for native calls: how to make them in text is told beside it.
-        above, beside = (rules, "") if kit.system is None else (kit.system, rules)
-        self._escape = escape = escape_for_text(kit)
-        self._inline = not begins_line(kit.prompt("result", tool="", given="", text=HOLE))
+        above, beside = (rules, "") if context.system is None else (context.system, rules)
+        self._escape = escape = escape_for_text(context)
+        self._inline = not begins_line(context.prompt("result", tool="", given="", text=HOLE))
         asked = escape.question(task.question)
-        question = kit.prompt("question", question=asked, rules=beside).strip()
-        self._go_on = kit.prompt("go_on", question=asked).strip()
+        question = context.prompt("question", question=asked, rules=beside).strip()
+        self._go_on = context.prompt("go_on", question=asked).strip()
         history = said_before(Task(task.question, escape_history(task, escape)))
-        super().__init__(kit, (system(above), *history, user(question)))
+        super().__init__(context, (system(above), *history, user(question)))
 
     def _show(self, turn: CallsTurn, seen: tuple[Observation, ...], chars: int) -> tuple[Message, ...]:
         """The results of one turn are one message, in the order of the calls, and ask for the next."""
         results = (self._result(turn, call, each, chars) for call, each in zip(turn.calls, seen, strict=True))
         said = "\n\n".join((*results, self._go_on)).rstrip()
-        return (assistant(turn.kept or FORMAT.shown(turn)), user(said))
+        return (assistant(turn.kept or FORMAT.show_turn(turn)), user(said))
 
     def read(self, reply: Reply, log: Log) -> CallsTurn:
         turn = self._read(reply.text)
@@ -182,26 +182,26 @@ def with_ids(calls: Sequence[Call], log: Log) -> tuple[Call, ...]:
     return tuple(named)
 
 
-def carry_over(task: Task, kit: LoopContext, log: Log) -> Task:
+def carry_over(task: Task, context: LoopContext, log: Log) -> Task:
     """The task for a loop that goes on from here: what was called already, and what it returned, stand in it."""
     if not log:
         return task
-    escape = escape_for_text(kit, label_scan.disarm)  # for a loop of another protocol: for text and for objects
+    escape = escape_for_text(context, label_scan.disarm)  # for a loop of another protocol: for text and for objects
     work = [
-        (call.tool, "" if call.input is None else _compact(call.input), _shown(each.with_note, kit, escape))
+        (call.tool, "" if call.input is None else _compact(call.input), _shown(each.with_note, context, escape))
         for turn, seen in log
         for call, each in zip(turn.calls, seen, strict=True)
     ]
-    return Task(kit.prompt("carried", question=task.question, work=work).strip(), task.history)
+    return Task(context.prompt("carried", question=task.question, work=work).strip(), task.history)
 
 
-def escape_for_text(kit: LoopContext, *disarm: Callable[[str], str]) -> Escape:
+def escape_for_text(context: LoopContext, *disarm: Callable[[str], str]) -> Escape:
     """The escape of this loop's data."""
-    return escape_of(kit, *disarm, lambda text: disarm_calls(text, kit.known))
+    return escape_of(context, *disarm, lambda text: disarm_calls(text, context.known))
 
 
-def _shown(text: str, kit: LoopContext, escape: Escape) -> str:
-    return escape(shorten(text, kit.observation_chars)[0], inline=True)
+def _shown(text: str, context: LoopContext, escape: Escape) -> str:
+    return escape(shorten(text, context.observation_chars)[0], inline=True)
 
 
 def _compact(value: Any) -> str:

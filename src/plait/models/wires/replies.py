@@ -215,7 +215,7 @@ class Draft:
             entry.value = given
 
     @property
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Say whether nothing more of the reply is wanted."""
         return self.circling or self.over or self.filter.stopped
 
