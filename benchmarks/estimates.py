@@ -43,7 +43,7 @@ def main(path: str) -> None:
         )
         others = [(each.head, timelines[each.head.run]) for each in runs if each is not run]
         task, context = Task(run.head.question, run.head.history), kit_of(run.head)
-        for name, seen in (("first", Seen()), ("later", seen_of(others))):
+        for name, seen in (("first", Seen()), ("later", seen_of(others, "rewoo"))):
             asked = Phases({"": _Asked(run.head.models)})  # type: ignore[dict-item]
             found[name].append(
                 (expected(ReWOO(), context, task, plan, asked, timelines[run.head.run], seen), calls, read, written)

@@ -177,7 +177,8 @@ class Agent:
     def plan(self, question: str) -> Planned:
         """Ask the planner only, blocking: the plan, what carrying it out is expected to take, and the run that asked.
 
-        For `rewoo`. A plan is a value: look at it, change it, and carry it out with `agent.with_plan(plan).run(...)`.
+        For `rewoo`, and other loops that are a `plait.loops.plan.Planner`. A plan is a value: look at it, change it,
+        and carry it out with `agent.with_plan(plan).run(...)`.
         Raises `ConfigError` for a loop whose plans can't be held so.
         """
         return run_blocking(self.aplan(question))
@@ -206,7 +207,7 @@ class Agent:
 
         run_spec = self._job(question, None, shown=self._shown(question))
         loop, checked = plans.planning(self._loop), plans.plan_of(plan, self.known_to(plan))
-        timeline, seen = planned_in or Timeline(), plan_estimate.seen_in(self._store)
+        timeline, seen = planned_in or Timeline(), plan_estimate.seen_in(self._store, loop.name)
         return plan_estimate.estimate_plan(
             loop, run_spec.context, run_spec.task, checked, run_spec.phases, timeline, seen
         )

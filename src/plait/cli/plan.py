@@ -26,8 +26,10 @@ from plait.cli.run import perform_run
 from plait.cli.run_output import CODES, exit_with_run, summarize_run, view_for
 from plait.core import Plan
 from plait.core.errors import ConfigError, PlaitError
+from plait.loops.plan import Planner
 from plait.runtime.plan_estimate import Expected
 from plait.runtime.plans import Planned
+from plait.runtime.recorded_events import recorded_loop
 from plait.runtime.run import Run
 
 EPILOG = """\
@@ -150,7 +152,7 @@ def _print_recorded_plan(run: str, printer: _PlanPrinter, flags: dict[str, Any])
     """Print the plan of a recorded run and the expected cost of the rest of it."""
     plan, row, timeline = read_recorded_plan(run, flags["journal"])
     expected = None
-    if row.head.loop["name"] == "rewoo":
+    if isinstance(recorded_loop(row.head), Planner):
         try:
             agent = make_recorded_agent(
                 row.head, journal=flags["journal"], models=flags["models"], tools=flags["tools"]

@@ -16,6 +16,7 @@ from plait.core.errors import ConfigError
 from plait.core.text import clean
 from plait.journal.records import RunRow
 from plait.journal.timeline import Timeline
+from plait.loops.plan import Planner
 from plait.loops.rewoo.scan import guard
 from plait.runtime.plan_estimate import Amount, Expected
 from plait.runtime.plans import plan_of, recorded_plan, with_kept, written
@@ -45,9 +46,9 @@ def make_agent_with_plan(file: str | None, evidence: str | None, *, loop: str | 
     """Return the agent that the flags describe, with the plan of a file. Raises `ConfigError`."""
     if file is None:
         raise ConfigError("--evidence goes with a plan.", hint="Give --plan FILE.")
-    if loop not in (None, "rewoo"):
+    agent = make_agent(loop=loop or "rewoo", **flags)
+    if not isinstance(agent.loop, Planner):
         raise ConfigError(f"The loop '{loop}' takes no plan.", hint="--plan is for rewoo; leave --loop out.")
-    agent = make_agent(loop="rewoo", **flags)
     text = read_plan_file(file)
     plan = plan_of(text, agent.known_to(text))
     if evidence is not None:

@@ -1,23 +1,28 @@
-"""Carries out the steps of a plan: each starts the moment what it names is there.
+"""What loops that plan share: the protocol `Planner`, carrying out the steps of a plan, and its approval.
 
-Not level by level: a step waits for the results it names and for nothing else, so that the whole takes as long
-as the longest chain of steps that need each other.
+Steps do not run level by level: a step waits for the results it names and for nothing else, so that the whole takes as
+long as the longest chain of steps that need each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from dataclasses import Field
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 from plait.core import (
     Act,
     Effects,
     Failed,
+    Loop,
+    LoopContext,
+    Message,
     Observation,
     Outcome,
     Plan,
     Reply,
     Step,
+    Task,
     Think,
     WaitResult,
     ask,
@@ -30,6 +35,44 @@ from plait.loops.format import Unreadable
 Results: TypeAlias = Mapping[str, Observation]
 Begin: TypeAlias = Callable[[Step, Results], Think | Act | Observation]
 """Makes a step's effect, given the results so far; an observation for a step that need not, or can't, be performed."""
+
+
+@runtime_checkable
+class Planner(Loop, Protocol):
+    """A loop whose plan can be printed, priced, edited, approved and carried out later. Subclass it for the defaults.
+
+    It is a dataclass. Its options are `plan`, a plan to carry out without asking for one, and `only_plan`: answer with
+    the plan. Its phases are `plan`, `solve`, and `work` if steps ask the model. Steps have the ids E1, E2 ..., and
+    inputs name results as `#E1`. `plait.loops.rewoo.planner.make_plan` serves both options and asks for approval.
+    `makes_plan` says that a run has a plan, which a user can approve; `compiler` has it too.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    makes_plan: ClassVar[bool] = True
+
+    @property
+    def plan(self) -> Plan | None: ...
+
+    @property
+    def only_plan(self) -> bool: ...
+
+    def read_plan(self, text: str, context: LoopContext) -> Plan:
+        """Return the plan in a reply of the phase `plan`. Raises `Unreadable`."""
+        ...
+
+    def plan_messages(self, context: LoopContext, task: Task) -> tuple[Message, ...]:
+        """Return the request of the phase `plan`."""
+        ...
+
+    def work_messages(self, context: LoopContext, task: Task, step: Step, results: Results) -> tuple[Message, ...]:
+        """Return the request of a step that asks the model; none for a step that calls a tool."""
+        return ()
+
+    def solve_messages(
+        self, context: LoopContext, task: Task, plan: Plan, results: Results, chars: int
+    ) -> tuple[Message, ...]:
+        """Return the request of the phase `solve`, with at most `chars` characters of each result."""
+        ...
 
 
 class Dispatch:

@@ -95,7 +95,7 @@ def check_fields(agent: Description, loop: Loop) -> None:
         sandbox(agent.sandbox)  # says what there is
     is_sandbox = isinstance(agent.sandbox, str) or (hasattr(agent.sandbox, "open") and hasattr(agent.sandbox, "name"))
     _require("sandbox", agent.sandbox, is_sandbox, "its name")
-    if agent.approve == "plan" and "plan" not in loop.phases:
+    if agent.approve == "plan" and not getattr(loop, "makes_plan", False):
         raise ConfigError(
             f"The loop '{loop.name}' makes no plan that could be approved.",
             hint="Choose 'rewoo' or 'compiler', or approve effects.",

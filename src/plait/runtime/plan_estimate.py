@@ -21,8 +21,8 @@ from plait.core.errors import JournalError
 from plait.journal.records import RunHead
 from plait.journal.store import Journal
 from plait.journal.timeline import Timeline
-from plait.loops.rewoo.loop import ReWOO
-from plait.loops.rewoo.pages import NO_EVIDENCE, by_model
+from plait.loops.plan import Planner
+from plait.loops.rewoo.pages import NO_EVIDENCE
 from plait.models.prices import total
 from plait.runtime.costs import PhaseSpending, in_all, spending
 from plait.runtime.phase_models import Phases
@@ -100,7 +100,7 @@ class Expected(Struct, frozen=True):
 
 
 def estimate_plan(
-    loop: ReWOO,
+    loop: Planner,
     context: LoopContext,
     task: Task,
     plan: Plan,
@@ -115,9 +115,10 @@ def estimate_plan(
     seen = seen or Seen()
     pace = _Pace(loop, context, task, phases, timeline, seen)
     still = [step for step in plan.calls if step.id not in plan.evidence]
-    asking = [step for step in still if by_model(context, step)]
+    asking = [step for step in still if loop.work_messages(context, task, step, {})]
     by_tool = [step for step in still if step not in asking]
-    worker, solver = (phases.of(phase).spec for phase in ("work", "solve"))
+    solver = phases.of("solve").spec
+    worker = phases.of("work").spec if asking else ""
 
     def amounts(phase: str, guess: Guess) -> Amount:
         said = seen.reply("work", worker, guess)
@@ -148,7 +149,7 @@ class _Pace:
     """Tokens of a character, and seconds of a token as the planner's own call had them."""
 
     def __init__(
-        self, loop: ReWOO, context: LoopContext, task: Task, phases: Phases, timeline: Timeline, seen: Seen
+        self, loop: Planner, context: LoopContext, task: Task, phases: Phases, timeline: Timeline, seen: Seen
     ) -> None:
         self._phases, self._seen = phases, seen
         self.tokens_a_char, self._seconds_a_token, self._timed = TOKENS_A_CHAR, 0.0, ""
@@ -209,7 +210,7 @@ LOW, USUAL, HIGH = Guess(20, 5, 10), Guess(200, 30, 40), Guess(2000, 150, 200)
 
 
 class Seen(Struct, frozen=True):
-    """What earlier runs had: characters of each tool's results, by its name; tokens of the replies of `rewoo`, and
+    """What earlier runs had: characters of each tool's results, by its name; tokens of a loop's replies, and
     (tokens, characters) of each of its requests, by phase and model."""
 
     results: Mapping[str, Sequence[int]] = {}
@@ -234,18 +235,18 @@ class Seen(Struct, frozen=True):
         return (min if guess is LOW else max)(tokens / characters for tokens, characters in known)
 
 
-def seen_in(journal: Journal | None) -> Seen:
-    """What a journal's last runs had; nothing where it can't be read."""
+def seen_in(journal: Journal | None, loop: str) -> Seen:
+    """What a journal's last runs had, for a plan of that loop; nothing where it can't be read."""
     if journal is None or not journal.path.exists():
         return Seen()
     try:
-        return seen_of((run.head, journal.timeline(run.head.run)) for run in journal.runs(RUNS))
+        return seen_of(((run.head, journal.timeline(run.head.run)) for run in journal.runs(RUNS)), loop)
     except JournalError:
         return Seen()
 
 
-def seen_of(runs: Iterable[tuple[RunHead, Timeline]]) -> Seen:
-    """What these runs had. A call that failed counts by what the solver is shown of it, its error."""
+def seen_of(runs: Iterable[tuple[RunHead, Timeline]], loop: str) -> Seen:
+    """What these runs had; replies of that loop only. A failed call counts by what the solver is shown: its error."""
     results: dict[str, list[int]] = {}
     replies: dict[Asked, list[int]] = {}
     requests: dict[Asked, list[tuple[int, int]]] = {}
@@ -253,7 +254,7 @@ def seen_of(runs: Iterable[tuple[RunHead, Timeline]]) -> Seen:
         for call, observation in timeline.results:
             size = len(observation.text) + (0 if observation.ok else len(f"{NO_EVIDENCE} ()"))
             results.setdefault(call.planned.tool, []).append(size)
-        for asked, reply in timeline.replies if head.loop["name"] == ReWOO.name else ():
+        for asked, reply in timeline.replies if head.loop["name"] == loop else ():
             key = (asked.phase, asked.model)
             replies.setdefault(key, []).append(reply.usage.output_tokens)
             size = 0 if reply.usage.estimated else sum(map(len, texts_in(asked.last.request)))

@@ -14,15 +14,14 @@ from plait.core import Call, Loop, LoopContext, Observation, Plan, Step, Task, T
 from plait.core.errors import ConfigError
 from plait.journal.records import RunHead
 from plait.journal.timeline import ModelCall, Question, Timeline
-from plait.loops import make
+from plait.loops import make, prompts_of
 from plait.loops.compiler.format import FORM
 from plait.loops.compiler.loop import LLMCompiler
 from plait.loops.compiler.streamed_plan import Written
 from plait.loops.format import Unreadable
+from plait.loops.plan import Planner
 from plait.loops.references import EVIDENCE, RESULTS
-from plait.loops.rewoo.loop import ReWOO
-from plait.loops.rewoo.pages import by_model
-from plait.loops.rewoo.plan_text import check_plan, read_plan, read_plan_file, reads_as_plan, write_plan
+from plait.loops.rewoo.plan_text import check_plan, read_plan_file, reads_as_plan, write_plan
 from plait.runtime.limits import Limits
 from plait.runtime.plan_estimate import Expected, texts_in
 from plait.runtime.prompts import PromptBook
@@ -41,9 +40,9 @@ class Planned(Struct, frozen=True):
     run: Run
 
 
-def planning(loop: Loop) -> ReWOO:
+def planning(loop: Loop) -> Planner:
     """The loop, where its plans can be held: printed, priced, edited and run. Raises `ConfigError` for any other."""
-    if not isinstance(loop, ReWOO):
+    if not isinstance(loop, Planner):
         raise ConfigError(
             f"The loop '{loop.name}' makes no plan that can be held before it is carried out.", hint="Choose 'rewoo'."
         )
@@ -81,13 +80,11 @@ def recorded_plan(head: RunHead, timeline: Timeline) -> Plan:
     Steps that failed, or were not run, have none. Raises `ConfigError` where the run has no plan.
     """
     context, loop = kit_of(head), make(head.loop["name"], head.loop["options"])
-    if isinstance(loop, LLMCompiler):
-        plan: Plan | None = _numbered_plan(timeline, context)
-    else:
-        plan = _last_plan(planning(loop), timeline, context)
+    is_numbered = isinstance(loop, LLMCompiler)
+    plan = _numbered_plan(timeline, context) if is_numbered else _last_plan(planning(loop), timeline, context)
     if plan is None:
         raise ConfigError(f"Run {head.run} has no plan that could be read.", hint=f"`plait show {head.run}` tells why.")
-    if isinstance(loop, ReWOO):
+    if isinstance(loop, Planner):
         plan = _with_found(loop, context, Task(head.question, head.history), plan, timeline)
     return plan
 
@@ -117,26 +114,27 @@ def with_kept(plan: Plan, before: Plan) -> Plan:
 def kit_of(head: RunHead) -> LoopContext:
     """What the run's loop worked with, from its record alone."""
     folder = head.settings.get("prompts")
-    book = PromptBook(head.loop["name"], Path(folder) if folder and Path(folder).is_dir() else None)
+    name = head.loop["name"]
+    book = PromptBook(name, Path(folder) if folder and Path(folder).is_dir() else None, prompts_of(name))
     limits = msgspec.convert(head.settings.get("limits", {}), Limits)
     tools = msgspec.convert(head.tools, tuple[ToolSpec, ...])
     return as_recorded(LoopContext(tools, book, head.settings.get("system"), limits.observation_chars), head)
 
 
-def _last_plan(loop: ReWOO, timeline: Timeline, context: LoopContext) -> Plan | None:
+def _last_plan(loop: Planner, timeline: Timeline, context: LoopContext) -> Plan | None:
     """The plan given to the loop, the planner's, or the person's: whichever came last."""
     plan = loop.plan
     for moment in timeline.moments:
         with suppress(Unreadable):
             match moment.change, moment.entry:
                 case "replied", ModelCall(phase="plan", reply=reply) if reply is not None:
-                    plan = read_plan(reply.text, context.known, loop.max_steps).plan
+                    plan = loop.read_plan(reply.text, context)
                 case _, Question(kind="plan", answer=answer) if answer is not None and reads_as_plan(answer.text):
                     plan = read_plan_file(answer.text, context.known)
     return plan
 
 
-def _with_found(loop: ReWOO, context: LoopContext, task: Task, plan: Plan, timeline: Timeline) -> Plan:
+def _with_found(loop: Planner, context: LoopContext, task: Task, plan: Plan, timeline: Timeline) -> Plan:
     """The plan with the evidence that is on record, of steps whose needs are there."""
     made, said = _calls_made(timeline), _worker_replies(timeline)
     results = {id: Observation(text) for id, text in plan.evidence.items()}
@@ -181,7 +179,7 @@ def _numbered_plan(timeline: Timeline, context: LoopContext) -> Plan | None:
 
 
 def _result(
-    loop: ReWOO,
+    loop: Planner,
     context: LoopContext,
     task: Task,
     step: Step,
@@ -190,8 +188,8 @@ def _result(
     said: list[tuple[str, str]],
 ) -> Observation | None:
     """What came of a step: found by its request, which is the same whenever its needs gave the same."""
-    if by_model(context, step):
-        asked = loop.work_messages(context, task, step, results)[-1].content
+    if messages := loop.work_messages(context, task, step, results):
+        asked = messages[-1].content
         return next((Observation(reply) for request, reply in said if request == asked), None)
     call = Call(step.tool, EVIDENCE.fill(step.input, results))
     return next((observation for each, observation in made if each == call), None)

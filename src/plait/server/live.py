@@ -20,7 +20,7 @@ from plait.journal.store import Journal
 from plait.models.stages import Stage
 from plait.runtime.recorded_events import recorded_loop
 from plait.server import run_search
-from plait.server.run_view import PLANNERS, list_entry, open_questions, plan_view, run_facts
+from plait.server.run_view import has_plan, list_entry, open_questions, plan_view, run_facts
 from plait.server.timeline import ViewerTimeline, build_timeline
 from plait.tools.render import replace_surrogates
 
@@ -112,7 +112,7 @@ class RunFollower:
         if changed or waits:
             news["run"]["children"] = run_search.find_forks(self.journal, run)
             news["waiting"] = open_questions(self.row, self.timeline.trace) if waits else []
-        if self.row.head.loop["name"] in PLANNERS and (changed or _has_finished_work(news["steps"])):
+        if (changed or _has_finished_work(news["steps"])) and has_plan(self.row.head):
             news["plan"] = plan_view(self.row, self.journal.timeline(run))
         return news
 

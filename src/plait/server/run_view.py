@@ -7,13 +7,12 @@ from typing import Any
 
 from plait.core.errors import PlaitError
 from plait.journal.owner import owner_of_this_process
-from plait.journal.records import RunRow
+from plait.journal.records import RunHead, RunRow
 from plait.journal.timeline import Timeline
+from plait.runtime.recorded_events import recorded_loop
 from plait.server.auth import RunLabel
 from plait.server.timeline import ViewerTimeline
 
-PLANNERS = ("rewoo", "compiler")
-"""The loops whose runs have a plan."""
 SHORT = 400
 """Characters of a question and an answer in the list."""
 ANSWER = 100_000
@@ -85,9 +84,14 @@ def open_questions(row: RunRow, timeline: Timeline) -> list[dict[str, Any]]:
     ]
 
 
+def has_plan(head: RunHead) -> bool:
+    """Return whether runs of that loop have a plan."""
+    return bool(getattr(recorded_loop(head), "makes_plan", False))
+
+
 def plan_view(row: RunRow, timeline: Timeline) -> dict[str, Any] | None:
     """Return the plan of a run as a picture (SVG) and as text that can be edited; None without a plan."""
-    if row.head.loop["name"] not in PLANNERS:
+    if not has_plan(row.head):
         return None
     from plait.runtime.plans import recorded_plan, written
     from plait.server.plan_svg import STYLE, as_svg

@@ -60,6 +60,7 @@ class LLMCompiler:
     phases: ClassVar[tuple[str, ...]] = ("plan", "join")
     reserved: ClassVar[tuple[str, ...]] = (JOIN,)
     tool_names: ClassVar[str] = "call"
+    makes_plan: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-import msgspec
-
 from plait.core import (
     Act,
     Answered,
@@ -42,7 +40,7 @@ from plait.loops.references import EVIDENCE
 from plait.loops.registry import check_options
 from plait.loops.rewoo import plan_text
 from plait.loops.rewoo.pages import by_model, plan_page, solve_page, work_page
-from plait.loops.rewoo.planner import make_plan
+from plait.loops.rewoo.planner import ask_planner, make_plan
 from plait.loops.rewoo.scan import PlanSplitter
 from plait.loops.turn import SMALLEST_OBSERVATION, fit_prompt
 
@@ -70,6 +68,7 @@ class ReWOO:
     name: ClassVar[str] = "rewoo"
     phases: ClassVar[tuple[str, ...]] = ("plan", "work", "solve")
     reserved: ClassVar[tuple[str, ...]] = (plan_text.LLM,)
+    makes_plan: ClassVar[bool] = True
 
     plan_messages = staticmethod(plan_page)
     work_messages = staticmethod(work_page)
@@ -82,12 +81,10 @@ class ReWOO:
         work = Dispatch(partial(self._begin, context, task))
         plan, chars = Plan(), context.observation_chars
         try:
-            made = yield from make_plan(self, task, context)
+            made = yield from make_plan(self, context, partial(ask_planner, self, task, context))
             if not isinstance(made, Plan):
                 return made
             plan = made
-            if self.only_plan:
-                return Answered(msgspec.json.decode(msgspec.json.encode(plan)))
             work.results.update((id, Observation(text)) for id, text in plan.evidence.items())
             if failed := (yield from self._work(context, task, plan, work)):
                 return failed
@@ -106,6 +103,9 @@ class ReWOO:
             solve = partial(self._solve, context, task, plan, work.results, reason=limit.detail)
             answer, _ = yield from fit_prompt(solve, chars)
             return Stopped(limit.limit, limit.detail, answer or None)
+
+    def read_plan(self, text: str, context: LoopContext) -> Plan:
+        return plan_text.read_plan(text, context.known, self.max_steps).plan
 
     def splitter(self, phase: str) -> Splitter:
         if phase == "plan":
@@ -132,8 +132,8 @@ class ReWOO:
 
     def _begin(self, context: LoopContext, task: Task, step: Step, results: Results) -> Think | Act | Observation:
         """A step's call, its references filled in; or why it is not made."""
-        if by_model(context, step):
-            return Think("work", self.work_messages(context, task, step, results), max_tokens=self.max_tokens)
+        if messages := self.work_messages(context, task, step, results):
+            return Think("work", messages, max_tokens=self.max_tokens)
         if missing := list(failed_needs(step, results)):
             # A tool is not called with words that stand for nothing: it may act on them.
             return Observation(f"It needs the evidence of {', '.join(missing)}, which gave none.", "cancelled")

@@ -26,7 +26,9 @@ def work_page(
     context: LoopContext, task: Task, step: Step, results: Results, chars: int | None = None
 ) -> tuple[Message, ...]:
     """What the model is asked for a step that calls it, with at most `chars` characters of each evidence (None: as
-    many as the kit says)."""
+    many as the kit says). Nothing for a step that calls a tool."""
+    if not by_model(context, step):
+        return ()
     chars = context.observation_chars if chars is None else chars
     escape = escape_of(context, scan.disarm)
     shown = {id: Observation(escape(_text(seen, chars, NO_EVIDENCE))) for id, seen in results.items()}

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from plait.core import Call, Effects, Failed, LoopContext, Message, Outcome, Plan, Step, Task, assistant, think, user
+import msgspec
+
+from plait.core import (
+    Answered,
+    Call,
+    Effects,
+    Failed,
+    LoopContext,
+    Message,
+    Outcome,
+    Plan,
+    Step,
+    Task,
+    assistant,
+    think,
+    user,
+)
 from plait.loops.fallback import fall_back
 from plait.loops.format import Unreadable
 from plait.loops.grounding import find_ungrounded, strike_values
-from plait.loops.plan import ask_approval
+from plait.loops.plan import Planner, ask_approval
 from plait.loops.references import EVIDENCE, words_in_formula
 from plait.loops.rewoo import plan_text
 from plait.loops.rewoo.pages import by_model, plan_page
@@ -21,23 +38,32 @@ if TYPE_CHECKING:
     from plait.loops.rewoo.loop import ReWOO
 
 
-def make_plan(loop: ReWOO, task: Task, context: LoopContext) -> Effects[Plan | Outcome]:
-    """Return the plan to carry out, or how the run ends without one."""
+def make_plan(
+    loop: Planner, context: LoopContext, ask: Callable[[tuple[Message, ...]], Effects[Plan | Outcome]]
+) -> Effects[Plan | Outcome]:
+    """Return the plan to carry out, or how the run ends without one. An `only_plan` run ends with the plan as answer.
+
+    `ask` makes the plan with a model call. It gets what was said of earlier plans, for the end of its request.
+    """
     made: Plan | Outcome
     if loop.plan is None:
-        made = yield from _ask_planner(loop, task, context)
+        made = yield from ask(())
     else:
         try:
             made = plan_text.check_plan(loop.plan, context.known, check_inputs=True)
         except Unreadable as why:
             made = Failed(f"The plan that was given can't be carried out: {why}", kind="format")
-    if loop.only_plan or not context.approve_plan or not isinstance(made, Plan):
+    if not isinstance(made, Plan):
+        return made
+    if loop.only_plan:
+        return Answered(msgspec.json.decode(msgspec.json.encode(made)))
+    if not context.approve_plan:
         return made
     said: list[Message] = []
 
     def again(plan: Plan, words: str) -> Effects[Plan | Outcome]:
         said.extend((assistant(plan_text.write_plan(plan)), user(context.prompt("feedback", words=words))))
-        return (yield from _ask_planner(loop, task, context, tuple(said)))
+        return (yield from ask(tuple(said)))
 
     def read(text: str) -> Plan:
         return plan_text.check_plan(plan_text.read_plan_file(text, context.known), context.known, check_inputs=True)
@@ -45,9 +71,7 @@ def make_plan(loop: ReWOO, task: Task, context: LoopContext) -> Effects[Plan | O
     return (yield from ask_approval(made, plan_text.write_plan, plan_text.reads_as_plan, read, again))
 
 
-def _ask_planner(
-    loop: ReWOO, task: Task, context: LoopContext, said: tuple[Message, ...] = ()
-) -> Effects[Plan | Outcome]:
+def ask_planner(loop: ReWOO, task: Task, context: LoopContext, said: tuple[Message, ...]) -> Effects[Plan | Outcome]:
     """Make one model call, and a second one if its plan cannot be run; then go on as the fallback loop."""
     head = (*plan_page(context, task), *said)
     ungrounded: tuple[str, ...] = ()
