@@ -179,12 +179,12 @@ class RecordedTool(Tool, frozen=True, dict=True, kw_only=True):
 
     @cached_property
     def signature(self) -> Signature:
-        spec = self.stored_settings
+        spec = self.recorded
         return Signature(spec.parameters, spec.description, spec.returns, spec.result)
 
     @cached_property
     def spec(self) -> ToolSpec:
-        return self.stored_settings
+        return self.recorded
 
 
 def require_loaded(tools: Iterable[Any]) -> None:

@@ -57,7 +57,7 @@ class JsonTurn(Struct, frozen=True):
     def read(self, text: str, n: int, tools: Sequence[ToolSpec] = ()) -> Turn:
         """The turn in a reply. Raises `Unreadable`, and nothing else.
 
-        `kept` is the object as the model wrote it, or, when it had to be repair_remark, as it should have been.
+        `kept` is the object as the model wrote it, or, when it had to be repaired, as it should have been.
         """
         return (self.lenient and _canonical(text, tools)) or self._read_with_repairs(text, n, tools)
 

@@ -33,7 +33,7 @@ _DONE = re.compile(r"^([^\w\\\n]*+)(?=DONE\b)", re.M)
 class Actions(Struct, frozen=True):
     """The actions of a reply. A step's id is its place in the list, from 1; its input None, a list or an object.
 
-    `kept` is the list as the model wrote it; where its brackets had to be repair_remark, or something was cut or replaced,
+    `kept` is the list as the model wrote it; where its brackets had to be repaired, or something was cut or replaced,
     the list in its canonical form.
     """
 

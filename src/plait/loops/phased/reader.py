@@ -64,7 +64,7 @@ _PUNCTUATION = frozenset({QUOTES, BARE_KEY, COMMA, LITERAL, RAW_BREAK, BACKSLASH
 def steps_in(text: str, tools: Sequence[ToolSpec], most: int) -> tuple[tuple[Step, ...], str | None, list[Remark]]:
     """The actions in a reply, `Basic` among them, the list as the model wrote it, and what was repaired or cut.
 
-    The list is None where what the model wrote is not what was read: its brackets were repair_remark, a part of it was cut,
+    The list is None where what the model wrote is not what was read: its brackets were repaired, a part of it was cut,
     or words were replaced by references. Raises `Unreadable`.
     """
     text, halved = without_halves(text)
