@@ -88,9 +88,9 @@ class Work:
         self._found: dict[str, str] = {}
         self._seen: Counter[tuple[str, str]] = Counter()
 
-    def run(self, code: str, made_up: Sequence[str] = ()) -> Effects[Observation | Answered]:
-        """Run one action to its end: what is observed, or the answer it stopped with. With values that were `made_up`
-        and are not let pass it is not run.
+    def run(self, code: str, ungrounded: Sequence[str] = ()) -> Effects[Observation | Answered]:
+        """Run one action to its end: what is observed, or the answer it stopped with. Code with `ungrounded`
+        values is not run.
 
         Raises `LimitNear`, also where the same code brings the same observation over and over.
         """
@@ -100,8 +100,8 @@ class Work:
             at = f" in line {error.line}, {error.source}" if error.line else ""
             yield from note("refused", f"The action is not run: {error.message}{at}")
             return self._observation(code, seen)
-        if made_up:
-            values = ", ".join(made_up)
+        if ungrounded:
+            values = ", ".join(ungrounded)
             yield from note("invented", f"code: stands neither in the task nor in any observation: {values}")
             said = (
                 f"This code was not run: {values} stands neither in the task nor in any observation, so it is made up. "
