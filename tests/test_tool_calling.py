@@ -526,7 +526,7 @@ def test_a_refusal_does_not_use_up_the_call_in_reserve(journal: Path) -> None:
     assert ["tools" in body for body in sent] == [True, True, False]
 
 
-@pytest.mark.parametrize("after", ["Got", "Thrown", "Thought", "ObservedRecord"])
+@pytest.mark.parametrize("after", ["Got", "Thrown", "ThoughtRecord", "ObservedRecord"])
 def test_a_run_that_broke_off_around_the_refusal_goes_on_in_text(
     journal: Path, after: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
