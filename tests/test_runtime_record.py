@@ -97,6 +97,18 @@ def test_a_fork_may_change_the_prompts_of_the_steps_it_shares(journal: Path, tmp
     assert b'"Be brief.\\r\\n"' in [r.body for r in fork.trace if type(r.record).__name__ == "Thinking"][-1]
 
 
+@pytest.mark.parametrize("limits", [plait.Limits(steps=2), plait.Limits(calls=3)])
+def test_a_stopped_run_goes_on_in_a_fork_with_higher_limits(journal: Path, limits: plait.Limits) -> None:
+    script = [action("a"), action("b"), action("c"), "Final Answer: abc"]
+    run = agent(journal, script, limits=limits).run("What is abc?")
+    assert run.status == "stopped"
+    CALLS.clear()
+    fork = agent(journal, script).fork(run.id, at=3)
+    assert (fork.status, fork.answer, fork.steps) == ("answered", "abc", 4)
+    assert CALLS == ["c"]  # the calls before the limit were taken over
+    assert agent(journal, script).replay(fork.id).whole
+
+
 def test_a_fork_at_a_step_that_is_not_there_says_which_there_are(journal: Path) -> None:
     run = agent(journal).run("What is abc?")
     with pytest.raises(plait.ConfigError, match="steps 1 to 4"):

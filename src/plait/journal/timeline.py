@@ -405,10 +405,11 @@ def select_rows_before(rows: Sequence[Row], at: int) -> tuple[list[Row], int]:
     """Return the rows that a fork from step `at` takes over, and the number of the last step there is.
 
     A question without an answer, and the approval of a call that was not made, are for the run that asked: a fork asks
-    anew.
+    anew. What a loop did after a limit was near is not taken over either: a fork has limits of its own.
     """
     steps = _steps_of_effects(rows)
-    kept = [row for row in rows if _step_of(row.record, steps) < at]
+    near = next((row for row in rows if isinstance(row.record, Thrown) and row.record.kind in _LIMITS), None)
+    kept = [row for row in rows if _step_of(row.record, steps) < at and not (near and _is_after(row, near))]
     timeline = Timeline(kept)
     asked = {(each.n, each.i) for each in timeline.questions if each.i < 0 and each.answer is not None}
     made = {(each.n, each.i) for each in timeline.tool_calls if each.begun or each.observation is not None}
@@ -416,6 +417,17 @@ def select_rows_before(rows: Sequence[Row], at: int) -> tuple[list[Row], int]:
         row for row in kept if not isinstance(row.record, Waits | Told) or (row.record.n, row.record.i) in asked | made
     ]
     return used, max(steps.values(), default=0)
+
+
+_LIMITS = ("LimitNear", "LimitReached")
+
+
+def _is_after(row: Row, near: Row) -> bool:
+    """Say whether a row is that of the limit, or of an effect after it. Results of earlier effects may come later."""
+    if isinstance(row.record, NoteRecord):
+        return row.seq > near.seq
+    assert isinstance(near.record, Thrown)
+    return not isinstance(row.record, Resumed) and row.record.n >= near.record.n
 
 
 def _step_of(record: Record, steps: dict[int, int]) -> float:
