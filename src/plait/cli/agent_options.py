@@ -21,6 +21,7 @@ from plait.journal.records import RunHead
 from plait.runtime.limits import Limits
 from plait.runtime.sessions import History
 from plait.sandbox import AUTO
+from plait.search import load_embedder
 
 # A phase may be one of the fallback loop: `react.act`.
 _PHASE = re.compile(r"([A-Za-z_]\w*(?:[.-]\w+)*)=(.+)", re.DOTALL)
@@ -198,7 +199,5 @@ def _check_embedder(word: str | None) -> str:
     """Check the embedder before anything runs, because a session uses it only when it is searched."""
     if word is None or word == "local":
         return "local"
-    from plait.search import load_embedder
-
     load_embedder(word)
     return word

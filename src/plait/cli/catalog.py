@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import click
 import msgspec
 
+from plait import trust as trust_store
 from plait.cli import options
 from plait.cli.output import as_json, print_json, print_table
 from plait.config import load
@@ -18,7 +19,12 @@ from plait.core.text import clean
 from plait.loops import make, options_of, prompts_of
 from plait.loops.registry import UNLISTED
 from plait.loops.registry import names as loop_names
+from plait.models.fetch import list_catalogue, model_file
+from plait.models.resolve import providers
 from plait.runtime.prompts import shipped_prompts
+from plait.toolkits.method_search import lines_of
+from plait.tools import load as load_tools
+from plait.tools import toolkit_names, tools_from
 
 # -- loops
 
@@ -81,9 +87,6 @@ def models() -> None:
 @options.as_list
 def list_models(as_object: bool) -> None:
     """List the local models (size, licence, whether fetched) and the providers of others."""
-    from plait.models.fetch import list_catalogue
-    from plait.models.resolve import providers
-
     rows = list_catalogue()
     if as_object:
         print_json([{"model": f"local:{row.name}", **msgspec.to_builtins(row)} for row in rows])
@@ -108,8 +111,6 @@ def list_models(as_object: bool) -> None:
 @click.argument("name")
 def pull(name: str) -> None:
     """Fetch the local model NAME, check its hash, and print the path of its file."""
-    from plait.models.fetch import model_file
-
     click.echo(str(model_file(name.removeprefix("local:") if name != "local" else "")))
 
 
@@ -126,8 +127,6 @@ def tools() -> None:
 @options.as_list
 def list_tools(words: tuple[str, ...], as_object: bool) -> None:
     """List the toolkits; with words (calculator, lookup:FILE, file.py, module:name) the tools behind them."""
-    from plait.tools import toolkit_names, tools_from
-
     if not words:
         toolkits = {name: _describe_toolkit(name) for name in toolkit_names()}
         if as_object:
@@ -163,8 +162,6 @@ def search_tools(description: str, tools: tuple[str, ...], count: int, embedder:
     It searches the tools of --tools, otherwise those of plait.toml, otherwise all built-in tools.
     """
     from plait.search import ToolIndex
-    from plait.toolkits.method_search import lines_of
-    from plait.tools import tools_from
 
     if not description.strip():
         raise ConfigError("The description is empty.", hint="Say in a few words what the tool should do.")
@@ -193,10 +190,8 @@ def _describe_tool(tool: Any) -> dict[str, Any]:
 
 def _describe_toolkit(name: str) -> str:
     """Return the first line of its tool's description, or the names of its tools."""
-    from plait.tools import load
-
     try:
-        found = load(name)
+        found = load_tools(name)
     except PlaitError:  # it needs an argument, such as a file: the function that makes it describes it
         import plait.toolkits
 
@@ -283,8 +278,6 @@ def trust(file: str, remove: bool) -> None:
     Without trust, Plait does not read a folder's file that runs code, sends a key, or uses an address off this
     machine. After a change, trust the file again. Exit codes: 0 done, 2 wrong usage.
     """
-    from plait import trust as trust_store
-
     path = Path(file)
     if remove:
         trust_store.distrust(path)

@@ -15,6 +15,7 @@ from plait.cli.output import format_count, format_seconds, format_tokens, format
 from plait.cli.run_output import view_for
 from plait.cli.runs import format_time
 from plait.core.errors import ConfigError, PlaitError
+from plait.models.resolve import resolve
 from plait.runtime.agent_description import loop_of
 from plait.runtime.costs import in_all, merge_spending, spending
 from plait.runtime.recorded_events import make_events, recorded_loop
@@ -169,8 +170,6 @@ class ChatCommands:
     # -- changing the agent
 
     def _model(self, rest: str) -> None:
-        from plait.models.resolve import resolve
-
         chat = self.chat
         if rest:
             for_all, by_phase = split_models(_split_words(rest))

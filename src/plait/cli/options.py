@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from plait.core.errors import ConfigError
+
 if TYPE_CHECKING:
     from plait.config import RunDefaults
 
@@ -185,8 +187,6 @@ hardware = click.option(
 def check_one_format(**given: bool) -> None:
     """Raise `ConfigError` if more than one of these output formats is given."""
     if sum(given.values()) > 1:
-        from plait.core.errors import ConfigError
-
         *others, last = (f"--{name}" for name in given)
         raise ConfigError(f"{', '.join(others)} and {last} exclude each other.", hint="Choose one.")
 

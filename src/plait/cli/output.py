@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from plait.core.errors import ConfigError
 from plait.core.text import clean
 
 if TYPE_CHECKING:
@@ -133,8 +134,6 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, err: boo
 
 def check_writable(name: str) -> Path:
     """Return the path of a file to write. Raises `ConfigError` for a folder, and for a file in no folder."""
-    from plait.core.errors import ConfigError
-
     path = Path(name).expanduser()
     if path.is_dir():
         raise ConfigError(f"{name} is a folder.", hint="Name a file in it.")

@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plait.cli import options
+from plait.cli.agent_options import make_agent
 from plait.cli.output import format_count
+from plait.cli.process import empty_stdin, stdout_to_stderr
+from plait.config import load
 from plait.core.errors import ConfigError
 from plait.installation import install_hint
+from plait.models.resolve import resolve_all
 
 if TYPE_CHECKING:
     from plait.agent import Agent
@@ -49,7 +53,6 @@ _agent_flags = options.combine(options.agent, options.approve, options.no_ask, o
 def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, resume: bool, **flags: Any) -> None:
     """Serve agents: those of plait.toml, `[agents.NAME]`, or one made from the flags."""
     _require_modules("Serving", {"starlette": "server", "uvicorn": "server", "prometheus_client": "server"})
-    from plait.config import load
     from plait.server.auth import load_tokens
     from plait.server.listening import listen, serve_until_signal
     from plait.server.runs import RunManager
@@ -106,8 +109,6 @@ It ends when stdin ends, or with Ctrl-C: current runs get some seconds to end, a
 def mcp(name: str | None, **flags: Any) -> None:
     """Serve agents as MCP tools on stdin and stdout: those of plait.toml, or one made from the flags."""
     _require_modules("Serving MCP", {"mcp": "mcp", "prometheus_client": "server"})
-    from plait.cli.process import empty_stdin, stdout_to_stderr
-    from plait.config import load
     from plait.server.mcp_server import serve_stdio
     from plait.server.runs import RunManager
     from plait.server.settings import check_limits
@@ -130,7 +131,6 @@ def _require_modules(what: str, extras: dict[str, str]) -> None:
 
 def served_agents(config: Config, name: str | None, thoughts: bool, flags: dict[str, Any]) -> list[ServedAgent]:
     """Return the agents to serve. Raises `ConfigError` if the flags describe one and plait.toml has some."""
-    from plait.cli.agent_options import make_agent
     from plait.server.agents import serve_agent
 
     if name is not None or not config.agents:
@@ -158,7 +158,6 @@ def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedA
 
     Raises `ConfigError` that names the file, the table and the key.
     """
-    from plait.models.resolve import resolve_all
     from plait.server.agents import serve_agent
 
     table = config.agents[name]
@@ -181,8 +180,6 @@ def _agent_of_table(config: Config, name: str, flags: dict[str, Any]) -> ServedA
 
 
 def _make_table_agent(table: AgentTable, flags: dict[str, Any]) -> Agent:
-    from plait.cli.agent_options import make_agent
-
     # What a table says counts as a flag: the environment is for the one agent of a command line.
     general = (table.model,) if table.model else ()
     models = (*general, *(f"{phase}={model}" for phase, model in table.models.items()))

@@ -11,6 +11,8 @@ from plait.lab.graders.answers import LABELS, find_label, last_number, parse_yes
 from plait.lab.records import FileRecord, check_distinct, find_file, parse_options, read_records
 from plait.lab.stubs import fit_tool_name, load_stubs, stubs_word
 from plait.lab.tasks import Suite, SuiteTask
+from plait.lab.world import TASKS, world_of
+from plait.lab.world.variations import VARIATIONS
 
 SIX = "world:1,now=2024-03-12"
 """The world of the six tasks. It is fixed, so that the tasks are the same on every day."""
@@ -198,9 +200,6 @@ def load_tool_search(argument: str) -> Suite:
 
 def load_world(argument: str) -> Suite:
     """Load `world`, `world:six` or `world:variations`. Each task has its own world; what was sent in it is graded."""
-    from plait.lab.world import TASKS, world_of
-    from plait.lab.world.variations import VARIATIONS
-
     parts = {"": (*TASKS, *VARIATIONS), "six": TASKS, "variations": VARIATIONS}
     if (part := argument.strip()) not in parts:
         raise ConfigError(f"The suite world has no part {part!r}.", hint="Write world, world:six or world:variations.")

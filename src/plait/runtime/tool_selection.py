@@ -18,6 +18,7 @@ from msgspec import structs, to_builtins
 from plait.core import Loop, LoopContext
 from plait.journal.records import RunHead
 from plait.runtime.sessions import SESSION, Embedder
+from plait.search import ToolIndex
 from plait.toolkits.method_search import lines_of, method_search
 from plait.tools import Tool, Toolset
 
@@ -40,8 +41,6 @@ class Finder:
         """Return the index. Raises `ConfigError` without the extra `search`, and what the embedder raises."""
         with self._making:
             if self._made is None:
-                from plait.search import ToolIndex
-
                 self._made = ToolIndex(self._tools.specs, self._embedder)
             return self._made
 

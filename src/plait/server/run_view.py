@@ -9,8 +9,10 @@ from plait.core.errors import PlaitError
 from plait.journal.owner import owner_of_this_process
 from plait.journal.records import RunHead, RunRow
 from plait.journal.timeline import Timeline
+from plait.runtime.plans import recorded_plan, written
 from plait.runtime.recorded_events import recorded_loop
 from plait.server.auth import RunLabel
+from plait.server.plan_svg import STYLE, as_svg
 from plait.server.timeline import ViewerTimeline
 
 SHORT = 400
@@ -93,9 +95,6 @@ def plan_view(row: RunRow, timeline: Timeline) -> dict[str, Any] | None:
     """Return the plan of a run as a picture (SVG) and as text that can be edited; None without a plan."""
     if not has_plan(row.head):
         return None
-    from plait.runtime.plans import recorded_plan, written
-    from plait.server.plan_svg import STYLE, as_svg
-
     try:
         plan = recorded_plan(row.head, timeline)
         # The page has the style: its policy lets in no other.

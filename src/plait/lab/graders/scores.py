@@ -15,6 +15,7 @@ from plait.core.text import cut_text
 from plait.lab.graders import answers
 from plait.lab.graders.answers import answer_text, list_golds
 from plait.lab.tasks import Grade, Grader, SuiteTask
+from plait.lab.world import task_of, world_of
 from plait.lab.world.again import collect_evidence, replay_events
 from plait.runtime.run import Run
 
@@ -155,8 +156,6 @@ async def grade_errand(task: SuiteTask, run: Run, name: str = "") -> Grade:
 
 
 def _replay_errand(task: SuiteTask, run: Run, name: str) -> Grade:
-    from plait.lab.world import task_of, world_of
-
     word = next((word for word in task.tools if word.partition(":")[0] == "world"), "")
     if not word:
         raise ConfigError(f"The task {task.id!r} is in no world.", hint="Give it a tool such as world:1.")

@@ -83,8 +83,8 @@ class CodeAct:
                 seen: Observation | Answered = Answered(turn.answer)
                 if turn.call is not None:
                     code = turn.call.input
-                    ungrounded = () if only_stops(code) else (yield from check_grounding(code=code, strict=True))
-                    seen = yield from work.run(code, ungrounded)
+                    invented = () if only_stops(code) else (yield from check_grounding(code=code, strict=True))
+                    seen = yield from work.run(code, invented)
                 if isinstance(seen, Answered):
                     done = seen if seen.answer is not None else Answered(turn.thought)
                     if not (against := (yield from check_answer(done.answer))):
