@@ -125,6 +125,7 @@ class ToolCalling:
             if other := next(rivals, ""):
                 said = context.prompt("excluded", tool=call.tool, other=other).strip()
                 seen[i] = Observation(said, trouble="refused")
+                yield from note("refused", f"The call of {call.tool} is not made: {other} does the same job.")
             else:
                 made.append(i)
         seen.update(zip(made, (yield from act(*(turn.calls[i] for i in made))), strict=True))

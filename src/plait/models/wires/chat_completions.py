@@ -16,7 +16,7 @@ from plait.models.base import Abilities, Request
 
 CHAT, COMPLETIONS = "chat/completions", "completions"
 MAX_STOP = 4
-"""The usual endpoints refuse more stop strings. Plait cuts replies at the others itself."""
+"""The usual endpoints refuse more stop strings. Plait cuts each reply at all of them itself (`TextFilter`)."""
 
 GO_ON = (
     "Your message broke off. Write only what comes next, beginning at the very character where it ends; "

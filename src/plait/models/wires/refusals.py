@@ -279,7 +279,7 @@ def _sentence(error: Mapping[str, Any], body: bytes) -> str:
 
 # A prompt that is too long. Every server words it in its own way; these wordings come from the public issue trackers of
 # clients and servers. With an unknown wording the error stays a plain `BadRequest`.
-_CODES = {"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"}
+_OVERFLOW_CODES = {"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"}
 
 _SAYS = re.compile(
     r"""
@@ -340,7 +340,7 @@ def _find_overflow(message: str, error: Mapping[str, Any]) -> tuple[int, int] | 
 
     `message` is the error's sentence, `error` its other fields. A number that it does not give is 0.
     """
-    if not {str(error.get("code")), str(error.get("type"))} & _CODES:
+    if not {str(error.get("code")), str(error.get("type"))} & _OVERFLOW_CODES:
         # Groq answers 413 when one request alone is above the minute's allowance: waiting won't help.
         alone = re.search(r"request too large for model", message, re.I)
         if not alone and (_NOT.search(message) or not _SAYS.search(message)):
