@@ -261,3 +261,17 @@ def test_a_damaged_journal_is_one_line(plait: Shell) -> None:
         done = plait(*command)
         assert (done.code, done.out) == (1, "")
         assert done.err.count("\n") == 1 and "journal.db" in done.err
+
+
+def test_show_names_the_call_that_was_refused(plait: Shell) -> None:
+    model = plait.script([action("write_note", "Call Lyon."), final("refused")])
+    (plait.folder / "tools.py").write_text(
+        'import plait\n\n@plait.tool\ndef write_note(text: str) -> str:\n    """Writes."""\n    return "written"\n'
+    )
+    waiting = plait("run", "q", "--model", model, "--tools", "tools.py", "--approve", "effects")
+    assert waiting.code == 5
+    asked = question(plait)
+    resumed = plait("resume", "last", *asked, "--answer", "It is too late.", "--load-tools")
+    assert resumed.code == 0, resumed.err
+    shown = plait("show", "last").out
+    assert 'Action (not made): write_note "Call Lyon."' in shown and "It is too late." in shown

@@ -23,7 +23,7 @@ from plait.cli.output import (
     format_stage,
     shorten,
 )
-from plait.core import Event
+from plait.core import Call, Event
 from plait.core import events as ev
 from plait.core.text import clean
 from plait.models.stages import Stage, StageEnded, download_progress
@@ -83,7 +83,7 @@ class TerminalView(SpinnerView):
         """What is written of the current line."""
         self._pending = ""
         """Text that is held back: white space, and a word that may not be complete."""
-        self._open_calls = 0
+        self._open_calls: list[Call] = []
 
     def __call__(self, event: Event | StageEnded) -> None:
         if isinstance(event, StageEnded):
@@ -103,14 +103,17 @@ class TerminalView(SpinnerView):
                 self._end_block()
                 self._spin("writes an action")
             case ev.Called(call=call):
-                self._open_calls += 1
+                self._open_calls.append(call)
                 self._block("action", format_call(call))
-                if self._open_calls == 1:
+                if len(self._open_calls) == 1:
                     self._spin(f"{clean(call.tool)} runs")
             case ev.Observed(call=call, observation=observation):
                 text, missing = shorten(observation.text, self._limit)
-                which = f"{format_call(call)}: " if self._open_calls > 1 else ""
-                self._open_calls = max(0, self._open_calls - 1)
+                which = f"{format_call(call)}: " if len(self._open_calls) > 1 else ""
+                if call in self._open_calls:
+                    self._open_calls.remove(call)
+                elif observation.trouble == "refused":
+                    self._note(f"not made: {format_call(call)}")
                 self._block("observation", which + text, failed=not observation.ok)
                 self._note(missing)
                 self._note(observation.note)

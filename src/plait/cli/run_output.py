@@ -29,7 +29,7 @@ from plait.cli.output import (
     format_usd,
     shorten,
 )
-from plait.core import Crashed, Event, Failed, Stopped, Waiting
+from plait.core import Call, Crashed, Event, Failed, Stopped, Waiting
 from plait.core import events as ev
 from plait.core.text import clean
 from plait.journal.store import Journal
@@ -68,7 +68,7 @@ class LineView:
         self._out = out
         self._limit = limit
         self._thought = ""
-        self._open_calls = 0
+        self._open_calls: list[Call] = []
 
     def __call__(self, event: Event | StageEnded) -> None:
         if not isinstance(event, ev.Thought):
@@ -79,11 +79,14 @@ class LineView:
             case ev.Thought(text=text):
                 self._thought += text
             case ev.Called(call=call):
-                self._open_calls += 1
+                self._open_calls.append(call)
                 self._write("Action", format_call(call))
             case ev.Observed(call=call, observation=observation):
-                which = f" of {call.tool}" if self._open_calls > 1 else ""
-                self._open_calls = max(0, self._open_calls - 1)
+                which = f" of {call.tool}" if len(self._open_calls) > 1 else ""
+                if call in self._open_calls:
+                    self._open_calls.remove(call)
+                elif observation.trouble == "refused":
+                    self._write("Action (not made)", format_call(call))
                 text, missing = shorten(observation.text, self._limit)
                 self._write(f"Observation{which}", text)
                 self._note(missing)
