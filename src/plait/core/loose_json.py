@@ -104,8 +104,10 @@ def read_value(text: str, start: int = 0) -> Found:
     # `12 o'clock` and `1.2.3` begin with a number, but are not numbers.
     if isinstance(value, (int, float)) and end < len(text) and (text[end].isalnum() or text[end] in "._"):
         raise NotJson("text runs on after a number", end)
-    if _too_deep(value):
+    if end - begin > 2 * MAX_DEPTH and _too_deep(value):
         raise NotJson(f"it is nested more than {MAX_DEPTH} deep", begin)
+    if text.isascii() and "\\u" not in text:
+        return Found(value, begin, end)
     whole, halved = without_halves(value)
     return Found(whole, begin, end, (HALF,) if halved else ())
 

@@ -317,6 +317,8 @@ def same_call(name: str, given: JSON) -> str:
 def disarm_calls(text: str, tools: Sequence[ToolSpec] = ()) -> str:
     """Data with a backslash in tags of calls and in objects that read as one. Other data stays as it is."""
     text = _HARMLESS.sub(lambda tag: f"{tag[0][0]}\\{tag[0][1:]}", text)
+    if not tools and "{" not in text and "<" not in text:
+        return text  # only objects and tags can name a tool that is not known
     if "{" in text and _holds_call(text, tools):
         text = disarm_objects(text, (*NAME_KEYS, "function"))
     return _without_named(text, tools) if calls_in(text, tools) else text

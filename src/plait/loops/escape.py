@@ -35,6 +35,7 @@ _SIGN = r"(?=[:：])"
 _VALUE = r"(?:(?!\\(?:[:：]|->))[^\n])"
 _LAST_VALUE = r"(?:(?!\\(?:[:：]|->)|->)[^\n:：])"
 _FLAGS = re.M | re.I
+_ANY_SIGN = re.compile(r"[:：]|->")
 
 
 class LabelGuard:
@@ -52,7 +53,7 @@ class LabelGuard:
         return self.armed.sub(r"\1\2\\\3", text)
 
     def remove(self, text: str) -> str:
-        return self._guarded.sub(r"\1\2\3", text)
+        return self._guarded.sub(r"\1\2\3", text) if "\\" in text else text
 
     def disarm(self, text: str) -> str:
         return self.armed.sub(lambda match: match[0] if match[2] else f"{match[1]}\\{match[3]}", text)
@@ -129,8 +130,9 @@ def without_tokens(text: str, tokens: Sequence[str]) -> str:
 
 def _without_labels(text: str, patterns: tuple[tuple[str, re.Pattern[str]], ...]) -> str:
     folded = text.casefold()
+    has_sign = _ANY_SIGN.search(text) is not None
     for hint, pattern in patterns:
-        if hint in folded:
+        if hint in folded if hint else has_sign:
             text = pattern.sub(r"\1\\", text)
     return text
 
@@ -148,7 +150,10 @@ def _tokens(tokens: tuple[str, ...]) -> re.Pattern[str] | None:
 
 @lru_cache(maxsize=256)
 def _patterns(labels: tuple[str, ...], names: tuple[str, ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """Each pattern with a text that must stand in what it matches. A backslash goes in behind its first group."""
+    """Each pattern with a text that must stand in what it matches; "" for one that only needs the sign of a label.
+
+    A backslash goes in behind its first group.
+    """
     words: dict[str, None] = {}
     found: dict[str, str] = {}
     for label in labels:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -179,6 +180,7 @@ def body_of(text: str) -> Body:
     return Body(text[:end], tuple(labels), tuple(remarks))
 
 
+@lru_cache(maxsize=256)
 def kind_of(word: str) -> LabelKind:
     """The kind of a label's word, however its parts are joined."""
     return _KINDS[re.sub(r"[ _-]", "", word.lower())]
@@ -319,13 +321,19 @@ def is_plain_name(name: str) -> bool:
 
 def tool_of(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
     """The tool of that name, as `tool_name` matches it."""
-    matched = tool_name(name, tools, [])
-    return next((tool for tool in tools if tool.name == matched), None)
+    return _named(name, tools) or _named(tool_name(name, tools, []), tools)
+
+
+def _named(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
+    for tool in tools:
+        if tool.name == name:
+            return tool
+    return None
 
 
 def tool_name(name: str, tools: Sequence[ToolSpec], remarks: list[Remark]) -> str:
     """The name of the tool that is meant: exactly, else without what may stand around a name, else in another case."""
-    if any(tool.name == name for tool in tools):
+    if _named(name, tools) is not None:
         return name
     plain = _bare_name(name)
     found = plain

@@ -8,7 +8,7 @@ with its run and a call's cost takes 3 microseconds instead of 170.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import Decimal
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
@@ -70,7 +70,9 @@ class Rate(Struct, frozen=True, omit_defaults=True):
         if self.kind == "watts":
             kwh = _exact(self.watts) * _exact(seconds) / 3_600_000
             return _usd(kwh * _exact(self.tariff) * NANO)
-        price: Rate | Tier = next((tier for tier in reversed(self.tiers) if usage.input_tokens > tier.above), self)
+        price: Rate | Tier = self
+        if self.tiers:
+            price = next((tier for tier in reversed(self.tiers) if usage.input_tokens > tier.above), self)
         cached = min(usage.cached_tokens, usage.input_tokens)
         cached_price = price.input if price.cached is None else price.cached
         nano = (
@@ -178,4 +180,4 @@ def _exact(number: float) -> Decimal:
 
 
 def _usd(nano: Decimal) -> float:
-    return int(nano.to_integral_value(ROUND_HALF_EVEN)) / NANO
+    return round(nano) / NANO  # half to even

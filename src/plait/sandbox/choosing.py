@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from functools import cache
 from pathlib import Path
 
 from plait.core.errors import ConfigError
@@ -58,8 +59,12 @@ def _without_process() -> str:
         return f"{sys.platform} has no seccomp filters"
     if platform.machine() not in MACHINES:
         return f"there is no list of system calls for {platform.machine()}"
+    return "" if {"errno", "kill_process"} <= _seccomp_actions(_ACTIONS) else "the kernel has no seccomp filters"
+
+
+@cache
+def _seccomp_actions(file: Path) -> frozenset[str]:
     try:
-        known = _ACTIONS.read_text().split()
+        return frozenset(file.read_text().split())
     except OSError:
-        known = []
-    return "" if {"errno", "kill_process"} <= {*known} else "the kernel has no seccomp filters"
+        return frozenset()
