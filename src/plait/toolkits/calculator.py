@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from plait.core.errors import ConfigError
-from plait.toolkits.expression import compute  # imported when first used: half of the package's import time
 from plait.tools.tool import Tool, tool
 
 _RETURNS = {
@@ -20,6 +19,8 @@ def _make_tool(precision: str) -> Tool:
         Args:
             expression: Numbers, operators + - * / // % ^, brackets and functions such as sqrt and round; no words.
         """
+        from plait.toolkits.expression import compute  # imported when first used: half of the package's import time
+
         return compute(expression, full=precision == "full")
 
     return calculate
