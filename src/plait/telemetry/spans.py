@@ -1,9 +1,9 @@
 """Spans and metrics of runs, model calls, tool calls and code, made with OpenTelemetry's API.
 
-`runtime/tracing.py` describes the protocol. A span is the current one while it is open: what a tool or an HTTP library
-traces is below it, and a run is below what its caller has open. Names follow the conventions, which are still in
-development, so they are written here and not imported; a test compares them with the conventions' package.
-What the conventions do not name begins with `plait.`.
+`runtime/tracing.py` describes the protocol. An open span is the current one: traces of a tool or an HTTP library are
+below it, and a run is below its caller's open span. Names follow the conventions. These are still in development, so
+Plait writes the names here instead of importing them; a test compares them with the conventions' package. Plait's own
+names begin with `plait.`.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def guard(method: Callable[P, R]) -> Callable[P, R]:
 
 
 class OtelTracer:
-    """Traces runs with the given providers, or the global ones. `content`: with questions, answers and the like."""
+    """Trace runs with the given providers, or the global ones. `content`: include questions, answers and other
+    texts."""
 
     def __init__(
         self, content: bool, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
@@ -187,7 +188,7 @@ class OtelSpan:
 
     @property
     def _is_recorded(self) -> bool:
-        """The span is not left out by a sampler, nor without an SDK."""
+        """Return whether the span is recorded: an SDK is present and no sampler left it out."""
         return self._span is not None and bool(self._span.is_recording())
 
 
