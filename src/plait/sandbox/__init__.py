@@ -1,8 +1,8 @@
 """The Python sessions that code actions run in, and the sandboxes that open them.
 
-    session = await sandbox().open(Settings(functions=frozenset({"weather"})))
-    turn = await session.run("print(weather('Oslo'))", now=0.0)     # turn.calls: weather('Oslo')
-    turn = await session.go_on([Result("rain")])                     # turn.output: "rain\\n"
+session = await sandbox().open(Settings(functions=frozenset({"weather"})))
+turn = await session.run("print(weather('Oslo'))", now=0.0)     # turn.calls: weather('Oslo')
+turn = await session.go_on([Result("rain")])                     # turn.output: "rain\\n"
 """
 
 from __future__ import annotations
