@@ -1,4 +1,4 @@
-"""`plait loops`, `models`, `tools` and `prompts` list what there is; `plait trust` trusts a configuration."""
+"""The commands `plait loops`, `models`, `tools` and `prompts`, which list them, and `plait trust`."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def _describe_toolkit(name: str) -> str:
 
     try:
         found = load(name)
-    except PlaitError:  # it needs an argument, such as a file: the function that makes it describes it
+    except PlaitError:  # it needs an argument, such as a file: its function describes it
         import plait.toolkits
 
         return _first_line(getattr(plait.toolkits, name, None))
@@ -267,7 +267,7 @@ def copy_prompts(loop: str, folder: str, force: bool) -> None:
 
 
 def _prompt_texts(loop: str) -> dict[str, str]:
-    """Return a loop's templates by name, the built-in ones or those of another package. Raises `ConfigError`."""
+    """Return a loop's templates by name, built-in or from another package. Raises `ConfigError`."""
     return dict(sorted({**prompts_of(loop), **shipped_prompts(loop)}.items()))
 
 

@@ -1,4 +1,4 @@
-"""The journal's tables, in one place: files are made from it, and docs/journal.md is checked against it."""
+"""The journal's tables. Plait creates files from them and checks docs/journal.md against them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple, get_args
 from plait.journal.records import Record
 
 APPLICATION_ID = 0x506C6169
-"""Stands in the file's header ("Plai"), so that another program's database is told apart."""
+"""An id in the file's header ("Plai"), which distinguishes it from another program's database."""
 
 VERSION = 6
 """The schema's version, in `PRAGMA user_version`. It grows when a table or column changes meaning."""
 
 
 class SqlColumn(NamedTuple):
-    """One column: its name, its SQL type with constraints, and what stands in it."""
+    """One column: its name, its SQL type with constraints, and its content."""
 
     name: str
     sql: str
@@ -22,7 +22,7 @@ class SqlColumn(NamedTuple):
 
 
 class SqlTable(NamedTuple):
-    """One table: its name, what a row of it is, and its columns in order."""
+    """One table: its name, what a row is, and its columns in order."""
 
     name: str
     meaning: str
@@ -127,7 +127,7 @@ SESSIONS = "CREATE INDEX runs_of_session ON runs (session) WHERE session <> ''"
 LABELS = "CREATE INDEX runs_of_label ON runs (label) WHERE label <> ''"
 
 INDEXES = ("CREATE UNIQUE INDEX events_of_run ON events (run, seq)", SESSIONS, LABELS)
-"""The first is unique, so that two processes can never both write one place of a run."""
+"""The first is unique, so that two processes can never both write the same row of a run."""
 
 
 def _create(table: SqlTable) -> str:
@@ -135,19 +135,19 @@ def _create(table: SqlTable) -> str:
 
 
 def kinds() -> tuple[tuple[str, str], ...]:
-    """Every record kind with its record's name, as in `records.py`."""
+    """Return every record kind with its record's name, as in `records.py`."""
     return tuple(sorted((str(each.__struct_config__.tag), each.__name__) for each in get_args(Record)))
 
 
 def statements() -> tuple[str, ...]:
-    """The SQL that makes a new journal, marks included."""
+    """Return the SQL that creates a new journal, marks included."""
     tables = (_create(table) for table in TABLES)
     marks = (f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {VERSION}")
     return (*tables, *INDEXES, *marks)
 
 
 def reference() -> str:
-    """The part of docs/journal.md that lists tables, columns and record kinds, as Markdown."""
+    """Return the tables, columns and record kinds in docs/journal.md, as Markdown."""
     lines: list[str] = []
     for table in TABLES:
         lines += [

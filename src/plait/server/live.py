@@ -41,7 +41,7 @@ class PartialReplies:
     def __init__(self) -> None:
         self._stages: dict[int, Stage] = {}
         self._replies: dict[int, list[tuple[str, str]] | None] = {}
-        """The parts of each step's reply, as (kind, text). None if the step has two replies at once, whose parts mix."""
+        """The parts of each step's reply, as (kind, text). None if the step has two replies at once: they mix."""
 
     def add(self, event: Event) -> None:
         """Add the next event of the run."""
