@@ -45,7 +45,6 @@ def trust(file: Path) -> list[str]:
 
 
 def distrust(file: Path) -> None:
-    """Remove the trust in a file."""
     _record({name: digest for name, digest in _trusted().items() if name != str(file.absolute())})
 
 
@@ -79,7 +78,6 @@ def _tables(value: Any) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _variables(headers: Any) -> list[str]:
-    """Return the environment variables that headers use."""
     values = headers.values() if isinstance(headers, Mapping) else ()
     return [value[1:].strip("{}") for value in values if isinstance(value, str) and value.startswith("$")]
 

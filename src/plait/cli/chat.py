@@ -166,7 +166,6 @@ class Chat:
         self.interrupted = self.interrupted or number != signal.SIGINT
 
     def say(self, text: str, *, dim: bool = False) -> None:
-        """Print a line on stderr."""
         with suppress(OSError, ValueError):  # stderr is closed, or its reader has gone
             click.echo(click.style(clean_text(text), dim=True) if dim else clean_text(text), err=True)
 

@@ -48,8 +48,6 @@ def is_command(line: str) -> bool:
 
 
 class ChatCommands:
-    """Run the commands of one chat."""
-
     def __init__(self, chat: Chat) -> None:
         self.chat = chat
 

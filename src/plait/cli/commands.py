@@ -55,7 +55,6 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command."""
         if cmd_name not in COMMANDS:
             return None
         command = getattr(import_module(f"plait.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
@@ -141,7 +140,6 @@ def finish_telemetry() -> None:
 
 
 def exit_with(code: int) -> NoReturn:
-    """End the command with an exit code."""
     click.get_current_context().exit(code)
 
 

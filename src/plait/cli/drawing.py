@@ -228,7 +228,6 @@ class OneLineView(SpinnerView):
                 pass
 
     def close(self) -> None:
-        """Remove the line."""
         self._stop_spinner()
 
     def summary(self, run: Run) -> str:

@@ -70,7 +70,6 @@ def combine(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 def flag(name: str, variable: str | None = None, **attributes: Any) -> Callable[[F], F]:
-    """Return an option that is a flag."""
     return click.option(name, *([variable] if variable else []), is_flag=True, **attributes)
 
 

@@ -49,7 +49,6 @@ def as_json(value: Any, *, indent: int | None = None) -> str:
 
 
 def print_json(value: Any, *, indent: int | None = 1) -> None:
-    """Print a value as JSON on stdout."""
     click.echo(as_json(value, indent=indent))
 
 

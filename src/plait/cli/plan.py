@@ -138,7 +138,6 @@ class _PlanPrinter:
 
 
 def _make_and_print_plan(question: str, printer: _PlanPrinter, flags: dict[str, Any]) -> NoReturn:
-    """Ask the planner and print its plan."""
     agent = make_agent(**{**flags, "loop": flags["loop"] or "rewoo"})
     view = view_for(sys.stderr, quiet=printer.quiet)
     done = perform_run(lambda on_event, _: agent.aplan(question, on_event=on_event), view, may_ask=False)

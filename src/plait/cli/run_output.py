@@ -49,8 +49,6 @@ class RunView(Protocol):
 
 
 class SilentView:
-    """Show nothing."""
-
     def __call__(self, event: Event | StageEnded) -> None:
         return
 

@@ -36,11 +36,9 @@ class MemoryLog:
 
     @property
     def run(self) -> str:
-        """Return the run's id."""
         return self.head.run
 
     def append(self, *entries: Entry) -> Awaitable[None]:
-        """Add records, in order."""
         self.buffer(*entries)
         return DONE
 
@@ -49,7 +47,6 @@ class MemoryLog:
         self.buffer(*entries)
 
     def buffer(self, *entries: Entry) -> None:
-        """Add records, in order."""
         for record, body in entries:
             if self._scrub:
                 record = codec.decode_record(self._scrub(codec.encode_record(record)).decode())
@@ -67,7 +64,6 @@ class MemoryLog:
         return self._scrub(data)
 
     def rows(self) -> list[Row]:
-        """Return all rows so far, in order."""
         return list(self._rows)
 
     def row(self) -> RunRow:

@@ -140,7 +140,6 @@ def sessions(connection: sqlite3.Connection, limit: int) -> list[SessionRow]:
 
 
 def version(connection: sqlite3.Connection) -> int:
-    """Return the file's version."""
     (number,) = connection.execute("PRAGMA user_version").fetchone()
     return int(number)
 

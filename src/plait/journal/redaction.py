@@ -33,7 +33,6 @@ def redact_with(function: Redact | None) -> None:
 
 
 def is_set() -> bool:
-    """Return whether a function is in use."""
     return _hook is not None
 
 

@@ -33,8 +33,6 @@ class Kept(Struct, frozen=True):
 
 
 class Rating(Struct, frozen=True):
-    """A user's rating of a run."""
-
     run: str
     good: bool
     at: float

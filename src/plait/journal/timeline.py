@@ -79,12 +79,10 @@ class ModelCall(Struct, frozen=True):
 
     @property
     def last(self) -> ModelAttempt:
-        """Return the newest attempt."""
         return self.attempts[-1]
 
     @property
     def phase(self) -> str:
-        """Return the phase that asked."""
         return self.last.phase
 
     @property

@@ -70,7 +70,6 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         return [("spec", self.spec), ("endpoint", self.endpoint)]
 
     def encode(self, think: Think) -> Request:
-        """Return the exact request for an effect. Pure."""
         return chat_completions.encode(think, self.name, self.abilities, self.provider, self.params, self.temperature)
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
@@ -126,12 +125,10 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         return structs.replace(response, reply=reply)
 
     def decode(self, response: Response, think: Think) -> Reply:
-        """Return the reply in a response. See `Model.decode`."""
         asked = self.encode(think).body if response.status != 200 else b""
         return replies.decode(response, think, self.target, prefill=self._prefill(think), asked=asked)
 
     def without(self, ability: str) -> ChatModel:
-        """Return the same model marked as lacking an ability."""
         return structs.replace(self, abilities=self.abilities.without(ability))
 
     def describe(self) -> dict[str, Any]:

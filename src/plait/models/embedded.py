@@ -61,8 +61,6 @@ class ServerAddress(msgspec.Struct, frozen=True):
 
 
 class _Server:
-    """One child process, from its start to its end."""
-
     def __init__(self, name: str, settings: ServerSettings) -> None:
         self.name = name
         self.settings = settings

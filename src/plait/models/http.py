@@ -54,7 +54,6 @@ async def _keep_session(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aioht
 
 
 async def session() -> aiohttp.ClientSession:
-    """Return the running loop's session."""
     loop = asyncio.get_running_loop()
     if (entry := _sessions.get(loop)) is not None and not entry[0].closed:
         return entry[0]

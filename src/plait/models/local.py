@@ -67,11 +67,9 @@ class LocalModel(Struct, frozen=True, kw_only=True):
         return tokens_of_file(Path(self.file)) if self.file else catalogue_model(self.name).special_tokens
 
     def encode(self, think: Think) -> Request:
-        """Return the exact request for an effect. Pure; needs neither file nor server."""
         return self._chat().encode(think)
 
     def decode(self, response: Response, think: Think) -> Reply:
-        """Return the reply in a response. See `Model.decode`."""
         return self._chat().decode(response, think)
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
@@ -98,7 +96,6 @@ class LocalModel(Struct, frozen=True, kw_only=True):
             raise failed from None
 
     def without(self, ability: str) -> LocalModel:
-        """Return the same model marked as lacking an ability."""
         return structs.replace(self, abilities=self.abilities.without(ability))
 
     def describe(self) -> dict[str, Any]:

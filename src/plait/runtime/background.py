@@ -23,8 +23,6 @@ _LOOP = BackgroundLoop("plait")
 
 
 class _Job(Generic[T]):
-    """A coroutine that runs in the background loop."""
-
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
         self.done = threading.Event()
         self.task: asyncio.Task[T] | None = None

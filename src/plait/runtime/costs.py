@@ -53,7 +53,6 @@ class PhaseSpending(Struct, frozen=True, omit_defaults=True):
 
     @property
     def micros(self) -> int:
-        """Return the microseconds."""
         return round(self.seconds * MICRO)
 
     @property

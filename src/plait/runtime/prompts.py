@@ -52,7 +52,6 @@ class PromptBook:
         return self._others[loop]
 
     def names(self) -> list[str]:
-        """Return the names of the templates."""
         return sorted({*self._texts, *self._verbatim})
 
     def source(self, name: str) -> str:

@@ -122,7 +122,6 @@ class RunContext:
             self.sources = sources_of(self.run_spec.task, self.run_spec.context.system)
 
     def say(self, event: Event) -> None:
-        """Send an event to the listener."""
         if self.on_event is not None:
             self.on_event(event)
 

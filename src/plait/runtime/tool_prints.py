@@ -28,7 +28,6 @@ class Collected:
         self._parts: list[str] = []
 
     def add(self, text: str) -> None:
-        """Add text."""
         room = MOST - self.total
         self.total += len(text)
         if room > 0:

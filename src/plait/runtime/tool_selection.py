@@ -47,7 +47,6 @@ class Finder:
 
     @cached_property
     def tool(self) -> Tool:
-        """Return the search tool."""
         return structs.replace(method_search(self.index), source=SEARCH)
 
     def chosen(self, question: str, most: int, parent: RunHead | None = None) -> tuple[str, ...] | None:

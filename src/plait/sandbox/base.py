@@ -79,8 +79,6 @@ class SandboxSession(Protocol):
 
 
 class Sandbox(Protocol):
-    """Opens sessions."""
-
     @property
     def name(self) -> str:
         """Return the name that selects this sandbox."""

@@ -35,12 +35,9 @@ _HOLDS = re.compile(r"\b(try|with|return_exceptions|exec|eval|wait|wait_for|time
 
 
 class MontySandbox:
-    """Open sessions in workers of pydantic-monty."""
-
     name = "monty"
 
     async def open(self, settings: Settings) -> MontySession:
-        """Open a session. Raises `ConfigError` if pydantic-monty is not installed, `NoWorker` if none is free."""
         session = MontySession(settings)
         await session.worker.ready()
         return session
@@ -63,7 +60,6 @@ class MontySession:
     # the interface
 
     async def run(self, code: str, now: float, zone: int | None = None) -> SandboxTurn:
-        """Run a piece of code to its end or its next calls."""
         if self._busy:
             raise ConfigError("This session runs a piece of code already.", hint="Wait for it, or open another.")
         if self._closed:
@@ -88,7 +84,6 @@ class MontySession:
         return await self._go(self.worker.feed(piece.fed, printed.add), piece)
 
     async def go_on(self, results: Sequence[Result]) -> SandboxTurn:
-        """Continue the waiting code."""
         piece = self._piece
         if piece is None or piece.at is None or self._busy:
             raise ConfigError("No code waits for results here.", hint="Run a piece of code first.")
@@ -102,7 +97,6 @@ class MontySession:
         return await self._go(at.resume(dict(zip(ids, answers, strict=True))), piece)
 
     async def close(self) -> None:
-        """End the session and anything that it still runs."""
         self._closed = True
         await self.worker.close(kill=self._piece is not None)
 

@@ -142,7 +142,6 @@ async def give_back(session: AsyncMontySession, pid: int | None, kill: bool) -> 
 
 
 def stop(pid: int) -> None:
-    """Kill a worker if one is held."""
     if pid in _live:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))

@@ -79,7 +79,6 @@ class Worker:
         return self._session.feed_start(code, print_callback=printed)
 
     async def save(self) -> None:
-        """Save the current state."""
         if not self._saving or self._session is None:
             return
         try:

@@ -44,11 +44,9 @@ class ProcessSandbox:
 
     @property
     def name(self) -> str:
-        """Return the name that selects this sandbox."""
         return "process"
 
     async def open(self, settings: Settings) -> SandboxSession:
-        """Open a session. Raises `ConfigError` if this machine cannot confine it."""
         session = ProcessSession(settings, self.without)
         await session.start()
         return session
@@ -76,7 +74,6 @@ class ProcessSession:
         self._code = ""
 
     async def start(self) -> None:
-        """Start the process. Raises `ConfigError`."""
         limits = self.settings.limits
         first: dict[str, Any] = {
             **structs.asdict(limits),
@@ -113,7 +110,6 @@ class ProcessSession:
         self.walls = said["ready"]
 
     async def run(self, code: str, now: float, zone: int | None = None) -> SandboxTurn:
-        """Run a piece of code to its end or its next calls."""
         if self._closed:
             raise ConfigError("This session of the process sandbox is closed.", hint="Open another.")
         if self._child is None:
@@ -123,7 +119,6 @@ class ProcessSession:
         return await self._turn({"code": clean(code), "now": now, "offset": offset})
 
     async def go_on(self, results: Sequence[Result]) -> SandboxTurn:
-        """Continue the waiting code with one result for each of its calls, in order."""
         if not self._waiting or len(results) != self._waiting or self._child is None:
             raise ConfigError(f"{len(results)} results were given; the code waits for {self._waiting}.")
         self._waiting = 0
@@ -134,7 +129,6 @@ class ProcessSession:
         return await self._turn({"results": told})
 
     async def close(self) -> None:
-        """End the session and anything that it still runs."""
         self._closed = True
         child, self._child = self._child, None
         if child is not None:

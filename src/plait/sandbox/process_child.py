@@ -121,8 +121,6 @@ def _in_starter(task: Callable[[], _T]) -> Future[_T]:
 
 
 class Child:
-    """One worker process."""
-
     def __init__(self, process: subprocess.Popen[bytes], mine: socket.socket, shared: mmap.mmap) -> None:
         self.process = process
         self.socket = mine

@@ -35,7 +35,6 @@ class Clock:
         time.tzset()
 
     def sleep(self, seconds: float) -> None:
-        """Skip some seconds at once."""
         if seconds < 0:
             raise ValueError("sleep length must be non-negative")
         self.slept += seconds

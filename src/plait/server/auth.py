@@ -95,7 +95,6 @@ class AccessTokens:
 
     @property
     def needs_token(self) -> bool:
-        """Return whether requests need a token."""
         return bool(self._known)
 
     @property
@@ -150,7 +149,6 @@ class LoginLimit:
         return max(0.0, self._failures[0] + PERIOD - now) if len(self._failures) == FAILURES else 0.0
 
     def add_failure(self, now: float) -> None:
-        """Record that a wrong token was tried."""
         self._failures.append(now)
 
 

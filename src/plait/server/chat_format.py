@@ -51,7 +51,6 @@ class ChatRequest(Struct, frozen=True):
 
     @property
     def history(self) -> tuple[Exchange, ...]:
-        """Return the turns before the question."""
         before = self.messages[:-1]
         return tuple(Exchange(one.text, other.text) for one, other in zip(before[::2], before[1::2], strict=True))
 

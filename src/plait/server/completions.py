@@ -37,8 +37,6 @@ T = TypeVar("T")
 
 
 def completion_routes(manager: RunManager) -> list[Route]:
-    """Return the routes under /v1."""
-
     async def complete(request: Request) -> Response:
         asked = parse_request(await request.body(), request.headers)
         served = manager.find_agent(asked.model)
@@ -58,8 +56,6 @@ def completion_routes(manager: RunManager) -> list[Route]:
 
 
 class ChatCompletion:
-    """One request and its answer."""
-
     def __init__(self, manager: RunManager, served: ServedAgent, asked: ChatRequest, caller: Caller) -> None:
         self._manager, self._served, self._asked, self._caller = manager, served, asked, caller
         self._pieces = ReplyPieces(served.agent, thoughts=served.thoughts and asked.thoughts)

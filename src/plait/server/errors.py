@@ -46,7 +46,6 @@ class RequestRejected(PlaitError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the headers of the answer."""
         headers: dict[str, str] = {}
         if self.retry_after is not None:
             headers["Retry-After"] = str(max(1, math.ceil(self.retry_after)))
@@ -57,7 +56,6 @@ class RequestRejected(PlaitError):
         return headers
 
     def body(self) -> dict[str, Any]:
-        """Return the JSON of the answer."""
         waits = [{"question": each.question, "ask": each.kind, "text": each.reason} for each in self.waits]
         return {**error_body(str(self), self.kind, self.code, self.param), **({"waits": waits} if waits else {})}
 

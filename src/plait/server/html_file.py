@@ -70,7 +70,6 @@ def bundle_script(name: str) -> str:
 
 @functools.cache
 def read_asset(name: str) -> str:
-    """Read a file of the page."""
     return resources.files("plait.server.page").joinpath(name).read_text("utf-8")
 
 

@@ -66,8 +66,6 @@ CallResult = types.CallToolResult | types.InputRequiredResult
 
 @dataclass
 class AgentCall:
-    """One call of an agent."""
-
     manager: RunManager
     ctx: ServerRequestContext[Any]
     params: types.CallToolRequestParams

@@ -66,7 +66,6 @@ class RunDifference(Struct, frozen=True):
 
 
 def load_compared(row: RunRow, rows: Iterable[Row]) -> ComparedRun:
-    """Read a whole run."""
     timeline, requests = ViewerTimeline(recorded_loop(row.head), max_text=None), {}
     for each in rows:
         moments = timeline.add(each, keep_body=False)

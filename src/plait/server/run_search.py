@@ -134,7 +134,6 @@ def find_changed(journal: Journal, known: dict[int, tuple[str, float]], after: i
 
 
 def find_numbered(journal: Journal, numbers: Collection[int]) -> list[NumberedRun]:
-    """Return the runs with these numbers."""
     with reader.reading(journal.path) as connection:
         return list(_read(connection, journal, f"WHERE n IN ({_marks(numbers)})", tuple(numbers)))
 

@@ -85,7 +85,6 @@ def open_questions(row: RunRow, timeline: Timeline) -> list[dict[str, Any]]:
 
 
 def has_plan(head: RunHead) -> bool:
-    """Return whether runs of that loop have a plan."""
     return bool(getattr(recorded_loop(head), "makes_plan", False))
 
 

@@ -94,7 +94,6 @@ class TurnLock:
         self._lock = lock
 
     def release(self) -> None:
-        """Let the next turn begin."""
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
@@ -220,7 +219,6 @@ class RunManager:
 
     @property
     def agent_names(self) -> str:
-        """Return the names of the agents, for an error."""
         return ", ".join(list(self.agents)[:20])
 
     def find_run(self, run: str, caller: Caller = ANYONE) -> RunRow:

@@ -38,8 +38,6 @@ T = TypeVar("T")
 
 
 class StartBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A run to start."""
-
     agent: str
     question: str
     session: str | None = None
@@ -63,8 +61,6 @@ class ForkBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LoginBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The token of a browser."""
-
     token: str
 
 
@@ -165,7 +161,6 @@ class ViewerApi:
         return json_response({**lists, "more": more})
 
     async def run(self, request: Request) -> Response:
-        """Return one run with its steps."""
         return json_response(await asyncio.to_thread(live.run_document, self._journal, _run_id(request)))
 
     async def text(self, request: Request) -> Response:
@@ -195,7 +190,6 @@ class ViewerApi:
         return json_response(await asyncio.to_thread(read))
 
     async def body(self, request: Request) -> Response:
-        """Return one request or response, byte for byte."""
         seq = _parse_number("seq", request.path_params["seq"])
         found = await asyncio.to_thread(lambda: exact_body(self._journal.iter_rows(_run_id(request)), seq))
         if found is None:
@@ -220,7 +214,6 @@ class ViewerApi:
         return json_response(await asyncio.to_thread(read))
 
     async def run_events(self, request: Request) -> Response:
-        """Stream the events of one run."""
         after = live.last_seen_row(request.headers.get("last-event-id"), request.query_params.get("after"))
         row = await asyncio.to_thread(self._journal.run, _run_id(request))
         name = row.head.run
@@ -232,12 +225,9 @@ class ViewerApi:
         return _stream(live.follow_run(self._journal, name, after, self._is_stopping, partial_replies))
 
     async def events(self, request: Request) -> Response:
-        """Stream the events of the list."""
         return _stream(live.follow_list(self._journal, self._is_stopping))
 
     async def comparisons(self, request: Request) -> Response:
-        """Return the comparisons in the journal, newest first."""
-
         def read() -> list[dict[str, Any]]:
             results = Results(self._journal)
             return [
@@ -272,7 +262,6 @@ class ViewerApi:
     # -- actions
 
     async def start(self, request: Request) -> Response:
-        """Start a run."""
         given = await _parse_body(request, StartBody)
         caller = request.state.caller
         session = caller.session(given.session) if given.session else None
@@ -290,7 +279,6 @@ class ViewerApi:
         return json_response({"run": active.run}, 202)
 
     async def fork(self, request: Request) -> Response:
-        """Fork a run."""
         given = msgspec.structs.asdict(await _parse_body(request, ForkBody))
         at = given.pop("at")
         changes = {name: value for name, value in given.items() if value not in (None, {}, "")}
@@ -298,7 +286,6 @@ class ViewerApi:
         return json_response({"run": active.run}, 201)
 
     async def cancel(self, request: Request) -> Response:
-        """Cancel a run of this process."""
         if not self._manager.cancel(_run_id(request), caller=request.state.caller):
             hint = "Cancel it where it was started."
             raise RequestRejected(409, "This server is not performing that run.", hint=hint)

@@ -266,7 +266,6 @@ class ViewerTimeline:
 
 
 def build_timeline(rows: Iterable[Row], loop: Loop | None, *, max_text: int | None = LONG) -> ViewerTimeline:
-    """Build a timeline from rows."""
     timeline = ViewerTimeline(loop, max_text=max_text)
     for row in rows:
         timeline.add(row)

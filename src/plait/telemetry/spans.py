@@ -115,7 +115,6 @@ class OtelTracer:
 
     @guard
     def run(self, head: RunHead, phases: Phases, scrub: Scrub, *, resumed: bool) -> OtelRunSpan:
-        """Make the span of a run."""
         return OtelRunSpan(self, SpanContent(scrub, wanted=self._content), head, phases, resumed=resumed)
 
 
@@ -231,17 +230,14 @@ class OtelRunSpan(OtelSpan):
 
     @guard
     def model(self, step: int, think: Think, model: Model) -> OtelModelSpan:
-        """Make the span of a model call."""
         return OtelModelSpan(self, step, think, model)
 
     @guard
     def tool(self, step: int, call: Call, tools: Toolset) -> OtelToolSpan:
-        """Make the span of a tool call."""
         return OtelToolSpan(self, step, call, tools)
 
     @guard
     def code(self, step: int, code: str | None) -> OtelCodeSpan:
-        """Make the span of a piece of code."""
         return OtelCodeSpan(self, step, code)
 
     def add_usage(self, reply: Reply) -> None:
@@ -295,7 +291,6 @@ class OtelModelSpan(OtelPartSpan):
 
     @guard
     def record_attempt(self, request: Request) -> None:
-        """Record an attempt."""
         self._attempts += 1
         if not self._is_recorded:
             return
@@ -307,7 +302,6 @@ class OtelModelSpan(OtelPartSpan):
 
     @guard
     def record_failure(self, why: ModelError) -> None:
-        """Record that an attempt failed."""
         event: dict[str, Any] = {"plait.attempt": self._attempts, "error.type": type(why).__name__}
         if why.response is not None and why.response.status:
             event["http.response.status_code"] = why.response.status
@@ -317,7 +311,6 @@ class OtelModelSpan(OtelPartSpan):
 
     @guard
     def record_reply(self, reply: Reply, model: str) -> None:
-        """Record the reply."""
         self._run.add_usage(reply)
         answered = {"gen_ai.response.model": model} if model else {}
         self._metric_key |= answered
@@ -343,8 +336,6 @@ class OtelModelSpan(OtelPartSpan):
 
 
 class OtelToolSpan(OtelPartSpan):
-    """The span of a tool call."""
-
     def __init__(self, run: OtelRunSpan, step: int, call: Call, tools: Toolset) -> None:
         tool = tools.get(call.tool)
         # The name of an unknown tool is the model's own text.
@@ -362,7 +353,6 @@ class OtelToolSpan(OtelPartSpan):
 
     @guard
     def record_result(self, observation: Observation) -> None:
-        """Record the result."""
         if not self._is_recorded:
             return
         self._set_content(
@@ -384,7 +374,6 @@ class OtelCodeSpan(OtelPartSpan):
 
     @guard
     def ran(self, ran: Ran) -> None:
-        """Record the result."""
         if not self._is_recorded:
             return
         self._set({"plait.code.calls": len(ran.calls)})

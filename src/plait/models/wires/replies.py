@@ -225,7 +225,6 @@ class Draft:
         return self.done or bool(self.finish)
 
     def reply(self, think: Think) -> Reply:
-        """Return the reply, when all has arrived."""
         calls = tuple(pending.call() for pending in self.calls)
         finish = "stop" if self.is_stopped else _FINISH.get(self.finish, "stop")
         if self.circling or self.filter.circling:

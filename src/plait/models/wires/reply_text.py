@@ -90,7 +90,6 @@ class TextFilter:
 
     @property
     def reasoning(self) -> str:
-        """Return the text of the `<think>` block."""
         return "".join(self._reasoning).strip()
 
     def feed(self, text: str) -> str:
