@@ -1,9 +1,9 @@
 """The configuration in `plait.toml`: endpoints, prices, electricity, defaults of `plait run`, agents of `plait serve`.
 
-Options override environment variables, which override the files, which override built-in defaults. Plait reads two
-files: the user's own, and over it a named file or else `plait.toml` in the working folder. The command line reads the
-folder's file; a Python program reads it only after `use_config`. `trust.py` limits what a folder's file may do. A file
-never holds secrets: an endpoint names the environment variable that holds its key.
+Options override environment variables, which override the files, which override built-in defaults. Plait reads the
+user's own file, and over it a named file or `plait.toml` in the working folder. A Python program reads the folder's
+file only after `use_config`. `trust.py` limits what it may do. A file never holds secrets: an endpoint names the
+environment variable of its key.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Which configuration files may decide where keys go and which code runs.
 
-Plait trusts a file that the user named (`--config`, `PLAIT_CONFIG`) and the user's own file. It does not trust a
-`plait.toml` in the working folder, because that file may have come with a download. Plait reads such a file only if it
-names no code to run, no environment variable to send, and no address outside this machine. `plait trust` records the
-path and the digest of a file, so a changed or moved file must be trusted again. SECURITY.md has a table of the rules.
+Plait trusts a file that the user named (`--config`, `PLAIT_CONFIG`) and the user's own file. A `plait.toml` in the
+working folder may have come with a download. Plait reads it only if it names no code to run, no environment variable to
+send, and no address outside this machine, or after `plait trust`, which records its path and digest. SECURITY.md has a
+table of the rules.
 """
 
 from __future__ import annotations

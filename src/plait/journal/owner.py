@@ -1,14 +1,12 @@
 """Who performs a run, so that two processes never perform the same one; and how runs are named.
 
-A run's row names its owner: host, process number, the process's start time, the kernel's boot id and the PID namespace.
-Plait looks up a process in the same namespace by its number and start time. It cannot look up a process in another
-namespace (a container beside this one), whose number may belong to another process here. For such an owner a lock
-decides. While a process performs runs, it holds a lock on one byte of the file JOURNAL-owners. The owner's name gives
-the byte. The kernel releases the lock when the process ends in any way, so the lock needs no heartbeat and no clock. It
-is a POSIX record lock, which a forked child does not inherit.
+A run's row names its owner: host, process number, start time, the kernel's boot id and the PID namespace. While a
+process performs runs, it locks one byte of the file JOURNAL-owners; the owner's name gives the byte. The kernel
+releases the lock when the process ends in any way, so no heartbeat is needed. A forked child does not inherit a POSIX
+lock.
 
 - same kernel and namespace: the process's number and start time decide;
-- same kernel, or same host name after a restart: the lock decides;
+- same kernel (a container beside this one), or same host name after a restart: the lock decides;
 - another kernel and host name: alive if the lock is held, otherwise unknown ("elsewhere").
 """
 

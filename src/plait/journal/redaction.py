@@ -2,9 +2,9 @@
 
     plait.journal.redact_with(lambda text: EMAIL.sub("[email]", text))
 
-It receives every string of a record, a head, an outcome and a JSON request or response, and every other body as one
-text. It must give the same result for the same text, and must not change its own output: a replay applies it to the
-requests that it compares. A resumed run reads the redacted texts.
+It receives every string of a JSON record or body, and every other body as one text. It must give the same result for
+the same text, and must not change its own output, because a replay applies it to the requests that it compares. A
+resumed run reads the redacted texts.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A run as typed values: the only reader of the rows of a trace.
 
-A row refers to others by numbers: a reply has the number of its request's effect, and a result also the index of its
-call. A `Timeline` resolves these. Each row gives one or more `Moment`s: what changed, and the new state of the model
-call, tool call, piece of code, question or note. The command line, the viewer, the lab, costs, plans and the engine's
-replay all read a trace this way; tests/test_one_reader.py checks it.
+Rows refer to each other by numbers, which a `Timeline` resolves. Each row gives one or more `Moment`s: what changed,
+and the new state of the model call, tool call, piece of code, question or note. All other code reads a trace this way;
+tests/test_one_reader.py checks it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Embedded servers of local models: one child process for each file and settings, shared by all runs.
 
-llama.cpp holds Python's lock while it loads a model, and a bad file may end its process. In a separate process it does
-not block our event loop, its messages never reach the user's terminal, and one signal ends it. The child ends when its
-stdin does, so it cannot outlive us. Any thread and any event loop may ask for a server; the first one starts it.
+llama.cpp holds Python's lock while it loads a model, prints messages, and may crash on a bad file, so it gets a
+separate process. The child ends when its stdin does, so it cannot outlive us. Any thread and any event loop may ask for
+a server; the first one starts it.
 """
 
 from __future__ import annotations

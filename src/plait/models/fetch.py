@@ -1,10 +1,9 @@
 """The cache of local model files: downloaded once, verified by hash, safe for several processes at once.
 
-A download goes to a hidden folder beside the file (`.NAME`) and is moved to its place when complete. Then Plait hashes
-it, and deletes it if the catalogue has another hash. A stamp beside it (`FILE.ok`) records the verified hash with the
-file's inode, size and times. A later load hashes the file again unless all of them match the stamp. (A program can set
-the modification time back, but not the status change time.) A `flock` for each file makes other processes wait for the
-downloading one.
+A download goes to a hidden folder beside the file (`.NAME`). When complete it is moved, hashed, and deleted if the
+catalogue has another hash. A stamp (`FILE.ok`) records the verified hash with the file's inode, size and times; a later
+load hashes the file again unless all of them match. (A program can set the modification time back, but not the status
+change time.) A `flock` makes other processes wait for a download.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """HTTP to model servers: one POST, its exact answer, and its errors.
 
-Each event loop has one aiohttp session, made at the first request, which keeps its connections. It lives in a started
-asynchronous generator, because a loop closes those when it ends (`asyncio.run` calls `loop.shutdown_asyncgens()`). So
-the session is closed with its loop.
+Each event loop has one aiohttp session, which keeps its connections. It lives in a started asynchronous generator, so
+`loop.shutdown_asyncgens()` closes it with its loop.
 
 A request has exactly the headers `Host`, `Content-Type: application/json`, `Content-Length`, `User-Agent: plait`,
 `Authorization: Bearer KEY` if there is a key, and the user's own. Plait requests no compression, follows no redirect,
-stores no cookie, reads no .netrc and repeats nothing. Proxies come from the environment (HTTPS_PROXY, NO_PROXY ...),
-are looked up once for each address, and are not used for this machine.
+stores no cookie, reads no .netrc and repeats nothing. Proxies come from the environment (HTTPS_PROXY, NO_PROXY ...) and
+are not used for this machine.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The special tokens of models: texts that an endpoint reads as control tokens, even in the content of a message.
 
-A result that contains `<|im_end|>` could end its message and begin a forged one. So a run removes the special tokens of
-its own models from data, and only those: `</s>` is plain HTML for a model without this token.
-
-The tokens of an embedded model are read from its file. Those of a server are set in plait.toml (`special_tokens` of an
-endpoint), or follow from the family in the model's name.
+A result that contains `<|im_end|>` could end its message and begin a forged one. So a run removes its own models'
+special tokens from data. An embedded model's tokens are read from its file. Those of a server are set in plait.toml
+(`special_tokens` of an endpoint), or follow from the family in the model's name.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What a run spent, by phase and model. It is computed from the record, so the rows add up to the run's totals exactly.
+"""What a run spent, by phase and model, from its record. The rows add up to the run's totals exactly.
 
-Plait sums money in whole billionths of a dollar and time in whole microseconds. Each call is rounded once, before any
-sum, and sums of integers do not depend on their order. `in_units` rounds for display: it rounds the total, then rounds
-the parts so that they add up to it.
+Plait rounds each call to whole billionths of a dollar and whole microseconds, then sums integers. `in_units` rounds a
+total for display, and rounds the parts so that they add up to it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The estimate of what running a plan will take: calls, tokens, USD.
 
-The loop itself renders the prompts, with placeholders for missing evidence, so the estimate includes all that is known
-of a request. The lengths of results and replies are unknown. Plait takes them from the journal's last runs, by tool and
-by phase and model; where those have no data, it assumes a length. Tokens per character also come from those runs, else
-from the planner's own call, else from `TOKENS_A_CHAR`. The range is not a bound: a step may fail, or return more than
-ever before.
+The loop itself renders the prompts, with placeholders for missing evidence. The lengths of results and replies, and the
+tokens per character, come from the journal's last runs. Without such data, Plait assumes lengths, and takes the tokens
+per character from the planner's own call or `TOKENS_A_CHAR`. The range is not a bound.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Conversations: which earlier turns a run sees, and the tool that searches all of them.
 
-A session is a name. Its turns are the recorded runs with that name. When a run begins, Plait reads the last turns that
-fit from the journal, gives them to the loop and stores them in the run's head. A resume, a replay or a fork takes them
-from the head, so later turns change nothing. The tool `chat_history` searches everything before the run; it reads
-nothing until it is called.
+A session is a name. Its turns are the recorded runs with that name. When a run begins, Plait stores the last turns that
+fit in the run's head, so later turns do not change a resume, a replay or a fork. The tool `chat_history` searches
+everything before the run.
 
-A caller may pass the earlier turns instead, like clients of an endpoint do. Then these are the conversation. If all of
-them are shown, the run gets no search tool.
+A caller may pass the earlier turns instead, like clients of an endpoint do. If all of them are shown, the run gets no
+search tool.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Capture of what a tool prints while code calls it. The model sees the output with the result.
 
-During such calls, `sys.stdout` is a stream that checks the context of the writer. Tools run in threads and tasks with a
-copy of their call's context, so parallel calls do not mix, and other output goes to the usual place. Plait does not
-collect the output of threads that a tool starts, nor output written to the file descriptor, for example by a child
-process.
+During such calls, `sys.stdout` is a stream that checks the context of the writer. Tools run with a copy of their call's
+context, so parallel calls do not mix. Plait does not collect the output of threads that a tool starts, nor output
+written to the file descriptor.
 """
 
 from __future__ import annotations

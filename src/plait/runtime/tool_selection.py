@@ -1,8 +1,7 @@
 """The choice of tools that a model sees for its task, and a search tool that finds the others.
 
-Plait chooses the tools when a run begins and stores the choice in the run's head. So a resumed run, a replay and a fork
-show the same tools without searching. Plait builds the index of an agent's tools at the first search: for the choice,
-for the search tool, or for an unknown tool name.
+Plait chooses the tools when a run begins and stores the choice in the run's head, so a resume, a replay or a fork shows
+the same tools. It builds the index of an agent's tools at the first search.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """How to find the awaited calls in a piece of code. They return an awaitable; all other calls block until the result.
 
 `x = tool(...)` and `await tool(...)` look the same to the tool, so the call's place in the code decides. A call is
-awaited when its value reaches an `await`, a `gather` (or another function of asyncio that takes awaitables), or the
-`return` of an `async def`. The value may get there directly, through a name, a list, a dict or a loop over one, or
-through a function of the same piece that returns it. An assignment counts until another one replaces it. This file uses
-only `ast`, because the sandbox's worker also runs it.
+awaited when its value reaches an `await`, a `gather` (or a similar function), or the `return` of an `async def`:
+directly, through a name, a container or a loop over one, or through a function of the same piece. This file uses only
+`ast`, because the sandbox's worker also runs it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The interface of sandboxes. A sandbox opens sessions; a session is one namespace that pieces of code run in.
 
-Code stops at each call out of the sandbox and waits. The holder of the session makes the calls, or never answers. So
-code cannot catch `stop()`: it is a call without an answer. A session is deterministic: the same pieces of code, times,
-zones and results have the same effect. A resumed run rebuilds its session by feeding it the record.
+Code stops at each call out of the sandbox and waits for the holder of the session. So code cannot catch `stop()`: it is
+a call without an answer. A session is deterministic: the same code, times, zones and results have the same effect. A
+resumed run rebuilds its session from the record.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A permanent lock of the current process: no files, no network, no new processes. Runs in the worker: stdlib only.
 
-The seccomp filter decides (see `confine_filter`): it refuses every call that could open, connect or start anything.
-Plait does not use a process without it. The other measures are added where the kernel has them: namespaces without a
-network, an unprivileged user instead of root, Landlock with nothing allowed, resource limits.
+The seccomp filter decides (see `confine_filter`); Plait does not use a process without it. Namespaces without a
+network, an unprivileged user, Landlock and resource limits are added where the kernel has them.
 """
 
 from __future__ import annotations

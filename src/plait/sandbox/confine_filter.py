@@ -1,8 +1,7 @@
 """The system calls that confined code may make, as a seccomp filter program. Runs in the worker: stdlib only.
 
 The filter allows what computing needs: memory, locks between existing threads, clocks, reading and writing of open
-files. Every other call fails with EPERM, so the filter also refuses calls that it does not know: no open, no stat, no
-socket, no process or thread, no signal, no exec, no ptrace, mount, bpf, io_uring, keyctl. The numbers come from
+files. Every other call fails with EPERM, including calls that the filter does not know. The numbers come from
 linux/unistd.h.
 """
 

@@ -1,12 +1,11 @@
 """The sandbox "monty": a small Python of its own (pydantic-monty) in worker processes without access to anything.
 
-Plait feeds a piece of code to a worker. The code comes back at each call. Calls of the clock and of the machine are
-answered here (the machine's with PermissionError); any other becomes a call of the turn. An awaited call (see
-`awaited.py`) gets a promise as its answer. When nothing in the code can continue, all promises become one turn.
+A piece of code comes back at each call. Calls of the clock and of the machine are answered here (the machine's with
+PermissionError); any other becomes a call of the turn. An awaited call (see `awaited.py`) gets a promise. When the code
+cannot continue, all promises become one turn.
 
-Plait saves the worker's state after each piece: some kilobytes in less than a millisecond. It restores the saved state
-after a piece whose state it cannot trust (the time or memory limit, a dead worker), and after a piece that is given up
-and must not run another line. A state too large to save so often is lost then.
+Plait saves the worker's state after each piece (less than a millisecond). It restores it after a time or memory limit,
+a dead worker, or a piece that is given up. A state too large to save is lost then.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks for Python that Monty would silently run differently from CPython. Plait refuses it before the piece runs.
 
-Monty evaluates a generator expression at once, so it would make calls that Python makes later or never. If the whole
-expression is used at once, as in `list(...)`, the calls are the same. Monty never calls some methods of classes.
+Monty evaluates a generator expression at once, so it would make calls that Python makes later or never. That is safe
+only if the expression is used up at once, as in `list(...)`. Monty never calls some methods of classes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Conversion of values into and out of Monty.
 
-A handle goes in as an empty object. Monty gives it an id that its Python cannot reach, and returns the same object.
-Monty shows an object as its class's name and brackets. So the class is named by the handle's text and a mark, and Plait
-removes the mark and the brackets from all output.
+A handle goes in as an empty object, and Monty returns the same object. Monty shows an object as its class's name and
+brackets. So the class is named by the handle's text and a mark, which Plait removes from all output.
 """
 
 from __future__ import annotations

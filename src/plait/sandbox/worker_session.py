@@ -1,8 +1,7 @@
 """The namespace of a session, and the threads that run its pieces of code, one at a time. Stdlib only.
 
-A piece that waits for calls blocks its thread. A piece that is given up stays blocked for ever, so no more of it runs,
-not even `except` or `finally`; another thread takes over. All threads start before the process is locked, because no
-thread can start afterwards.
+A piece that waits for calls blocks its thread. A piece that is given up stays blocked for ever, without `except` or
+`finally`; another thread takes over. All threads start before the process is locked, because none can start later.
 """
 
 from __future__ import annotations

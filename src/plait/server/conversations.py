@@ -1,14 +1,13 @@
 """How the server finds the conversation that a request continues, and the question that its last message answers.
 
-A client of chat completions sends the whole conversation each time, without a name. The label of each run has a key
-made of all messages up to its question, so the server finds the run of an earlier turn by the key of the messages up to
-that turn. The request continues its session if the client's later messages are exactly what the run said, and nothing
-was said in the session after it. A run that asked the user something covers several messages, which are compared with
-its rows. Any other request starts a session, with its earlier messages as history.
+A client of chat completions sends the whole conversation each time, without a name. So the label of each run has a key
+made of all messages up to its question. A request continues the session of the run with its key, if the later messages
+are exactly what the run said and the session has no later turn. Any other request starts a session, with its earlier
+messages as history.
 
-A message answers the question whose id it names, or that the message before it asks. So a message that arrives twice or
-late never answers a later question; it is refused. In a session that the client named, a message may come without the
-earlier ones; an approval then needs the id.
+A message answers the question whose id it names, or that the message before it asks. A message that arrives twice or
+late is refused. In a session that the client named, a message may come without the earlier ones; an approval then needs
+the id.
 """
 
 from __future__ import annotations

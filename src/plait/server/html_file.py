@@ -1,7 +1,6 @@
 """A run as one HTML file: the viewer's page with the run in it, for viewing offline and sending by mail.
 
-The file loads nothing and sends nothing. Its policy allows only its own script and style, by their hashes. The run is
-in an element for data, escaped so that nothing can end that element.
+The file loads nothing and sends nothing. Its policy allows only its own script and style, by their hashes.
 """
 
 from __future__ import annotations

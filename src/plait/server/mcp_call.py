@@ -1,14 +1,12 @@
 """One MCP call of a served agent: a run with progress reports, its questions, and its result.
 
-A call is a run like any other: it has its place, its owner and its rows in the journal. If the client asks for
-progress, it receives the run's events. If the client cancels the call or goes away, its run is cancelled. A run without
-an answer is an error result with the run's id, never a text that looks like an answer.
+Cancelling the call, or closing the connection, cancels the run. A run without an answer is an error result with the
+run's id, never a text that looks like an answer.
 
-A run that waits asks by elicitation if the client supports it. In the older protocol this is a request of the server;
-in the newer one it is a result that asks for another call. The state in that result is the ids of the run and the
-question; the caller of the answer is checked again. Without elicitation, the result shows the question and how to
-answer it with `run` and `reply_to`. An answer is for one question of one agent. Any other is an error that names the
-question.
+A run that waits asks by elicitation if the client supports it: in the older protocol by a request of the server, in the
+newer one by a result that asks for another call. The state in that result is the ids of the run and the question; the
+server checks the next caller again. Without elicitation, the result shows the question and how to answer it with `run`
+and `reply_to`. An answer to any other question is an error that names the open one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A plan's graph as text and as Mermaid. `plan_svg` draws it as a picture.
 
-Each form shows the steps that call something, what each step needs, and the answer, which depends on the steps that no
-other step needs. A step that has evidence is drawn open. A need that no earlier step provides is left out, so that an
-invalid plan can still be drawn.
+Each form shows the steps that call something, their needs, and the answer, which depends on the steps that no other
+step needs. A step that has evidence is drawn open. A need that no earlier step provides is left out.
 """
 
 from __future__ import annotations

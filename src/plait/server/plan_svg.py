@@ -1,9 +1,8 @@
 """A plan's graph as one self-contained SVG: readable in light and dark, all text escaped.
 
-A step is in the layer of its longest chain of needs (Sugiyama's layered drawing). A result that is needed further on
-runs through the layers between as one thin lane, from which lines lead to all steps that need it. Sweeps put each box
-near its neighbours. Then each layer gets the places that are nearest to the mean of the neighbours and keep the order
-(isotonic regression). Deep plans go down, wide ones to the right.
+A step is in the layer of its longest chain of needs (Sugiyama's layered drawing). A result that a later layer needs
+runs through the layers between as one thin lane. Sweeps order each layer; isotonic regression then places each box near
+its neighbours. Deep plans go down, wide ones to the right.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The runs of this process: started, resumed, forked and cancelled for the callers who may see them.
 
-Each run is a task, and is in the journal before its client learns of it. Its label names its owner, so access rules
-still hold after a restart. At most `concurrent` runs are performed at once and `queued` more requests wait, for a place
-or for the turn before theirs in a conversation. Further ones are refused. When the server stops, runs have `grace`
-seconds to end. Then they are cancelled with a reason in the journal, and can be resumed.
+Each run is in the journal before its client learns of it. Its label names its owner, so access rules survive a restart.
+At most `concurrent` runs are performed at once and `queued` more requests wait; further ones are refused. When the
+server stops, runs have `grace` seconds to end. Then they are cancelled with a reason, and can be resumed.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """A run as the viewer shows it: steps, each with its items in the order of the journal.
 
-A timeline takes the rows of a run one by one. Each row adds an item to a step or changes one: a call gets its
-observation, a request its reply. `changes` returns what is new since the last call; all changes together are the whole
-document.
+Each row adds an item to a step or changes one: a call gets its observation, a request its reply. `changes` returns what
+is new since the last call; all changes together are the whole document.
 
 An item is a `model` (a request and its reply), `call`, `code`, `output` (of continued code), `note` or `wait`. Its id
-comes from its effect, so it is the same at each reading. A text is [text, number of characters left out];
-`/api/runs/ID/text` returns the rest by item and field.
+comes from its effect, so it never changes. A text is [text, number of characters left out]; `/api/runs/ID/text` returns
+the rest.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Spans and metrics of runs, model calls, tool calls and code, made with OpenTelemetry's API.
 
-`runtime/tracing.py` describes the protocol. An open span is the current one: traces of a tool or an HTTP library are
-below it, and a run is below its caller's open span. Names follow the conventions. These are still in development, so
-Plait writes the names here instead of importing them; a test compares them with the conventions' package. Plait's own
-names begin with `plait.`.
+`runtime/tracing.py` describes the protocol. An open span is the current one, so traces of a tool or an HTTP library are
+below it. The names of the conventions are written here because they are still in development; a test compares them with
+the conventions' package. Plait's own names begin with `plait.`.
 """
 
 from __future__ import annotations
