@@ -31,29 +31,29 @@ class SqlTable(NamedTuple):
 
 RUNS = SqlTable(
     "runs",
-    "One row a run. It is written when the run begins, when it is claimed for resuming, and when it ends.",
+    "One row per run, written when the run begins, when a process claims it for a resume, and when it ends.",
     (
-        SqlColumn("n", "INTEGER PRIMARY KEY", "the run's number in this file; what `events.run` refers to"),
-        SqlColumn("id", "TEXT NOT NULL UNIQUE", "the run's name elsewhere, such as 20261121-035501-k3f9qd"),
+        SqlColumn("n", "INTEGER PRIMARY KEY", "the run's number in this file; `events.run` refers to it"),
+        SqlColumn("id", "TEXT NOT NULL UNIQUE", "the run's public name, such as 20261121-035501-k3f9qd"),
         SqlColumn("question", "TEXT NOT NULL", "the task, as asked"),
         SqlColumn("loop", "TEXT NOT NULL", "the loop's name"),
         SqlColumn("status", "TEXT NOT NULL", "`running`, or the outcome's status"),
-        SqlColumn("owner", "TEXT NOT NULL", "host:pid:start:boot:namespace of the process that performs it, '': none"),
-        SqlColumn("parent", "TEXT NOT NULL", "the run this one was forked from, '' when from none"),
-        SqlColumn("fork_at", "INTEGER NOT NULL", "the step it was forked at, 0 when it was not forked"),
+        SqlColumn("owner", "TEXT NOT NULL", "host:pid:start:boot:namespace of the process that performs it; '': none"),
+        SqlColumn("parent", "TEXT NOT NULL", "the run that this one was forked from; '': none"),
+        SqlColumn("fork_at", "INTEGER NOT NULL", "the step of the fork; 0: not a fork"),
         SqlColumn("started", "REAL NOT NULL", "when it began, in seconds since 1970"),
         SqlColumn("updated", "REAL NOT NULL", "when this row was last written"),
-        SqlColumn("rows", "INTEGER", "how many rows its record had when it ended, NULL while the run goes on"),
-        SqlColumn("head", "TEXT NOT NULL", "JSON of the `RunHead`: all that is needed to start the run again"),
-        SqlColumn("outcome", "TEXT", "JSON of the outcome, NULL while the run goes on"),
+        SqlColumn("rows", "INTEGER", "how many rows its record had when it ended; NULL while it runs"),
+        SqlColumn("head", "TEXT NOT NULL", "JSON of the `RunHead`: everything needed to start the run again"),
+        SqlColumn("outcome", "TEXT", "JSON of the outcome; NULL while it runs"),
         SqlColumn(
             "totals",
             "TEXT NOT NULL",
-            "JSON of the sums (steps, calls, usage, cost ...), `{}` till the end",
+            "JSON of the sums (steps, calls, usage, cost ...); `{}` until the end",
         ),
-        SqlColumn("session", "TEXT NOT NULL DEFAULT ''", "the conversation the run is a turn of, '' when of none"),
+        SqlColumn("session", "TEXT NOT NULL DEFAULT ''", "the conversation of which the run is a turn; '': none"),
         SqlColumn(
-            "label", "TEXT NOT NULL DEFAULT ''", "what the run is found again by: a cell of a comparison; '': nothing"
+            "label", "TEXT NOT NULL DEFAULT ''", "a name for finding the run again: a cell of a comparison; '': none"
         ),
         SqlColumn("digest", "BLOB NOT NULL", "digest of id, question, loop, parent, fork_at, head and session"),
         SqlColumn("state", "BLOB NOT NULL", "digest of `digest`, status, owner, rows, outcome and totals"),
@@ -62,22 +62,22 @@ RUNS = SqlTable(
 
 EVENTS = SqlTable(
     "events",
-    "One row a record, only ever added. A body is the exact request or response the record carries.",
+    "One row per record. Rows are only added. A body is the exact request or response of the record.",
     (
         SqlColumn("id", "INTEGER PRIMARY KEY", "order of writing in the whole file"),
         SqlColumn("run", "INTEGER NOT NULL", "`runs.n`"),
-        SqlColumn("seq", "INTEGER NOT NULL", "place in the run: 0, 1, 2 ... with no gap; unique within the run"),
+        SqlColumn("seq", "INTEGER NOT NULL", "number in the run: 0, 1, 2 ... without gaps; unique within the run"),
         SqlColumn("at", "REAL NOT NULL", "when, in seconds since 1970"),
-        SqlColumn("kind", "TEXT NOT NULL", "the record's kind, one of the list below"),
+        SqlColumn("kind", "TEXT NOT NULL", "the record's kind, from the list below"),
         SqlColumn("data", "TEXT NOT NULL", "JSON of the record; its `type` is the kind"),
-        SqlColumn("base", "INTEGER", "`seq` of the row whose body this one is told from; NULL: none"),
+        SqlColumn("base", "INTEGER", "`seq` of the row whose body is the base of this one; NULL: none"),
         SqlColumn(
             "head",
             "INTEGER",
-            "how many bytes it shares with the start of the base's; NULL: no base",
+            "bytes that it shares with the start of the base's body; NULL: no base",
         ),
-        SqlColumn("tail", "INTEGER", "how many bytes it shares with the end of the base's; NULL: no base"),
-        SqlColumn("packed", "INTEGER", "1: `body` is compressed with zlib (RFC 1950); NULL: as it is"),
+        SqlColumn("tail", "INTEGER", "bytes that it shares with the end of the base's body; NULL: no base"),
+        SqlColumn("packed", "INTEGER", "1: `body` is compressed with zlib (RFC 1950); NULL: not compressed"),
         SqlColumn("body", "BLOB", "the body's bytes, or those between head and tail; NULL: no body"),
         SqlColumn(
             "digest",
@@ -89,10 +89,10 @@ EVENTS = SqlTable(
 
 COMPARISONS = SqlTable(
     "comparisons",
-    "One row a comparison: what was compared, and its table as it was last computed.",
+    "One row per comparison: its content and the last computed table.",
     (
         SqlColumn("name", "TEXT PRIMARY KEY", "the comparison's name"),
-        SqlColumn("started", "REAL NOT NULL", "when it was first asked for, in seconds since 1970"),
+        SqlColumn("started", "REAL NOT NULL", "when it was first requested, in seconds since 1970"),
         SqlColumn("updated", "REAL NOT NULL", "when this row was last written"),
         SqlColumn("head", "TEXT NOT NULL", "JSON: the suite, the loops with their models, the cells"),
         SqlColumn("summary", "TEXT", "JSON with `rows` and `pairs` as `plait compare --json` prints it; NULL: not yet"),
@@ -101,9 +101,9 @@ COMPARISONS = SqlTable(
 
 RESULTS = SqlTable(
     "results",
-    "One row a finished cell of a comparison; several comparisons may have the cell.",
+    "One row per finished cell. Several comparisons may share a cell.",
     (
-        SqlColumn("cell", "TEXT PRIMARY KEY", "stands for all that could change it; the `label` of its run"),
+        SqlColumn("cell", "TEXT PRIMARY KEY", "identifies everything that could change it; the `label` of its run"),
         SqlColumn("run", "TEXT NOT NULL", "the run's id"),
         SqlColumn("at", "REAL NOT NULL", "when it was graded, in seconds since 1970"),
         SqlColumn("data", "TEXT NOT NULL", "JSON of the `Result`: how it ended, its grade, what it took"),
@@ -112,12 +112,12 @@ RESULTS = SqlTable(
 
 RATINGS = SqlTable(
     "ratings",
-    "One row for each run that a person rated.",
+    "One row per rated run.",
     (
         SqlColumn("run", "TEXT PRIMARY KEY", "the run's id"),
         SqlColumn("good", "INTEGER NOT NULL", "1: good, 0: bad"),
         SqlColumn("at", "REAL NOT NULL", "when, in seconds since 1970"),
-        SqlColumn("why", "TEXT NOT NULL", "what the person says of it"),
+        SqlColumn("why", "TEXT NOT NULL", "the user's reason"),
     ),
 )
 
@@ -155,7 +155,7 @@ def reference() -> str:
             "",
             table.meaning,
             "",
-            "| column | type | what it is |",
+            "| column | type | meaning |",
             "|---|---|---|",
         ]
         lines += [f"| `{each.name}` | {each.sql} | {each.meaning} |" for each in table.columns]

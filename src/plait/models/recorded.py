@@ -45,6 +45,7 @@ class Recorded:
         return f"Recorded({len(self._answers)} requests, like={self.like!r})"
 
     def encode(self, think: Think) -> Request:
+        """Return the request as the recorded model encodes it."""
         return self.like.encode(think)
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
@@ -65,6 +66,7 @@ class Recorded:
         return response
 
     def decode(self, response: Response, think: Think) -> Reply:
+        """Return the reply in a response. Pure."""
         return self.like.decode(response, think)
 
     def without(self, ability: str) -> Recorded:
@@ -74,6 +76,7 @@ class Recorded:
         return made
 
     def describe(self) -> dict[str, Any]:
+        """Return the recorded model's description."""
         return {**self.like.describe(), "recorded": True}
 
     def _not_recorded(self, body: bytes) -> NotRecorded:

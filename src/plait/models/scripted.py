@@ -139,9 +139,11 @@ class Scripted:
         return response
 
     def decode(self, response: Response, think: Think) -> Reply:
+        """Return the reply in a response. Pure."""
         return reading.decode(response, think, Target(self.spec, self.name))
 
     def without(self, ability: str) -> Scripted:
+        """Return the same script for an endpoint without an ability."""
         made = copy(self)
         made.abilities, made.sent, made._failed = self.abilities.without(ability), 0, {}
         return made
