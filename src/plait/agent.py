@@ -1,4 +1,7 @@
-"""The face: an immutable description of loop, models, tools and limits, that any number of tasks may run at once."""
+"""The class `Agent`: an immutable description of a loop, its models, tools and limits.
+
+One agent can run any number of tasks at once.
+"""
 
 from __future__ import annotations
 
@@ -64,15 +67,15 @@ if TYPE_CHECKING:
 class Agent:
     """A loop with its models, tools and limits.
 
-    `loop`: a loop by name ("react", "json"), or an object with options (`plait.ReAct(dialect="lines")`). "auto" calls
-    tools as the model's endpoint does, and continues as "react" where it cannot. `model`: the model of all phases,
-    `provider:name` or an object; `models`: models of single phases. `tools`: tools, typed functions, objects or classes
-    (their public methods; each run has an object of its own of a class), or words such as "calculator". `limits`: what
-    a run may use, and how many tools the model is shown.
+    `loop`: the name of a loop ("react", "json"), or an object with options (`plait.ReAct(dialect="lines")`). "auto"
+    uses the endpoint's tool calling, and continues as "react" where the endpoint has none. `model`: the model of all
+    phases, `provider:name` or an object; `models`: models of single phases. `tools`: tools, typed functions, objects,
+    classes (each run gets its own instance; public methods are the tools), or words such as "calculator". `limits`:
+    what a run may use, and how many tools the model sees.
 
-    `prompts`: a folder whose files replace the built-in prompts. `system`: a system prompt that is sent byte for byte
-    instead of the loop's. `history`: how much of a session a run is shown, and what searches the rest.
-    `journal`: the file that stores runs, None for the default one, False for none.
+    `prompts`: a folder whose files replace the built-in prompts. `system`: a system prompt that replaces the loop's,
+    sent byte for byte. `history`: how many earlier turns of a session a run sees, and what searches the others.
+    `journal`: the file that stores runs; None for the default file, False for none.
 
     `approve`: which calls need the user's approval; "plan" asks about the whole plan. `can_ask`: whether the model may
     ask the user. `on_interrupted_call`: what a resumed run does with a call that may have happened. `grounding`: what
@@ -106,19 +109,19 @@ class Agent:
         for model in (self.model, *self.models.values()):
             if isinstance(model, str):
                 check_spec(model, lambda: config.load().models)
-        # Wrong prompts and tools are reported now, not in the middle of a run.
+        # Report wrong prompts and tools now, not in the middle of a run.
         if self.prompts is not None:
             self._book.check()
         if not any(isinstance(tool, str) for tool in self.tools):
             _ = self._toolset
 
     def __repr__(self) -> str:
-        """One line: the loop, and each field that is not the default."""
+        """Return the loop and each field that is not the default, in one line."""
         fields = [f"{name}={value}" for name, value in changed_fields(self).items()]
         return f"Agent({', '.join([repr(loops.word_of(self._loop)), *fields])})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: a table of the fields that are not the defaults."""
+        """Return a notebook's view: a table of the fields that are not the defaults."""
         rows = [("loop", loops.word_of(self._loop)), *changed_fields(self).items()]
         return render_html("Agent", (), ("field", "value"), rows)
 
@@ -127,14 +130,13 @@ class Agent:
     def run(
         self, question: str, *, session: str | None = None, on_wait: OnWait | None = None, now: float | None = None
     ) -> Run:
-        """Run a task to its end, blocking; also from inside a running event loop, as in a notebook.
+        """Run a task to its end, blocking. Also works inside a running event loop, as in a notebook.
 
-        `session` makes it a turn of the conversation of that name, kept in the journal: it is shown the turns
-        before it, as far as `history` goes, and may search them all. `now` is the time that code sees, in seconds
-        since 1970; None for the clock of this machine.
-        Whatever happens in the run is told by `Run.status`; only a wrong description (an unknown model, a
-        journal that can't be written) raises `PlaitError`. Ctrl-C cancels the run, keeps what was done and raises
-        KeyboardInterrupt.
+        `session` makes the run a turn of that conversation in the journal. The run sees the latest turns, as
+        `Agent.history` says, and can search all of them. `now` is the time that code sees, in seconds since 1970; None
+        for this machine's clock. `Run.status` says how the run ended. `PlaitError` is raised only for a wrong
+        description (an unknown model, a journal that cannot be written). Ctrl-C cancels the run, keeps its record and
+        raises KeyboardInterrupt.
         """
         return run_blocking(self.arun(question, session=session, on_wait=on_wait, now=now))
 
@@ -149,11 +151,11 @@ class Agent:
         history: Iterable[Exchange] | None = None,
         now: float | None = None,
     ) -> Run:
-        """The same, awaited. Cancelling it cancels the run, which puts that on its record.
+        """Run a task to its end. Cancelling this call cancels the run and records that.
 
-        `on_event` is told each event as it happens, the last (`Ended`) also of a run that is cancelled. `label` is what
-        the run can be found again by in the journal. `history` are the session's turns so far where another keeps
-        them, None for those in the journal.
+        `on_event` receives each event as it happens; the last is `Ended`, also for a cancelled run. `label` is a name
+        by which the journal finds the run again. `history` holds the session's earlier turns if your application stores
+        them; None reads them from the journal. For the other arguments see `run`.
         """
         run_spec, head = await self._prepare(question, session, on_wait, history, now)
         head = msgspec.structs.replace(head, label=label)
@@ -163,7 +165,7 @@ class Agent:
     async def stream(
         self, question: str, *, session: str | None = None, on_wait: OnWait | None = None
     ) -> AsyncGenerator[Event, None]:
-        """The run's events as they happen; the last is `Ended` and carries the `Run`.
+        """Yield the run's events as they happen. The last is `Ended`, which holds the `Run`.
 
         Leaving the iteration early cancels the run.
         """
@@ -175,18 +177,17 @@ class Agent:
     # -- plans
 
     def plan(self, question: str) -> Planned:
-        """Ask the planner only, blocking: the plan, what carrying it out is expected to take, and the run that asked.
+        """Ask only the planner, blocking. Returns the plan, its estimated cost, and the run that asked.
 
-        For `rewoo`, and other loops that are a `plait.loops.plan.Planner`. A plan is a value: look at it, change it,
-        and carry it out with `agent.with_plan(plan).run(...)`.
-        Raises `ConfigError` for a loop whose plans can't be held so.
+        Works for `rewoo` and other loops that are a `plait.loops.plan.Planner`. To run the plan, edited or not, call
+        `agent.with_plan(plan).run(...)`. Raises `ConfigError` for other loops.
         """
         return run_blocking(self.aplan(question))
 
     async def aplan(
         self, question: str, *, session: str | None = None, on_event: Callable[[Event], None] | None = None
     ) -> Planned:
-        """The same, awaited."""
+        """Ask only the planner. See `plan`."""
         from plait.runtime.plans import Planned, planning
 
         loop = replace(planning(self._loop), plan=None, only_plan=True)
@@ -198,10 +199,10 @@ class Agent:
         return Planned(plan, planner.expected(question, plan, run.timeline), run)
 
     def expected(self, question: str, plan: Plan | str, planned_in: Timeline | None = None) -> Expected:
-        """The calls, tokens and USD that carrying out a plan is expected to take (`runtime/estimate.py` says how).
+        """Estimate the calls, tokens and USD that a plan will take (see `runtime/plan_estimate.py`).
 
-        `planned_in` is the run that made the plan: its planner's call says how many tokens a character takes.
-        The last runs in the journal say how long results and replies are.
+        `planned_in` is the run that made the plan; its planner call gives the tokens per character. The journal's last
+        runs give the lengths of results and replies.
         """
         from plait.runtime import plan_estimate, plans
 
@@ -213,10 +214,10 @@ class Agent:
         )
 
     def with_plan(self, plan: Plan | str) -> Agent:
-        """The same agent with a plan to carry out: a value, the text that is printed, or JSON.
+        """Return the same agent with a plan to run: a `Plan`, the printed text, or JSON.
 
-        Steps whose evidence the plan holds are not run again. Raises `ConfigError` for one that can't be carried
-        out with these tools.
+        Steps that have evidence in the plan are not run again. Raises `ConfigError` for a plan that does not fit these
+        tools.
         """
         from plait.runtime.plans import plan_of, planning
 
@@ -225,17 +226,17 @@ class Agent:
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """The tools as a model is told of them."""
+        """Return the tools as a model sees them."""
         return self._toolset.specs
 
     def known_to(self, plan: Plan | str) -> tuple[ToolSpec, ...]:
-        """The tools that a plan may name: the agent's, and where the plan uses it the one that comes with a session."""
+        """Return the tools that a plan may name: the agent's, and the session's search tool if the plan uses it."""
         history = session_spec()
         uses = history.name in (plan if isinstance(plan, str) else {step.tool for step in plan.steps})
         return (*self.specs, history) if uses else self.specs
 
     def using(self, **changes: Any) -> Agent:
-        """The same agent with some fields changed."""
+        """Return a copy of this agent with some fields changed."""
         known = {item.name for item in fields(self)}
         for name in changes:
             if name not in known:
@@ -247,11 +248,11 @@ class Agent:
     def resume(
         self, run: str | Run, answer: str | None = None, *, question: str | None = None, force: bool = False
     ) -> Run:
-        """Go on with a run that was interrupted, cancelled or waits.
+        """Resume a run that was interrupted or cancelled, or that waits.
 
-        `answer` is what the person says to the `question` of that id, which `Run.outcome.question` names. For a `Run`
-        in place of an id, the question is the one that it waits with. Raises `StaleAnswer` when that question is not
-        open (any more), and `BadAnswer` for an edit of a call that does not fit the tool: the run waits as before.
+        `answer` is the user's answer to the `question` with that id (`Run.outcome.question` names it). If `run` is a
+        `Run`, the default is the question that it waits with. Raises `StaleAnswer` if the question is not open, and
+        `BadAnswer` for an edited call that does not fit the tool: the run then waits as before.
         """
         return run_blocking(self.aresume(run, answer, question=question, force=force))
 
@@ -265,7 +266,7 @@ class Agent:
         force: bool = False,
         on_wait: OnWait | None = None,
     ) -> Run:
-        """The same, awaited. `force` takes over a run that another machine began."""
+        """Resume a run. See `resume`. `force` takes over a run that another machine started."""
         if isinstance(run, Run):
             if question is None and isinstance(run.outcome, Waiting):
                 question = run.outcome.question
@@ -291,7 +292,7 @@ class Agent:
         return await runs.perform(run_spec, row.head, log, journal, on_event, resumed=True)
 
     def replay(self, run: str) -> Replayed:
-        """Take the loop through a run's record and compare every request, byte by byte; nothing is performed.
+        """Drive the loop through a run's record and compare every request byte by byte. Performs nothing.
 
         Raises `ReplayDiffers` at the first difference.
         """
@@ -302,7 +303,7 @@ class Agent:
         return run_blocking(runs.replay(run_spec, row.head, journal.timeline(row.head.run), recorded))
 
     def fork(self, run: str, at: int) -> Run:
-        """A new run of this agent that takes the first `at - 1` steps from `run` and performs the rest."""
+        """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
         return run_blocking(self.afork(run, at))
 
     async def afork(
@@ -314,7 +315,7 @@ class Agent:
         on_wait: OnWait | None = None,
         label: str = "",
     ) -> Run:
-        """The same, awaited."""
+        """Start a new run that takes the first `at - 1` steps from `run` and performs the others."""
         journal = self._journal_needed()
         row = journal.run(run)
         require_loaded(self.tools)
@@ -338,12 +339,12 @@ class Agent:
     def from_journal(
         head: RunHead, *, journal: str | Path | None, load_tools: bool | None = None, **changes: Any
     ) -> Agent:
-        """The agent that made a recorded run, from what the record says of it.
+        """Rebuild the agent that made a recorded run from the run's record.
 
-        `load_tools`: whether code that the journal names (files, modules, commands) is loaded as its tools. None loads
-        it from the user's default journal only. Without it a run can be replayed, but not resumed or forked.
+        `load_tools`: whether to load code that the journal names (files, modules, commands) as tools. None loads it
+        only from the user's default journal. Without its tools a run can be replayed, but not resumed or forked.
 
-        Raises `ConfigError` when its loop or tools were given in Python and have no word to find them by.
+        Raises `ConfigError` if the loop or tools were Python objects, which the record cannot name.
         """
         if load_tools is None:
             load_tools = journal is None or Path(journal).expanduser().resolve() == default_path().resolve()
@@ -362,12 +363,12 @@ class Agent:
         return with_fitting_names(with_free_names(tools_from(self.tools), self._loop), self._loop)
 
     async def _tools_there(self) -> None:
-        """Make the tools, in a thread where that may take a while: a word may begin a server."""
+        """Make the tools in a thread, because a word may start a server."""
         if "_toolset" not in vars(self) and any(isinstance(tool, str) for tool in self.tools):
             await asyncio.to_thread(getattr, self, "_toolset")
 
     async def _sandbox_there(self, sandbox: str | Sandbox) -> str | Sandbox:
-        """The same sandbox. Raises `ConfigError` where the loop runs code and the sandbox is not available."""
+        """Return the sandbox unchanged. Raises `ConfigError` if the loop runs code and the sandbox is not available."""
         if getattr(self._loop, "runs_code", False):
             await check_sandbox(sandbox)
         return sandbox
@@ -403,7 +404,7 @@ class Agent:
         return Finder(self._toolset, self.history.embedder)
 
     def _shown(self, question: str, parent: RunHead | None = None) -> tuple[str, ...] | None:
-        """The names of the tools to show; None for all. May take a while."""
+        """Return the names of the tools to show; None for all. May take a while."""
         most = self._most_shown
         return None if most is None else self._finder.chosen(question, most, parent)
 
@@ -508,7 +509,7 @@ class Agent:
         history: Iterable[Exchange] | None,
         now: float | None,
     ) -> tuple[RunSpec, RunHead]:
-        """Check the question, and build what a new run needs."""
+        """Check the question and build what a new run needs."""
         if not isinstance(question, str) or not question.strip():
             raise ConfigError("The question is empty.", hint="Say what is to be done.")
         try:
@@ -532,7 +533,7 @@ class Agent:
 
 
 def _fallback(why: str) -> str:
-    """The line that says that code runs in `monty`, though nobody chose it; "" where it does not."""
+    """Return a line that says code runs in `monty` by fallback; "" if it was chosen or is not used."""
     if not why:
         return ""
     return f"Code runs in the sandbox 'monty', which has less of Python: 'process' is not available here ({why})."

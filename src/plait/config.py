@@ -1,9 +1,9 @@
-"""`plait.toml`: endpoints, prices, electricity, defaults for `plait run`, and what `plait serve` serves.
+"""The configuration in `plait.toml`: endpoints, prices, electricity, defaults of `plait run`, agents of `plait serve`.
 
-Flags win over the environment, the environment over the files, the files over what is built in. Two files are read: the
-user's own, and over it one that was named, else `plait.toml` in the working folder. The command line reads the folder's
-file; a Python program only after `use_config`. `trust.py` says what a folder's file may do.
-Secrets are never in a file: an endpoint names the environment variable its key is in.
+Options override environment variables, which override the files, which override built-in defaults. Plait reads the
+user's own file, and over it a named file or `plait.toml` in the working folder. A Python program reads the folder's
+file only after `use_config`. `trust.py` limits what it may do. A file never holds secrets: an endpoint names the
+environment variable of its key.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TABLES = {
 
 
 class RunDefaults(Struct, frozen=True, forbid_unknown_fields=True):
-    """The table `[run]`: what `plait run` takes where no flag says otherwise. The names are the flags'."""
+    """The table `[run]`: defaults of `plait run`, named like its options."""
 
     loop: str | None = None
     model: str | None = None
@@ -60,9 +60,9 @@ class RunDefaults(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AgentTable(RunDefaults, frozen=True, forbid_unknown_fields=True):
-    """A table `[agents.NAME]`: what `plait serve` serves under that name. What it leaves open is as in `[run]`.
+    """A table `[agents.NAME]`: an agent of `plait serve`. Missing settings come from `[run]`.
 
-    `description` is what clients are told of it; `thoughts`: they are told its thoughts and actions as well.
+    `description` is shown to clients. `thoughts`: clients also receive the agent's thoughts and actions.
     """
 
     description: str = ""
@@ -72,9 +72,10 @@ class AgentTable(RunDefaults, frozen=True, forbid_unknown_fields=True):
 class ServeTable(Struct, frozen=True, forbid_unknown_fields=True):
     """The table `[serve]`: where `plait serve` listens, and its limits.
 
-    `concurrent` runs are performed at once, `queued` more wait. `seconds` is the most time of a run, `grace` what runs
-    are given when the server stops. A request's body has at most `body_mb` MB and is there within `body_seconds`.
-    `connections` are open at most. `hosts`: further names that the server is asked by where it has no token.
+    `concurrent` runs are performed at once, and `queued` more wait. `seconds` limits the time of a run; `grace` is the
+    time that runs get when the server stops. A request body has at most `body_mb` MB and must arrive within
+    `body_seconds`. `connections` is the maximum number of open connections. `hosts` are further host names under which
+    clients may reach a server without a token.
     """
 
     host: str = "127.0.0.1"
@@ -90,17 +91,17 @@ class ServeTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TelemetryTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """The table `[telemetry]`: whether runs are traced, and whether with questions, answers and the like."""
+    """The table `[telemetry]`: whether runs are traced, and whether traces contain texts such as questions."""
 
     on: bool = False
     content: bool = False
 
 
 class JournalTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """The table `[journal]`: which runs `plait runs prune` deletes, and what sees texts before they are stored.
+    """The table `[journal]`: which runs `plait runs prune` deletes, and what redacts texts before they are stored.
 
-    `older_than` is such as "30d", `keep` how many of the newest runs stay. `redact` is `module:name`; only the user's
-    own file may have it, for it runs code.
+    `older_than` is an age such as "30d"; `keep` is how many of the newest runs stay. `redact` is `module:name`. Only
+    the user's own file may set it, because it runs code.
     """
 
     older_than: str | None = None
@@ -109,7 +110,7 @@ class JournalTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Config(Struct, frozen=True):
-    """What the file says. `path` is where it was read, None without a file."""
+    """The whole configuration. `path` is the file it was read from, or None."""
 
     run: RunDefaults
     models: ModelConfig
@@ -118,13 +119,13 @@ class Config(Struct, frozen=True):
     agents: dict[str, AgentTable] = {}
     telemetry: TelemetryTable = TelemetryTable()
     own: dict[str, tuple[str, ...]] = {}
-    """What each agent's table says itself; the rest is from `[run]`."""
+    """The settings in each agent's own table. The others come from `[run]`."""
     journal: JournalTable = JournalTable()
     raw: Mapping[str, Any] = {}
-    """The settings as the files have them."""
+    """The settings as written in the files."""
 
     def place(self, agent: str, key: str = "") -> str:
-        """Where the file says that of an agent, for an error."""
+        """Return where the file sets this key of an agent, for an error message."""
         first = key.partition(".")[0]
         if key and first not in self.own.get(agent, ()):
             usual = getattr(self.run, first, None) not in (None, {}, [])
@@ -138,24 +139,24 @@ _reads_folder = False
 
 
 def use_config(file: str | Path) -> None:
-    """Read this configuration from now on, in this process; for Python programs. Raises `ConfigError`."""
+    """Use this configuration file from now on in this process. For Python programs. Raises `ConfigError`."""
     global _named
     load(Path(file))
     _named = Path(file).absolute()
 
 
 def read_folder() -> None:
-    """Read `plait.toml` of the working folder from now on, in this process; for the command line."""
+    """Read `plait.toml` of the working folder from now on in this process. For the command line."""
     global _reads_folder
     _reads_folder = True
 
 
 def load(path: Path | None = None) -> Config:
-    """The configuration: the user's own file, and over it `path`, else `PLAIT_CONFIG`, else the file that was given to
-    `use_config`, else `plait.toml` in the working folder (after `read_folder`).
+    """Return the configuration: the user's own file, and over it one other file.
 
-    Raises `ConfigError` for a file that was named and does not exist, for one that cannot be understood, and for a
-    folder's file that needs trust and has none.
+    The other file is `path`, else `PLAIT_CONFIG`, else the file given to `use_config`, else `plait.toml` in the working
+    folder (after `read_folder`). Raises `ConfigError` if a named file does not exist, if a file is invalid, or if a
+    folder's file needs trust and is not trusted.
     """
     named = path or (Path(os.environ["PLAIT_CONFIG"]) if os.environ.get("PLAIT_CONFIG") else _named)
     place = named or (_FOLDER if _reads_folder else None)
@@ -180,7 +181,7 @@ def load(path: Path | None = None) -> Config:
 
 
 def use_own_redaction() -> None:
-    """Use the redaction function of the user's own configuration, unless one is in use. Raises `ConfigError`."""
+    """Install the redaction function of the user's own configuration, unless one is installed. Raises `ConfigError`."""
     from importlib import import_module
 
     from plait.journal import redaction
@@ -202,7 +203,7 @@ def use_own_redaction() -> None:
 
 
 def _is_file(place: Path) -> bool:
-    """The file exists. In a folder that this user may not enter, there is none for them."""
+    """Return whether the file exists. A file in a folder that this user may not enter counts as missing."""
     try:
         return place.is_file()
     except PermissionError:
@@ -217,7 +218,7 @@ def _content(place: Path) -> bytes:
 
 
 def _loosened(own: RunDefaults, near: Config) -> list[str]:
-    """What the user's own file says about safety and a nearer file changes."""
+    """Return the safety settings of the user's own file that a nearer file changes."""
     return [
         f"change {key} from {said!r} to {getattr(table, key)!r}"
         for key in ("approve", "grounding", "sandbox")
@@ -237,10 +238,11 @@ def _parsed(place: Path, content: bytes) -> dict[str, Any]:
 
 
 def _read(place: Path, content: bytes, over: Mapping[str, Any] | None = None) -> Config:
-    """A file as a configuration; `over` are the settings of the user's own file, which it adds to and replaces."""
+    """Parse a file into a configuration. `over` holds the settings of the user's own file, which this file
+    overrides."""
     data = _parsed(place, content)
     if over:
-        _read(place, content)  # what is wrong in this file is reported before both are joined
+        _read(place, content)  # report errors in this file before the two are merged
         data = _joined(over, data)
     raw = dict(data)
     for table in data:
@@ -265,7 +267,8 @@ def _read(place: Path, content: bytes, over: Mapping[str, Any] | None = None) ->
 
 
 def _joined(own: Mapping[str, Any], near: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of two files, those of `near` winning: tables by key, and named endpoints and agents as a whole."""
+    """Merge the settings of two files; `near` wins. Tables merge by key, named endpoints and agents are replaced
+    whole."""
     tables = {
         name: {**own[name], **near[name]}
         for name in near
@@ -275,7 +278,7 @@ def _joined(own: Mapping[str, Any], near: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _agents(tables: Any, run: RunDefaults, place: Path) -> dict[str, AgentTable]:
-    """The agents to serve; what a table leaves open is as in `[run]`."""
+    """Return the agents to serve. Settings that a table leaves out come from `[run]`."""
     if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
         raise ConfigError(f"{place}: an agent is a table [agents.NAME].")
     found = {}
@@ -314,7 +317,7 @@ def _table(table: Any, kind: type[T], name: str, place: Path) -> T:
 
 
 def _in_words(said: str, table: Any) -> str:
-    """What `msgspec` found wrong in a table, in words: which setting, what it is, and what it must be."""
+    """Explain an error that `msgspec` found in a table: which setting, its value, and the expected value."""
     found = re.fullmatch(r"Expected `([^`]+)`, got `[^`]+`(?: - at `\$\.(\w+)(\S*)`)?", said)
     if found is None:
         return said.replace("`$.", "`").rstrip(".")

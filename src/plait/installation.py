@@ -1,4 +1,4 @@
-"""How Plait was installed, which of its extras are there, and what other packages plug in."""
+"""How Plait was installed, which extras are installed, and which plugins other packages provide."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def list_extras() -> list[Extra]:
 
 
 def plugins(group: str) -> tuple[EntryPoint, ...]:
-    """Return the entry points of a group. The first search of all packages takes some 50 ms; its result is kept."""
+    """Return the entry points of a group. The first call searches all packages (about 50 ms); the result is cached."""
     return tuple(_read_entry_points(tuple(sys.path)).select(group=group))
 
 

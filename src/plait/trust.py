@@ -1,10 +1,9 @@
 """Which configuration files may decide where keys go and which code runs.
 
-A file that the user named (`--config`, `PLAIT_CONFIG`) and the user's own file are trusted. A `plait.toml` that merely
-lies in the working folder is not, because it may have come with a download. Plait reads such a file only while it is
-harmless: it names no code to run, no environment variable to send, and no address off this machine. `plait trust`
-records the path and the digest of a file, so a changed or moved file has to be trusted again. SECURITY.md has the
-rules as a table.
+Plait trusts a file that the user named (`--config`, `PLAIT_CONFIG`) and the user's own file. A `plait.toml` in the
+working folder may have come with a download. Plait reads it only if it names no code to run, no environment variable to
+send, and no address outside this machine, or after `plait trust`, which records its path and digest. SECURITY.md has a
+table of the rules.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from plait.core.errors import ConfigError
 
 
 def own_file() -> Path:
-    """The user's own configuration: plait/plait.toml under XDG_CONFIG_HOME, else under ~/.config."""
+    """Return the path of the user's own configuration: plait/plait.toml in XDG_CONFIG_HOME or ~/.config."""
     return _home("XDG_CONFIG_HOME", ".config") / "plait" / "plait.toml"
 
 
 def is_trusted(file: Path, content: bytes) -> bool:
-    """The user trusted this file with exactly this content."""
+    """Return whether the user trusted this file with exactly this content."""
     return _trusted().get(str(file.absolute())) == _digest(content)
 
 
 def trust(file: Path) -> list[str]:
-    """Trust a file with its content of now; gives what that allows, a phrase each. Raises `ConfigError`."""
+    """Trust a file with its current content. Returns what that allows, one phrase each. Raises `ConfigError`."""
     import tomllib
 
     try:
@@ -46,12 +45,11 @@ def trust(file: Path) -> list[str]:
 
 
 def distrust(file: Path) -> None:
-    """Take the trust in a file back."""
     _record({name: digest for name, digest in _trusted().items() if name != str(file.absolute())})
 
 
 def risks(settings: Mapping[str, Any]) -> Iterator[str]:
-    """What a configuration would do that needs trust, a phrase each."""
+    """Yield what a configuration would do that needs trust, one phrase each."""
     for name, table in _tables(settings.get("endpoints")):
         address = str(table.get("base_url", ""))
         if not _on_this_machine(address):
@@ -80,13 +78,12 @@ def _tables(value: Any) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _variables(headers: Any) -> list[str]:
-    """The environment variables that headers are filled from."""
     values = headers.values() if isinstance(headers, Mapping) else ()
     return [value[1:].strip("{}") for value in values if isinstance(value, str) and value.startswith("$")]
 
 
 def _runs_code(word: str) -> bool:
-    """The word of a tool is a Python file, a module or an MCP server, and not a toolkit that is installed."""
+    """Return whether a tool's word is a Python file, a module or an MCP server, and not an installed toolkit."""
     from plait.tools.load import toolkit_names
 
     name = re.sub(r"\A[A-Za-z_][\w.-]*=", "", word.strip()).partition(":")[0]
@@ -110,7 +107,7 @@ def _store() -> Path:
 
 
 def _trusted() -> dict[str, str]:
-    """Digests by absolute path. A file that cannot be read trusts nothing."""
+    """Return digests by absolute path. Returns none if the file of trust cannot be read."""
     try:
         found = json.loads(_store().read_bytes())
     except (OSError, ValueError):

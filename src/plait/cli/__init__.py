@@ -1,1 +1,1 @@
-"""The command `plait`. `main.main` is where it starts."""
+"""The command `plait`. It starts in `main.main`."""

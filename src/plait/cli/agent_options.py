@@ -1,4 +1,4 @@
-"""Builds an agent from flags, environment, `plait.toml` and defaults, in this order."""
+"""How commands build an agent from options, environment, `plait.toml` and defaults, in this order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LIMITS = {
     "max_cost": "usd",
     "max_seconds": "seconds",
 }
-"""The field of `Limits` that each flag sets."""
+"""The field of `Limits` that each option sets."""
 
 
 def make_agent(
@@ -56,7 +56,7 @@ def make_agent(
     defaults: RunDefaults | None = None,
     **limits: float | None,
 ) -> Agent:
-    """Return the agent that the flags describe. `defaults` is a table of `plait.toml`, None for `[run]`.
+    """Return the agent that the options describe. `defaults` is a table of `plait.toml`, None for `[run]`.
 
     Raises `ConfigError`.
     """
@@ -65,14 +65,14 @@ def make_agent(
         raise ConfigError("--journal and --no-journal contradict each other.", hint="Give one of them.")
     loop = loop or os.environ.get("PLAIT_LOOP") or defaults.loop or default_loop
     most = _merge_limits(defaults, limits)
-    # The options in the file belong to the loop in the file: another loop does not know them.
+    # The options in the file belong to the loop in the file. Another loop may not have them.
     options = {**(defaults.set if loop == (defaults.loop or "react") else {}), **parse_pairs(settings)}
     for_all, by_phase = split_models(models)
     general = for_all or os.environ.get("PLAIT_MODEL")
     return Agent(
         loops.make(loop, options),
         model=general or defaults.model or "local",
-        # A model for all phases from a flag or the environment overrides the file's models of single phases.
+        # A model for all phases from an option or the environment overrides the file's models of single phases.
         models=by_phase if general else {**defaults.models, **by_phase},
         tools=tuple(tools) or tuple(defaults.tools),
         limits=Limits(
@@ -104,7 +104,7 @@ def make_recorded_agent(
     on_interrupted_call: str | None = None,
     **limits: float | None,
 ) -> Agent:
-    """Return the agent of a recorded run, changed by what the flags say. Raises `ConfigError`."""
+    """Return the agent of a recorded run, changed by the options. Raises `ConfigError`."""
     changes: dict[str, Any] = {}
     recorded = head.loop["name"]
     name = loop or recorded
@@ -126,7 +126,7 @@ def make_recorded_agent(
 
 
 def comparison_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the agent's fields that all runs of a comparison share. What no flag gives is left out."""
+    """Return the agent's fields that all runs of a comparison share. Fields that no option sets are left out."""
     names = ("prompts", "grounding", "sandbox")
     fields = {name: flags[name] for name in names if flags.get(name) is not None}
     code = _parse_code_limits(flags.get("code_limit") or (), {})
@@ -135,7 +135,7 @@ def comparison_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_pairs(settings: Sequence[str], flag: str = "--set", example: str = "max_parse_errors=5") -> dict[str, str]:
-    """Return the `K=V` words of a flag as a mapping. Raises `ConfigError` for a word without `=`."""
+    """Return the `K=V` words of an option as a mapping. Raises `ConfigError` for a word without `=`."""
     found = {}
     for each in settings:
         key, equals, value = each.partition("=")
@@ -175,7 +175,7 @@ def read_text(name: str) -> str:
 
 
 def _merge_limits(defaults: RunDefaults, flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the limits that are set, by the fields of `Limits`. A flag overrides the default."""
+    """Return the limits that are set, by the fields of `Limits`. An option overrides the default."""
     values = {
         field: flags.get(name) if flags.get(name) is not None else getattr(defaults, name)
         for name, field in LIMITS.items()
@@ -196,7 +196,7 @@ def _parse_code_limits(flags: Sequence[str], defaults: Mapping[str, Any]) -> Cod
 
 
 def _check_embedder(word: str | None) -> str:
-    """Check the embedder before anything runs, because a session uses it only when it is searched."""
+    """Check the embedder before anything runs, because a session uses it only at its first search."""
     if word is None or word == "local":
         return "local"
     load_embedder(word)

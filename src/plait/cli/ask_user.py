@@ -1,4 +1,4 @@
-"""Asks the user at the terminal for an answer or an approval, and shows plans. Without a terminal, the run waits."""
+"""Prompts at the terminal, for answers, approvals and plans. Without a terminal, the run waits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ANSWERS = {
 
 
 class PlanPrompt:
-    """Shows the plans of one run with their expected cost. `run` is set when the run has begun."""
+    """Show the plans of one run with their expected cost. `run` is set after the run starts."""
 
     def __init__(self, agent: Agent, question: str, run: str = "") -> None:
         self.agent, self.question, self.run = agent, question, run
@@ -46,7 +46,7 @@ class PlanPrompt:
             timeline = Journal.at(journal).timeline(self.run) if journal is not False and self.run else None
             expected = self.agent.expected(self.question, text, timeline)
             page = plan_page(plan_of(text, self.agent.known_to(text)))
-        except PlaitError:  # a plan of another loop, or with a tool of its session: only its text
+        except PlaitError:  # a plan of another loop, or with a session's tool: show only its text
             return clean(text)
         complaints = [line for line in text.split("\n") if line.startswith("# ")]
         return clean("\n".join([*complaints, page, "", *price_lines(expected)]))
@@ -81,9 +81,10 @@ def user_at_terminal(before: Callable[[], None], plans: PlanPrompt | None) -> On
 
 
 def ambiguity(answer: str) -> str:
-    """Return why an answer to an approval is ambiguous, "" if it is clear.
+    """Return why an answer to an approval is ambiguous; "" if it is clear.
 
-    Everything except a plain yes refuses, so a single stray word and a yes with more words are asked about again.
+    Everything except a plain yes refuses. So Plait asks again after a single unknown word, and after a yes with more
+    words.
     """
     words = answer.split()
     if answer.lower() in YES | NO or EDITED.fullmatch(answer):
@@ -98,7 +99,7 @@ def ambiguity(answer: str) -> str:
 
 
 async def _edit_plan(text: str) -> str | None:
-    """Open a plan in the user's editor. Return the new text, None if nothing changed or there is no editor."""
+    """Open a plan in the user's editor. Return the new text; None if nothing changed or no editor is set."""
     words = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
     if not words or shutil.which(words[0]) is None:
         print(f"There is no editor {clean_text(' '.join(words))}; set EDITOR.", file=sys.stderr)
@@ -112,7 +113,7 @@ async def _edit_plan(text: str) -> str | None:
 
 
 def _drop_input() -> None:
-    """Drop what was typed before the question was shown: it approves nothing."""
+    """Discard input typed before the question was shown, so that it approves nothing."""
     with suppress(ImportError, OSError, ValueError):
         import termios
 

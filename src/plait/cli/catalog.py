@@ -1,4 +1,4 @@
-"""`plait loops`, `models`, `tools` and `prompts` list what there is; `plait trust` trusts a configuration."""
+"""The commands `plait loops`, `models`, `tools` and `prompts`, which list them, and `plait trust`."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def copy_prompts(loop: str, folder: str, force: bool) -> None:
 
 
 def _prompt_texts(loop: str) -> dict[str, str]:
-    """Return a loop's templates by name, the built-in ones or those of another package. Raises `ConfigError`."""
+    """Return a loop's templates by name, built-in or from another package. Raises `ConfigError`."""
     return dict(sorted({**prompts_of(loop), **shipped_prompts(loop)}.items()))
 
 

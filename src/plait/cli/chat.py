@@ -1,4 +1,4 @@
-"""`plait chat`: a conversation, one line per turn."""
+"""The command `plait chat`: a conversation, one line per turn."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def chat(session: str | None, watch: bool, **flags: Any) -> None:
     talk.lines = LineReader(talk.start(), commands.completions, lambda: talk.interrupted)
     talk.handle_sigterm()
     for line in talk.lines:
-        # A pipe brings content: it may not load tools or change the agent.
+        # A pipe brings content, which must not load tools or change the agent.
         if talk.lines.at_terminal and is_command(line):
             try:
                 commands.run(line)
@@ -77,7 +77,7 @@ def chat(session: str | None, watch: bool, **flags: Any) -> None:
 
 
 class Chat:
-    """One sitting: the agent that answers, the session, and how the sitting ends."""
+    """One chat: the agent that answers, the session, and how the chat ends."""
 
     def __init__(
         self, agent: Agent, session: str, journal_words: tuple[str, ...], *, watch: bool, unnamed: bool
@@ -93,7 +93,7 @@ class Chat:
         self.interrupted = False
         """A signal ended the chat itself, not only a turn."""
         self.ended = False
-        """The user asked for the end."""
+        """The user ended the chat."""
 
     def start(self) -> list[str]:
         """Greet the user at a terminal; return the earlier questions of the session."""
@@ -136,7 +136,7 @@ class Chat:
             )
         except PlaitError as why:
             if isinstance(why, ConfigError) and not sys.stdin.isatty():
-                raise  # wrong for every turn; only a person can correct it
+                raise  # wrong for every turn; only the user can correct it
             self.crashed = self.crashed or not isinstance(why, ConfigError)
             self.say(f"Error: {why}")
             return
@@ -162,21 +162,20 @@ class Chat:
             signal.signal(signal.SIGTERM, end)
 
     def _note_signal(self, number: int) -> None:
-        """Note a signal during a turn: Ctrl-C ends the turn, any other signal also the chat."""
+        """Note a signal during a turn: Ctrl-C ends the turn, any other signal also ends the chat."""
         self.interrupted = self.interrupted or number != signal.SIGINT
 
     def say(self, text: str, *, dim: bool = False) -> None:
-        """Print a line on stderr."""
         with suppress(OSError, ValueError):  # stderr is closed, or its reader has gone
             click.echo(click.style(clean_text(text), dim=True) if dim else clean_text(text), err=True)
 
 
 class LineReader:
-    """Reads lines until stdin ends. At a terminal, Ctrl-C drops the line that is being written.
+    """Read lines until stdin ends. At a terminal, Ctrl-C drops the current line.
 
-    There, a line that ends in a backslash continues in the next one, a pasted text of several lines is one line, the
-    arrow keys bring back `history`, and Tab offers what `complete` returns for the words so far. `is_over` says whether
-    an interrupt was meant to end everything.
+    At a terminal, a backslash at the end of a line continues it, and a pasted text of several lines counts as one line.
+    The arrow keys recall `history`. Tab offers what `complete` returns for the words so far. `is_over` says whether an
+    interrupt was meant to end everything.
     """
 
     def __init__(
@@ -192,7 +191,7 @@ class LineReader:
         self.set_history(history)
 
     def set_history(self, lines: Iterable[str]) -> None:
-        """Replace the lines that the arrow keys bring back."""
+        """Replace the lines that the arrow keys recall."""
         if self._editable:
             import readline
 
@@ -220,7 +219,7 @@ class LineReader:
                 yield text.strip()
 
     def _read_text(self) -> str | None:
-        """Read a line and those that continue it; None at the end of a pipe."""
+        """Read a line with its continuations; None at the end of a pipe."""
         line = self._read_line("> ")
         parts = []
         while self.at_terminal and line is not None and line.rstrip("\n").endswith("\\"):
@@ -239,7 +238,7 @@ class LineReader:
         import readline
 
         if os.environ.get("TERM", "dumb") != "dumb":
-            # Python switches this off. Without it, each line of a pasted text would be sent as a turn of its own.
+            # Python switches this off. Without it, each line of a pasted text would be a separate turn.
             readline.parse_and_bind("set enable-bracketed-paste on")
         offered: list[str] = []
 

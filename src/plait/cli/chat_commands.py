@@ -44,13 +44,11 @@ MAX_SESSIONS = 20
 
 
 def is_command(line: str) -> bool:
-    """Whether a line begins with one slash and is one line: a pasted text of several lines is never a command."""
+    """Return whether a text is one line that begins with one slash. A pasted text of several lines is not a command."""
     return line.startswith("/") and not line.startswith("//") and "\n" not in line
 
 
 class ChatCommands:
-    """Runs the commands of one chat."""
-
     def __init__(self, chat: Chat) -> None:
         self.chat = chat
 
@@ -174,7 +172,7 @@ class ChatCommands:
         if rest:
             for_all, by_phase = split_models(_split_words(rest))
             for spec in filter(None, (for_all, *by_phase.values())):
-                resolve(spec, config.load().models)  # reports an error now and not in the next turn
+                resolve(spec, config.load().models)  # report an error now, not in the next turn
             before = {} if for_all else dict(chat.agent.models)
             chat.agent = chat.changed_agent(model=for_all or chat.agent.model, models={**before, **by_phase})
         agent = chat.agent
@@ -215,7 +213,7 @@ class ChatCommands:
                 else:
                     tools.append(word)
             changed = chat.changed_agent(tools=tuple(tools))
-            _ = changed.specs  # loads them, and reports errors
+            _ = changed.specs  # load them, to report errors now
             chat.agent = changed
         if not tools:
             chat.say("No tools. /tools calculator adds one; `plait tools list` lists them.")
@@ -235,7 +233,7 @@ def _split_words(rest: str) -> list[str]:
 
 
 def _parse_name(rest: str) -> str:
-    """Return a name, which may contain blanks, with or without quotes."""
+    """Return a name, which may contain spaces, with or without quotes."""
     words = _split_words(rest)
     return words[0] if len(words) == 1 else rest
 

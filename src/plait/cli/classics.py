@@ -1,4 +1,4 @@
-"""`plait classics`: four published experiments, reproduced with the models at hand."""
+"""The command `plait classics`: four published experiments, reproduced with the user's models."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def wire(question: str | None, models: str, loop: str | None, run: str | None, f
 
 
 def _names_run(word: str, journal: str | None) -> bool:
-    """Whether a word is `last`, or the beginning (six letters or more) of the id of a recorded run."""
+    """Return whether a word is `last`, or the beginning (six characters or more) of the id of a recorded run."""
     if word == "last":
         return True
     if not re.fullmatch(r"[0-9A-Za-z-]{6,}", word):
@@ -179,7 +179,7 @@ def _names_run(word: str, journal: str | None) -> bool:
 
 
 def _choose_suite(flags: Mapping[str, Any]) -> str | Suite:
-    """Return the suite that the flags name. Raises `ConfigError` if they name two."""
+    """Return the suite that the options name. Raises `ConfigError` if they name two."""
     if flags["question"] is None:
         return flags["suite"] or BASICS
     if flags["suite"] is not None:
@@ -189,18 +189,18 @@ def _choose_suite(flags: Mapping[str, Any]) -> str | Suite:
 
 
 def _compare(suite: str | Suite, flags: Mapping[str, Any], **wanted: Any) -> Comparison:
-    """Return the comparison that a table shows: a stored one, or one that runs what is not recorded yet."""
+    """Return the comparison that a table shows: a stored one, or a new one that runs only missing cells."""
     options.check_one_format(markdown=flags["as_markdown"], json=flags["as_object"])
     if flags.get("comparison") is not None:
         return load_comparison(flags["comparison"], options.journal_path(flags["journal"]))
-    tools = flags["tools"] if isinstance(suite, str) else ()  # a question's suite has its tools already
+    tools = flags["tools"] if isinstance(suite, str) else ()  # a question's suite already has its tools
     return run_comparison(suite, flags, tools=tools, **wanted)
 
 
 def _print_and_exit(
     name: str, comparison: Comparison, flags: Mapping[str, Any], drawn: Sequence[ClassicTable], value: Mapping[str, Any]
 ) -> NoReturn:
-    """Print tables one below the other, or as one JSON object, and exit: 0 everything is finished, 4 it is not."""
+    """Print tables one below the other, or as one JSON object, and exit: 0 if everything is finished, else 4."""
     if flags["as_object"]:
         head = {"comparison": comparison.name, "suite": comparison.suite.word, "unfinished": comparison.unfinished}
         print_json({"table": name, **head, **value})

@@ -16,7 +16,7 @@ from plait.cli.main import CANCELLED, CRASHED, WRONG_USAGE
 from plait.core.errors import ConfigError, PlaitError
 from plait.core.text import clean
 
-# name: (module, help line). A command is the function of its name. The help lines are here so that `plait --help`
+# name: (module, help line). A command is the function of the same name. The help lines are here so that `plait --help`
 # imports no command.
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "Answer a question with a loop, a model and tools."),
@@ -55,7 +55,6 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command."""
         if cmd_name not in COMMANDS:
             return None
         command = getattr(import_module(f"plait.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
@@ -111,7 +110,7 @@ def report_error(error: BaseException) -> int:
             with contextlib.suppress(OSError):
                 error.show()
             return error.exit_code
-        case BrokenPipeError():  # `plait runs | head`: the reader has what it wanted
+        case BrokenPipeError():  # `plait runs | head`: the reader has enough
             discard_stdout()
             return 0
         case KeyboardInterrupt() | click.Abort():
@@ -121,7 +120,7 @@ def report_error(error: BaseException) -> int:
             message = f"Error: {clean(str(error)).strip()}"
         case _ if os.environ.get("PLAIT_DEBUG"):
             raise error
-        case OSError():  # the user's files and folders: not a defect, and reported in the system's words
+        case OSError():  # the user's files and folders: not a defect, so print the system's message
             discard_stdout()
             message = f"Error: {error.filename or 'stdout'}: {error.strerror or error}."
         case _:
@@ -133,7 +132,7 @@ def report_error(error: BaseException) -> int:
 
 
 def finish_telemetry() -> None:
-    """Send the remaining telemetry; say so if it could not be delivered."""
+    """Send the remaining telemetry; report it if that fails."""
     if lost := telemetry.shut_down():
         with contextlib.suppress(OSError):
             advice = "OTEL_EXPORTER_OTLP_ENDPOINT sets the collector; PLAIT_TELEMETRY=off switches telemetry off."
@@ -141,11 +140,10 @@ def finish_telemetry() -> None:
 
 
 def exit_with(code: int) -> NoReturn:
-    """End the command with an exit code."""
     click.get_current_context().exit(code)
 
 
 def discard_stdout() -> None:
-    """Send the rest of stdout to the null device, because its reader has gone."""
+    """Send the rest of stdout to the null device, because its reader is gone."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

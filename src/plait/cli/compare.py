@@ -1,4 +1,4 @@
-"""`plait compare` and `plait results`: runs comparisons with their progress, and prints their tables."""
+"""The commands `plait compare` and `plait results`: they run comparisons with progress and print their tables."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def parse_models(names: str) -> list[str]:
 
 
 class _ComparisonProgress:
-    """Shows how far a comparison is: one live line in a terminal, a line for each cell elsewhere."""
+    """Show the progress of a comparison: one live line in a terminal, elsewhere one line per cell."""
 
     def __init__(self, out: TextIO, *, quiet: bool) -> None:
         self._out = out
@@ -172,7 +172,7 @@ class _ComparisonProgress:
             self._status = Console(file=out, highlight=False, emoji=False, markup=False).status("")
 
     def __call__(self, progress: Progress) -> None:
-        """Show it. A stream that nobody can read does not end the comparison."""
+        """Show progress. Ignores an unwritable stream."""
         left = "" if progress.left is None else f" · {format_seconds(progress.left)} left"
         done = f"{progress.finished:,} of {progress.cells:,}{left} · {format_usd(progress.usd)}"
         if progress.said:
@@ -187,7 +187,7 @@ class _ComparisonProgress:
             self._print(f"{done} · {clean(what)}")
 
     def close(self) -> None:
-        """End the live line and leave what it said last."""
+        """End the live line and leave its last text."""
         if self._status is not None:
             with suppress(OSError, ValueError):
                 self._status.stop()
@@ -205,7 +205,7 @@ class _ComparisonProgress:
 
 
 def check_table_output(flags: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` for a table that can't be printed, before anything is run."""
+    """Raise `ConfigError` for a table that cannot be printed, before anything runs."""
     options.check_one_format(csv=flags["as_csv"], markdown=flags["as_markdown"], json=flags["as_object"])
     if flags["cells"] and flags["as_csv"]:
         raise ConfigError("--csv has the rows only.", hint="--json --cells has each cell with every digit.")

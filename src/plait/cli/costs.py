@@ -1,4 +1,4 @@
-"""`plait costs`: the time and cost of runs by phase, side by side; and the table of one run's phases."""
+"""The command `plait costs`: the time and cost of runs by phase, side by side; and the table of one run's phases."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from plait.runtime.costs import (
 from plait.runtime.recorded_events import recorded_loop
 
 MILLISECOND, CENT_MILLI = 1_000, 10_000
-"""What is shown: seconds to three decimals (in microseconds), USD to five (in billionths)."""
+"""The precision shown: seconds to three decimals (in microseconds), USD to five (in billionths)."""
 THOUSANDTHS = 1000
 """The precision of the mean of a count."""
 ABSENT = "-"
 KINDS = ("input_tokens", "cached_tokens", "output_tokens")
 
 PhaseColumn: TypeAlias = tuple[str, bool]
-"""A phase, and whether it stands for tool calls or code."""
+"""A phase, and whether it counts tool calls or code."""
 
 EPILOG = """\
 \b
@@ -128,7 +128,7 @@ def costs(
 
 @dataclass(frozen=True)
 class CostRow:
-    """A row of the table: one run, or several of the same loop and models. `spent` are sums over the runs."""
+    """A row of the table: one run, or several of the same loop and models. `spent` holds sums over the runs."""
 
     runs: tuple[str, ...]
     loop: str
@@ -139,7 +139,7 @@ class CostRow:
 
     @property
     def columns(self) -> dict[PhaseColumn, tuple[PhaseSpending, ...]]:
-        """The phases in the order of their first use, each with its parts."""
+        """Return the phases in the order of first use, each with its parts."""
         found: dict[PhaseColumn, tuple[PhaseSpending, ...]] = {}
         for part in self.spent:
             key = (part.phase, part.is_work)
@@ -148,18 +148,18 @@ class CostRow:
 
     @property
     def models(self) -> dict[str, str]:
-        """The model of each phase. If a phase used two models, they are joined by a plus."""
+        """Return the model of each phase. If a phase used two models, a plus joins them."""
         columns = self.columns.items()
         return {phase: "+".join(part.model for part in parts) for (phase, is_work), parts in columns if not is_work}
 
     @property
     def mean_nanos(self) -> Fraction | None:
-        """The cost of a run in billionths of a dollar; None if a price is not known."""
+        """Return the mean cost of a run in billionths of a dollar; None if a price is unknown."""
         nanos = in_all(self.spent).nanos
         return None if nanos is None else Fraction(nanos, len(self.runs))
 
     def json(self) -> dict[str, Any]:
-        """Return the row with every digit. Several runs give means, which add up as well."""
+        """Return the row with all digits. For several runs, it has means, which also add up."""
         phases = [part.json() for part in self.spent]
         whole = in_all(self.spent).json()
         if len(self.runs) > 1:
@@ -194,7 +194,7 @@ def cost_row(row: RunRow, timeline: Timeline) -> CostRow:
 
 
 def average_rows(rows: Iterable[CostRow]) -> list[CostRow]:
-    """Merge the rows of the same loop and models, in the order of the first of each."""
+    """Merge the rows of the same loop and models, in the order of their first rows."""
     groups: dict[tuple[Any, ...], list[CostRow]] = {}
     for row in rows:
         groups.setdefault(row.combination, []).append(row)
@@ -286,7 +286,7 @@ def describe_rate(rate: Rate) -> str:
 
 
 def _runs_until_paid(hardware: float, first: CostRow, row: CostRow) -> int | str | None:
-    """Return a number of runs, "never" or "?" (a price is not known); None for the first row itself."""
+    """Return the number of runs, "never", or "?" for an unknown price; None for the first row itself."""
     if row is first:
         return None
     before, after = first.mean_nanos, row.mean_nanos

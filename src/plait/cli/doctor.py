@@ -1,4 +1,4 @@
-"""`plait doctor`: reports what this installation can do, and what is configured but does not work."""
+"""The command `plait doctor`: it reports what this installation can do, and which configured parts do not work."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ SOURCES = {
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One line of the report. `absent` is something optional; `broken` is something that is configured and fails."""
+    """One line of the report. `absent` is an optional part that is missing; `broken` is a configured part that
+    fails."""
 
     group: str
     name: str
@@ -107,7 +108,7 @@ def _examine_extras() -> Iterator[Finding]:
 
 
 def _examine_config() -> tuple[config_files.Config, list[Finding]]:
-    """Load the configuration as commands do. What cannot be loaded is replaced by an empty one."""
+    """Load the configuration as commands do. Returns an empty one in place of a file that cannot be loaded."""
     own = trust.own_file()
     findings = []
     try:
@@ -191,7 +192,7 @@ def _examine_configured_models(config: config_files.Config) -> Iterator[Finding]
 
 
 def _examine_endpoints(config: config_files.Config) -> Iterator[Finding]:
-    """Ask the local servers of the presets, and every endpoint that is configured, for their models, all at once."""
+    """Ask the presets' local servers and every configured endpoint for their models, all at once."""
     asked: list[tuple[str, str, bool]] = []
     for name, host in HOSTS.items():
         moved = os.environ.get(host.base_env, "").strip()
@@ -206,7 +207,7 @@ def _examine_endpoints(config: config_files.Config) -> Iterator[Finding]:
 
 
 def _ask_for_models(address: str) -> tuple[bool, str]:
-    """Say whether a server answers at an address, and what. Sends no key."""
+    """Return whether a server answers at an address, and its answer in words. Sends no key."""
     here = is_loopback(urlsplit(address).hostname or "")
     opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if here else []))
     request = urllib.request.Request(f"{address.rstrip('/')}/models", headers={"User-Agent": f"plait/{__version__}"})
@@ -244,7 +245,7 @@ def _examine_journal(named: str | None) -> Finding:
 
 
 def _examine_sandbox(configured: str) -> Iterator[Finding]:
-    """Open a session of `process`, which shows what the kernel gives, and look for the package of `monty`."""
+    """Open a session of `process` to see what the kernel offers, and look for the package of `monty`."""
     problems = {}
     for name, examine_one in (("process", _examine_process_sandbox), ("monty", _examine_monty)):
         try:
@@ -280,7 +281,7 @@ def _examine_monty() -> str:
 
 
 def _print_findings(findings: list[Finding]) -> None:
-    """Print a table. A terminal wraps long cells; a pipe gets one line for each finding."""
+    """Print a table. A terminal wraps long cells; a pipe gets one line per finding."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

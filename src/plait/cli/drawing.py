@@ -1,4 +1,4 @@
-"""Draws a run's events in a terminal with rich: as coloured blocks of text, or as one live line."""
+"""Views that draw a run's events in a terminal with rich: as coloured blocks of text, or as one live line."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from plait.runtime.run import Run
 
 COLOURS = {"thought": "cyan", "action": "yellow", "observation": "green", "note": "magenta"}
 LABEL = 14
-"""Cells of the column with the labels."""
+"""Width of the column with the labels, in cells."""
 
 _LAST_WORD = re.compile(r"\s+\S*\Z")
 
 
 class ModelStatus:
-    """The text beside the spinner while a model is asked: what, the model's stage, and the seconds so far."""
+    """The text beside the spinner during a model call: the phase, the model's stage, and the seconds so far."""
 
     def __init__(self, what: str, model: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._what = what
@@ -50,7 +50,7 @@ class ModelStatus:
 
 
 class SpinnerView:
-    """A view with a spinner for what is going on."""
+    """A view with a spinner for the current work."""
 
     def __init__(self, out: TextIO) -> None:
         self._console = Console(file=out, highlight=False, emoji=False, markup=False)
@@ -71,7 +71,7 @@ class SpinnerView:
 
 
 class TerminalView(SpinnerView):
-    """Writes each block of text word by word beside its label. `limit`: characters shown of an observation."""
+    """Write each block of text word by word beside its label. `limit`: characters shown of an observation."""
 
     def __init__(self, out: TextIO, limit: int | None = SHOWN) -> None:
         super().__init__(out)
@@ -80,14 +80,14 @@ class TerminalView(SpinnerView):
         """The label of the block that is being written, "" between two blocks."""
         self._style = ""
         self._line = ""
-        """What is written of the current line."""
+        """The current line so far."""
         self._pending = ""
         """Text that is held back: white space, and a word that may not be complete."""
         self._open_calls: list[Call] = []
 
     def __call__(self, event: Event | StageEnded) -> None:
         if isinstance(event, StageEnded):
-            self._note(format_stage(event))  # above the spinner, which goes on
+            self._note(format_stage(event))  # above the spinner, which continues
             return
         self._stop_spinner()
         match event:
@@ -99,7 +99,7 @@ class TerminalView(SpinnerView):
             case ev.Thought(text=text):
                 self._stream("thought", text)
             case ev.Action():
-                # The loop parses its syntax; the action is drawn when its call begins.
+                # The loop parses its syntax; the action is drawn when its call starts.
                 self._end_block()
                 self._spin("writes an action")
             case ev.Called(call=call):
@@ -137,7 +137,7 @@ class TerminalView(SpinnerView):
                 pass
 
     def close(self) -> None:
-        """End the spinner and the line that is being written."""
+        """End the spinner and the current line."""
         self._stop_spinner()
         self._end_block()
 
@@ -193,7 +193,7 @@ class TerminalView(SpinnerView):
 
 
 class OneLineView(SpinnerView):
-    """Shows one live line: the end of the current thought, or the tools that run. It disappears with the turn."""
+    """Show one live line: the end of the current thought, or the running tools. It disappears with the turn."""
 
     def __init__(self, out: TextIO) -> None:
         super().__init__(out)
@@ -231,11 +231,11 @@ class OneLineView(SpinnerView):
                 pass
 
     def close(self) -> None:
-        """Remove the line."""
         self._stop_spinner()
 
     def summary(self, run: Run) -> str:
-        """Return what was not shown, in one line: `4 steps · people 2x, calculator · 1.2 s · /show shows it`."""
+        """Return a summary of the hidden part, in one line: `4 steps · people 2x, calculator · 1.2 s · /show shows
+        it`."""
         tools = ", ".join(f"{clean(name)} {n}x" if n > 1 else clean(name) for name, n in self._used.items())
         parts = [format_count(run.steps, "step"), tools, format_seconds(run.seconds), "/show shows it"]
         return " · ".join(filter(None, parts))

@@ -1,4 +1,4 @@
-"""The start and the end of the program `plait`. It imports nothing that `plait --version` does not need."""
+"""The start and the end of the program `plait`. It imports only what `plait --version` needs."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def _exit(code: int) -> NoReturn:
         try:
             stream.flush()
         except OSError:
-            # The reader has gone. The rest goes to the null device, so that Python does not complain at exit.
+            # The reader is gone. The rest goes to the null device, so that Python does not complain at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    # Everything is printed: a later Ctrl-C ends whatever still delays the exit, and the code stays the same.
+    # Everything is printed. A later Ctrl-C ends whatever still delays the exit, and the exit code stays the same.
     _exit_on_signal(code)
     if code == CANCELLED:
-        # A thread that still works (a download, a tool) would delay an orderly exit. The journal is already written.
+        # A busy thread (a download, a tool) would delay an orderly exit. The journal is already written.
         os._exit(code)
     sys.exit(code)
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and where the journal is."""
+"""Options that several commands share, and the choice of the journal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class NumberType(click.ParamType[Any]):
-    """A number from `low` to `high`, whole or not. `above`: it must be more than `low`."""
+    """A number from `low` to `high`, integer or not. `above`: it must be more than `low`."""
 
     def __init__(
         self, low: float = -math.inf, high: float = math.inf, *, whole: bool = False, above: bool = False
@@ -27,7 +27,7 @@ class NumberType(click.ParamType[Any]):
         self.name = "whole number" if whole else "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | float:
-        """Return the number, or fail with what is expected."""
+        """Return the number, or fail with the expected range."""
         try:
             number = int(value) if self.whole else float(value)
         except ValueError:
@@ -46,7 +46,7 @@ class ShareType(click.ParamType[Any]):
     name = "share"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the share, or fail with what is expected."""
+        """Return the share, or fail with the expected form."""
         text = str(value).strip()
         try:
             share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
@@ -61,7 +61,7 @@ WHOLE, NUMBER = NumberType(0, whole=True, above=True), NumberType(0, above=True)
 
 
 def combine(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Return one decorator for several options, in the order in which help shows them."""
+    """Return one decorator for several options, in the order of the help text."""
 
     def decorate(function: F) -> F:
         for option in reversed(options):
@@ -72,7 +72,6 @@ def combine(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 def flag(name: str, variable: str | None = None, **attributes: Any) -> Callable[[F], F]:
-    """Return an option that is a flag."""
     return click.option(name, *([variable] if variable else []), is_flag=True, **attributes)
 
 
@@ -192,7 +191,7 @@ def check_one_format(**given: bool) -> None:
 
 
 def journal_path(given: str | None, defaults: RunDefaults | None = None) -> str | None:
-    """Return the journal that the flag, the environment or `plait.toml` names; None for the default one."""
+    """Return the journal that the option, the environment or `plait.toml` names; None for the default one."""
     named = given or os.environ.get("PLAIT_JOURNAL")
     if named:
         return named
@@ -204,7 +203,7 @@ def journal_path(given: str | None, defaults: RunDefaults | None = None) -> str 
 
 
 def journal_words(given: str | None) -> tuple[str, ...]:
-    """Return the words to add to a printed command, so that it finds the same journal."""
+    """Return the words that make a printed command use the same journal."""
     import shlex
 
     return ("--journal", shlex.quote(given)) if given else ()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from plait.models.stages import StageEnded
 
 SHOWN = 2000
-"""Characters of an observation that are shown during a run."""
+"""Maximum characters of an observation shown during a run."""
 
 
 def clean_text(text: str) -> str:
@@ -33,24 +33,23 @@ def one_line(text: str) -> str:
 
 
 def shorten(text: str, limit: int | None = SHOWN) -> tuple[str, str]:
-    """Return the start of a text and a note about the missing rest ("" for none). `limit` None keeps all of it."""
+    """Return the start of a text and a note about the missing rest ("" for none). `limit` None keeps the whole text."""
     if limit is None or len(text) <= limit:
         return text, ""
     return text[:limit].rstrip(), f"({len(text) - limit:,} more characters)"
 
 
 def as_json(value: Any, *, indent: int | None = None) -> str:
-    """Return a value as JSON that every stream can write, with letters unescaped where possible."""
+    """Return a value as JSON that every stream can write. Letters stay unescaped where possible."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
     try:
         text.encode()
-    except UnicodeEncodeError:  # half a surrogate pair: only its escape can be written
+    except UnicodeEncodeError:  # half a surrogate pair can only be written escaped
         text = json.dumps(value, indent=indent, default=str)
     return text
 
 
 def print_json(value: Any, *, indent: int | None = 1) -> None:
-    """Print a value as JSON on stdout."""
     click.echo(as_json(value, indent=indent))
 
 
@@ -62,7 +61,7 @@ def format_tokens(usage: Any) -> str:
 
 
 def format_usd(usd: float | None) -> str:
-    """Return `0.00012 USD`, or that the price is not known."""
+    """Return `0.00012 USD`, or that the price is unknown."""
     if usd is None:
         return "price not known"
     return "0 USD" if usd == 0 else f"{usd:.5f} USD" if usd >= 0.00001 else f"{usd:.2g} USD"

@@ -1,4 +1,4 @@
-"""`plait plan`: writes, draws and prices a plan before anything runs."""
+"""The command `plait plan`: it writes, draws and prices a plan before anything runs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def plan(
 
 @dataclass(frozen=True)
 class _PlanPrinter:
-    """Prints a plan: its form, the file or stdout, and what is printed beside it."""
+    """Print a plan. Holds the form, the target (a file or stdout), and what is printed with the plan."""
 
     form: str
     output: Path | None
@@ -132,13 +132,12 @@ class _PlanPrinter:
     def _write(self, path: Path, text: str, run: Run | None) -> None:
         try:
             path.write_text(text, encoding="utf-8", errors="backslashreplace")
-        except OSError as why:  # the plan may have cost money: say where it is stored
+        except OSError as why:  # the plan may have cost money, so say where it is stored
             hint = f"The plan is recorded: plait plan --of {run.id}" if run is not None else ""
             raise PlaitError(f"{path} can't be written: {why.strerror}.", hint=hint) from why
 
 
 def _make_and_print_plan(question: str, printer: _PlanPrinter, flags: dict[str, Any]) -> NoReturn:
-    """Ask the planner and print its plan."""
     agent = make_agent(**{**flags, "loop": flags["loop"] or "rewoo"})
     view = view_for(sys.stderr, quiet=printer.quiet)
     done = perform_run(lambda on_event, _: agent.aplan(question, on_event=on_event), view, may_ask=False)

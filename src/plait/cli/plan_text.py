@@ -81,7 +81,6 @@ def plan_page(plan: Plan, *, ascii: bool = False) -> str:
 
 
 def stdout_is_ascii() -> bool:
-    """Whether stdout can only write ASCII characters."""
     try:
         "●│┘".encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):

@@ -19,11 +19,11 @@ T = TypeVar("T")
 def cancellable(
     work: Coroutine[Any, Any, T], *, how_to_resume: Callable[[], str], on_signal: Callable[[int], object] | None = None
 ) -> Iterator[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]]:
-    """Give an event loop and `work` as its task. Ctrl-C and SIGTERM cancel it; the cancellation is not raised.
+    """Yield an event loop and `work` as its task. Ctrl-C and SIGTERM cancel it; the cancellation is not raised.
 
     The first signal cancels the work, which then records that. A second signal ends the process. The handlers are
-    Python's, not the event loop's, so the second signal works even if the loop is blocked. `how_to_resume` is the
-    sentence to print in that case; while it returns "", nothing is recorded and the first signal ends everything.
+    Python's, not the event loop's, so the second signal works even if the loop is blocked. `how_to_resume` returns the
+    sentence to print then. While it returns "", nothing is recorded, and the first signal ends everything.
     """
     loop = asyncio.new_event_loop()
     task = loop.create_task(work)
@@ -44,13 +44,13 @@ def cancellable(
                 os.write(2, f"\n{f'Quit at once. {how_to_resume()}'.strip()}\n".encode())
             os._exit(CANCELLED)
         if not how_to_resume():
-            # Nothing is recorded yet, and the loop may be blocked by an import: there is nothing to wait for.
+            # Nothing is recorded yet, and an import may block the loop, so do not wait.
             raise KeyboardInterrupt
         if not task.done():
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(cancel)
 
-    # An ignored signal stays ignored: a shell starts background jobs with Ctrl-C ignored.
+    # Keep ignoring an ignored signal: a shell starts background jobs with Ctrl-C ignored.
     handled = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) != signal.SIG_IGN]
     before = {number: signal.signal(number, handle) for number in handled}
     wait_for_threads = True
@@ -106,7 +106,7 @@ def stdout_to_stderr() -> Iterator[None]:
 
 @contextmanager
 def empty_stdin() -> Iterator[None]:
-    """Make stdin appear empty, so that code which is loaded cannot read what a client sends."""
+    """Make stdin appear empty, so that loaded code cannot read what a client sends."""
     try:
         saved = os.dup(0)
     except OSError:  # stdin is closed

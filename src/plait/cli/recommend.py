@@ -1,4 +1,4 @@
-"""`plait recommend`: the cheapest loop and models that meet a demand, and how sure that is."""
+"""The command `plait recommend`: the cheapest loop and models that meet a demand, and how sure that is."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def recommend(results: str, journal: str | None, as_object: bool, **demand: Any)
     if as_object:
         print_json(recommendation.json(), indent=None)
     else:
-        # Names come from a file and must not be able to draw.
+        # Names come from a file and must not contain terminal markup.
         for sentence in recommendation.sentences():
             click.echo(one_line(sentence))
         click.echo()

@@ -1,4 +1,4 @@
-"""`plait resume`, `plait fork` and `plait replay`: continue, branch or check a recorded run."""
+"""The commands `plait resume`, `plait fork` and `plait replay`: continue, branch or check a recorded run."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def resume(
 
 
 def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
-    """Return the plan in a file, checked, as the answer of a run that waits with one. Raises `ConfigError`."""
+    """Return a plan file, checked, as the answer for a run that waits with a plan. Raises `ConfigError`."""
 
     if answer is not None:
         raise ConfigError("--answer and --plan are both an answer.", hint="Give one of them.")
@@ -97,7 +97,7 @@ def _read_plan_answer(row: Any, file: str, answer: str | None) -> str:
     if row.head.loop["name"] == "rewoo" or reads_as_plan(waits_with):
         plan_of(text, tools)
     elif row.head.loop["name"] == "compiler":
-        # Text that is not a plan would be sent to the planner as words.
+        # Otherwise, text that is not a plan would be sent to the planner.
         try:
             FORM.read(text, tools)
         except Unreadable as why:

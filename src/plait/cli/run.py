@@ -1,4 +1,4 @@
-"""`plait run`, and performing a run for the other commands."""
+"""The command `plait run`, and how the other commands perform a run."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def run(
 
 
 class _WatchedRun:
-    """Passes events to a view and remembers the run. A view that cannot write does not end the run."""
+    """Pass events to a view and remember the run. A view that cannot write does not end the run."""
 
     def __init__(self, view: RunView, plans: PlanPrompt | None) -> None:
         self.id = ""
@@ -106,7 +106,7 @@ class _WatchedRun:
         self._view: RunView | None = view
         self._plans = plans
         self._prompt_sent: float | None = None
-        """When a local model got the first prompt of the run; None before it and after its reading is shown."""
+        """When a local model got the first prompt of the run; None before that, and after its reading time is shown."""
         self._has_read = False
 
     def __call__(self, event: Event) -> None:
@@ -125,7 +125,7 @@ class _WatchedRun:
         self._show(event)
 
     def show_stage(self, stage: StageEnded) -> None:
-        """Show what a local model did before its reply, to somebody who watches."""
+        """Show what a local model did before its reply, if somebody watches."""
         if self._prompt_sent is not None:
             self._prompt_sent = time.monotonic()
         if has_guide():
@@ -135,7 +135,7 @@ class _WatchedRun:
         if self._view is not None:
             try:
                 self._view(event)
-            except (OSError, ValueError):  # stderr is closed, or its reader has gone
+            except (OSError, ValueError):  # stderr is closed, or its reader is gone
                 self._view = None
 
 
@@ -147,10 +147,10 @@ def perform_run(
     may_ask: bool = True,
     on_signal: Callable[[int], object] | None = None,
 ) -> T | Run | None:
-    """Perform a run, shown by `view`, and return what `start` returns.
+    """Perform a run, shown by `view`, and return the result of `start`.
 
-    `start` gets the function that receives events and the one that asks the user (None if nobody can be asked).
-    A cancelled run is returned as the `Run` that its last event carries; None if it was cancelled before it began.
+    `start` gets the function that receives events and the one that asks the user (None if nobody can be asked). A
+    cancelled run is returned as the `Run` of its last event; None if it was cancelled before it began.
     """
     watched = _WatchedRun(view, plans)
     person = user_at_terminal(view.close, plans) if may_ask else None

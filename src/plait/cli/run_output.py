@@ -1,4 +1,4 @@
-"""Prints a run: its events as plain lines, its answer, its summary, what to do next, and its exit code."""
+"""How a run is printed: its events as plain lines, its answer, its summary, the next steps, and its exit code."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CODES = {"answered": 0, "failed": 3, "stopped": 4, "waiting": 5, "cancelled": CA
 
 
 class RunView(Protocol):
-    """Shows events. `close` ends what is still open on the screen."""
+    """Show events. `close` ends what is still open on the screen."""
 
     def __call__(self, event: Event | StageEnded) -> None: ...
 
@@ -49,8 +49,6 @@ class RunView(Protocol):
 
 
 class SilentView:
-    """Shows nothing."""
-
     def __call__(self, event: Event | StageEnded) -> None:
         return
 
@@ -59,9 +57,9 @@ class SilentView:
 
 
 class LineView:
-    """Shows events as labelled lines: `Thought: ...`. Further lines of a text are indented.
+    """Show events as labelled lines: `Thought: ...`. Further lines of a text are indented.
 
-    So no output of a tool can look like a line of Plait. `limit`: characters shown of an observation, None for all.
+    So no output of a tool looks like a line of Plait. `limit`: characters shown of an observation, None for all.
     """
 
     def __init__(self, out: TextIO, limit: int | None = SHOWN) -> None:
@@ -109,7 +107,7 @@ class LineView:
                 pass
 
     def close(self) -> None:
-        """Write the thought that is still held back."""
+        """Write the pending part of the thought."""
         text, self._thought = self._thought.strip(), ""
         if text:
             self._write("Thought", text)
@@ -143,9 +141,9 @@ def exit_with_run(
     show_plan: Callable[[str], str] | None = None,
     suggestions: Sequence[str] = (),
 ) -> NoReturn:
-    """Print how a run ended and exit with its code. `None` is a run that was cancelled before it began.
+    """Print how a run ended and exit with its code. `run` is None if it was cancelled before it began.
 
-    `journal` are the words that make `plait resume` find the run; `show_plan` renders a plan that needs approval;
+    `journal` holds the words that make `plait resume` find the run. `show_plan` renders a plan that needs approval.
     `suggestions` are printed below an answer.
     """
     if run is None:
@@ -174,14 +172,14 @@ def exit_with_run(
 
 
 def has_guide() -> bool:
-    """Say whether a person watches: stderr is a terminal, or PLAIT_GUIDE is set, as `make run` does."""
+    """Return whether a person watches: stderr is a terminal, or PLAIT_GUIDE is set, as `make run` does."""
     return bool(os.environ.get("PLAIT_GUIDE")) or (sys.stderr is not None and sys.stderr.isatty())
 
 
 def suggest_next(
     run: Run | None, journal: str | Path | Literal[False] | None, journal_words: tuple[str, ...]
 ) -> list[str]:
-    """Return what to try after the first run in a journal, if a local model answered it; nothing after later runs."""
+    """Return next steps after the first run in a journal, if a local model answered it; nothing after later runs."""
     is_local = run is not None and any(spec.partition(":")[0] == "local" for spec in run.models.values())
     if journal is False or not is_local:
         return []
@@ -198,12 +196,12 @@ def suggest_next(
 
 
 def print_answer(run: Run, *, as_object: bool = False) -> None:
-    """Print the answer alone on stdout (text as it is, other values as JSON), or the whole run as one object."""
+    """Print only the answer on stdout (text unchanged, other values as JSON), or the whole run as one object."""
     if as_object:
         click.echo(as_json(run.json()))
     elif run.answer is not None:
         text = run.answer if isinstance(run.answer, str) else as_json(run.answer)
-        # A pipe gets exactly what the model wrote. In a terminal, the answer must not be able to draw.
+        # A pipe gets exactly what the model wrote. In a terminal, the answer must not contain control codes.
         click.echo(clean(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
 
@@ -231,7 +229,7 @@ def summarize_run(run: Run, *, is_recorded: bool = True) -> str:
 
 
 def next_steps(run: Run, journal: tuple[str, ...] = ()) -> list[str]:
-    """Return what to do next, as commands that can be copied."""
+    """Return what to do next, as commands to copy."""
     resume = " ".join(("plait resume", run.id, *journal))
     match run.outcome:
         case Waiting():
@@ -261,6 +259,6 @@ def how_to_answer(run: str, waiting: Waiting, journal: tuple[str, ...] = ()) -> 
 
 
 def _print_error(text: str) -> None:
-    # If stderr is closed or its reader has gone, the answer and the exit code still arrive.
+    # If stderr is closed or its reader is gone, the answer and the exit code still arrive.
     with suppress(OSError, ValueError):
         click.echo(text, err=True)

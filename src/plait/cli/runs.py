@@ -1,4 +1,4 @@
-"""`plait runs` with `rm` and `prune`, `plait rate`, and finding a recorded run."""
+"""The commands `plait runs`, `runs rm`, `runs prune` and `plait rate`, and the search for a recorded run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNITS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
 def open_journal(given: str | None) -> Journal:
-    """Return the journal that the flag, the environment or the configuration names."""
+    """Return the journal that the option, the environment or the configuration names."""
     return Journal(options.journal_path(given))
 
 

@@ -1,4 +1,4 @@
-"""`plait serve` and `plait mcp`: agents from flags or plait.toml, served over HTTP or over stdin and stdout."""
+"""The commands `plait serve` and `plait mcp`: agents served over HTTP, or over stdin and stdout."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def serve(host: str | None, port: int | None, name: str | None, thoughts: bool, 
     tokens = load_tokens()
     table = check_settings(override_address(config.serve, host, port), tokens, config.path)
     manager = RunManager(served_agents(config, name, thoughts, flags), table, tokens)
-    unfinished = len(manager.unfinished_runs())  # an unreadable journal is reported before anybody is served
+    unfinished = len(manager.unfinished_runs())  # report an unreadable journal before the server starts
     sock = listen(table.host, table.port)
     with sock:
         serve_until_signal(
@@ -113,12 +113,12 @@ def mcp(name: str | None, **flags: Any) -> None:
     from plait.server.runs import RunManager
     from plait.server.settings import check_limits
 
-    # Errors are reported before the client's first message is read. A tool file that is loaded must not read these
-    # messages, and must not write between the answers.
+    # Report errors before reading the client's first message. A loaded tool file must not read these messages or write
+    # between the answers.
     with empty_stdin(), stdout_to_stderr():
         config = load()
         manager = RunManager(served_agents(config, name, False, flags), check_limits(config.serve, config.path))
-        manager.unfinished_runs()  # an unreadable journal is reported before a client relies on it
+        manager.unfinished_runs()  # report an unreadable journal before a client relies on it
     click.echo(f"MCP on stdin and stdout: {', '.join(manager.agents)}. Journal: {manager.journal.path}.", err=True)
     serve_stdio(manager)
 
@@ -188,10 +188,10 @@ def _make_table_agent(table: AgentTable, flags: dict[str, Any]) -> Agent:
 
 
 def _wrong_key(table: AgentTable, flags: dict[str, Any], error: ConfigError) -> str:
-    """Return the key of a table that causes an error: without it, the error is gone. "" if there is none."""
+    """Return the key of a table without which the error disappears; "" if no key causes it."""
     from msgspec import structs
 
-    # These keys are tried last: without a loop, its options belong to another one.
+    # Try these keys last: without a loop, its options belong to another one.
     last = ("set", "models", "loop")
     defaults = type(table)()
     keys = [key for key in structs.asdict(table) if getattr(table, key) != getattr(defaults, key)]

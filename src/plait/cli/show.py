@@ -1,4 +1,5 @@
-"""`plait show`, `plait export` and `plait trajectories`: recorded runs for people, programs and training."""
+"""The commands `plait show`, `plait export` and `plait trajectories`: recorded runs for people, programs and
+training."""
 
 from __future__ import annotations
 
@@ -102,7 +103,7 @@ def _show_steps(row: RunRow, timeline: Timeline, *, full: bool) -> None:
         parts += [format_count(totals["steps"], "step"), format_count(totals["calls"], "call"), format_tokens(usage)]
         parts += [format_seconds(totals["seconds"]), format_usd(totals["cost_usd"])]
     click.echo(" · ".join(parts))
-    if len(spent := spending(timeline)) > 1:  # the line above describes a single phase
+    if len(spent := spending(timeline)) > 1:  # with one phase, the line above says it all
         click.echo()
         print_table(*phase_table(spent))
 
@@ -130,9 +131,9 @@ def _show_wire(head: RunHead, rows: Iterable[Row], *, pretty: bool, as_object: b
 
 
 def _describe_exchanges(head: RunHead, rows: Iterable[Row]) -> Iterator[tuple[dict[str, Any], str, str, bytes]]:
-    """Yield what is shown of each request and response: an object, a title, a line and the exact body."""
+    """Yield the parts of each request and response to show: an object, a title, a line and the exact body."""
     timeline = Timeline()
-    for row in rows:  # one body at a time: those of a long run take much memory
+    for row in rows:  # one body at a time, because those of a long run take much memory
         for moment in timeline.add(row, keep_body=False):
             match moment.change, moment.entry:
                 case "asked", ModelCall() as call:
@@ -164,7 +165,7 @@ def _describe_response(step: int, attempt: int, response: RecordedResponse) -> t
 
 def _print_body(body: bytes, *, pretty: bool) -> None:
     if pretty:
-        with suppress(ValueError):  # a stream, or text that is not JSON, is shown as it came
+        with suppress(ValueError):  # show a stream, or text that is not JSON, unchanged
             body = as_json(json.loads(body), indent=2).encode()
     if sys.stdout.isatty():
         click.echo(clean(body.decode(errors="backslashreplace")))

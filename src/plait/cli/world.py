@@ -1,4 +1,4 @@
-"""`plait world`: runs tasks in an offline world, shows what was sent in them, and grades it."""
+"""The command `plait world`: tasks in an offline world, what was sent in them, and their grade."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def show(run: str, task: str | None, journal: str | None, as_object: bool) -> No
 
 
 def _world_word(task: WorldTask, seed: int | None, now: str | None, here: str | None) -> str:
-    """Return the word of a task's world, changed by what the flags say."""
+    """Return the word of a task's world, changed by the options."""
 
     world = world_of(task.world)
     clock = world_of(f"world:now={now}").now if now else world.now

@@ -1,4 +1,4 @@
-"""What happened: the record of every run, in one SQLite file. Names are loaded when first used."""
+"""The record of every run, in one SQLite file. Names are loaded when first used."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # sqlite3 takes as long to import as half of msgspec, and `import plait` does without it.
+    # Importing sqlite3 takes half as long as msgspec, and `import plait` works without it.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,7 +1,7 @@
-"""A run that was recorded in another journal, carried over: its rows as they stand, byte for byte.
+"""How to copy a run from another journal, row by row and byte for byte.
 
-carried = pack(other, run)           # plain values: `msgspec.msgpack` takes them anywhere
-await adopt(journal, [carried])      # the run is in the journal, once, however often this is done
+carried = pack(other, run)           # plain values, ready for `msgspec.msgpack`
+await adopt(journal, [carried])      # adds the run; repeating it changes nothing
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plait.journal import reader, schema
 from plait.journal.store import Journal
 
 CarriedRow: TypeAlias = tuple[int, float, str, str, int | None, int | None, int | None, int | None, bytes | None, bytes]
-"""The columns of `events` but for its id and the run's number, in order."""
+"""The columns of `events` without its id and the run's number, in order."""
 
 _RUN = tuple(each.name for each in schema.RUNS.columns[1:])
 _ROW = tuple(each.name for each in schema.EVENTS.columns[2:])
@@ -26,10 +26,10 @@ _INSERT_ROW = f"INSERT INTO events (run, {', '.join(_ROW)}) VALUES ({', '.join('
 
 
 class Carried(Struct, frozen=True):
-    """A run that has ended, on its way from one journal to another.
+    """A finished run on its way from one journal to another.
 
-    `run` has the columns of its row in `runs` but for its number, `rows` those of its record, of a journal of this
-    `version`. Secrets are replaced already: it is what stands in the other journal.
+    `run` has the columns of its row in `runs` without its number. `rows` are the rows of its record, from a journal of
+    this `version`. Secrets are already replaced, as in the other journal.
     """
 
     version: int
@@ -38,7 +38,7 @@ class Carried(Struct, frozen=True):
 
 
 def pack(journal: Journal, run: str) -> Carried:
-    """A run with its record. Raises `JournalError` for one that has not ended, or is not there."""
+    """Return a run with its record. Raises `JournalError` if the run has not ended or does not exist."""
     with reader.reading(journal.path) as connection:
         connection.execute("BEGIN")  # one state of the file for both reads
         n, row = reader.find(connection, run, journal.path)
@@ -50,10 +50,10 @@ def pack(journal: Journal, run: str) -> Carried:
 
 
 async def adopt(journal: Journal, runs: Sequence[Carried]) -> bool:
-    """Put runs into a journal, all or none, in this order; one that is in it already is let be.
+    """Add runs to a journal, all or none, in this order. Skips a run that the journal already has.
 
-    False when another run has the id of one of them: then nothing is written. Raises `JournalError` for runs of a
-    journal of another version, for a record with a gap, and when the file can't be written.
+    Returns False, and writes nothing, if a different run has one of the ids. Raises `JournalError` for runs from a
+    journal of another version, for a record with a gap, and if the file cannot be written.
     """
     for each in runs:
         if each.version != schema.VERSION or set(each.run) != set(_RUN):

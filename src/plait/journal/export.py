@@ -1,4 +1,4 @@
-"""A run as plain dicts, one a line of JSON: for other programs, for people, for keeping."""
+"""A run as plain dicts, one per line of JSON, for other programs, people and archives."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from plait.journal.records import Row, RunRow
 
 
 def export(run: RunRow, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
-    """First the run (`type` "run"), then every row in order, as dicts that JSON can hold.
+    """Yield the run (`type` "run"), then every row in order, as dicts that JSON can hold.
 
-    A row has `seq`, `at` (ISO 8601, UTC), the record's own fields with its kind as `type`, and its exact
-    body: `body` where it is UTF-8 text, else `body_base64`. `restore_body` gives the bytes back.
+    A row has `seq`, `at` (ISO 8601, UTC), the record's own fields with its kind as `type`, and its exact body: `body`
+    if it is UTF-8 text, else `body_base64`. `restore_body` returns the bytes.
     """
     yield {
         "type": "run",
@@ -39,18 +39,18 @@ def export(run: RunRow, rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
 
 
 def lines(run: RunRow, rows: Iterable[Row]) -> Iterator[str]:
-    """The same as lines of JSON, without line ends."""
+    """Yield the same dicts as lines of JSON, without line ends."""
     for each in export(run, rows):
         try:
             text = json.dumps(each, ensure_ascii=False)
             text.encode()
-        except UnicodeEncodeError:  # half a surrogate pair: only its escape can be written
+        except UnicodeEncodeError:  # half of a surrogate pair can only be written escaped
             text = json.dumps(each)
         yield text
 
 
 def restore_body(exported: dict[str, Any]) -> bytes | None:
-    """The exact bytes of an exported row's body; None where it had none."""
+    """Return the exact bytes of an exported row's body; None if it had none."""
     if "body_base64" in exported:
         return base64.b64decode(exported["body_base64"])
     return exported["body"].encode() if "body" in exported else None

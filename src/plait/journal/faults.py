@@ -1,4 +1,4 @@
-"""SQLite's errors in words for people: what was wrong, where, what to do."""
+"""SQLite's errors translated for users: what was wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def code_of(error: sqlite3.Error) -> int:
-    """SQLite's primary result code; 0 where the error is Python's own."""
+    """Return SQLite's primary result code; 0 for an error of Python itself."""
     return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
 
 
 def is_locked(error: sqlite3.Error) -> bool:
-    """Another process is writing just now: try again."""
+    """Return whether another process is writing, so that a retry can succeed."""
     return code_of(error) in _BUSY
 
 
 def is_damaged(error: sqlite3.Error) -> bool:
-    """A part of the file is missing or overwritten."""
+    """Return whether part of the file is missing or overwritten."""
     return code_of(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "Could not decode" in str(error)
 
 
 def lock_error(path: Path, seconds: float) -> JournalError:
-    """The journal stayed locked for longer than we wait."""
+    """Return the error for a journal that stayed locked for too long."""
     return JournalError(
         f"The journal {path} has been locked by another process for more than {seconds:g} s.",
         hint="Find out what holds it (a backup, a database browser with an open change?), or give another "
@@ -35,7 +35,7 @@ def lock_error(path: Path, seconds: float) -> JournalError:
 
 
 def newer(path: Path, found: int, known: int) -> JournalError:
-    """The file was written by a later version."""
+    """Return the error for a file from a later version."""
     return JournalError(
         f"The journal {path} was written by a newer Plait (schema {found}, this one knows {known}).",
         hint="Upgrade Plait (pip install -U plait), or give another file with --journal.",
@@ -43,7 +43,7 @@ def newer(path: Path, found: int, known: int) -> JournalError:
 
 
 def older(path: Path, found: int, known: int) -> JournalError:
-    """The file was written by a version before the first release."""
+    """Return the error for a file from a version before the first release."""
     return JournalError(
         f"The journal {path} was written by a development version of Plait (schema {found}, this one uses {known}).",
         hint="Move the file away: the next run makes a new one. Or give another file with --journal.",
@@ -51,7 +51,7 @@ def older(path: Path, found: int, known: int) -> JournalError:
 
 
 def damaged_rows(path: Path, run: str, rows: str) -> JournalError:
-    """Rows of a run are not what was written."""
+    """Return the error for rows of a run that were changed or damaged."""
     return JournalError(
         f"The journal {path} is damaged: of run {run}, {rows}.",
         hint=f"`python -m plait.journal.salvage {path} NEW.db` copies every run up to its first damaged row.",
@@ -59,7 +59,7 @@ def damaged_rows(path: Path, run: str, rows: str) -> JournalError:
 
 
 def foreign(path: Path) -> JournalError:
-    """The file is a database, but not a journal."""
+    """Return the error for a database that is not a journal."""
     return JournalError(
         f"{path} is a database of another program, not a journal of Plait.",
         hint="Give another file with --journal or PLAIT_JOURNAL.",
@@ -67,7 +67,7 @@ def foreign(path: Path) -> JournalError:
 
 
 def from_os(error: OSError, path: Path) -> JournalError:
-    """The file or its folder can't be made or opened."""
+    """Return the error for a file or folder that cannot be created or opened."""
     what = error.strerror or str(error)
     return JournalError(
         f"The journal {path} can't be opened: {what} ({error.filename or path}).",
@@ -76,7 +76,7 @@ def from_os(error: OSError, path: Path) -> JournalError:
 
 
 def translate(error: sqlite3.Error, path: Path) -> JournalError:
-    """The error as a `JournalError`: one sentence and what to do."""
+    """Return any error as a `JournalError`: one sentence, and what to do."""
     code = code_of(error)
     if is_damaged(error) and code != sqlite3.SQLITE_NOTADB:
         code = sqlite3.SQLITE_CORRUPT

@@ -1,4 +1,4 @@
-"""A run's record kept in memory only, for runs without a journal. It still can be read and replayed."""
+"""A run's record in memory, for runs without a journal. It can still be read and replayed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plait.journal.writer import DONE
 
 
 class MemoryLog:
-    """The same face as `RunLog`, and the rows at hand. Secrets are replaced here as well."""
+    """The interface of `RunLog`, with the rows in memory. Secrets are replaced here too."""
 
     def __init__(
         self,
@@ -36,20 +36,17 @@ class MemoryLog:
 
     @property
     def run(self) -> str:
-        """The run's id."""
         return self.head.run
 
     def append(self, *entries: Entry) -> Awaitable[None]:
-        """Add records, in order."""
         self.buffer(*entries)
         return DONE
 
     async def append_before(self, calls: Sequence[Call], *entries: Entry) -> None:
-        """Add records, in order. What is lost with this process is not resumed."""
+        """Add records, in order. Nothing is resumed after this process ends."""
         self.buffer(*entries)
 
     def buffer(self, *entries: Entry) -> None:
-        """Add records, in order."""
         for record, body in entries:
             if self._scrub:
                 record = codec.decode_record(self._scrub(codec.encode_record(record)).decode())
@@ -58,18 +55,17 @@ class MemoryLog:
             self._rows.append(Row(len(self._rows), self._updated, record, body))
 
     def end(self, status: str, outcome: dict[str, Any], totals: dict[str, Any]) -> Awaitable[None]:
-        """The run is over, or waits."""
+        """Record that the run is over or waits."""
         self.status, self.outcome, self.totals, self._updated = status, outcome, totals, self._clock()
         return DONE
 
     def scrub(self, data: bytes) -> bytes:
-        """The bytes as they stand on the record."""
+        """Return the bytes as they are recorded."""
         return self._scrub(data)
 
     def rows(self) -> list[Row]:
-        """All rows so far, in order."""
         return list(self._rows)
 
     def row(self) -> RunRow:
-        """The run as a journal would list it."""
+        """Return the run as a journal would list it."""
         return RunRow(self.head, self.status, self.outcome, self.totals, self._started, self._updated, "")

@@ -1,4 +1,4 @@
-"""The journal's file, opened for writing: made with its tables if it is new, checked if not."""
+"""How the journal's file is opened for writing: a new file gets its tables, an existing one is checked."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from plait.journal import faults, schema
 
 
 def open_connection(path: Path) -> tuple[sqlite3.Connection, tuple[int, int]]:
-    """A connection to the journal at the path, and the file's device and inode. Raises sqlite3.Error, JournalError."""
+    """Return a connection to the journal at the path, and the file's device and inode.
+
+    Raises sqlite3.Error, JournalError.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Made here, not by SQLite: a journal holds what people asked, so it is for its owner's eyes. A file
-        # that is there must not be opened: closing it would drop the locks that other threads of this
-        # process have on it, and the next process to close it would delete the -wal file under them.
+        # Create the file here, not in SQLite, so that only its owner can read it. Never open an existing file: closing
+        # it would drop the locks that other threads of this process have on it, and the next process to close it would
+        # delete the -wal file in use.
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         if not os.access(path, os.R_OK):
@@ -44,25 +47,25 @@ def open_connection(path: Path) -> tuple[sqlite3.Connection, tuple[int, int]]:
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the schema in a new file, check it in an old one.
+    """Create the schema in a new file; check it in an existing one.
 
     Raises sqlite3.Error, JournalError.
     """
     if is_new(connection):
         connection.execute("PRAGMA journal_mode = WAL")
-        # Asked again inside the transaction: another process may have been quicker.
+        # Check again inside the transaction: another process may have created it first.
         _change(connection, lambda: schema.statements() if _state(connection) == (0, 0) else ())
     check(connection, path)
     connection.execute("PRAGMA synchronous = NORMAL")
 
 
 def is_new(connection: sqlite3.Connection) -> bool:
-    """The file has no marks and no tables: nothing was made in it yet."""
+    """Return whether the file has no marks and no tables, so that nothing was created in it."""
     return _state(connection) == (0, 0) and not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
 
 
 def check(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise JournalError if the file is not a journal that this version knows."""
+    """Raise JournalError if the file is not a journal that this version supports."""
     application, version = _state(connection)
     if application != schema.APPLICATION_ID or version < 1:
         raise faults.foreign(path)
@@ -73,7 +76,7 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _change(connection: sqlite3.Connection, statements: Callable[[], Sequence[str]]) -> None:
-    """Carry out statements, all or none, that are made when the file is held for writing."""
+    """Run statements, all or none. They are built after the file is locked for writing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         for statement in statements():
@@ -91,7 +94,7 @@ def _state(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def rollback(connection: sqlite3.Connection) -> None:
-    """Roll the transaction back, if one is open; an error of that is not told."""
+    """Roll back the open transaction, if any. Ignores errors."""
     with suppress(sqlite3.Error):
         if connection.in_transaction:
             connection.execute("ROLLBACK")

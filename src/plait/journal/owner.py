@@ -1,14 +1,12 @@
 """Who performs a run, so that two processes never perform the same one; and how runs are named.
 
-Theory of operation. A run's row names its owner: host, process number, the process's start time, the kernel's boot id
-and the PID namespace. A process in the same namespace is looked up by its number and start time. A process in another
-namespace (a container beside this one) cannot be looked up, and its number may be that of another process here. For
-such an owner a lock decides. Each process holds a lock on one byte of the file JOURNAL-owners while it performs runs.
-The byte follows from the owner's name. The kernel releases the lock when the process ends, however it ends. So the
-lock is a lease that needs no heartbeat and no clock. It is a POSIX record lock: a forked child does not inherit it.
+A run's row names its owner: host, process number, start time, the kernel's boot id and the PID namespace. While a
+process performs runs, it locks one byte of the file JOURNAL-owners; the owner's name gives the byte. The kernel
+releases the lock when the process ends in any way, so no heartbeat is needed. A forked child does not inherit a POSIX
+lock.
 
 - same kernel and namespace: the process's number and start time decide;
-- same kernel, or same host name after a restart: the lock decides;
+- same kernel (a container beside this one), or same host name after a restart: the lock decides;
 - another kernel and host name: alive if the lock is held, otherwise unknown ("elsewhere").
 """
 
@@ -33,17 +31,17 @@ except ImportError:  # Windows has no such locks: there, host and process number
     fcntl = None  # type: ignore[assignment]
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-"""Digits and letters that are not taken for one another when read out."""
+"""Digits and letters that are easy to tell apart when read aloud."""
 
 LOCKS = "-owners"
-"""What the name of the file with the owners' locks ends with."""
+"""Suffix of the file with the owners' locks."""
 
 _given: dict[str, set[str]] = {}
 _chance = _random.SystemRandom()
 
 
 def owner_of_this_process() -> str:
-    """`host:pid:start:boot:namespace`. The start tells a process from a later one that was given the same number."""
+    """Return `host:pid:start:boot:namespace`. The start time excludes a later process with the same number."""
     return _owner(os.getpid())
 
 
@@ -54,10 +52,10 @@ def _owner(pid: int) -> str:
 
 @lru_cache(maxsize=4)
 def _place(pid: int) -> tuple[str, str]:
-    """The kernel's boot id and this process's PID namespace; empty where the system does not tell.
+    """Return the kernel's boot id and this process's PID namespace; empty where the system does not report them.
 
-    A /proc that belongs to another namespace shows other processes under our numbers: then the namespace gets a mark,
-    and the numbers are not looked up.
+    If /proc belongs to another namespace, it shows other processes under our numbers. Then the namespace gets a mark,
+    and Plait does not look numbers up.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
@@ -71,9 +69,9 @@ _BLIND = "-blind"
 
 
 def life_of(owner: str, journal: Path | None = None) -> Literal["alive", "dead", "elsewhere"]:
-    """Whether the process of an owner string still lives; `elsewhere`: that can't be told from here.
+    """Return whether the process of an owner string is alive; `elsewhere` if this machine cannot know.
 
-    `journal` is the file whose runs it performs: beside it lie the locks that tell of processes that can't be seen.
+    `journal` is the file whose runs it performs. The locks of processes that cannot be seen are beside that file.
     """
     host, pid, start, boot, namespace = (*owner.split(":"), "", "", "", "")[:5]
     if not pid.isdigit():
@@ -102,9 +100,9 @@ def _life_of_number(pid: int, start: int) -> Literal["alive", "dead"]:
 
 
 def _start_of(pid: int) -> int | None:
-    """When a process started, in clock ticks since the machine did; None: no such process, or no /proc.
+    """Return when a process started, in clock ticks since boot; None for no such process, or no /proc.
 
-    A zombie (killed, but its parent has not taken notice) performs nothing any more: None as well.
+    Also None for a zombie (killed, not yet reaped by its parent), because it performs nothing.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
@@ -115,19 +113,19 @@ def _start_of(pid: int) -> int | None:
 
 
 class OwnerLock:
-    """The open file of locks beside one journal. The locks of this process last as long as an object of it does."""
+    """The open file of locks beside one journal. This process's locks last as long as an object of this class."""
 
     def __init__(self, path: Path) -> None:
         self.owner = ""
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def hold(self, owner: str) -> None:
-        """Lock the owner's byte. Raises OSError where the file system has no locks."""
+        """Lock the owner's byte. Raises OSError if the file system has no locks."""
         self.owner = owner
         fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte_of(owner))
 
     def is_free(self, owner: str) -> bool:
-        """No process holds the owner's byte. Raises OSError where the file system has no locks."""
+        """Return whether no process holds the owner's byte. Raises OSError if the file system has no locks."""
         return _is_free(self._fd, owner)
 
     def __del__(self) -> None:
@@ -143,7 +141,7 @@ _guard = threading.RLock()
 
 
 def hold_owner_lock(journal: Path, owner: str) -> OwnerLock | None:
-    """Hold this process's lock beside a journal for as long as the result is kept; None where there can be none."""
+    """Lock this process's byte beside a journal, until the result is released; None if locks are not available."""
     if fcntl is None or owner != owner_of_this_process():
         return None
     path = _locks_beside(journal)
@@ -160,7 +158,7 @@ def hold_owner_lock(journal: Path, owner: str) -> OwnerLock | None:
 
 
 def is_held(journal: Path, owner: str) -> bool | None:
-    """Does a process hold the owner's lock beside this journal? None where that can't be told."""
+    """Return whether a process holds the owner's lock beside this journal; None if unknown."""
     if fcntl is None:
         return None
     path = _locks_beside(journal)
@@ -197,11 +195,11 @@ def _byte_of(owner: str) -> int:
 
 
 def new_run_id(now: float | None = None, random: _random.Random | None = None) -> str:
-    """A new run's name: day, time (UTC) and six characters, such as `20261121-035501-k3f9qd`.
+    """Return a new run's name: day, time (UTC) and six characters, such as `20261121-035501-k3f9qd`.
 
-    Names sort by time: two of the six tell the second's 1,024 parts apart. `now` is in seconds since 1970.
-    No name is given out twice by one process; two processes meet with a chance of one in a million
-    when they start runs in the same thousandth of a second.
+    Names sort by time: two of the six characters give the 1/1,024 of a second. `now` is in seconds since 1970. One
+    process never repeats a name. Two processes that start runs in the same thousandth of a second collide with a chance
+    of one in a million.
     """
     now = time.time() if now is None else now
     source = random or _chance

@@ -1,4 +1,4 @@
-"""Reads a journal: runs, and a run's rows with their exact bodies. Never makes or changes a file."""
+"""Reads of a journal: runs, and a run's rows with their exact bodies. Never creates or changes a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plait.journal import chain, codec, delta, faults, opening, owner
 from plait.journal.records import Record, Row, RunRow, SessionRow, SessionTurn, Thinking
 
 PATIENCE = 2.0
-"""Seconds a read waits for another process that recovers the file; in WAL mode writers stop no reader."""
+"""Seconds that a read waits for another process that recovers the file. In WAL mode, writers do not block readers."""
 
 RUN = """
     n, id, status, owner, started,
@@ -22,11 +22,11 @@ RUN = """
     head, outcome, totals"""
 
 
-_SESSION = "session <> '' AND session"  # as the index on it has it
+_SESSION = "session <> '' AND session"  # spelled as in its index
 
 
 class NoJournal(UnknownRun):
-    """There is nothing to read yet."""
+    """Raised when there is no journal to read yet."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(
@@ -37,7 +37,7 @@ class NoJournal(UnknownRun):
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """A read-only connection, checked. Every error inside comes out as a `JournalError`."""
+    """Open a checked read-only connection. Every error inside is raised as a `JournalError`."""
     if path.is_dir():
         raise faults.from_os(IsADirectoryError(21, "it is a folder", str(path)), path)
     try:
@@ -49,7 +49,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
     connection: sqlite3.Connection | None = None
     try:
         connection = _open(path)
-        if opening.is_new(connection):  # another process is just making it
+        if opening.is_new(connection):  # another process is creating it
             raise NoJournal(path)
         opening.check(connection, path)
         yield connection
@@ -68,8 +68,8 @@ def _open(path: Path) -> sqlite3.Connection:
         return connection
     except sqlite3.Error as error:
         connection.close()
-        # A journal in a folder that may not be written (a CD, another user's): WAL needs a file beside it,
-        # unless it is told that nobody writes.
+        # The journal's folder is not writable (a CD, another user's). WAL needs a file there, unless SQLite knows that
+        # nobody writes.
         left = path.with_name(path.name + "-wal")
         if faults.code_of(error) not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or _has_bytes(left):
             raise
@@ -83,7 +83,7 @@ def _has_bytes(path: Path) -> bool:
 
 
 def run_row(found: tuple[Any, ...], path: Path) -> RunRow:
-    """A run as listed; one whose process died without ending it is "interrupted"."""
+    """Return a run as listed. The status is "interrupted" if the run's process died before ending it."""
     _, _, status, owned, started, updated, head, outcome, totals = found
     if status == "running" and (not owned or owner.life_of(owned, path) == "dead"):
         status = "interrupted"
@@ -101,7 +101,7 @@ def run_row(found: tuple[Any, ...], path: Path) -> RunRow:
 def list_runs(
     connection: sqlite3.Connection, path: Path, limit: int, status: str | None, session: str | None = None
 ) -> list[RunRow]:
-    """The newest runs first, `limit` at most; below zero all."""
+    """Return the newest runs first, at most `limit`; all if it is negative."""
     runs: list[RunRow] = []
     asked = {"status": "running" if status == "interrupted" else status, _SESSION: session}
     wanted = {column: value for column, value in asked.items() if value is not None}
@@ -116,7 +116,7 @@ def list_runs(
 
 
 def turns(connection: sqlite3.Connection, session: str, before: str | None, limit: int | None) -> list[SessionTurn]:
-    """A conversation's turns in order, the last `limit` of them. See `Journal.turns`."""
+    """Return the last `limit` turns of a conversation, in order. See `Journal.turns`."""
     where, values = f"{_SESSION} = ? AND parent = ''", [session]  # type: str, list[Any]
     if before is not None and (n := _origin(connection, before)) is not None:
         where, values = f"{where} AND n < ?", [session, n]
@@ -130,7 +130,7 @@ def turns(connection: sqlite3.Connection, session: str, before: str | None, limi
 
 
 def sessions(connection: sqlite3.Connection, limit: int) -> list[SessionRow]:
-    """The conversations, the one with the newest turn first. See `Journal.sessions`."""
+    """Return the conversations, the most recently used first. See `Journal.sessions`."""
     last = (
         "SELECT session, count(*) AS turns, max(n) AS n FROM runs WHERE session <> '' AND parent = '' GROUP BY session"
     )
@@ -140,13 +140,12 @@ def sessions(connection: sqlite3.Connection, limit: int) -> list[SessionRow]:
 
 
 def version(connection: sqlite3.Connection) -> int:
-    """The file's version."""
     (number,) = connection.execute("PRAGMA user_version").fetchone()
     return int(number)
 
 
 def _origin(connection: sqlite3.Connection, run: str) -> int | None:
-    """The number of the run that a run was forked from, directly or by way of others; its own when of none."""
+    """Return the number of the run at the start of a chain of forks; the run's own if it is not a fork."""
     number: int | None = None
     while run and (found := connection.execute("SELECT n, parent FROM runs WHERE id = ?", (run,)).fetchone()):
         number, run = found
@@ -154,13 +153,13 @@ def _origin(connection: sqlite3.Connection, run: str) -> int | None:
 
 
 def _said(outcome: str | None) -> str | None:
-    """The answer in an outcome, as text."""
+    """Return the answer in an outcome, as text."""
     answer = codec.decode_plain(outcome).get("answer") if outcome else None
     return answer if answer is None or isinstance(answer, str) else codec.encode(answer).decode()
 
 
 def find(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[int, RunRow]:
-    """The run whose id is, or alone begins with, `prefix` ("last": the newest), with its number."""
+    """Return the run whose id is `prefix`, or the only one that begins with it, with its number. "last": the newest."""
     if prefix == "last":
         found = connection.execute(f"SELECT {RUN} FROM runs ORDER BY n DESC LIMIT 1").fetchall()
         if not found:
@@ -187,7 +186,7 @@ def find(connection: sqlite3.Connection, prefix: str, path: Path) -> tuple[int, 
 
 
 def check_run(connection: sqlite3.Connection, n: int, path: Path) -> None:
-    """Raises `JournalError` when a run's own row is not what was written."""
+    """Raise `JournalError` if a run's own row was changed or damaged."""
     (*begun, digest, status, owned, rows, outcome, totals, state) = connection.execute(_OWN, (n,)).fetchone()
     if (
         chain.digest_of_run(*begun) != digest
@@ -203,7 +202,7 @@ _OWN = (
 
 
 class Bodies:
-    """Restores bodies in the order of rows. Keeps the last of each phase only, so memory is not quadratic."""
+    """Restore bodies in the order of rows. Stores only the last of each phase, to save memory."""
 
     def __init__(self) -> None:
         self.last: dict[str, tuple[int, bytes]] = {}
@@ -211,7 +210,7 @@ class Bodies:
         """The digests of the rows so far, in order."""
 
     def restore(self, record: Record, seq: int, base: int | None, coded: tuple[Any, ...]) -> bytes | None:
-        """The exact body of a row. Raises `delta.Unrestorable`."""
+        """Return the exact body of a row. Raises `delta.Unrestorable`."""
         head, tail, packed, stored = coded
         if stored is None:
             return None
@@ -225,9 +224,9 @@ class Bodies:
 
 
 def iter_rows(connection: sqlite3.Connection, n: int, path: Path, bodies: Bodies | None = None) -> Iterator[Row]:
-    """A run's rows in order, one at a time, as far as they are whole.
+    """Yield a run's rows in order, one at a time, up to the first damaged one.
 
-    Raises `JournalError` at the first that is not, naming all damaged and missing rows of the run.
+    Raises `JournalError` there, which names all damaged and missing rows of the run.
     """
     bodies = bodies or Bodies()
     bad: list[str] = []
@@ -250,7 +249,7 @@ def iter_rows(connection: sqlite3.Connection, n: int, path: Path, bodies: Bodies
                     yield Row(seq, at, record, bodies.restore(record, seq, coded[0], tuple(coded[1:])))
                 except (delta.Unrestorable, JournalError, UnicodeDecodeError) as why:
                     bad.append(f"row {seq} can't be read ({why})")
-    except (sqlite3.DatabaseError, TypeError, AttributeError) as why:  # a page, or a value of another type
+    except (sqlite3.DatabaseError, TypeError, AttributeError) as why:  # a damaged page, or a value of another type
         if not run or (isinstance(why, sqlite3.Error) and not faults.is_damaged(why)):
             raise
         bad.append(f"the rows from {place} on can't be read")
@@ -261,7 +260,7 @@ def iter_rows(connection: sqlite3.Connection, n: int, path: Path, bodies: Bodies
 
 
 def rows_without_bodies(connection: sqlite3.Connection, n: int, after: int, until: int | None = None) -> list[Row]:
-    """The rows of a run behind `after` as they are now, up to `until`; unchecked, for whoever follows a run."""
+    """Return the rows of a run after `after`, up to `until`, as they are now. Unchecked, for following a live run."""
     query = "SELECT seq, at, data FROM events WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
     found = connection.execute(query, (n, after, 1 << 60 if until is None else until)).fetchall()
     return [Row(seq, at, codec.decode_record(data)) for seq, at, data in found]
@@ -271,5 +270,5 @@ _ROWS = (
     "SELECT r.id, r.rows, r.digest, e.seq, e.at, CAST(e.kind AS BLOB), CAST(e.data AS BLOB), e.base, e.head, e.tail, "
     "e.packed, e.body, e.digest FROM runs r LEFT JOIN events e ON e.run = r.n WHERE r.n = ? ORDER BY e.seq"
 )
-"""Rows and how many there are in one statement, as another process may add some. Texts as bytes: damaged ones are no
-UTF-8."""
+"""Reads the rows and their number in one statement, because another process may add some. Reads texts as bytes, because
+damaged ones are not UTF-8."""

@@ -1,18 +1,18 @@
-"""The events a run's record is made of: what each row of the journal holds.
+"""The records of a run: what each row of the journal holds.
 
-Effects of a run are numbered 0, 1, 2 ... in the order the loop made them: `n`. An effect that is
-started and taken later has its own number. `step` counts the loop's turns from 1.
+The effects of a run are numbered 0, 1, 2 ... in the order the loop made them: `n`. An effect that is started and taken
+later has its own number. `step` counts the loop's turns from 1.
 
 What is written when:
-- think: `Thinking` (with the exact request) before the model is asked; `Got` when an attempt ended,
-  and a further `Thinking` before a further attempt; `ThoughtRecord` with the reply when it is whole.
-- act: `Acting` before the calls begin, naming those that begin at once; `Begun` for one that began
-  later (after leave was given); `Observed` as each ends. A call that began and has no `Observed` is in doubt.
-- ask, or a call that needs leave: `Waits` when the run begins to wait, `Told` with the person's answer.
-- execute, continue: `RanRecord` when the code came back, together with the next intent: code does nothing outside but
-  by calls, which have their own records.
-- take: `TookRecord`, so that replay takes in the same order.
-- `Thrown` when `LimitNear`, `ContextOverflow` or `Unsupported` was given to the loop in place of a result, or
+- think: `Thinking` (with the exact request) before the model is asked; `Got` when an attempt ended, and a further
+  `Thinking` before a further attempt; `ThoughtRecord` with the complete reply.
+- act: `Acting` before the calls start, with the indexes of those that start at once; `Begun` for one that starts
+  later (after approval); `Observed` as each ends. A call that started and has no `Observed` is in doubt.
+- ask, or a call that needs approval: `Waits` when the run begins to wait, `Told` with the user's answer.
+- execute, continue: `RanRecord` when the code came back, in one write with the next intent. Code affects the outside
+  only through calls, which have their own records.
+- take: `TookRecord`, so that a replay takes in the same order.
+- `Thrown` when the loop received `LimitNear`, `ContextOverflow` or `Unsupported` instead of a result, or when
   `LimitReached` ended the run.
 """
 
@@ -27,8 +27,8 @@ from plait.core import Call, Exchange, Observation, Ran, Reply, Usage, WaitResul
 
 
 class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
-    """A model is about to be asked. The row's request is the exact body. `model` is its spec. `most` are the
-    tokens that the reply may have where a limit of the run said so, None where none did."""
+    """A request to a model, written before it is sent. The row's request is the exact body. `model` is the model's
+    spec. `most` is the reply's maximum number of tokens if a limit of the run set one, else None."""
 
     n: int
     step: int
@@ -40,10 +40,10 @@ class Thinking(Struct, frozen=True, omit_defaults=True, tag="thinking"):
 
 
 class Got(Struct, frozen=True, omit_defaults=True, tag="got"):
-    """An attempt ended. The row's response is the exact body, if any came; `error` says what was wrong.
+    """The end of an attempt. The row's response is the exact body, if any came; `error` says what was wrong.
 
-    `lost` names an ability that the endpoint turned out not to have. `usage` and `cost` (USD, None where no price is
-    known) are what an attempt took that brought no reply, estimated from what was received; None: nothing.
+    `lost` names an ability that the endpoint turned out not to have. `usage` and `cost` (USD, None if no price is
+    known) are estimates for an attempt without a reply; None if it took nothing.
     """
 
     n: int
@@ -58,14 +58,14 @@ class Got(Struct, frozen=True, omit_defaults=True, tag="got"):
 
 
 class ThoughtRecord(Struct, frozen=True, omit_defaults=True, tag="thought"):
-    """The reply that the loop was given."""
+    """The reply that the loop received."""
 
     n: int
     reply: Reply
 
 
 class Acting(Struct, frozen=True, omit_defaults=True, tag="acting"):
-    """Calls are about to be made; `begun` are the indexes of those that begin at once."""
+    """Calls that are about to be made; `begun` has the indexes of those that start at once."""
 
     n: int
     step: int
@@ -74,16 +74,16 @@ class Acting(Struct, frozen=True, omit_defaults=True, tag="acting"):
 
 
 class Begun(Struct, frozen=True, tag="begun"):
-    """Calls of effect `n` that begin now, later than the others."""
+    """Calls of effect `n` that start now, later than the others."""
 
     n: int
     begun: tuple[int, ...]
 
 
 class ObservedRecord(Struct, frozen=True, omit_defaults=True, tag="observed"):
-    """Call `i` of effect `n` ended. The row carries the artifacts it gave, as MessagePack: {id: (kind, bytes)}.
+    """The end of call `i` of effect `n`. The row holds the call's artifacts as MessagePack: {id: (kind, bytes)}.
 
-    `value_is_text`: only in a stored row, whose observation then has no value: it is the same as the text.
+    `value_is_text`: only in a stored row. Its observation has no value, because the value equals the text.
     """
 
     n: int
@@ -93,9 +93,8 @@ class ObservedRecord(Struct, frozen=True, omit_defaults=True, tag="observed"):
 
 
 class RanRecord(Struct, frozen=True, omit_defaults=True, tag="ran"):
-    """What came of a piece of `code`, or (None) of going on with the one before. `now` is what its clock said, in
-    seconds since 1970, `zone` how many seconds its local time was ahead of UTC; `seed` is that of the session's random
-    numbers."""
+    """The result of a piece of `code`, or (None) of continuing the last one. `now` is the code's clock in seconds since
+    1970, `zone` the local offset from UTC in seconds, `seed` the seed of the session's random numbers."""
 
     n: int
     step: int
@@ -107,9 +106,9 @@ class RanRecord(Struct, frozen=True, omit_defaults=True, tag="ran"):
 
 
 class Waits(Struct, frozen=True, omit_defaults=True, tag="waits"):
-    """The run waits for a person: about call `i` of effect `n`, or (i is -1) with a question.
+    """The run waits for the user: about call `i` of effect `n`, or (i is -1) with a question.
 
-    `question` is the id that an answer names. It is worked out from the run, from `n` and `i`, and from what is asked.
+    `question` is the id that an answer names. It depends on the run, on `n` and `i`, and on what is asked.
     """
 
     n: int
@@ -121,8 +120,8 @@ class Waits(Struct, frozen=True, omit_defaults=True, tag="waits"):
 
 
 class Told(Struct, frozen=True, omit_defaults=True, tag="told"):
-    """What the person said. For an approval, `approved` says whether the call may be made, and `input` holds the one
-    input that it is made with in place of the model's, if they changed it."""
+    """The user's answer. For an approval, `approved` says whether the call may be made, and `input` holds the user's
+    input in place of the model's, if they changed it."""
 
     n: int
     text: str
@@ -131,12 +130,12 @@ class Told(Struct, frozen=True, omit_defaults=True, tag="told"):
     input: tuple[Any, ...] = ()
 
     def edit(self, call: Call) -> Call:
-        """Return the call with the input that the person put in place of the model's, if they did."""
+        """Return the call with the user's input in place of the model's, if they changed it."""
         return replace(call, input=self.input[0], by_code=False) if self.input else call
 
 
 class NoteRecord(Struct, frozen=True, tag="note"):
-    """A remark of the loop (it has a number of its own) or of the runtime (`n` is -1)."""
+    """A note of the loop (which has its own number) or of the runtime (`n` is -1)."""
 
     n: int
     step: int
@@ -152,15 +151,15 @@ class StartRecord(Struct, frozen=True, tag="start"):
 
 
 class TookRecord(Struct, frozen=True, tag="took"):
-    """Effect `n` took a finished result. The result itself stands with its own effect (`taken` has no reply
-    or observations), except for a piece of a watched reply."""
+    """Effect `n` took a finished result. The result itself is recorded with its own effect (`taken` has no reply or
+    observations), except for a piece of a watched reply."""
 
     n: int
     taken: WaitResult
 
 
 class Thrown(Struct, frozen=True, omit_defaults=True, tag="thrown"):
-    """In place of a result of effect `n` the loop was given an exception: kind is its class name."""
+    """The loop received an exception instead of a result of effect `n`. `kind` is its class name."""
 
     n: int
     step: int
@@ -172,10 +171,10 @@ class Thrown(Struct, frozen=True, omit_defaults=True, tag="thrown"):
 
 
 class Resumed(Struct, frozen=True, omit_defaults=True, tag="resumed"):
-    """The run goes on in another process. `models` is what is asked from here on.
+    """Another process resumes the run. `models` are the models asked from here.
 
-    `lost` says why calls are in doubt: the journal lost rows, or may have. `lost_calls` are digests of calls that began
-    and whose rows are lost.
+    `lost` says why calls are in doubt: the journal lost rows, or may have. `lost_calls` are digests of calls that
+    started and whose rows are lost.
     """
 
     models: dict[str, Any]
@@ -202,7 +201,7 @@ Record: TypeAlias = (
 
 
 class Row(Struct, frozen=True):
-    """One row: its place in the run, when (seconds since 1970), the record, and the exact bytes it carries."""
+    """A row: its number in the run, when (seconds since 1970), the record, and its exact bytes."""
 
     seq: int
     at: float
@@ -211,14 +210,13 @@ class Row(Struct, frozen=True):
 
 
 class RunHead(Struct, frozen=True, omit_defaults=True):
-    """What a run was started with: enough to start it again.
+    """The settings a run started with: enough to start it again.
 
-    `loop` is {"name": ..., "options": {...}}; `models` maps a phase ("" for all) to what
-    `Model.describe` gave; `tools` are the specs as the model saw them and `sources` the words they were
-    loaded by ("" for one given in Python); `settings` has limits, approval and the like. `session` is the
-    conversation the run is a turn of, `history` the recent turns that the loop was shown. `given` are all turns before
-    it, where whoever asked brought them along and they are more than is shown. `label` is what the run is found again
-    by.
+    `loop` is {"name": ..., "options": {...}}. `models` maps a phase ("" for all) to the result of `Model.describe`.
+    `tools` are the specs that the model saw; `sources` are the words they were loaded by ("" for one given in Python).
+    `settings` has limits, approval and other settings. `session` is the run's conversation, `history` the recent turns
+    that the loop saw, `given` all turns before it if the caller passed them and not all are shown. `label` is a name
+    for finding the run again.
     """
 
     run: str
@@ -237,16 +235,16 @@ class RunHead(Struct, frozen=True, omit_defaults=True):
     given: tuple[Exchange, ...] = ()
 
     def address(self, phase: str, path: str) -> str:
-        """Where a request went: the endpoint's address and the path under it, the path alone where no server is."""
+        """Return where a request went: the endpoint's address and path; the path alone if there is no server."""
         model: dict[str, Any] = self.models.get(phase) or self.models.get("") or {}
         return "/".join(filter(None, (str(model.get("endpoint", "")).rstrip("/"), path)))
 
 
 class SessionTurn(Struct, frozen=True):
-    """A turn of a conversation, as far as a later turn is told of it.
+    """A turn of a conversation, as a later turn sees it.
 
-    `number` counts the session's turns from 1. `answer` is the reply as text, None where none was given.
-    `started` is in seconds since 1970.
+    `number` counts the session's turns from 1. `answer` is the reply as text, None if there is none. `started` is in
+    seconds since 1970.
     """
 
     number: int
@@ -257,7 +255,7 @@ class SessionTurn(Struct, frozen=True):
 
 
 class SessionRow(Struct, frozen=True):
-    """A conversation as listed: its name, how many turns it has, and of the last one the question and when it began."""
+    """A conversation as listed: its name, its number of turns, and the question and start of the last turn."""
 
     name: str
     turns: int
@@ -266,7 +264,7 @@ class SessionRow(Struct, frozen=True):
 
 
 class RunRow(Struct, frozen=True):
-    """A run as listed: its head, state and sums. `outcome` is None while it is going on."""
+    """A run as listed: its head, state and sums. `outcome` is None while it is running."""
 
     head: RunHead
     status: str
@@ -276,4 +274,4 @@ class RunRow(Struct, frozen=True):
     started: float
     updated: float
     owner: str
-    """host:pid:start of the process that performs it, "" when none does"""
+    """host:pid:start of the process that performs it; "" if none does"""

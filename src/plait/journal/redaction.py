@@ -1,10 +1,10 @@
-"""A function of the user's that sees each text before the journal stores it.
+"""The user's function that redacts each text before the journal stores it.
 
     plait.journal.redact_with(lambda text: EMAIL.sub("[email]", text))
 
-It is given every string of a record, a head, an outcome and a request or response in JSON, and every other body as one
-text. It must give the same result for the same text, and leave a text that it has changed as it is: a replay applies it
-to the requests that it compares. A resumed run reads the changed texts.
+It receives every string of a JSON record or body, and every other body as one text. It must give the same result for
+the same text, and must not change its own output, because a replay applies it to the requests that it compares. A
+resumed run reads the redacted texts.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ Redact: TypeAlias = Callable[[str], str]
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _STRINGS = re.compile(rf'"type"\s*:\s*{_STRING}|{_STRING}(?=\s*:)|(?P<value>{_STRING})')
-"""The strings of a JSON text; only those that are values of their own are in the group."""
+"""The strings of a JSON text. Only strings that are values are in the group."""
 
 _hook: Redact | None = None
 
 
 def redact_with(function: Redact | None) -> None:
-    """Use this function for all that this process stores in journals from now on; None stores texts as they are."""
+    """Use this function for everything that this process stores in journals from now on; None stops redaction."""
     global _hook
     _hook = function
 
 
 def is_set() -> bool:
-    """Is a function in use?"""
     return _hook is not None
 
 
 def scrubber(secrets: Iterable[str]) -> Scrubber:
-    """What is applied to all that is stored: secrets replaced, then the user's function."""
+    """Return what is applied to everything that is stored: first secrets are replaced, then the user's function
+    runs."""
     return Scrubber(secrets) if _hook is None else RedactingScrubber(secrets, _hook)
 
 
 class RedactingScrubber(Scrubber):
-    """Replaces secrets, and then gives each text to a function."""
+    """Replace secrets, then redact each text with a function."""
 
     __slots__ = ("_redact",)
 
@@ -55,21 +55,21 @@ class RedactingScrubber(Scrubber):
         return True
 
     def __call__(self, data: bytes) -> bytes:
-        """The bytes as they are stored. Raises `JournalError` where the function fails."""
+        """Return the bytes to store. Raises `JournalError` if the function fails."""
         data = super().__call__(data)
         try:
             text = data.decode()
-        except UnicodeDecodeError:  # a picture, or the like: it has no text
+        except UnicodeDecodeError:  # a picture or other binary data: it has no text
             return data
         try:
             json.loads(text)
         except (ValueError, RecursionError):
             return self._text(text).encode("utf-8", "surrogatepass")
-        # Text by text, so that all else stays as it was, byte for byte: a replay compares it.
+        # Replace text by text and leave all other bytes unchanged, because a replay compares them.
         return _STRINGS.sub(self._replaced, text).encode("utf-8", "surrogatepass")
 
     def _replaced(self, found: re.Match[str]) -> str:
-        if found["value"] is None:  # a name, or what kind of record it is
+        if found["value"] is None:  # a field's name, or the kind of the record
             return found[0]
         before = json.loads(found["value"])
         after = self._text(before)

@@ -1,7 +1,7 @@
-"""What the lab keeps in a journal beside the runs: comparisons, results of cells, and what people think of runs.
+"""The lab's data in a journal: comparisons, results of cells, and users' ratings of runs.
 
-A cell's run bears the cell as its label from its first row on, so a cell whose process died between the run's end
-and its result is found again and not run twice.
+A cell's run has the cell as its label from its first row. So if a process dies between the run's end and its result,
+the lab finds the run again and does not repeat it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from plait.journal.records import RunRow
 from plait.journal.store import Journal
 
 _AT_ONCE = 500
-"""Values of one question: SQLite takes no more than some thousands."""
+"""Maximum values in one query, because SQLite limits them."""
 
 
 class Kept(Struct, frozen=True):
-    """A comparison as kept: what was compared (`head`) and its table when last computed (None: not yet), both JSON."""
+    """A stored comparison: what was compared (`head`) and the last computed table (None: not yet), both JSON."""
 
     name: str
     started: float
@@ -33,8 +33,6 @@ class Kept(Struct, frozen=True):
 
 
 class Rating(Struct, frozen=True):
-    """What a person thinks of a run."""
-
     run: str
     good: bool
     at: float
@@ -42,7 +40,7 @@ class Rating(Struct, frozen=True):
 
 
 class Results:
-    """Comparisons, results and ratings of a journal. Every method raises `JournalError` when the file can't be used."""
+    """Comparisons, results and ratings of a journal. Every method raises `JournalError` if the file cannot be used."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
@@ -50,7 +48,7 @@ class Results:
     # -- runs of cells
 
     def runs(self, labels: Iterable[str]) -> dict[str, list[RunRow]]:
-        """The runs that bear these labels, the newest first."""
+        """Return the runs with these labels, newest first."""
         found: dict[str, list[RunRow]] = {}
         where = f"SELECT label, {reader.RUN} FROM runs WHERE label <> '' AND label IN (%s) ORDER BY n DESC"
         for label, *row in self._asked(where, labels):
@@ -60,19 +58,19 @@ class Results:
     # -- results
 
     def results(self, cells: Iterable[str]) -> dict[str, bytes]:
-        """The finished ones of these cells: JSON of each one's result."""
+        """Return the JSON results of those cells that are finished."""
         return {
             cell: data.encode()
             for cell, data in self._asked("SELECT cell, data FROM results WHERE cell IN (%s)", cells)
         }
 
     async def keep(self, cell: str, run: str, data: bytes, *, secrets: Iterable[str] = ()) -> None:
-        """Keep the result of a cell, JSON. A cell that has one keeps the first."""
+        """Store the JSON result of a cell. A cell that has a result keeps the first."""
         values = (cell, run, time.time(), redaction.scrubber(secrets)(data).decode())
         await self._write("INSERT OR IGNORE INTO results (cell, run, at, data) VALUES (?, ?, ?, ?)", values)
 
     async def forget(self, cells: Iterable[str]) -> None:
-        """Take the results of these cells and the labels of their runs away: they are run again. The runs stay."""
+        """Remove the results of these cells and the labels of their runs, so that they run again. The runs stay."""
         wanted = list(cells)
 
         def work(connection: sqlite3.Connection) -> None:
@@ -86,7 +84,7 @@ class Results:
     # -- comparisons
 
     async def save(self, name: str, head: dict[str, Any], summary: dict[str, Any] | None = None) -> None:
-        """Keep a comparison, new or again."""
+        """Store a comparison, or replace it."""
         now = time.time()
         told = codec.encode(summary).decode() if summary is not None else None
         await self._write(
@@ -97,16 +95,16 @@ class Results:
         )
 
     def comparisons(self) -> list[Kept]:
-        """All comparisons, the newest first."""
+        """Return all comparisons, newest first."""
         return [
             _kept(row)
             for row in self._all("SELECT name, started, updated, head, summary FROM comparisons ORDER BY started DESC")
         ]
 
     def comparison(self, name: str) -> Kept:
-        """The comparison whose name is, or alone begins with, `name`; "last" is the newest.
+        """Return the comparison named `name`, or the only one whose name begins with it. "last" is the newest.
 
-        Raises `ConfigError` naming those there are.
+        Raises `ConfigError`, which lists the comparisons.
         """
         known = self.comparisons()
         found = [each for each in known if each.name == name] or [each for each in known if each.name.startswith(name)]
@@ -123,7 +121,7 @@ class Results:
     # -- ratings
 
     async def rate(self, run: str, good: bool, why: str = "") -> Rating:
-        """Keep what a person thinks of a run; it takes the place of what was thought before. Raises `UnknownRun`."""
+        """Store a user's rating of a run, in place of an earlier one. Raises `UnknownRun`."""
         rating = Rating(self.journal.run(run).head.run, good, time.time(), why)
         await self._write(
             "INSERT OR REPLACE INTO ratings (run, good, at, why) VALUES (?, ?, ?, ?)",
@@ -132,7 +130,7 @@ class Results:
         return rating
 
     def ratings(self, runs: Iterable[str] | None = None) -> dict[str, Rating]:
-        """What people think of these runs, or of all."""
+        """Return the ratings of these runs, or of all."""
         columns = "run, good, at, why"
         found = (
             self._all(f"SELECT {columns} FROM ratings")

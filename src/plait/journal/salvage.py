@@ -1,7 +1,7 @@
-"""Copies what can be read of a damaged journal into a new one: `python -m plait.journal.salvage OLD NEW`.
+"""Copies the readable part of a damaged journal into a new one: `python -m plait.journal.salvage OLD NEW`.
 
-A run is kept up to its first row that is lost, since what comes after can't be replayed. A run that lost
-rows, or may have, is marked crashed: what its tools did after that point is not on the record any more.
+Each run is copied up to its first lost row, because later rows cannot be replayed. A run that lost rows, or may have,
+is marked crashed, because the record no longer says what its tools did after that point.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from plait.journal.records import RunHead
 from plait.journal.writer import INSERTS
 
 ROWS_A_PAGE = 100
-"""More rows than stand in a page of the file: bounds the numbers that are tried behind a damaged part."""
+"""More rows than fit in a page of the file. Limits the numbers that are tried after a damaged part."""
 
 _RUN = ", ".join(each.name for each in schema.RUNS.columns)
 _EVENT = ", ".join(each.name for each in schema.EVENTS.columns[1:])
 
 
 class Salvaged(NamedTuple):
-    """What came of it: runs kept whole, runs cut or not ended, rows kept, and how many of the cut runs have
-    lost their own row, so that question and settings are gone."""
+    """The result: runs copied whole, runs cut or not ended, rows copied, and how many cut runs lost their own row (with
+    question and settings)."""
 
     whole: int
     cut: int
@@ -46,7 +46,7 @@ def salvage(old: Path, new: Path) -> Salvaged:
             closing(sqlite3.connect(f"{old.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)) as source,
             closing(sqlite3.connect(new, isolation_level=None)) as target,
         ):
-            source.execute("PRAGMA writable_schema = ON")  # lets SQLite open a file that is too short
+            source.execute("PRAGMA writable_schema = ON")  # lets SQLite open a truncated file
             source.execute("PRAGMA cell_size_check = ON")
             opening.check(source, old)
             opening.prepare(target, new)
@@ -63,7 +63,7 @@ def salvage(old: Path, new: Path) -> Salvaged:
 
 
 def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> Salvaged:
-    """Every run with its rows, as far as these are whole. Tables are read number by number."""
+    """Copy every run with its rows, up to the first damaged row. Reads tables number by number."""
     bound = _pages(source) * ROWS_A_PAGE
     columns = [each.name for each in schema.RUNS.columns]
     question = f"SELECT {_RUN} FROM runs NOT INDEXED WHERE n >= ? ORDER BY n"
@@ -88,7 +88,7 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> Salvaged:
         rows = kept.get(n, [])
         if run["outcome"] is not None and run["rows"] == len(rows):
             whole += 1
-        else:  # of a run that had not ended nobody knows how many rows there were
+        else:  # a run that had not ended: the number of its rows is unknown
             reason = f"the journal was damaged: {len(rows)} records of this run could be read"
             outcome = codec.encode({"type": "crashed", "reason": reason, "error": "JournalError"}).decode()
             run |= {"status": "crashed", "owner": "", "outcome": outcome, "rows": len(rows)}
@@ -96,7 +96,7 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> Salvaged:
         places = ",".join("?" * len(run))
         target.execute(f"INSERT INTO runs ({_RUN}) VALUES ({places})", tuple(run.values()))
         digest = run["digest"]
-        for each in rows:  # those of a run whose own row is lost have other digests than before
+        for each in rows:  # if the run's own row is lost, the rows get new digests
             digest = chain.digest_of_row(digest, each[:-1])
             target.execute(INSERTS[1], (n, *each[:-1], digest))
     for table in (schema.COMPARISONS, schema.RESULTS, schema.RATINGS):
@@ -107,7 +107,7 @@ def _copy(source: sqlite3.Connection, target: sqlite3.Connection) -> Salvaged:
 
 
 def _is_whole(run: dict[str, Any]) -> bool:
-    """What a run was begun with is as it was written; how it ended is checked where it is read."""
+    """Return whether the run's settings are unchanged. How it ended is checked when it is read."""
     begun = [run[name] for name in ("id", "question", "loop", "parent", "fork_at", "head", "session")]
     state = [run[name] for name in ("digest", "status", "owner", "rows", "outcome", "totals")]
     return _same(run["digest"], chain.digest_of_run, begun) and _same(run["state"], chain.digest_of_state, state)
@@ -125,7 +125,7 @@ def _same(digest: bytes, made: Callable[..., bytes], values: Sequence[Any]) -> b
 
 
 def _stub(n: int, name: str, started: float, updated: float) -> dict[str, Any]:
-    """The row of a run whose own row is lost: its record still tells what it did."""
+    """Return a row for a run whose own row is lost. The record still says what the run did."""
     head = RunHead(name, "(lost: the journal was damaged)", {"name": ""}, {})
     text = codec.encode(head).decode()
     digest = chain.digest_of_run(name, head.question, "", "", 0, text, "")
@@ -134,7 +134,7 @@ def _stub(n: int, name: str, started: float, updated: float) -> dict[str, Any]:
 
 
 def _ids(source: sqlite3.Connection) -> dict[int, str]:
-    """Ids by number from the index, which may be whole where the table is not."""
+    """Return ids by number from the index, which may be intact when the table is not."""
     found: dict[int, str] = {}
     with suppress(sqlite3.DatabaseError):
         for n, name in source.execute("SELECT n, id FROM runs ORDER BY id"):
@@ -143,7 +143,7 @@ def _ids(source: sqlite3.Connection) -> dict[int, str]:
 
 
 def _scan(source: sqlite3.Connection, question: str, bound: int) -> Iterator[tuple[Any, ...]]:
-    """Rows in the order of their first column; what can't be read is stepped over, number by number."""
+    """Yield rows in the order of their first column. Skips unreadable ones, number by number."""
     start = 1
     while start <= bound:
         try:
@@ -156,13 +156,13 @@ def _scan(source: sqlite3.Connection, question: str, bound: int) -> Iterator[tup
 
 
 def _pages(source: sqlite3.Connection) -> int:
-    """Pages of the file, as many as it has or had."""
+    """Return the number of pages that the file has or had."""
     (pages,) = source.execute("PRAGMA page_count").fetchone()
     return int(pages)
 
 
 def main(arguments: list[str]) -> int:
-    """The command. Exit code 0, 1 when nothing could be done, 2 for wrong usage."""
+    """Run the command. Exit code 0; 1 if nothing could be copied, 2 for wrong usage."""
     if len(arguments) != 2:
         print("Usage: python -m plait.journal.salvage DAMAGED.db NEW.db", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""The journal's tables, in one place: files are made from it, and docs/journal.md is checked against it."""
+"""The journal's tables. Plait creates files from them and checks docs/journal.md against them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple, get_args
 from plait.journal.records import Record
 
 APPLICATION_ID = 0x506C6169
-"""Stands in the file's header ("Plai"), so that another program's database is told apart."""
+"""An id in the file's header ("Plai"), which distinguishes it from another program's database."""
 
 VERSION = 6
 """The schema's version, in `PRAGMA user_version`. It grows when a table or column changes meaning."""
 
 
 class SqlColumn(NamedTuple):
-    """One column: its name, its SQL type with constraints, and what stands in it."""
+    """One column: its name, its SQL type with constraints, and its content."""
 
     name: str
     sql: str
@@ -22,7 +22,7 @@ class SqlColumn(NamedTuple):
 
 
 class SqlTable(NamedTuple):
-    """One table: its name, what a row of it is, and its columns in order."""
+    """One table: its name, what a row is, and its columns in order."""
 
     name: str
     meaning: str
@@ -31,29 +31,29 @@ class SqlTable(NamedTuple):
 
 RUNS = SqlTable(
     "runs",
-    "One row a run. It is written when the run begins, when it is claimed for resuming, and when it ends.",
+    "One row per run, written when the run begins, when a process claims it for a resume, and when it ends.",
     (
-        SqlColumn("n", "INTEGER PRIMARY KEY", "the run's number in this file; what `events.run` refers to"),
-        SqlColumn("id", "TEXT NOT NULL UNIQUE", "the run's name elsewhere, such as 20261121-035501-k3f9qd"),
+        SqlColumn("n", "INTEGER PRIMARY KEY", "the run's number in this file; `events.run` refers to it"),
+        SqlColumn("id", "TEXT NOT NULL UNIQUE", "the run's public name, such as 20261121-035501-k3f9qd"),
         SqlColumn("question", "TEXT NOT NULL", "the task, as asked"),
         SqlColumn("loop", "TEXT NOT NULL", "the loop's name"),
         SqlColumn("status", "TEXT NOT NULL", "`running`, or the outcome's status"),
-        SqlColumn("owner", "TEXT NOT NULL", "host:pid:start:boot:namespace of the process that performs it, '': none"),
-        SqlColumn("parent", "TEXT NOT NULL", "the run this one was forked from, '' when from none"),
-        SqlColumn("fork_at", "INTEGER NOT NULL", "the step it was forked at, 0 when it was not forked"),
+        SqlColumn("owner", "TEXT NOT NULL", "host:pid:start:boot:namespace of the process that performs it; '': none"),
+        SqlColumn("parent", "TEXT NOT NULL", "the run that this one was forked from; '': none"),
+        SqlColumn("fork_at", "INTEGER NOT NULL", "the step of the fork; 0: not a fork"),
         SqlColumn("started", "REAL NOT NULL", "when it began, in seconds since 1970"),
         SqlColumn("updated", "REAL NOT NULL", "when this row was last written"),
-        SqlColumn("rows", "INTEGER", "how many rows its record had when it ended, NULL while the run goes on"),
-        SqlColumn("head", "TEXT NOT NULL", "JSON of the `RunHead`: all that is needed to start the run again"),
-        SqlColumn("outcome", "TEXT", "JSON of the outcome, NULL while the run goes on"),
+        SqlColumn("rows", "INTEGER", "how many rows its record had when it ended; NULL while it runs"),
+        SqlColumn("head", "TEXT NOT NULL", "JSON of the `RunHead`: everything needed to start the run again"),
+        SqlColumn("outcome", "TEXT", "JSON of the outcome; NULL while it runs"),
         SqlColumn(
             "totals",
             "TEXT NOT NULL",
-            "JSON of the sums (steps, calls, usage, cost ...), `{}` till the end",
+            "JSON of the sums (steps, calls, usage, cost ...); `{}` until the end",
         ),
-        SqlColumn("session", "TEXT NOT NULL DEFAULT ''", "the conversation the run is a turn of, '' when of none"),
+        SqlColumn("session", "TEXT NOT NULL DEFAULT ''", "the conversation of which the run is a turn; '': none"),
         SqlColumn(
-            "label", "TEXT NOT NULL DEFAULT ''", "what the run is found again by: a cell of a comparison; '': nothing"
+            "label", "TEXT NOT NULL DEFAULT ''", "a name for finding the run again: a cell of a comparison; '': none"
         ),
         SqlColumn("digest", "BLOB NOT NULL", "digest of id, question, loop, parent, fork_at, head and session"),
         SqlColumn("state", "BLOB NOT NULL", "digest of `digest`, status, owner, rows, outcome and totals"),
@@ -62,22 +62,22 @@ RUNS = SqlTable(
 
 EVENTS = SqlTable(
     "events",
-    "One row a record, only ever added. A body is the exact request or response the record carries.",
+    "One row per record. Rows are only added. A body is the exact request or response of the record.",
     (
         SqlColumn("id", "INTEGER PRIMARY KEY", "order of writing in the whole file"),
         SqlColumn("run", "INTEGER NOT NULL", "`runs.n`"),
-        SqlColumn("seq", "INTEGER NOT NULL", "place in the run: 0, 1, 2 ... with no gap; unique within the run"),
+        SqlColumn("seq", "INTEGER NOT NULL", "number in the run: 0, 1, 2 ... without gaps; unique within the run"),
         SqlColumn("at", "REAL NOT NULL", "when, in seconds since 1970"),
-        SqlColumn("kind", "TEXT NOT NULL", "the record's kind, one of the list below"),
+        SqlColumn("kind", "TEXT NOT NULL", "the record's kind, from the list below"),
         SqlColumn("data", "TEXT NOT NULL", "JSON of the record; its `type` is the kind"),
-        SqlColumn("base", "INTEGER", "`seq` of the row whose body this one is told from; NULL: none"),
+        SqlColumn("base", "INTEGER", "`seq` of the row whose body is the base of this one; NULL: none"),
         SqlColumn(
             "head",
             "INTEGER",
-            "how many bytes it shares with the start of the base's; NULL: no base",
+            "bytes that it shares with the start of the base's body; NULL: no base",
         ),
-        SqlColumn("tail", "INTEGER", "how many bytes it shares with the end of the base's; NULL: no base"),
-        SqlColumn("packed", "INTEGER", "1: `body` is compressed with zlib (RFC 1950); NULL: as it is"),
+        SqlColumn("tail", "INTEGER", "bytes that it shares with the end of the base's body; NULL: no base"),
+        SqlColumn("packed", "INTEGER", "1: `body` is compressed with zlib (RFC 1950); NULL: not compressed"),
         SqlColumn("body", "BLOB", "the body's bytes, or those between head and tail; NULL: no body"),
         SqlColumn(
             "digest",
@@ -89,10 +89,10 @@ EVENTS = SqlTable(
 
 COMPARISONS = SqlTable(
     "comparisons",
-    "One row a comparison: what was compared, and its table as it was last computed.",
+    "One row per comparison: its content and the last computed table.",
     (
         SqlColumn("name", "TEXT PRIMARY KEY", "the comparison's name"),
-        SqlColumn("started", "REAL NOT NULL", "when it was first asked for, in seconds since 1970"),
+        SqlColumn("started", "REAL NOT NULL", "when it was first requested, in seconds since 1970"),
         SqlColumn("updated", "REAL NOT NULL", "when this row was last written"),
         SqlColumn("head", "TEXT NOT NULL", "JSON: the suite, the loops with their models, the cells"),
         SqlColumn("summary", "TEXT", "JSON with `rows` and `pairs` as `plait compare --json` prints it; NULL: not yet"),
@@ -101,9 +101,9 @@ COMPARISONS = SqlTable(
 
 RESULTS = SqlTable(
     "results",
-    "One row a finished cell of a comparison; several comparisons may have the cell.",
+    "One row per finished cell. Several comparisons may share a cell.",
     (
-        SqlColumn("cell", "TEXT PRIMARY KEY", "stands for all that could change it; the `label` of its run"),
+        SqlColumn("cell", "TEXT PRIMARY KEY", "identifies everything that could change it; the `label` of its run"),
         SqlColumn("run", "TEXT NOT NULL", "the run's id"),
         SqlColumn("at", "REAL NOT NULL", "when it was graded, in seconds since 1970"),
         SqlColumn("data", "TEXT NOT NULL", "JSON of the `Result`: how it ended, its grade, what it took"),
@@ -112,12 +112,12 @@ RESULTS = SqlTable(
 
 RATINGS = SqlTable(
     "ratings",
-    "One row for each run that a person rated.",
+    "One row per rated run.",
     (
         SqlColumn("run", "TEXT PRIMARY KEY", "the run's id"),
         SqlColumn("good", "INTEGER NOT NULL", "1: good, 0: bad"),
         SqlColumn("at", "REAL NOT NULL", "when, in seconds since 1970"),
-        SqlColumn("why", "TEXT NOT NULL", "what the person says of it"),
+        SqlColumn("why", "TEXT NOT NULL", "the user's reason"),
     ),
 )
 
@@ -127,7 +127,7 @@ SESSIONS = "CREATE INDEX runs_of_session ON runs (session) WHERE session <> ''"
 LABELS = "CREATE INDEX runs_of_label ON runs (label) WHERE label <> ''"
 
 INDEXES = ("CREATE UNIQUE INDEX events_of_run ON events (run, seq)", SESSIONS, LABELS)
-"""The first is unique, so that two processes can never both write one place of a run."""
+"""The first is unique, so that two processes can never both write the same row of a run."""
 
 
 def _create(table: SqlTable) -> str:
@@ -135,19 +135,19 @@ def _create(table: SqlTable) -> str:
 
 
 def kinds() -> tuple[tuple[str, str], ...]:
-    """Every record kind with its record's name, as in `records.py`."""
+    """Return every record kind with its record's name, as in `records.py`."""
     return tuple(sorted((str(each.__struct_config__.tag), each.__name__) for each in get_args(Record)))
 
 
 def statements() -> tuple[str, ...]:
-    """The SQL that makes a new journal, marks included."""
+    """Return the SQL that creates a new journal, marks included."""
     tables = (_create(table) for table in TABLES)
     marks = (f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {VERSION}")
     return (*tables, *INDEXES, *marks)
 
 
 def reference() -> str:
-    """The part of docs/journal.md that lists tables, columns and record kinds, as Markdown."""
+    """Return the tables, columns and record kinds in docs/journal.md, as Markdown."""
     lines: list[str] = []
     for table in TABLES:
         lines += [
@@ -155,7 +155,7 @@ def reference() -> str:
             "",
             table.meaning,
             "",
-            "| column | type | what it is |",
+            "| column | type | meaning |",
             "|---|---|---|",
         ]
         lines += [f"| `{each.name}` | {each.sql} | {each.meaning} |" for each in table.columns]

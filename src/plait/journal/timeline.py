@@ -1,9 +1,8 @@
-"""A run as typed values: the one reader of the rows of a trace.
+"""A run as typed values: the only reader of the rows of a trace.
 
-A row names what it belongs to by numbers: a reply has the number of its request's effect, a result also the place of
-its call. A `Timeline` resolves these. Each row gives one or more `Moment`s: what changed, and the model call, tool
-call, piece of code, question, note ... as it was from then on. The command line, the viewer, the lab, costs, plans and
-the engine's own replay all read a trace this way; tests/test_one_reader.py checks it.
+Rows refer to each other by numbers, which a `Timeline` resolves. Each row gives one or more `Moment`s: what changed,
+and the new state of the model call, tool call, piece of code, question or note. All other code reads a trace this way;
+tests/test_one_reader.py checks it.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ from plait.journal.records import (
 
 
 class RecordedResponse(Struct, frozen=True):
-    """What a request to a model brought: the exact `body` if any came, or the `error`.
+    """The response to a model request: the exact `body`, or the `error`.
 
-    `status` is 0 if no response came. `lost` names an ability that the endpoint turned out not to have; `cut`: Plait
-    ended the reply. `usage` and `cost` (USD) are those of an attempt without a reply, estimated; None: it took nothing.
+    `status` is 0 if no response came. `lost` names an ability that the endpoint turned out not to have. `cut`: Plait
+    ended the reply. `usage` and `cost` (USD) are estimates for an attempt without a reply; None if it took nothing.
     """
 
     seq: int
@@ -56,7 +55,7 @@ class RecordedResponse(Struct, frozen=True):
 class ModelAttempt(Struct, frozen=True):
     """A request to a model and its response. `number` counts the attempts of a call from 0.
 
-    `request` is the exact body. `max_tokens` is the length that a limit of the run left for the reply, if one did.
+    `request` is the exact body. `max_tokens` is the reply length that the run's limits allowed, if they set one.
     """
 
     seq: int
@@ -70,7 +69,7 @@ class ModelAttempt(Struct, frozen=True):
 
 
 class ModelCall(Struct, frozen=True):
-    """A model call: its attempts, at least one, and the reply that the loop was given."""
+    """A model call: its attempts, at least one, and the reply that the loop received."""
 
     n: int
     step: int
@@ -79,29 +78,27 @@ class ModelCall(Struct, frozen=True):
 
     @property
     def last(self) -> ModelAttempt:
-        """The newest attempt."""
         return self.attempts[-1]
 
     @property
     def phase(self) -> str:
-        """The phase that asked."""
         return self.last.phase
 
     @property
     def model(self) -> str:
-        """The model that was asked last."""
+        """Return the model of the last attempt."""
         return self.last.model
 
     @property
     def request(self) -> bytes:
-        """The exact body of the last attempt."""
+        """Return the exact body of the last attempt."""
         return self.last.request
 
 
 class ToolCall(Struct, frozen=True):
-    """Call `i` of effect `n`: as the loop `planned` it, and (`call`) with the input that a person put in its place.
+    """Call `i` of effect `n`: as the loop `planned` it, and (`call`) with the user's input if they changed it.
 
-    It is in doubt if it has `begun` and has no `observation`. `artifacts` are the things that it gave, as stored.
+    It is in doubt if it has `begun` and has no `observation`. `artifacts` are what it returned, as stored.
     """
 
     n: int
@@ -115,10 +112,10 @@ class ToolCall(Struct, frozen=True):
 
 
 class CodeTurn(Struct, frozen=True):
-    """A piece of `code` that ran, or (None) the one before that went on with the results of its calls.
+    """A piece of `code` that ran, or (None) the continuation of the last one after its calls.
 
-    `now` is the piece's clock in seconds since 1970, `zone` the seconds that its local time was ahead of UTC, `seed`
-    that of the session's random numbers.
+    `now` is the code's clock in seconds since 1970, `zone` the local offset from UTC in seconds, `seed` the seed of the
+    session's random numbers.
     """
 
     n: int
@@ -131,7 +128,7 @@ class CodeTurn(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """What a person is asked: about call `i` of effect `n`, or (i is -1) by the loop. `question` is its id."""
+    """A question to the user: about call `i` of effect `n`, or (i is -1) from the loop. `question` is its id."""
 
     n: int
     i: int
@@ -143,7 +140,7 @@ class Question(Struct, frozen=True):
 
 
 class RecordedNote(Struct, frozen=True):
-    """A remark of the loop (`n` counts these from 0) or of the runtime (`n` is -1)."""
+    """A note of the loop (`n` counts these from 0) or of the runtime (`n` is -1)."""
 
     n: int
     step: int
@@ -152,7 +149,7 @@ class RecordedNote(Struct, frozen=True):
 
 
 class LoopException(Struct, frozen=True):
-    """What effect `n` raised in the loop: a limit, an ability that is missing, a prompt that is too long."""
+    """An exception that effect `n` raised in the loop: a limit, a missing ability, a prompt that is too long."""
 
     n: int
     step: int
@@ -164,7 +161,7 @@ class LoopException(Struct, frozen=True):
 
 
 class Resumption(Struct, frozen=True):
-    """Another process goes on with the run, and asks these models. `lost` says why calls are in doubt, if they are."""
+    """Another process resumed the run and asks these models. `lost` says why calls are in doubt, if they are."""
 
     models: dict[str, Any]
     lost: str
@@ -172,14 +169,14 @@ class Resumption(Struct, frozen=True):
 
 
 class EffectsStarted(Struct, frozen=True):
-    """Effect `n` started others, whose numbers are the tickets."""
+    """Effect `n` started others; the tickets are their numbers."""
 
     n: int
     tickets: tuple[int, ...]
 
 
 class EffectTaken(Struct, frozen=True):
-    """Effect `n` took what finished first."""
+    """Effect `n` took the first finished result."""
 
     n: int
     taken: WaitResult
@@ -197,10 +194,10 @@ Entry: TypeAlias = (
     | EffectTaken
 )
 Change: TypeAlias = Literal[
-    "asked",  # a model: a further attempt of a ModelCall
+    "asked",  # a ModelCall: a further attempt
     "responded",  # its last attempt ended
     "replied",  # it has its reply
-    "planned",  # a ToolCall: known, not begun
+    "planned",  # a ToolCall: known, not started
     "began",
     "ended",
     "ran",  # a CodeTurn
@@ -215,7 +212,7 @@ Change: TypeAlias = Literal[
 
 
 class Moment(Struct, frozen=True):
-    """What a row changed: the entry as it is from then on. `seq` is the row's place, `at` its time (since 1970)."""
+    """What a row changed: the entry after the change. `seq` is the row's number, `at` its time (seconds since 1970)."""
 
     seq: int
     at: float
@@ -224,15 +221,15 @@ class Moment(Struct, frozen=True):
 
 
 class Timeline:
-    """A run's trace. `moments` are in the order of the rows; the other properties have each entry as it became.
+    """A run's trace. `moments` are in the order of the rows; the other properties hold the latest state of each entry.
 
-    Rows can be added while the run goes on.
+    Rows can be added while the run continues.
     """
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self.moments: list[Moment] = []
         self.seconds = 0.0
-        """The time that the run was being performed: not while it waited for a person or lay between two processes."""
+        """Seconds during which the run was performed, without waiting for the user or for another process."""
         self._model_calls: dict[int, ModelCall] = {}
         self._tool_calls: dict[tuple[int, int], ToolCall] = {}
         self._questions: dict[tuple[int, int], Question] = {}
@@ -241,9 +238,9 @@ class Timeline:
             self.add(row)
 
     def add(self, row: Row, *, keep_body: bool = True) -> list[Moment]:
-        """Add the next row, and return what it changed.
+        """Add the next row and return what it changed.
 
-        Without `keep_body`, the row's request or response is empty here: those of a long run take much memory.
+        Without `keep_body`, the row's request or response is empty here, to save memory in long runs.
         """
         if self._last_at and not isinstance(row.record, Resumed | Told):
             self.seconds += max(0.0, row.at - self._last_at)
@@ -256,29 +253,29 @@ class Timeline:
 
     @property
     def model_calls(self) -> list[ModelCall]:
-        """The model calls, in the order they were asked."""
+        """Return the model calls, in the order they were made."""
         return list(self._model_calls.values())
 
     @property
     def attempts(self) -> list[tuple[ModelCall, ModelAttempt]]:
-        """All requests to models with their calls, in the order they were sent."""
+        """Return all requests to models with their calls, in the order they were sent."""
         pairs = [(call, attempt) for call in self._model_calls.values() for attempt in call.attempts]
         return sorted(pairs, key=lambda pair: pair[1].seq)
 
     @property
     def replies(self) -> list[tuple[ModelCall, Reply]]:
-        """The model calls that have a reply, in the order of the replies."""
+        """Return the model calls that have a reply, in the order of the replies."""
         replied = [each.entry for each in self.moments if each.change == "replied"]
         return [(each, each.reply) for each in replied if isinstance(each, ModelCall) and each.reply is not None]
 
     @property
     def tool_calls(self) -> list[ToolCall]:
-        """The tool calls, in the order they were planned."""
+        """Return the tool calls, in the order they were planned."""
         return list(self._tool_calls.values())
 
     @property
     def results(self) -> list[tuple[ToolCall, Observation]]:
-        """The tool calls that ended, in the order they ended."""
+        """Return the tool calls that ended, in the order they ended."""
         ended = [each.entry for each in self.moments if each.change == "ended"]
         return [
             (each, each.observation) for each in ended if isinstance(each, ToolCall) and each.observation is not None
@@ -286,39 +283,39 @@ class Timeline:
 
     @property
     def code(self) -> list[CodeTurn]:
-        """What ran of the model's code."""
+        """Return the model's code that ran."""
         return [each.entry for each in self.moments if isinstance(each.entry, CodeTurn)]
 
     @property
     def code_clock(self) -> float | None:
-        """What the first piece of code was told of the time; None if no code ran."""
+        """Return the time that the first piece of code saw; None if no code ran."""
         return next((each.now for each in self.code if each.now), None)
 
     @property
     def questions(self) -> list[Question]:
-        """What a person was asked, in order."""
+        """Return the questions to the user, in order."""
         return list(self._questions.values())
 
     @property
     def open_questions(self) -> list[Question]:
-        """The questions without an answer."""
+        """Return the questions without an answer."""
         return [each for each in self._questions.values() if each.answer is None]
 
     @property
     def answered_questions(self) -> list[Question]:
-        """The questions with an answer, in the order of the answers."""
+        """Return the questions with an answer, in the order of the answers."""
         answered = [each.entry for each in self.moments if each.change == "answered"]
         return [each for each in answered if isinstance(each, Question)]
 
     @property
     def resumptions(self) -> list[Resumption]:
-        """How often another process went on with the run."""
+        """Return one entry for each time that another process resumed the run."""
         return [each.entry for each in self.moments if isinstance(each.entry, Resumption)]
 
     # -- reading rows
 
     def _read(self, row: Row, body: bytes | None) -> Iterator[tuple[Change, Entry]]:
-        """What a row changes. A row whose effect has no beginning on record changes nothing."""
+        """Yield what a row changes. A row whose effect has no start on record changes nothing."""
         record = row.record
         match record:
             case Thinking():
@@ -379,7 +376,7 @@ class Timeline:
 
 
 def _read_single_row(record: Record) -> Iterator[tuple[Change, Entry]]:
-    """What a row says that belongs to no earlier row."""
+    """Yield what a row says that belongs to no earlier row."""
     match record:
         case RanRecord():
             code = CodeTurn(record.n, record.step, record.code, record.ran, record.now, record.seed, record.zone)
@@ -402,7 +399,7 @@ def _read_single_row(record: Record) -> Iterator[tuple[Change, Entry]]:
 
 
 def select_rows_before(rows: Sequence[Row], at: int) -> tuple[list[Row], int]:
-    """Return the rows that a fork from step `at` takes over, and the number of the last step there is.
+    """Return the rows that a fork from step `at` takes over, and the number of the last step.
 
     A question without an answer, and the approval of a call that was not made, are for the run that asked: a fork asks
     anew. What a loop did after a limit was near is not taken over either: a fork has limits of its own.
@@ -431,14 +428,15 @@ def _is_after(row: Row, near: Row) -> bool:
 
 
 def _step_of(record: Record, steps: dict[int, int]) -> float:
-    """The step of a row; infinite for one of the runtime, which a fork never takes over."""
+    """Return the step of a row; infinite for a row of the runtime, which a fork never takes over."""
     if isinstance(record, NoteRecord):
         return record.step if record.n >= 0 else float("inf")
     return float("inf") if isinstance(record, Resumed) else steps.get(record.n, 0)
 
 
 def _steps_of_effects(rows: Sequence[Row]) -> dict[int, int]:
-    """The step of each effect. A start belongs to the first step that it started, a take to the last one begun."""
+    """Return the step of each effect. A start belongs to the first step that it started, a take to the last started
+    one."""
     steps: dict[int, int] = {}
     for row in rows:
         record = row.record

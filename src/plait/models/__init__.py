@@ -1,1 +1,1 @@
-"""Models: what answers a think effect. `resolve.resolve` makes one from `provider:name`."""
+"""Models, which answer think effects. `resolve.resolve` makes one from `provider:name`."""

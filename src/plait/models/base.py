@@ -12,9 +12,9 @@ from plait.models.prices import Rate
 
 
 class Abilities(Struct, frozen=True, omit_defaults=True):
-    """What an endpoint can do. A model emulates or leaves out what it can't.
+    """What an endpoint can do. A model emulates or leaves out missing abilities.
 
-    `max_tokens` False means that the field is called `max_completion_tokens` there.
+    If `max_tokens` is False, the endpoint calls the field `max_completion_tokens`.
     """
 
     stream: bool = True
@@ -29,7 +29,7 @@ class Abilities(Struct, frozen=True, omit_defaults=True):
     max_tokens: bool = True
 
     def without(self, *abilities: str) -> Abilities:
-        """Return the same without some abilities. Raises `ValueError` for an unknown word."""
+        """Return the abilities without some of them. Raises `ValueError` for an unknown word."""
         for ability in abilities:
             if ability not in self.__struct_fields__:
                 known = ", ".join(self.__struct_fields__)
@@ -41,19 +41,19 @@ ABILITIES: tuple[str, ...] = Abilities.__struct_fields__
 
 
 class Request(Struct, frozen=True):
-    """One request exactly as it is sent: the path under the endpoint's base address, and the body's bytes."""
+    """One request exactly as sent: the path under the endpoint's base address, and the body's bytes."""
 
     path: str
     body: bytes
 
 
 class Response(Struct, frozen=True):
-    """One response exactly as it came: the status (200 for models without a server) and the body's bytes.
+    """One response exactly as received: the status (200 for models without a server) and the body's bytes.
 
     A streamed body is the whole stream. Plait changes one thing in the bytes: it replaces secrets that the server
-    echoes. `cut` is True if Plait ended the stream, at a stop string for example. `reply` is what `decode` would
-    return, if it was read on the way. `startup` are seconds before the request was sent, for the download and the
-    load of the model.
+    echoes. `cut` is True if Plait ended the stream, for example at a stop string. `reply` is what `decode` would
+    return, if it was read during the stream. `startup` is the seconds before the request was sent, for downloading and
+    loading the model.
     """
 
     status: int
@@ -70,8 +70,8 @@ OnText: TypeAlias = Callable[[str], None]
 class Model(Protocol):
     """One model at one endpoint: frozen, shared by any number of runs.
 
-    `spec` is what the user wrote (`openai:gpt-5`), `name` the model's name there, `endpoint` the address without any
-    secret ("" in-process). `secrets` must appear in no message and no journal.
+    `spec` is what the user wrote (`openai:gpt-5`), `name` the model's name there, `endpoint` the address without
+    secrets ("" in-process). `secrets` must not appear in any message or journal.
     """
 
     @property
@@ -88,28 +88,28 @@ class Model(Protocol):
     def secrets(self) -> tuple[str, ...]: ...
 
     def encode(self, think: Think) -> Request:
-        """Return the exact request for an effect. Pure: the same effect makes the same bytes, which replay compares."""
+        """Return the exact request for an effect. Pure: the same effect gives the same bytes, which replay compares."""
         ...
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
-        """Make one attempt. Calls `on_text` with each piece of reply text as it comes, cut at the stop strings.
+        """Make one attempt. Calls `on_text` with each piece of reply text as it arrives, cut at the stop strings.
 
-        Raises a `plait.core.errors.ModelError`; its `response` is what came, None if nothing did. What this returns
-        can be decoded. Cancelling the task closes the connection.
+        Raises a `plait.core.errors.ModelError`, whose `response` is what was received, or None. `decode` accepts what
+        this returns. Cancelling the task closes the connection.
         """
         ...
 
     def decode(self, response: Response, think: Think) -> Reply:
         """Return the reply in a response, cut at the stop strings. Pure.
 
-        Raises `BadResponse`, or the `ModelError` that an endpoint's own error in the body means.
+        Raises `BadResponse`, or the `ModelError` for an endpoint's own error in the body.
         """
         ...
 
     def without(self, ability: str) -> Model:
-        """Return the same model, known not to have an ability."""
+        """Return the same model marked as lacking an ability."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """Return what the journal keeps of the model: spec, name, endpoint, params, abilities, rate. No secrets."""
+        """Return what the journal stores of the model: spec, name, endpoint, params, abilities, rate. No secrets."""
         ...

@@ -12,7 +12,7 @@ from plait.models.special_tokens import QWEN_2_5, SMOLLM_2
 
 
 class CatalogueModel(Struct, frozen=True, kw_only=True):
-    """One local model. `sha256` proves the file, wherever its bytes come from.
+    """One local model. `sha256` verifies the file from any source.
 
     The original is `file` in the repository `repo` of the model hub at the commit `revision`. The wheels of `packages`
     hold the same bytes, cut into parts, in order; `member` is the glob of a part's name inside a wheel.
@@ -32,7 +32,7 @@ class CatalogueModel(Struct, frozen=True, kw_only=True):
 
 
 DEFAULT: Final = "qwen2.5-coder-1.5b"
-"""The model that `local` without a name means."""
+"""The model for `local` without a name."""
 
 CATALOGUE: Final[dict[str, CatalogueModel]] = {
     model.name: model

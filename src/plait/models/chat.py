@@ -28,12 +28,12 @@ EMPTY_STREAM, FRAMES, MAX_STREAM = 2 << 20, 256, 32 << 20
 class ChatModel(Struct, frozen=True, kw_only=True):
     """One model at one endpoint: frozen, shared by any number of runs, on any event loop.
 
-    `endpoint` is the base address (https://host/v1). `key` is sent as a bearer token, "" sends none. `params` are
-    further fields of the body; they win over an effect's, and None leaves a field out. `headers` are sent with every
-    request; `hidden` are secret values among them. `timeout` is the longest silence of the endpoint in seconds.
-    `provider` names the dialect ("openai", "vllm", "deepseek" ...; "" is none in particular). Messages name `key_env`
-    and `base_env`. `temperature` is sent if neither the effect nor `params` set one; None sends none. `special_tokens`
-    are texts that the endpoint reads as control tokens (`special_tokens.py`).
+    `endpoint` is the base address (https://host/v1). `key` is sent as a bearer token; "" sends none. `params` are more
+    fields of the body; they override an effect's, and None leaves a field out. `headers` are sent with every request;
+    `hidden` are their secret values. `timeout` is the longest silence of the endpoint in seconds. `provider` names the
+    dialect ("openai", "vllm", "deepseek" ...; "" for none). Messages name `key_env` and `base_env`. `temperature` is
+    sent if neither the effect nor `params` set one; None sends none. `special_tokens` are texts that the endpoint reads
+    as control tokens (`special_tokens.py`).
     """
 
     spec: str
@@ -59,18 +59,17 @@ class ChatModel(Struct, frozen=True, kw_only=True):
 
     @property
     def target(self) -> Target:
-        """Return who is asked, for messages."""
+        """Return the endpoint and model, for messages."""
         return Target(self.endpoint, self.name, self.key_env, self.base_env, self.secrets)
 
     def __repr__(self) -> str:
         return f"ChatModel({self.spec!r}, endpoint={self.endpoint!r})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        # msgspec's own would list every field, the key among them.
+        # msgspec's own repr would list every field, including the key.
         return [("spec", self.spec), ("endpoint", self.endpoint)]
 
     def encode(self, think: Think) -> Request:
-        """Return the exact request for an effect. Pure."""
         return chat_completions.encode(think, self.name, self.abilities, self.provider, self.params, self.temperature)
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
@@ -85,7 +84,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         try:
             await http.post(target, request.path, request.body, headers, self.timeout, answer, watch.take)
         except asyncio.CancelledError as error:
-            # For the usage of the call: what came of it.
+            # For the usage of the call: the part that was received.
             error.response = Response(answer.status, target.clean_bytes(answer.body))  # type: ignore[attr-defined]
             raise
         except ModelError as error:
@@ -93,7 +92,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
                 raise
             broken = error
         cut = answer.cut and watch.reader.draft.is_stopped
-        # To look for pieces of secrets costs time, and a whole reply shows below whether there are any.
+        # Searching for pieces of secrets costs time; a whole reply shows below whether it has any.
         body = target.clean_bytes(answer.body) if broken or cut else scrubber(answer.body)
         response = Response(answer.status, body, cut)
         if broken and answer.status != 200:
@@ -109,7 +108,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
                 answer.status, body, target, asked=asked, path=path, headers=answer.headers, response=response
             )
         try:
-            # Decoded here as well, so that half a stream or garbage is a failed attempt, which is retried.
+            # Decode here too, so that half a stream or garbage is a failed attempt, which is retried.
             if watch.is_broken or body != answer.body:
                 reply = replies.decode(response, think, target, prefill=prefill, asked=request.body)
             else:
@@ -126,16 +125,14 @@ class ChatModel(Struct, frozen=True, kw_only=True):
         return structs.replace(response, reply=reply)
 
     def decode(self, response: Response, think: Think) -> Reply:
-        """Return the reply in a response. See `Model.decode`."""
         asked = self.encode(think).body if response.status != 200 else b""
         return replies.decode(response, think, self.target, prefill=self._prefill(think), asked=asked)
 
     def without(self, ability: str) -> ChatModel:
-        """Return the same model, known not to have an ability."""
         return structs.replace(self, abilities=self.abilities.without(ability))
 
     def describe(self) -> dict[str, Any]:
-        """Return what the journal keeps: no key, and of the headers only their names."""
+        """Return what the journal stores: no key, and only the names of the headers."""
         return {
             "spec": self.spec,
             "name": self.name,
@@ -154,7 +151,7 @@ class ChatModel(Struct, frozen=True, kw_only=True):
 
 
 class _Watch:
-    """Watches a response as it comes: hands its text on, and says when nothing more is wanted."""
+    """Watch a response as it arrives: pass on its text, and report when no more is wanted."""
 
     def __init__(self, think: Think, prefill: str, on_text: OnText | None, scrubber: Scrubber) -> None:
         self.reader = ReplyReader(think, prefill)
@@ -164,7 +161,7 @@ class _Watch:
         self._shown = self._size = 0
 
     def take(self, piece: bytes) -> bool:
-        """Read a piece. Returns True if nothing more is wanted, or if far too much came."""
+        """Read a piece. Returns True if no more is wanted, or if far too much arrived."""
         draft = self.reader.draft
         self._size += len(piece)
         most = MAX_BODY if self.reader.kind == "json" else min(EMPTY_STREAM + FRAMES * draft.written, MAX_STREAM)
@@ -178,13 +175,11 @@ class _Watch:
                     self._shown += len(text)
                     self._on_text(text)
         except msgspec.DecodeError:
-            self.is_broken = True  # the body is read to its end, and `decode` says what is wrong with it
+            self.is_broken = True  # read the body to its end; `decode` reports what is wrong with it
             return False
-        return (
-            draft.is_stopped and not draft.whole
-        )  # if the endpoint has ended the reply too, its usage is still to come
+        return draft.is_stopped and not draft.whole  # if the endpoint also ended the reply, its usage is still to come
 
     def show_rest(self, reply: Reply) -> None:
-        """Hand on the rest of the text, when the whole reply is known."""
+        """Pass on the rest of the text, when the whole reply is known."""
         if self._on_text is not None and len(reply.text) > self._shown:
             self._on_text(reply.text[self._shown :])

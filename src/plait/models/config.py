@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 
 class EndpointConfig(Struct, frozen=True, kw_only=True):
-    """A named endpoint. `NAME:model` asks it; so does `NAME` alone if `model` is given.
+    """A named endpoint. Use it as `NAME:model`, or as `NAME` alone if `model` is set.
 
-    `kind` is the server's dialect by the name of a known host ("vllm", "deepseek" ...). It gives the abilities to start
-    from; the default is the endpoint's own name if a host has it. `key_env` is the environment variable that holds the
+    `kind` is the server's dialect by the name of a known host ("vllm", "deepseek" ...). It sets the initial abilities;
+    the default is the endpoint's own name if it is a known host. `key_env` is the environment variable that holds the
     key. A header's value that begins with "$" is read from the environment and kept secret. `special_tokens` are texts
     that the server reads as control tokens; the default follows from the model's name.
     """
@@ -42,9 +42,9 @@ class EndpointConfig(Struct, frozen=True, kw_only=True):
 class ModelConfig(Struct, frozen=True, kw_only=True):
     """All settings of models.
 
-    `prices` maps "provider:name", a name or a pattern to rates. `params` are further body fields for every HTTP model.
+    `prices` maps "provider:name", a name or a pattern to rates. `params` are more body fields for every HTTP model.
     `electricity` is the rate of models on this machine. `local` are options of the embedded model. `timeout` is the
-    longest silence of an endpoint in seconds. `source` is the file that was read, for errors.
+    longest silence of an endpoint in seconds. `source` is the file, for errors.
     """
 
     endpoints: dict[str, EndpointConfig] = {}

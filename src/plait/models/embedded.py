@@ -1,9 +1,8 @@
 """Embedded servers of local models: one child process for each file and settings, shared by all runs.
 
-llama.cpp holds Python's lock while it loads a model, and a bad file may end its process. So it gets a process of its
-own: our event loop goes on while it loads, its messages never reach the user's terminal, and one signal ends it. The
-child ends when its stdin does, so it can't outlive us. Any thread and any event loop may ask for a server; the first
-one starts it.
+llama.cpp holds Python's lock while it loads a model, prints messages, and may crash on a bad file, so it gets a
+separate process. The child ends when its stdin does, so it cannot outlive us. Any thread and any event loop may ask for
+a server; the first one starts it.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ from plait.models.stages import measure_stage
 
 _SCRIPT = Path(__file__).with_name("serve_gguf.py")
 _SPINS = "500"
-"""How often a thread of the model checks whether the others are done before it sleeps. With libgomp's own number, some
-hundred thousands, they keep each other off the cores as soon as anything else runs (benchmarks/threads.py)."""
+"""How often a model thread checks whether the others are done before it sleeps. With libgomp's default, some hundred
+thousand, the threads block each other as soon as another program runs (benchmarks/threads.py)."""
 
 
 class ServerSettings(msgspec.Struct, frozen=True):
-    """The settings of a server. Other settings make another server.
+    """The settings of a server. Each combination gets its own server.
 
-    `n_ctx`: tokens of one request, prompt and reply together. `n_predict`: tokens of a reply whose request sets no
-    limit. `slots`: requests that are answered side by side. `cache_mib`: memory (MiB) for prompts that lost their
-    slot. Without `cache_prompt` a text does not depend on earlier requests, and each prompt is read whole.
+    `n_ctx`: tokens of one request, prompt and reply together. `n_predict`: tokens of a reply if its request sets no
+    limit. `slots`: requests answered in parallel. `cache_mib`: memory (MiB) for prompts that lost their slot. Without
+    `cache_prompt` a text does not depend on earlier requests, and each prompt is read whole.
     """
 
     n_ctx: int = 8192
@@ -55,26 +54,24 @@ class ServerSettings(msgspec.Struct, frozen=True):
 
 
 class ServerAddress(msgspec.Struct, frozen=True):
-    """The base address (with /v1) of a server that is up, and the key it asks for."""
+    """The base address (with /v1) of a running server, and the key it requires."""
 
     url: str
     key: str
 
 
 class _Server:
-    """One child process, from its start to its end."""
-
     def __init__(self, name: str, settings: ServerSettings) -> None:
         self.name = name
         self.settings = settings
         self.up: Future[ServerAddress] = Future()
-        self.up.set_running_or_notify_cancel()  # a waiter that is cancelled must not cancel the others
+        self.up.set_running_or_notify_cancel()  # a cancelled waiter must not cancel the others
         self.process: subprocess.Popen[bytes] | None = None
         self.log: IO[bytes] | None = None
 
     @property
     def usable(self) -> bool:
-        """Say whether it is loading, or up and alive."""
+        """Return whether it is loading, or ready and alive."""
         if not self.up.done():
             return True
         return self.up.exception() is None and self.process is not None and self.process.poll() is None
@@ -100,8 +97,8 @@ class _Server:
         with _lock:
             if _ended:
                 raise ModelMissing("This process is ending; no model is loaded any more.")
-            # -P: the script's own folder must not shadow other modules. A session of its own: Ctrl-C in the
-            # terminal is ours to answer.
+            # -P: the script's own folder must not shadow other modules. A new session, so that Ctrl-C in the terminal
+            # reaches only us.
             self.process = subprocess.Popen(
                 [sys.executable, "-P", str(_SCRIPT)],
                 stdin=subprocess.PIPE,
@@ -166,13 +163,13 @@ _ended = False
 
 
 def is_loading() -> bool:
-    """Say whether a model's file is being downloaded or loaded in this process."""
+    """Return whether this process is downloading or loading a model's file."""
     with _lock:
         return any(not server.up.done() for server in _servers.values())
 
 
 def ended_how(name: str, settings: ServerSettings) -> str:
-    """Return how a model's server ended ("signal 9", "code 1"), "" if it lives or was never there."""
+    """Return how a model's server ended ("signal 9", "code 1"); "" if it is running or never started."""
     with _lock:
         server = _servers.get((name, settings))
     code = server.process.poll() if server is not None and server.process is not None else None
@@ -182,7 +179,7 @@ def ended_how(name: str, settings: ServerSettings) -> str:
 def _server(name: str, settings: ServerSettings, find: Callable[[], Path]) -> _Server:
     global _owner
     with _lock:
-        if _owner != os.getpid():  # we were forked: those children are our parent's to end
+        if _owner != os.getpid():  # after a fork: those children belong to our parent
             _servers.clear()
             _owner = os.getpid()
         server = _servers.get((name, settings))
@@ -190,22 +187,22 @@ def _server(name: str, settings: ServerSettings, find: Callable[[], Path]) -> _S
             if server is not None:
                 server.close()
             server = _servers[name, settings] = _Server(name, settings)
-            # A daemon thread: an executor's would hold up the end of the process until the model is loaded.
+            # A daemon thread: an executor's thread would delay the end of the process until the model is loaded.
             threading.Thread(target=server.start, args=(find,), name=f"load {name}", daemon=True).start()
         return server
 
 
 async def start_server(name: str, settings: ServerSettings, find: Callable[[], Path]) -> ServerAddress:
-    """Return the server of a model, started if it is not up. Raises `ModelMissing`.
+    """Return the server of a model, started if necessary. Raises `ModelMissing`.
 
-    `find` returns the model's file and may take long: it is called in a thread. Cancelling stops the waiting, not the
+    `find` returns the model's file; it may take long, so it runs in a thread. Cancelling stops the waiting, not the
     load.
     """
     return await asyncio.wrap_future(_server(name, settings, find).up)
 
 
 def start_server_now(name: str, settings: ServerSettings, find: Callable[[], Path]) -> ServerAddress:
-    """Do the same for callers without an event loop. Waits."""
+    """Return the server of a model, blocking, for callers without an event loop."""
     return _server(name, settings, find).up.result()
 
 
@@ -227,7 +224,7 @@ def _end() -> None:
 
 
 def check_gguf(path: Path) -> None:
-    """Raise `ModelMissing` unless the file begins as GGUF files do."""
+    """Raise `ModelMissing` unless the file begins like a GGUF file."""
     hint = "Give the path of a .gguf file, or a name from `plait models list`."
     try:
         with path.open("rb") as file:

@@ -1,10 +1,9 @@
-"""The cache of local model files: downloaded once, proved by hash, safe for several processes at once.
+"""The cache of local model files: downloaded once, verified by hash, safe for several processes at once.
 
-A download goes to a hidden folder beside the file (`.NAME`) and is moved to its place when it is whole. Then it is
-hashed. Plait deletes it if the catalogue has another hash. A stamp beside it (`FILE.ok`) records the hash that was
-proved, with the inode, size and times of the file. A later load hashes the file again unless all of them are as in the
-stamp. (A program can set the time of modification back, but not the time of the last change of status.) A `flock` for
-each file makes other processes wait for the one that downloads.
+A download goes to a hidden folder beside the file (`.NAME`). When complete it is moved, hashed, and deleted if the
+catalogue has another hash. A stamp (`FILE.ok`) records the verified hash with the file's inode, size and times; a later
+load hashes the file again unless all of them match. (A program can set the modification time back, but not the status
+change time.) A `flock` makes other processes wait for a download.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from plait.models.download import (
 from plait.models.stages import measure_stage
 
 MARGIN = 256 << 20
-"""Bytes that must be free on the disk beyond the file's own size, for what is being unpacked."""
+"""Bytes that must be free on the disk beyond the file's own size, for unpacking."""
 
 
 class CatalogueRow(msgspec.Struct, frozen=True):
@@ -50,7 +49,7 @@ class CatalogueRow(msgspec.Struct, frozen=True):
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """The hash that was proved of a file, and the attributes that the file had then."""
+    """The verified hash of a file, and the file's attributes at that time."""
 
     sha256: str
     bytes: int
@@ -69,7 +68,7 @@ def cache_folder() -> Path:
 
 
 def list_catalogue() -> list[CatalogueRow]:
-    """List the catalogue models and whether their files are cached. Looks at size and stamp, hashes nothing."""
+    """List the catalogue models and whether their files are cached. Checks size and stamp, hashes nothing."""
     default, paths = catalogue_model(""), {model.name: cache_folder() / model.file for model in CATALOGUE.values()}
     return [
         CatalogueRow(
@@ -80,7 +79,7 @@ def list_catalogue() -> list[CatalogueRow]:
 
 
 def proved_state(name: str) -> dict[str, Any] | None:
-    """Return what was proved of a cached file as it is now; None if it is absent, or changed since it was hashed."""
+    """Return what was verified of a cached file; None if it is absent, or changed since it was hashed."""
     model = catalogue_model(name)
     path = cache_folder() / model.file
     if not _is_proved(model, path):
@@ -92,7 +91,7 @@ def model_file(model: CatalogueModel | str) -> Path:
     """Return the file of a catalogue model ("" is the default). Downloads it first if it is not in the cache.
 
     Shows a download on stderr. Raises `ConfigError` for a name that is not in the catalogue, and `ModelMissing` if the
-    file can't be downloaded or has another hash.
+    file cannot be downloaded or has another hash.
     """
     model = catalogue_model(model) if isinstance(model, str) else model
     path = cache_folder() / model.file
@@ -101,7 +100,7 @@ def model_file(model: CatalogueModel | str) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _lock(path):
-            if not _is_proved(model, path):  # another process may have downloaded it meanwhile
+            if not _is_proved(model, path):  # another process may have downloaded it in the meantime
                 came_from = "" if path.exists() else f" from {_download(model, path)}"
                 _prove(model, path, came_from)
         return path
@@ -204,7 +203,7 @@ def _download(model: CatalogueModel, path: Path) -> str:
             failures.append(f"{source}: {failure}".rstrip("."))
             continue
         except OSError:
-            shutil.rmtree(folder, ignore_errors=True)  # a full disk gets its room back
+            shutil.rmtree(folder, ignore_errors=True)  # frees the space on a full disk
             raise
         shutil.rmtree(folder, ignore_errors=True)
         return source

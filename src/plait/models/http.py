@@ -1,13 +1,12 @@
-"""HTTP to model servers: one POST, its exact answer, and what can go wrong on the way.
+"""HTTP to model servers: one POST, its exact answer, and its errors.
 
-Each event loop has one aiohttp session, made at the first request, which keeps its connections. It lives in a started
-asynchronous generator, because a loop closes those when it ends (`asyncio.run` calls `loop.shutdown_asyncgens()`). So
-the session is closed with its loop.
+Each event loop has one aiohttp session, which keeps its connections. It lives in a started asynchronous generator, so
+`loop.shutdown_asyncgens()` closes it with its loop.
 
 A request has exactly the headers `Host`, `Content-Type: application/json`, `Content-Length`, `User-Agent: plait`,
-`Authorization: Bearer KEY` if there is a key, and those that the user gave. Plait asks for no compression, follows no
-redirect, keeps no cookie, reads no .netrc and tries nothing twice. Proxies come from the environment (HTTPS_PROXY,
-NO_PROXY ...), are looked up once for each address, and are not used for this machine.
+`Authorization: Bearer KEY` if there is a key, and the user's own. Plait requests no compression, follows no redirect,
+stores no cookie, reads no .netrc and repeats nothing. Proxies come from the environment (HTTPS_PROXY, NO_PROXY ...) and
+are not used for this machine.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from yarl import URL
 
 MAX_BODY = 8 << 20
-"""An answer in one piece that is longer (8 MiB) is cut off. Streams have their own limits."""
+"""Maximum bytes of an answer in one piece (8 MiB). Streams have their own limits."""
 CONNECT_SECONDS = 30.0
 
 _sessions: WeakKeyDictionary[
@@ -47,14 +46,13 @@ async def _keep_session(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[aioht
     try:
         yield session
     finally:
-        # The entry refers to the loop through the session: without this the loop would never be freed.
+        # The entry refers to the loop through the session; without this the loop would never be freed.
         _sessions.pop(loop, None)
         await session.close()
         await asyncio.sleep(0)  # transports close on the loop's next turn
 
 
 async def session() -> aiohttp.ClientSession:
-    """Return the running loop's session."""
     loop = asyncio.get_running_loop()
     if (entry := _sessions.get(loop)) is not None and not entry[0].closed:
         return entry[0]
@@ -74,7 +72,7 @@ async def close() -> None:
 
 
 class HttpAnswer:
-    """What came so far, also if an error is raised."""
+    """What was received so far, also if an error is raised."""
 
     __slots__ = ("body", "cut", "headers", "status", "timed_out")
 
@@ -173,7 +171,7 @@ def _unreachable(error: Exception, target: Target, timeout: float) -> ModelError
     elif isinstance(error, aiohttp.ClientConnectorError):
         said, sent = error.os_error.strerror or str(error.os_error), False
         if isinstance(error.os_error, ConnectionRefusedError) or "connect call failed" in said.lower():
-            # Nothing listens there. On this machine that is no matter of the network: to wait starts no server.
+            # Nothing listens there. On this machine, waiting does not help, because nothing starts the server.
             said, retry = "connection refused", not local
     elif isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError | ConnectionError):
         said = "the connection broke"

@@ -1,8 +1,8 @@
-"""`local`: a model from a GGUF file, served by an embedded llama.cpp over HTTP.
+"""The model `local`: a GGUF file, served by an embedded llama.cpp over HTTP.
 
-A `LocalModel` is a description: it encodes and decodes without a file, a server or the package that runs one, so a
+A `LocalModel` is a description. It encodes and decodes without a file, a server or the package that runs one, so a
 recorded run replays anywhere. The first `send` finds the file (it downloads a catalogue model once) and starts the
-server. From there on it is a `ChatModel` like any other.
+server. From then it is a `ChatModel` like any other.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from plait.models.prices import LOCAL, Rate
 from plait.models.special_tokens import tokens_of_file
 
 ABILITIES = Abilities(schema=True, grammar=True, prefill=True, completion=True, tools=False)
-"""What llama.cpp's server can do with any model. Plait offers no native tools: small models call none."""
+"""What llama.cpp's server can do with any model. Plait does not use its tool calling, because small models call
+nothing."""
 
 _HEADERS = {"Connection": "close"}
-"""llama.cpp's server promises to keep a connection and closes it after a streamed reply, so that every third request
-would break. A new connection on this machine costs nothing compared with a model."""
+"""llama.cpp's server promises to keep a connection but closes it after a streamed reply, so every third request would
+fail. A new connection on this machine costs little compared with a model."""
 
 
 class LocalModel(Struct, frozen=True, kw_only=True):
@@ -52,12 +53,12 @@ class LocalModel(Struct, frozen=True, kw_only=True):
 
     @property
     def endpoint(self) -> str:
-        """No address: the server is this process's own, on another port each time."""
+        """Return "": the server belongs to this process and has another port each time."""
         return ""
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """None."""
+        """Return no secrets."""
         return ()
 
     @property
@@ -66,18 +67,16 @@ class LocalModel(Struct, frozen=True, kw_only=True):
         return tokens_of_file(Path(self.file)) if self.file else catalogue_model(self.name).special_tokens
 
     def encode(self, think: Think) -> Request:
-        """Return the exact request for an effect. Pure, needs neither file nor server."""
         return self._chat().encode(think)
 
     def decode(self, response: Response, think: Think) -> Reply:
-        """Return the reply in a response. See `Model.decode`."""
         return self._chat().decode(response, think)
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
         """Make one attempt. See `Model.send`. The first one downloads the file and starts the server.
 
-        Also raises `ModelMissing`: there is no such file, it is not a model or can't be downloaded, or xllamacpp is not
-        installed. A server that died is a `ServerFailed`; the next attempt starts another one.
+        Also raises `ModelMissing`: the file does not exist, is not a model or cannot be downloaded, or xllamacpp is not
+        installed. A dead server is a `ServerFailed`; the next attempt starts another one.
         """
         began = time.perf_counter()
         up = await embedded.start_server(self._key, self.settings, self._find)
@@ -97,14 +96,13 @@ class LocalModel(Struct, frozen=True, kw_only=True):
             raise failed from None
 
     def without(self, ability: str) -> LocalModel:
-        """Return the same model, known not to have an ability."""
         return structs.replace(self, abilities=self.abilities.without(ability))
 
     def describe(self) -> dict[str, Any]:
-        """Return what the journal keeps: the spec, how it is served, and the sha256 of a catalogue model's file.
+        """Return what the journal stores: the spec, how it is served, and the sha256 of a catalogue model's file.
 
-        A load fails if the file has another hash than `sha256`. `checked` is what was proved of the file as it is now,
-        None if it will be hashed at the next load. A user's own file is not checked.
+        A load fails if the file has another hash than `sha256`. `checked` is what was verified of the file; None if the
+        next load will hash it. A user's own file is not checked.
         """
         return {
             "spec": self.spec,
@@ -150,8 +148,8 @@ class LocalModel(Struct, frozen=True, kw_only=True):
 def local_model(name: str = "", settings: Mapping[str, Any] | None = None, *, rate: Rate = LOCAL) -> LocalModel:
     """Return the local model of that name: "" is the default, a catalogue name, or the path of a .gguf file.
 
-    `settings` are the fields of `ServerSettings`; `PLAIT_THREADS` in the environment wins over `threads`. Nothing is
-    downloaded, opened or started here. Raises `ConfigError` for an unknown name or a wrong setting.
+    `settings` are the fields of `ServerSettings`; `PLAIT_THREADS` in the environment overrides `threads`. Does not
+    download, open or start anything. Raises `ConfigError` for an unknown name or a wrong setting.
     """
     checked = _settings(settings or {})
     spec = f"local:{name}" if name else "local"
@@ -183,5 +181,5 @@ def _settings(table: Mapping[str, Any]) -> ServerSettings:
 
 
 def _default_threads() -> int:
-    # More than two gain little at these sizes, and lose it when anything else runs.
+    # More than two threads gain little at these sizes, and lose it when another program runs.
     return min(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

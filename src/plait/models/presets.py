@@ -1,7 +1,7 @@
 """The usual model hosts and local servers: their addresses, their keys, and what they can do.
 
-What is known here saves a refused request. The first refusal (`Unsupported`) corrects what is out of date, and users
-can set abilities in plait.toml.
+This data saves a refused request. The first refusal (`Unsupported`) corrects outdated data, and users can set abilities
+in plait.toml.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from plait.core.errors import ConfigError
 from plait.models.base import Abilities
 
 LOCAL_TEMPERATURE = 0.0
-"""Plait asks models on the user's own machine at this temperature, so that a run can be made again. It sends none to
-hosted models: many of them refuse one."""
+"""The temperature for models on the user's own machine, so that a run is repeatable. Plait sends none to hosted models,
+because many of them refuse it."""
 
 
 class Host(Struct, frozen=True):
-    """A host that is known by name. A `local` server needs no key."""
+    """A known host. A `local` server needs no key."""
 
     name: str
     base_url: str
@@ -40,7 +40,7 @@ class Host(Struct, frozen=True):
         return (own, "GOOGLE_API_KEY") if self.name == "gemini" else (own,)
 
     def find_access(self, spec: str, env: Mapping[str, str], instead: str) -> tuple[str, str, str]:
-        """Return the address to ask, the variable of the key, and the key. Raises `ConfigError` if a key is missing.
+        """Return the address, the variable of the key, and the key. Raises `ConfigError` if a key is missing.
 
         `instead` is what the error suggests to users without a key.
         """
@@ -63,9 +63,9 @@ HOSTS: dict[str, Host] = {
         Host("openai", "https://api.openai.com/v1", Abilities(schema=True)),
         Host("openrouter", "https://openrouter.ai/api/v1", Abilities(schema=True)),
         Host("groq", "https://api.groq.com/openai/v1", Abilities(schema=True, prefill=True)),
-        # The beta address continues an assistant message; it takes everything else as well.
+        # The beta address can continue an assistant message, and accepts everything else too.
         Host("deepseek", "https://api.deepseek.com/beta", Abilities(prefill=True)),
-        # Mistral reports usage in streams unasked and refuses fields that it does not know.
+        # Mistral reports usage in streams unasked and refuses unknown fields.
         Host("mistral", "https://api.mistral.ai/v1", Abilities(schema=True, prefill=True, stream_usage=False)),
         Host("together", "https://api.together.xyz/v1", Abilities(schema=True, completion=True)),
         Host(
@@ -73,11 +73,11 @@ HOSTS: dict[str, Host] = {
             "https://api.fireworks.ai/inference/v1",
             Abilities(schema=True, grammar=True, completion=True),
         ),
-        # Its compatible endpoint takes response_format and ignores it.
+        # Its compatible endpoint accepts response_format and ignores it.
         Host("anthropic", "https://api.anthropic.com/v1", Abilities(prefill=True)),
         Host("gemini", "https://generativelanguage.googleapis.com/v1beta/openai", Abilities(schema=True)),
         Host("xai", "https://api.x.ai/v1", Abilities(schema=True)),
-        # Ollama puts its chat template around raw prompts too, so it has no completion of ours.
+        # Ollama also puts its chat template around raw prompts, so it cannot continue a prompt.
         Host("ollama", "http://127.0.0.1:11434/v1", Abilities(schema=True), local=True),
         Host(
             "vllm",
@@ -99,7 +99,7 @@ _NO_PREFILL = re.compile(r"claude-(?:opus|sonnet|haiku|fable)-(?:4-[6-9]|[5-9])"
 
 
 def abilities_of(host: str, name: str) -> Abilities:
-    """Return what a model can do on a host of `HOSTS` ("" is none in particular).
+    """Return what a model can do on a host of `HOSTS` ("" is no known host).
 
     OpenAI's reasoning models (o1, o3, o4, gpt-5 and later) refuse `stop` and `temperature` and call max_tokens
     max_completion_tokens. Claude from 4.6 on refuses a prefill.
@@ -113,7 +113,7 @@ def abilities_of(host: str, name: str) -> Abilities:
 
 
 def check_address(address: str, where: str) -> str:
-    """Return a base address that can be used and shown. Raises `ConfigError`."""
+    """Return a valid base address without secrets. Raises `ConfigError`."""
     try:
         parts = urlsplit(address.strip())
         host, _ = parts.hostname, parts.port
@@ -122,6 +122,6 @@ def check_address(address: str, where: str) -> str:
     if parts.scheme not in ("http", "https") or not host:
         raise ConfigError(f"{where} is not an address: {address!r}.", hint="It looks like https://host/v1.")
     if parts.username is not None or parts.password is not None:
-        # Not shown again: addresses stand in messages and journals, secrets never.
+        # Do not show it: addresses appear in messages and journals, secrets never.
         raise ConfigError(f"{where} holds a password.", hint="Put it in the environment and name it in key_env.")
     return address.strip().rstrip("/")

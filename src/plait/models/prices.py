@@ -1,8 +1,8 @@
-"""What a model call costs: rates, exact sums, and where a rate comes from.
+"""The cost of a model call: rates, exact sums, and the sources of rates.
 
 Plait rounds money to billionths of a dollar (nano-USD), so that a table's rows add up to its total exactly. An unknown
-rate gives no cost (None), never 0. Prices come from `genai-prices`; the sums are done here, because a rate is stored
-with its run and a call's cost takes 3 microseconds instead of 170.
+rate gives no cost (None), never 0. Prices come from `genai-prices`. Plait computes the sums itself, because it stores a
+rate with its run, and a call's cost takes 3 microseconds instead of 170.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ class Tier(Struct, frozen=True):
 class Rate(Struct, frozen=True, omit_defaults=True):
     """The price of a model call, by its tokens or by its time.
 
-    - kind "tokens": `input`, `output`, `cached` in USD per 1,000,000 tokens. Without a price for cached input,
-      `cached` is None and costs what input costs. `tiers` are for long requests.
+    - kind "tokens": `input`, `output`, `cached` in USD per 1,000,000 tokens. If `cached` is None, cached input costs
+      the
+      same as other input. `tiers` are for long requests.
     - kind "per_1k": electricity in USD per 1,000 tokens, input and output alike.
     - kind "watts": electricity as watts x seconds x `tariff` (USD per kWh).
-    - kind "unknown": there is no cost.
+    - kind "unknown": no cost.
 
-    `source` says where the numbers are from, `date` (YYYY-MM-DD) when they were looked up.
+    `source` says where the numbers come from, `date` (YYYY-MM-DD) when they were looked up.
     """
 
     kind: RateKind = "unknown"
@@ -57,7 +58,7 @@ class Rate(Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_known(self) -> bool:
-        """Say whether there is a price, even if it is 0."""
+        """Return whether there is a price, even if it is 0."""
         return self.kind != "unknown"
 
     def cost(self, usage: Usage, seconds: float = 0.0) -> float | None:
@@ -65,7 +66,7 @@ class Rate(Struct, frozen=True, omit_defaults=True):
         if self.kind == "unknown":
             return None
         if self.kind == "per_1k":
-            # USD per 1,000 tokens is 1,000 times less than USD per 1,000,000, hence the factors below.
+            # USD per 1,000 tokens is 1,000 times less than USD per 1,000,000; this explains the factors below.
             return _usd(usage.tokens * _exact(self.per_1k_tokens) * 1_000_000)
         if self.kind == "watts":
             kwh = _exact(self.watts) * _exact(seconds) / 3_600_000
@@ -87,7 +88,7 @@ class Rate(Struct, frozen=True, omit_defaults=True):
         """Read a rate as the user writes it. Raises `ConfigError` with `where`.
 
         {input, output, cached}: USD per 1,000,000 tokens. {per_1k_tokens}: USD per 1,000 tokens. {watts, tariff}:
-        electricity, the tariff in USD per kWh. `source` and `date` may be given as well.
+        electricity, the tariff in USD per kWh. `source` and `date` are optional.
         """
         if not isinstance(price, Mapping):
             raise ConfigError(f"{where} should be a table of prices, not {price!r}.", hint=_PRICE_HINT)
@@ -138,9 +139,9 @@ def own_rate(names: Sequence[str], own: Mapping[str, Rate]) -> Rate | None:
 
 @lru_cache(maxsize=256)
 def bundled_rate(provider: str, name: str, *, url: str = "", date: str = "") -> Rate:
-    """Return the rate in the table of `genai-prices`, `UNKNOWN` if it has none. Uses no network.
+    """Return the rate in the table of `genai-prices`; `UNKNOWN` if it has none. Uses no network.
 
-    `provider` is Plait's word ("openai"); "" looks the host of `url` up. `date` (YYYY-MM-DD, today by default) chooses
+    `provider` is Plait's word ("openai"); "" looks up the host of `url`. `date` (YYYY-MM-DD, today by default) chooses
     among prices that changed. The first call imports the table (about 0.2 s).
     """
     from datetime import UTC, datetime
@@ -157,7 +158,7 @@ def bundled_rate(provider: str, name: str, *, url: str = "", date: str = "") -> 
     prices = model.get_prices(when)
     kinds = [prices.input_mtok, prices.output_mtok, prices.cache_read_mtok]
     if kinds[:2] == [None, None]:
-        return UNKNOWN  # priced by something else: requests, seconds of replace_surrogates, images
+        return UNKNOWN  # priced by another unit: requests, seconds of audio, images
 
     def at(start: int) -> tuple[float, float, float | None]:
         found = []
@@ -175,7 +176,7 @@ def bundled_rate(provider: str, name: str, *, url: str = "", date: str = "") -> 
 
 @lru_cache(maxsize=4096)
 def _exact(number: float) -> Decimal:
-    # 0.15 is meant as the decimal fraction people wrote, not as the binary one nearest to it.
+    # 0.15 means the decimal fraction that people wrote, not the nearest binary one.
     return Decimal(repr(number))
 
 

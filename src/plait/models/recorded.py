@@ -1,4 +1,4 @@
-"""A model that answers with what was recorded: the same request bytes, the same response bytes."""
+"""A model that answers from a record: the same request bytes get the same response bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plait.models.chat import ChatModel
 from plait.models.wires.refusals import Target, failure
 
 SHOWN = 60
-"""Bytes that `NotRecorded` shows of a request."""
+"""Bytes of a request that `NotRecorded` shows."""
 
 
 class NotRecorded(ModelError):
@@ -20,10 +20,10 @@ class NotRecorded(ModelError):
 
 
 class Recorded:
-    """Answers a request with the response that was recorded for exactly its bytes.
+    """Answer a request with the response that was recorded for exactly its bytes.
 
     `pairs` are request bodies with their responses (bytes are a response of status 200). A body that was sent several
-    times gives its responses in that order, then the last again. `like` is the model that made the records, for its
+    times gives its responses in that order, then repeats the last. `like` is the model that made the records, for its
     encoding; the default is a chat-completions model named "recorded" without further abilities.
     """
 
@@ -49,7 +49,7 @@ class Recorded:
         return self.like.encode(think)
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
-        """Return the recorded response. Raises what a recorded refusal means, and `NotRecorded`."""
+        """Return the recorded response. Raises the error of a recorded refusal, and `NotRecorded`."""
         answers = self._answers.get(request.body)
         if answers is None:
             raise self._not_recorded(request.body)
@@ -70,7 +70,7 @@ class Recorded:
         return self.like.decode(response, think)
 
     def without(self, ability: str) -> Recorded:
-        """Return the same records, asked as an endpoint without an ability is."""
+        """Return the same records for an endpoint without an ability."""
         made = Recorded({}, self.like.without(ability))
         made._answers = self._answers
         return made

@@ -1,4 +1,4 @@
-"""From the word a user writes to a model: `provider:name`, `local`, `scripted:FILE`, or a plug-in's word."""
+"""How a user's word becomes a model: `provider:name`, `local`, `scripted:FILE`, or a plug-in's word."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLUGINS = "plait.models"
 
 
 def resolve(spec: str, config: ModelConfig | None = None, *, env: Mapping[str, str] | None = None) -> Model:
-    """Return the model that `spec` names. Asks nothing of it and uses no network.
+    """Return the model that `spec` names. Sends nothing and uses no network.
 
     `env` (the environment by default) holds keys and addresses. Raises `ConfigError` for an unknown word or a missing
     key.
@@ -82,7 +82,7 @@ def _model_of_host(spec: str, provider: str, name: str, config: ModelConfig, env
         raise ConfigError(f"{spec!r} names no model.", hint=f"Write {provider}:NAME.")
     address, key_env, key = host.find_access(spec, env, "a local model: local")
     endpoint = EndpointConfig(base_url=address, kind=provider, key_env=key_env)
-    # A server at another address may be anybody's: its own address says whose prices hold.
+    # A server at another address may belong to anybody; use the prices of its own address.
     priced_as = provider if address == host.base_url else ""
     return _chat_model(spec, name, endpoint, config, key=key, base_env=host.base_env, priced_as=priced_as)
 
@@ -155,7 +155,7 @@ def _own_rate(spec: str, name: str, config: ModelConfig) -> Rate | None:
 
 @lru_cache
 def _warn_of_short_secret(secret: str, variable: str) -> None:
-    """Warn, once a process, that a key is too short to be removed from what is shown and stored."""
+    """Warn, once per process, that a key is too short to be removed from output and journals."""
     if secret and len(secret) < SHORTEST:
         logger.warning(
             "The value of %s has fewer than %d characters. Plait does not remove it from replies and the journal, "

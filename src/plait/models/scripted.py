@@ -1,8 +1,8 @@
 """A model that answers from a list, for tests and examples whose output must be the same each time.
 
-The request decides which reply comes next: the replies that are already in the conversation are found in order, and the
-next one is given. So any number of runs may share one script, and a run that is resumed or forked in another process
-goes on at the right place.
+The request determines the reply. Plait finds the replies that are already in the conversation, in order, and returns
+the next one. So any number of runs may share one script, and a run that is resumed or forked in another process
+continues at the right place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ABILITIES = Abilities(schema=True, grammar=True, prefill=True, completion=True)
 
 
 class _ScriptFile(msgspec.Struct, forbid_unknown_fields=True):
-    """A script as its file has it: an object with these keys, or only the replies."""
+    """A script as in its file: an object with these keys, or only the replies."""
 
     replies: Any = None
     delay: float = 0.0
@@ -38,15 +38,15 @@ class _ScriptFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Scripted:
-    """Answers from `replies`: a list for all phases, or a mapping of phases to lists ("" is for the others).
+    """Answer from `replies`: a list for all phases, or a mapping of phases to lists ("" is for the others).
 
-    A reply is text, a `Reply`, an exception to raise, or a function of the effect. Exceptions belong to the reply that
-    follows them in the list: the first attempt at that turn raises the first of them, and so on. Attempts are counted
-    by request, in this process alone.
+    A reply is text, a `Reply`, an exception to raise, or a function of the effect. Exceptions belong to the next reply
+    in the list: each attempt at that turn raises the next one, until the reply. Attempts are counted by request, in
+    this process alone.
 
-    With `by_turn` False the replies come one after another, whatever was asked (one run, not resumed). `sent` counts
+    With `by_turn` False the replies come one after another, whatever the request (one run, not resumed). `sent` counts
     the attempts. `delay`: seconds before a reply. `chunk`: characters of a streamed piece, 0 for all at once. A reply
-    is cut at the stop strings, as an endpoint would do.
+    is cut at the stop strings, like an endpoint's.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Scripted:
 
     @classmethod
     def from_file(cls, path: str | Path) -> Scripted:
-        """Load a script from a JSON file. Raises `ConfigError` with what is wrong in it.
+        """Load a script from a JSON file. Raises `ConfigError`, which says what is wrong in it.
 
         The file has a list of replies, or {"replies": list or {phase: list}, "delay", "chunk", "by_turn"}. A reply is
         text, {"text", "finish", "reasoning", "calls": [{"tool", "input", "id"}], "usage": {...}}, or {"error":
@@ -116,7 +116,7 @@ class Scripted:
         )
 
     def encode(self, think: Think) -> Request:
-        """Return the request that a chat-completions endpoint with these abilities would get."""
+        """Return the request that a chat-completions endpoint with these abilities would receive."""
         return chat_completions.encode(think, self.name, self.abilities)
 
     async def send(self, request: Request, think: Think, on_text: OnText | None = None) -> Response:
@@ -149,7 +149,7 @@ class Scripted:
         return made
 
     def describe(self) -> dict[str, Any]:
-        """Return what the journal keeps. The replies stay in the script."""
+        """Return what the journal stores. The replies stay in the script."""
         return {
             "spec": self.spec,
             "name": self.name,
@@ -165,7 +165,7 @@ class Scripted:
             if self.sent > len(script):
                 raise self._script_over(len(script), think)
             return script[self.sent - 1]
-        # Where the turns are in the script. Before each are the exceptions that belong to it.
+        # Where the turns are in the script. Each turn's exceptions come before it.
         at = [i for i, reply in enumerate(script) if not isinstance(reply, BaseException)]
         others = [reply for phase, replies in self.scripts.items() if phase != think.phase for reply in replies]
         place = _turns_in([script[i] for i in at], think, others if think.phase in self.scripts else ())
@@ -189,9 +189,9 @@ class Scripted:
 def _turns_in(turns: Sequence[Script], think: Think, others: Sequence[Script]) -> int:
     """Return how many of the replies were given: the place after the last one in the conversation.
 
-    Each model turn is looked up from where the last one was found, so that a reply which was removed again (a bad one,
-    after its repair) is passed over. A turn that a loop rewrote, or a function's, has no text to find: it takes the
-    place that is next. The replies of another phase (one of `others`) do not count.
+    Each model turn is searched from the place of the last match, so a reply that was removed again (a bad one, after
+    its repair) is skipped. A turn that a loop rewrote, or that a function wrote, has no text to find: it takes the next
+    place. Replies of another phase (one of `others`) do not count.
     """
     texts = [_text_of(turn, think.stop) for turn in turns]
     place = 0
@@ -254,7 +254,7 @@ def _encode_body(reply: Reply, model: str) -> bytes:
 
 def _arguments(call: Call) -> str:
     if isinstance(call.input, str):
-        return call.input  # a model may write what is not JSON
+        return call.input  # a model may write text that is not JSON
     return "{}" if call.input is None else msgspec.json.encode(call.input).decode()
 
 

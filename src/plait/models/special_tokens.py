@@ -1,10 +1,8 @@
-"""The special tokens of models: texts that an endpoint reads as control tokens, also in the content of a message.
+"""The special tokens of models: texts that an endpoint reads as control tokens, even in the content of a message.
 
-A result that contains `<|im_end|>` could end its message and begin a forged one. So a run shows data without the
-special tokens of its own models, and only without those: `</s>` is plain HTML for a model that has no such token.
-
-The tokens of an embedded model are read from its file. Those of a server are set in plait.toml (`special_tokens` of an
-endpoint), or follow from the family in the model's name.
+A result that contains `<|im_end|>` could end its message and begin a forged one. So a run removes its own models'
+special tokens from data. An embedded model's tokens are read from its file. Those of a server are set in plait.toml
+(`special_tokens` of an endpoint), or follow from the family in the model's name.
 """
 
 from __future__ import annotations
@@ -47,21 +45,22 @@ _TEXT, _LIST = 8, 9
 _NEEDED: dict[str, type] = {_TOKENS: list, _TYPES: bytes, _TEMPLATE: str}
 """The entries that are needed, as `_value` returns them."""
 _MOST = 1 << 24
-"""Entries of a list, and bytes of a text, that are believed."""
+"""Maximum entries of a list, and bytes of a text, that are accepted."""
 
 
 def special_tokens_of(model: Any) -> tuple[str, ...]:
-    """Return a model's special tokens, none if it does not know them."""
+    """Return a model's special tokens; none if it does not know them."""
     return tuple(getattr(model, "special_tokens", ()))
 
 
 def tokens_of_family(name: str) -> tuple[str, ...]:
-    """Return the special tokens of the family in a model's name, none for an unknown one."""
+    """Return the special tokens of the family in a model's name; none for an unknown one."""
     return next((tokens for pattern, tokens in _FAMILIES if pattern.search(name)), ())
 
 
 def tokens_of_file(path: Path) -> tuple[str, ...]:
-    """Return the special tokens in the vocabulary of a GGUF file, none if it can't be read: loading it will say why."""
+    """Return the special tokens in the vocabulary of a GGUF file; none if it cannot be read. Loading reports the
+    reason."""
     try:
         stat = path.stat()
         return _read(path, stat.st_mtime_ns, stat.st_size)
@@ -72,7 +71,7 @@ def tokens_of_file(path: Path) -> tuple[str, ...]:
 @lru_cache(maxsize=16)
 def _read(path: Path, changed: int, size: int) -> tuple[str, ...]:
     # Control tokens, and the user-defined tokens that the chat template writes. Others, such as `<h1>` and runs of
-    # blanks, mean the same in any text.
+    # spaces, mean the same in any text.
     with path.open("rb", buffering=1 << 20) as file:
         found = _metadata(file)
     tokens, types, template = found.get(_TOKENS, []), found.get(_TYPES, b""), found.get(_TEMPLATE, "")

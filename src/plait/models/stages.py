@@ -1,4 +1,4 @@
-"""What a local model does before the first word of its reply: download, hash check, load, prompt; with the times."""
+"""The stages of a local model before its first word, with times: download, hash check, load, prompt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 @dataclass
 class RunningStage:
-    """A stage that goes on: its name, when it began, and the bytes done and in all (0 if it does not count bytes)."""
+    """A stage in progress: its name, when it began, the bytes done and the total (0 if it does not count bytes)."""
 
     name: str
     total: int = 0
@@ -36,7 +36,7 @@ _listeners: list[Listener] = []
 
 @contextmanager
 def measure_stage(name: str, total: int = 0) -> Iterator[RunningStage]:
-    """Measure a stage of this process, and pass its end to the listeners. A stage that raises has no such end."""
+    """Measure a stage of this process, and pass its end to the listeners. A stage that raises passes nothing."""
     stage = RunningStage(name, total)
     _running.append(stage)
     try:
@@ -50,7 +50,7 @@ def measure_stage(name: str, total: int = 0) -> Iterator[RunningStage]:
 
 @contextmanager
 def listen_to_stages(listener: Listener) -> Iterator[None]:
-    """Call `listener` with each stage that ends, in the thread of the stage."""
+    """Call `listener` with each finished stage, in the thread of the stage."""
     _listeners.append(listener)
     try:
         yield
@@ -59,7 +59,7 @@ def listen_to_stages(listener: Listener) -> Iterator[None]:
 
 
 def is_observed() -> bool:
-    """Say whether somebody shows the stages, so that a download draws no bar of its own."""
+    """Return whether a view shows the stages, so that a download draws no bar of its own."""
     return bool(_listeners)
 
 
@@ -72,7 +72,7 @@ def download_progress() -> str:
 
 
 class Stage:
-    """Says what a model that was just asked is doing, and for how long. `model` is its spec, such as "local:NAME"."""
+    """What a model is doing during a call, and for how long. `model` is its spec, such as "local:NAME"."""
 
     def __init__(self, model: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._local = model.partition(":")[0] == "local"

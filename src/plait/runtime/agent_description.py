@@ -1,4 +1,4 @@
-"""An agent's description: checked, as it stands in the head of its runs, and read back from there."""
+"""An agent's description: how it is checked, recorded in the head of its runs, and read back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from plait.tools.load import check_word, tools_from
 
 
 class Description(Protocol):
-    """What of an agent goes into the settings of its runs."""
+    """The fields of an agent that go into the settings of its runs."""
 
     @property
     def loop(self) -> str | Loop: ...
@@ -69,14 +69,15 @@ def loop_of(given: str | Loop) -> Loop:
 
 
 def book_of(loop: Loop, folder: Path | None) -> PromptBook:
-    """A loop's prompts, and those of the loops it may fall back to; `folder` has files that replace ours."""
+    """Return the prompts of a loop and of the loops it may fall back to. Files in `folder` replace the built-in
+    ones."""
     other = loops.fallback_of(loop)
     others = (book_of(other, folder),) if other is not None else ()
     return PromptBook(loop.name, folder, getattr(loop, "prompts", None), others)
 
 
 def check_fields(agent: Description, loop: Loop) -> None:
-    """Raises `ConfigError` for a field that is invalid, or that does not fit the agent's loop."""
+    """Check the agent's fields. Raises `ConfigError` for a field that is invalid or does not fit the agent's loop."""
     _require("model", agent.model, _is_model(agent.model), 'a model, such as "local" or "openai:NAME"')
     _check_models(agent.models, loop)
     _require("limits", agent.limits, isinstance(agent.limits, Limits), "plait.Limits(...)")
@@ -92,7 +93,7 @@ def check_fields(agent: Description, loop: Loop) -> None:
     if not callable(agent.approve):
         _require_one_of("approve", agent.approve, ("never", "effects", "always", "plan"))
     if isinstance(agent.sandbox, str) and agent.sandbox not in (AUTO, *BACKENDS):
-        sandbox(agent.sandbox)  # says what there is
+        sandbox(agent.sandbox)  # raises an error that lists the sandboxes
     is_sandbox = isinstance(agent.sandbox, str) or (hasattr(agent.sandbox, "open") and hasattr(agent.sandbox, "name"))
     _require("sandbox", agent.sandbox, is_sandbox, "its name")
     if agent.approve == "plan" and not getattr(loop, "makes_plan", False):
@@ -119,7 +120,7 @@ def _check_models(models: object, loop: Loop) -> None:
 
 
 def list_tools(tools: object) -> tuple[Any, ...]:
-    """Return an agent's tools in a tuple. Raises `ConfigError` for what is no list, and for an unknown word."""
+    """Return an agent's tools as a tuple. Raises `ConfigError` if they are not a list, and for an unknown word."""
     several = isinstance(tools, Iterable) and not isinstance(tools, str | bytes | Mapping | Tool)
     _require("tools", tools, several, 'a list, such as ["calculator", my_function]')
     assert isinstance(tools, Iterable)
@@ -127,13 +128,13 @@ def list_tools(tools: object) -> tuple[Any, ...]:
     for each in found:
         if isinstance(each, str):
             check_word(each)
-    if any(isinstance(each, str) for each in found):  # words are loaded by the first run, the others checked now
+    if any(isinstance(each, str) for each in found):  # the first run loads words; check the other tools now
         _ = tools_from(each for each in found if not isinstance(each, str))
     return found
 
 
 def changed_fields(agent: Description) -> dict[str, str]:
-    """Return each field that is not the default as text, for a `repr`. Models are named, and hold no key."""
+    """Return each field that is not the default as text, for a `repr`. Models appear by name, without keys."""
     found = {"model": _show_model(agent.model)}
     if agent.models:
         found["models"] = f"{{{', '.join(f'{phase!r}: {_show_model(each)}' for phase, each in agent.models.items())}}}"
@@ -172,7 +173,7 @@ def _name(given: object) -> str:
 
 
 def settings_of(agent: Description) -> dict[str, Any]:
-    """The settings that stand in the head of an agent's runs."""
+    """Return the settings to record in the head of an agent's runs."""
     return {
         "limits": to_builtins(agent.limits),
         "prompts": str(Path(agent.prompts).resolve()) if agent.prompts is not None else None,
@@ -186,16 +187,16 @@ def settings_of(agent: Description) -> dict[str, Any]:
 
 
 def _sandbox_in(agent: Description) -> str:
-    """The sandbox's name. What `auto` is here counts only for a loop that runs code."""
+    """Return the sandbox's name. `auto` is resolved only for a loop that runs code."""
     runs_code = getattr(agent.loop, "runs_code", False)
     return AUTO if agent.sandbox == AUTO and not runs_code else name_of(agent.sandbox)
 
 
 def sandbox_for(agent: Description, head: RunHead, ran_code: bool) -> str | Sandbox:
-    """The sandbox in which an agent goes on with a recorded run, or with the start of it: the recorded one.
+    """Return the recorded sandbox, in which an agent resumes or forks a run.
 
-    Raises `ConfigError` if the agent names another one and the run has run code (`ran_code`): its session can't be
-    restored there.
+    Raises `ConfigError` if the agent names another sandbox and the run has run code (`ran_code`), because that session
+    can only be restored in the recorded one.
     """
     recorded = str(head.settings.get("sandbox", AUTO))
     if agent.sandbox == AUTO:
@@ -210,10 +211,10 @@ def sandbox_for(agent: Description, head: RunHead, ran_code: bool) -> str | Sand
 
 
 def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = True) -> dict[str, Any]:
-    """An agent's fields, from the head of a run of its. Its tools need not be found where others are given.
-    Without `load_code`, no code is loaded that the head names: its tools can be shown to a model, but not called.
+    """Return an agent's fields from the head of one of its runs. Ignores the recorded tools if `tools_given`.
 
-    Raises `ConfigError` when its loop or tools were given in Python and have no word to find them by.
+    Without `load_code`, no code that the head names is loaded: the tools can be shown to a model, but not called.
+    Raises `ConfigError` if the loop or tools were Python objects, which the record cannot name.
     """
     for spec, source in zip(head.tools, head.sources, strict=False):
         if not source and not tools_given:
@@ -223,7 +224,7 @@ def fields_in(head: RunHead, *, tools_given: bool = False, load_code: bool = Tru
             )
     settings = head.settings
     loop = loops.make(head.loop["name"], head.loop["options"])
-    # Where nothing is said such a loop shows none of many tools; this run showed all there were.
+    # By default, such a loop shows none of a large set of tools. This run showed all that there were.
     showed_all = hasattr(loop, "told") and shown_by(head) is None
     limits = convert(settings.get("limits", {}), Limits)
     return {

@@ -1,7 +1,7 @@
 """The questions that a run waits with. Each has an id, and an answer names its question.
 
-The id is a digest of the run, the effect, the place of the call in it, the question and the call's exact input. So an
-answer that comes twice, late or from another window never answers a later question.
+The id is a digest of the run, the effect, the call's place in it, the question and the call's exact input. So an answer
+that arrives twice, late or from another window never answers a later question.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ LENGTH = 8
 
 
 def question_id(run: str, n: int, i: int, kind: str, text: str, call: Call | None) -> str:
-    """Return the id of a question about call `i` of effect `n`. `call` is None if it is about no call."""
+    """Return the id of a question about call `i` of effect `n`. `call` is None if the question is not about a call."""
     about = None if call is None else (call.tool, call.input)
     asked = codec.encode((run, n, i, kind, text, about))
     return base64.b32encode(hashlib.sha256(asked).digest()).decode()[:LENGTH].lower()
 
 
 def waiting_with(asked: Waits | Question) -> Waiting:
-    """The outcome of a run that waits with a question."""
+    """Return the outcome of a run that waits with a question."""
     return Waiting(asked.kind, asked.text, asked.question)
 
 
 def without_id(answer: str, id: str) -> str | None:
-    """Return an answer without the question's id in its first line, as in `yes k3f9x2ab`; None without that id."""
+    """Remove the question's id from an answer's first line, as in `yes k3f9x2ab`. Returns None if the id is absent."""
     first, end, rest = answer.partition("\n")
     told, found = re.subn(rf"(?<!\w){re.escape(id)}(?!\w)[,.:;]?[ \t]?", "", first, count=1, flags=re.IGNORECASE)
     return (told + end + rest).strip() if id and found else None
 
 
 def open_question(run: str, timeline: Timeline, id: str | None) -> Question:
-    """The open question of that id. Raises `StaleAnswer`, which names the open ones."""
+    """Return the open question with that id. Raises `StaleAnswer`, which names the open questions."""
     still = timeline.open_questions
     found = next((asked for asked in still if asked.question == id), None)
     if found is not None:

@@ -1,5 +1,7 @@
-"""Runs coroutines from plain code, and streams events. Blocking calls use one event loop in a thread of its own, so
-that they also work inside a running loop."""
+"""How plain code runs coroutines, and how events are streamed.
+
+Blocking calls share one event loop in a separate thread, so they also work inside a running loop.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,12 @@ from plait.core import Event
 T = TypeVar("T")
 
 PATIENCE = 10.0
-"""Seconds a cancelled run gets to put itself on the record before Ctrl-C is passed on."""
+"""Seconds that a cancelled run gets to record its end before Ctrl-C is passed on."""
 
 _LOOP = BackgroundLoop("plait")
 
 
 class _Job(Generic[T]):
-    """A coroutine on its way through the background loop."""
-
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
         self.done = threading.Event()
         self.task: asyncio.Task[T] | None = None
@@ -40,10 +40,10 @@ class _Job(Generic[T]):
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end from plain code, also from inside a running event loop (a notebook).
 
-    Ctrl-C cancels the work, waits until it has put itself on the record, and then raises KeyboardInterrupt.
+    Ctrl-C cancels the work, waits until it has recorded its end, and then raises KeyboardInterrupt.
     """
     if _LOOP.is_current():
-        # A tool on our own loop that runs an agent: the loop can't wait for itself.
+        # A tool on the background loop runs an agent. The loop cannot wait for itself.
         return _aside(work)
     run_spec = _Job(work)
     loop = _LOOP.start()
@@ -59,7 +59,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _aside(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a loop and a thread of its own."""
+    """Run a coroutine on a separate loop and thread."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1, "plait-aside") as pool:

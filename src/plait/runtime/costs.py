@@ -1,8 +1,7 @@
-"""What a run spent, by phase and model: read off its record, so that the rows add up to the run's totals exactly.
+"""What a run spent, by phase and model, from its record. The rows add up to the run's totals exactly.
 
-Theory of operation. Money is summed in whole billionths of a dollar and time in whole microseconds, each call
-rounded once and before any sum; sums of integers don't depend on their order. What is shown in fewer digits
-goes through `in_units`: the total is rounded, and the parts are rounded so that they add up to it.
+Plait rounds each call to whole billionths of a dollar and whole microseconds, then sums integers. `in_units` rounds a
+total for display, and rounds the parts so that they add up to it.
 """
 
 from __future__ import annotations
@@ -22,19 +21,20 @@ from plait.models.prices import NANO
 
 MICRO = 1_000_000
 TOOLS = "tools"
-"""The phase under which tool calls stand; its `model` is "" (so a loop's own phase of that name is another row)."""
+"""The phase of tool calls. Its `model` is "", so a loop's own phase of that name is a separate row."""
 CODE = "code"
-"""The same for pieces of code, without the calls that they waited for."""
+"""The phase of code, without the calls that the code waited for."""
 UNKNOWN_COST = "?"
 
 
 class PhaseSpending(Struct, frozen=True, omit_defaults=True):
-    """What one phase of a run spent on one model.
+    """The spending of one phase of a run on one model.
 
-    `calls` are the replies the loop was given; `retries` the attempts that brought none (refused, broken off), whose
-    tokens are estimated from what was received. `usage` has the tokens, `seconds` is the time of all attempts, to the
-    microsecond, without the pauses between them. `cost_usd` is to the billionth, None where a call's price is
-    not known. Tool calls are one row with the phase "tools" and the model "": no tokens, 0 USD; so are pieces of code.
+    `calls` are the replies that the loop received; `retries` are the attempts without a reply (refused, broken off),
+    whose tokens are estimated from the bytes received. `usage` holds the tokens. `seconds` is the time of all attempts,
+    in whole microseconds, without the pauses between them. `cost_usd` is in whole billionths, or None if a price is
+    unknown. Tool calls are one row with the phase "tools", the model "", no tokens and 0 USD. Code is one such row with
+    the phase "code".
     """
 
     phase: str
@@ -47,21 +47,20 @@ class PhaseSpending(Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_work(self) -> bool:
-        """This is the row of the tool calls, or of the code: no model was asked."""
+        """Return whether this row counts tool calls or code, not a model."""
         return self.phase in (TOOLS, CODE) and not self.model
 
     @property
     def micros(self) -> int:
-        """Microseconds."""
         return round(self.seconds * MICRO)
 
     @property
     def nanos(self) -> int | None:
-        """Billionths of a dollar; None where a price is not known."""
+        """Return the billionths of a dollar; None if a price is unknown."""
         return None if self.cost_usd is None else round(self.cost_usd * NANO)
 
     def json(self) -> dict[str, Any]:
-        """The row as JSON has it."""
+        """Return the row as a JSON object."""
         usage = self.usage
         return {
             "phase": self.phase,
@@ -75,16 +74,16 @@ class PhaseSpending(Struct, frozen=True, omit_defaults=True):
 
 
 def spending(timeline: Timeline) -> tuple[PhaseSpending, ...]:
-    """What a run spent, a row for each phase and model in the order of their first use.
+    """Return what a run spent: a row for each phase and model, in the order of first use.
 
-    Everything on record counts, whoever wrote it: a resumed run has what it spent before, and a fork has what the steps
-    it took from its parent had cost, as its totals and its limits have.
+    Everything on record counts, like in the run's totals and limits: a resumed run includes its earlier spending, and a
+    fork includes the cost of the steps that it took from its parent.
     """
     return merge_spending(part for moment in timeline.moments if (part := read_spending(moment)) is not None)
 
 
 def read_spending(moment: Moment) -> PhaseSpending | None:
-    """What a run spent at that moment; None if it is none at which a run spends."""
+    """Return what a run spent at this moment, or None."""
     match moment.change, moment.entry:
         case "asked", ModelCall(phase=phase, model=model):
             return PhaseSpending(phase, model)
@@ -107,7 +106,7 @@ def _whole_micros(seconds: float) -> float:
 
 
 def merge_spending(parts: Iterable[PhaseSpending]) -> tuple[PhaseSpending, ...]:
-    """Parts of the same phase and model as one row each, in the order of their first use."""
+    """Merge parts of the same phase and model into one row each, in the order of first use."""
     rows: dict[tuple[str, str], list[PhaseSpending]] = {}
     for part in parts:
         rows.setdefault((part.phase, part.model), []).append(part)
@@ -115,9 +114,9 @@ def merge_spending(parts: Iterable[PhaseSpending]) -> tuple[PhaseSpending, ...]:
 
 
 def in_all(rows: Iterable[PhaseSpending]) -> PhaseSpending:
-    """The sum of the rows. `calls` and `retries` are those of models; `seconds` count tools and code too.
+    """Return the sum of the rows. `calls` and `retries` count models only; `seconds` include tools and code.
 
-    What ran side by side is counted each for itself, so the seconds may be more than the clock's.
+    Work that ran in parallel counts in full, so the seconds may exceed the clock's.
     """
     rows = tuple(rows)
     whole, models = _sum("in all", "", rows), [row for row in rows if not row.is_work]
@@ -133,11 +132,10 @@ def in_all(rows: Iterable[PhaseSpending]) -> PhaseSpending:
 
 
 def in_units(parts: Sequence[Fraction | int], unit: int) -> tuple[list[int], int]:
-    """Parts and their total in whole units, so that the parts add up to the total.
+    """Return parts and total in whole units, so that the parts add up to the total.
 
-    The total is the true one, rounded (half to even). Each part is cut to whole units, and the units that are
-    then missing go to the parts that lost most by it, the first of equals first: each part differs from its true
-    value by less than one unit. Parts are 0 or more.
+    The total is rounded half to even. Each part is rounded down; the missing units then go to the parts that lost most,
+    the first of equals first. So each part differs from its true value by less than one unit. Parts must be >= 0.
     """
     exact = [Fraction(part) / unit for part in parts]
     total = round(sum(exact, Fraction(0)))
@@ -149,7 +147,8 @@ def in_units(parts: Sequence[Fraction | int], unit: int) -> tuple[list[int], int
 
 
 def round_spending(parts: Sequence[Fraction | int | None], unit: int, digits: int) -> tuple[list[str], str]:
-    """Parts and total as text that adds up. Where a part is not known, nor is the total, and each is rounded alone."""
+    """Return parts and total as text that adds up. If a part is unknown, the total is too, and each is rounded
+    alone."""
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         alone = [UNKNOWN_COST if part is None else _decimal(in_units([part], unit)[1], digits) for part in parts]
@@ -164,11 +163,11 @@ def _decimal(units: int, digits: int) -> str:
 
 
 def paid_back(hardware_usd: float | str | Decimal, baseline_usd: float | None, other_usd: float | None) -> int | None:
-    """After how many runs a price of hardware is paid by what each run costs less; None: never.
+    """Return the number of runs after which hardware has paid for itself; None for never.
 
-    `baseline_usd` is what a run costs without the hardware, `other_usd` what it costs with it. Exact: the
-    smallest whole N with N x (baseline - other) >= hardware. Raises `ConfigError` where a cost is None (its
-    price is not known), and for a price of hardware that is not above 0.
+    `baseline_usd` is the cost of a run without the hardware, `other_usd` with it. The result is exact: the smallest
+    whole N with N x (baseline - other) >= hardware. Raises `ConfigError` if a cost is None (unknown price), or if the
+    hardware's price is not above 0.
     """
     if baseline_usd is None or other_usd is None:
         raise ConfigError(
@@ -179,7 +178,7 @@ def paid_back(hardware_usd: float | str | Decimal, baseline_usd: float | None, o
 
 
 def runs_until(hardware_usd: float | str | Decimal, saved: Fraction) -> int | None:
-    """The runs until the hardware is paid, each of which saves that many billionths of a dollar; None: never."""
+    """Return the runs until the hardware is paid if each saves this many billionths of a dollar; None for never."""
     try:
         price = Decimal(str(hardware_usd))
     except InvalidOperation:

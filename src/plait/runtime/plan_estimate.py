@@ -1,10 +1,8 @@
-"""What carrying out a plan will take, told before anything runs: calls, tokens, USD.
+"""The estimate of what running a plan will take: calls, tokens, USD.
 
-Theory of operation. The prompts are rendered by the loop itself, with placeholders where evidence is not there yet; so
-all that is known of a request is in the number. How long results and replies will be is not known: they are taken to be
-as in the last runs of the journal, by tool and by phase and model (`seen.py`); what those have not seen is assumed.
-Characters become tokens as they did there, else at the rate of the planner's own call, which is on record by then, else
-at `TOKENS_A_CHAR`. The range is no bound: a step may fail, or return what none has before.
+The loop itself renders the prompts, with placeholders for missing evidence. The lengths of results and replies, and the
+tokens per character, come from the journal's last runs. Without such data, Plait assumes lengths, and takes the tokens
+per character from the planner's own call or `TOKENS_A_CHAR`. The range is not a bound.
 """
 
 from __future__ import annotations
@@ -28,11 +26,11 @@ from plait.runtime.costs import PhaseSpending, in_all, spending
 from plait.runtime.phase_models import Phases
 
 TOKENS_A_CHAR = 0.25
-"""Tokens of a character where the planner was not asked or its endpoint reports none: English text, roughly."""
+"""Tokens per character, roughly, for English text. Used if the planner was not asked or its endpoint reports none."""
 
 
 class Amount(Struct, frozen=True):
-    """Tokens and USD. `usd` is None where a price is not known."""
+    """Tokens and USD. `usd` is None if a price is unknown."""
 
     input_tokens: int
     output_tokens: int
@@ -40,7 +38,7 @@ class Amount(Struct, frozen=True):
 
 
 class PhaseExpected(Struct, frozen=True):
-    """What is expected of one phase: its model calls, and what they take, usually and in the range."""
+    """The estimate of one phase: its model calls and what they take, as a usual value and a range."""
 
     phase: str
     model: str
@@ -51,10 +49,10 @@ class PhaseExpected(Struct, frozen=True):
 
 
 class Expected(Struct, frozen=True):
-    """What is expected of a plan from here on, beside what was `spent` to make it (None: nothing, or not known).
+    """The estimate of running a plan. `spent` is what making the plan took (None: nothing, or unknown).
 
-    `tool_calls` count the plan's calls of tools; what tools cost is not known here. `results` has the characters that a
-    result of each of its tools is taken to have, and in how many earlier calls that was seen (0: it is assumed).
+    `tool_calls` counts the plan's tool calls, whose cost is unknown. `results` gives, for each tool, the assumed
+    characters of a result, and the number of earlier calls that this comes from (0: a plain assumption).
     """
 
     phases: tuple[PhaseExpected, ...]
@@ -64,26 +62,26 @@ class Expected(Struct, frozen=True):
 
     @property
     def calls(self) -> int:
-        """Model calls."""
+        """Return the number of model calls."""
         return sum(each.calls for each in self.phases)
 
     @property
     def usual(self) -> Amount:
-        """In all, as assumed to be usual."""
+        """Return the usual total."""
         return _sum([each.usual for each in self.phases])
 
     @property
     def low(self) -> Amount:
-        """In all, when results and replies are short."""
+        """Return the total for short results and replies."""
         return _sum([each.low for each in self.phases])
 
     @property
     def high(self) -> Amount:
-        """In all, when they are long."""
+        """Return the total for long results and replies."""
         return _sum([each.high for each in self.phases])
 
     def json(self) -> dict[str, Any]:
-        """As `plait plan --json` prints it."""
+        """Return the object that `plait plan --json` prints."""
         return {
             "calls": self.calls,
             "tool_calls": self.tool_calls,
@@ -108,9 +106,9 @@ def estimate_plan(
     timeline: Timeline,
     seen: Seen | None = None,
 ) -> Expected:
-    """What the plan's steps and the answer will take.
+    """Estimate what the plan's steps and the answer will take.
 
-    `timeline` is that of the run that made the plan, empty if none did; `seen` is what earlier runs had.
+    `timeline` is that of the run that made the plan, or empty. `seen` is what earlier runs had.
     """
     seen = seen or Seen()
     pace = _Pace(loop, context, task, phases, timeline, seen)
@@ -146,7 +144,7 @@ def estimate_plan(
 
 
 class _Pace:
-    """Tokens of a character, and seconds of a token as the planner's own call had them."""
+    """Tokens per character and seconds per token, as in the planner's own call."""
 
     def __init__(
         self, loop: Planner, context: LoopContext, task: Task, phases: Phases, timeline: Timeline, seen: Seen
@@ -162,7 +160,7 @@ class _Pace:
             self._seconds_a_token, self._timed = reply.seconds / reply.usage.tokens, call.model
 
     def amount(self, phase: str, requests: Sequence[Sequence[Message]], guess: Guess) -> Amount:
-        """What these requests take, with replies as long as is taken to be so."""
+        """Return what these requests take, with replies of the assumed length."""
         model = self._phases.of(phase)
         output = self._seen.reply(phase, model.spec, guess)
         rate = self._seen.tokens_a_char(phase, model.spec, guess) or self.tokens_a_char
@@ -192,7 +190,7 @@ def _json(amount: Amount) -> dict[str, Any]:
 
 
 RUNS = 20
-"""So many of a journal's last runs are looked at."""
+"""Number of the journal's last runs to read."""
 
 Asked: TypeAlias = tuple[str, str]
 """A phase and its model."""
@@ -210,23 +208,23 @@ LOW, USUAL, HIGH = Guess(20, 5, 10), Guess(200, 30, 40), Guess(2000, 150, 200)
 
 
 class Seen(Struct, frozen=True):
-    """What earlier runs had: characters of each tool's results, by its name; tokens of a loop's replies, and
-    (tokens, characters) of each of its requests, by phase and model."""
+    """Data of earlier runs: characters of each tool's results by tool name, and, by phase and model, tokens of a loop's
+    replies and (tokens, characters) of each request."""
 
     results: Mapping[str, Sequence[int]] = {}
     replies: Mapping[Asked, Sequence[int]] = {}
     requests: Mapping[Asked, Sequence[tuple[int, int]]] = {}
 
     def result(self, tool: str, guess: Guess) -> int:
-        """Characters of a result of that tool: shortest, mean or longest, or what `guess` says."""
+        """Return the characters of a tool's result: shortest, mean or longest seen, or the guess."""
         return _of(self.results.get(tool, ()), guess) or guess.evidence
 
     def reply(self, phase: str, model: str, guess: Guess) -> int:
-        """Tokens of a reply of that phase, likewise."""
+        """Return the tokens of a phase's reply: shortest, mean or longest seen, or the guess."""
         return _of(self.replies.get((phase, model), ()), guess) or (guess.work if phase == "work" else guess.solve)
 
     def tokens_a_char(self, phase: str, model: str, guess: Guess) -> float | None:
-        """Tokens of a character in that phase's requests, all that the endpoint adds included; None: not known."""
+        """Return the tokens per character of a phase's requests, with all that the endpoint adds; None if unknown."""
         known = self.requests.get((phase, model), ())
         if not known:
             return None
@@ -236,7 +234,7 @@ class Seen(Struct, frozen=True):
 
 
 def seen_in(journal: Journal | None, loop: str) -> Seen:
-    """What a journal's last runs had, for a plan of that loop; nothing where it can't be read."""
+    """Return what a journal's last runs had, for a plan of that loop; nothing if the journal cannot be read."""
     if journal is None or not journal.path.exists():
         return Seen()
     try:
@@ -246,7 +244,7 @@ def seen_in(journal: Journal | None, loop: str) -> Seen:
 
 
 def seen_of(runs: Iterable[tuple[RunHead, Timeline]], loop: str) -> Seen:
-    """What these runs had; replies of that loop only. A failed call counts by what the solver is shown: its error."""
+    """Return what these runs had, with the replies of that loop only. A failed call counts with its error's text."""
     results: dict[str, list[int]] = {}
     replies: dict[Asked, list[int]] = {}
     requests: dict[Asked, list[tuple[int, int]]] = {}
@@ -264,7 +262,7 @@ def seen_of(runs: Iterable[tuple[RunHead, Timeline]], loop: str) -> Seen:
 
 
 def texts_in(body: bytes) -> list[str]:
-    """The texts of a request's messages; none where it has none that can be read."""
+    """Return the texts of a request's messages; none if they cannot be read."""
     try:
         found = [message["content"] for message in json.loads(body)["messages"]]
     except (ValueError, LookupError, TypeError):
@@ -273,7 +271,7 @@ def texts_in(body: bytes) -> list[str]:
 
 
 def _of(lengths: Sequence[int], guess: Guess) -> int:
-    """The shortest, the mean or the longest, at least 1; 0 where there are none."""
+    """Return the shortest, mean or longest length, at least 1; 0 if there are no lengths."""
     if not lengths:
         return 0
     if guess is USUAL:

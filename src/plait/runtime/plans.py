@@ -1,4 +1,4 @@
-"""Plans of runs: read off a record with the evidence that was found, and kept from one run to the next."""
+"""The plans of runs: read from a record with the evidence found, and reused by a later run."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from plait.runtime.tool_selection import as_recorded
 
 
 class Planned(Struct, frozen=True):
-    """A plan that was made and not carried out. `run` is the run that asked the planner.
+    """A plan that was made and not run. `run` is the run that asked the planner.
 
-    `plan` and `expected` are None where no plan could be made; `run.reason` then says why.
+    `plan` and `expected` are None if no plan could be made; `run.reason` then says why.
     """
 
     plan: Plan | None
@@ -41,7 +41,7 @@ class Planned(Struct, frozen=True):
 
 
 def planning(loop: Loop) -> Planner:
-    """The loop, where its plans can be held: printed, priced, edited and run. Raises `ConfigError` for any other."""
+    """Return the loop if its plans can be printed, priced, edited and run. Raises `ConfigError` for any other loop."""
     if not isinstance(loop, Planner):
         raise ConfigError(
             f"The loop '{loop.name}' makes no plan that can be held before it is carried out.", hint="Choose 'rewoo'."
@@ -50,14 +50,14 @@ def planning(loop: Loop) -> Planner:
 
 
 def plan_of(given: Plan | str, tools: Iterable[ToolSpec]) -> Plan:
-    """A plan as given, in the text that is printed, or in JSON, checked against the tools. Raises `ConfigError`."""
+    """Parse a plan from the printed text or JSON, and check it against the tools. Raises `ConfigError`."""
     if not isinstance(given, Plan | str):
         raise ConfigError(f"{given!r} is no plan.", hint="Give a plait.Plan, or its text.")
     try:
         if isinstance(given, Plan):
             return check_plan(given, tools)
         if given.lstrip().startswith("{"):
-            # What is repaired in a model's JSON would be lost from a person's: half a file is no shorter plan.
+            # Do not repair a user's JSON as a model's is repaired: that would drop the rest of a cut file.
             json.loads(given)
         return read_plan_file(given, tools)
     except RecursionError:
@@ -75,9 +75,9 @@ def plan_of(given: Plan | str, tools: Iterable[ToolSpec]) -> Plan:
 
 
 def recorded_plan(head: RunHead, timeline: Timeline) -> Plan:
-    """The plan that a recorded run carried out, or was about to, with the evidence found for its steps.
+    """Return the plan that a recorded run used or was about to use, with the evidence found for its steps.
 
-    Steps that failed, or were not run, have none. Raises `ConfigError` where the run has no plan.
+    Steps that failed or were not run have no evidence. Raises `ConfigError` if the run has no plan.
     """
     context, loop = kit_of(head), make(head.loop["name"], head.loop["options"])
     is_numbered = isinstance(loop, LLMCompiler)
@@ -90,15 +90,15 @@ def recorded_plan(head: RunHead, timeline: Timeline) -> Plan:
 
 
 def written(plan: Plan) -> str:
-    """A plan as the loop that makes such plans writes it: with evidence by name (`#E1`), or numbered."""
+    """Return a plan in the text of the loop that makes such plans: with evidence by name (`#E1`), or numbered."""
     numbered = bool(plan.calls) and all(step.id.isdecimal() for step in plan.calls)
     return FORM.show(plan) if numbered else write_plan(plan)
 
 
 def with_kept(plan: Plan, before: Plan) -> Plan:
-    """The plan with the evidence of an earlier one, for each step that is as it was there, and all that it needs.
+    """Copy evidence of an earlier plan into each step that is unchanged and whose needs are unchanged.
 
-    Evidence that the plan brings itself stays.
+    Evidence that the plan already holds stays.
     """
     old = {step.id: step for step in before.calls}
     kept: dict[str, str] = {}
@@ -112,7 +112,7 @@ def with_kept(plan: Plan, before: Plan) -> Plan:
 
 
 def kit_of(head: RunHead) -> LoopContext:
-    """What the run's loop worked with, from its record alone."""
+    """Rebuild the loop context of a run from its record alone."""
     folder = head.settings.get("prompts")
     name = head.loop["name"]
     book = PromptBook(name, Path(folder) if folder and Path(folder).is_dir() else None, prompts_of(name))
@@ -122,7 +122,7 @@ def kit_of(head: RunHead) -> LoopContext:
 
 
 def _last_plan(loop: Planner, timeline: Timeline, context: LoopContext) -> Plan | None:
-    """The plan given to the loop, the planner's, or the person's: whichever came last."""
+    """Return the last plan on record: the one given to the loop, the planner's, or the user's."""
     plan = loop.plan
     for moment in timeline.moments:
         with suppress(Unreadable):
@@ -135,7 +135,7 @@ def _last_plan(loop: Planner, timeline: Timeline, context: LoopContext) -> Plan 
 
 
 def _with_found(loop: Planner, context: LoopContext, task: Task, plan: Plan, timeline: Timeline) -> Plan:
-    """The plan with the evidence that is on record, of steps whose needs are there."""
+    """Return the plan with the recorded evidence of the steps whose needs are met."""
     made, said = _calls_made(timeline), _worker_replies(timeline)
     results = {id: Observation(text) for id, text in plan.evidence.items()}
     for step in plan.calls:
@@ -147,7 +147,7 @@ def _with_found(loop: Planner, context: LoopContext, task: Task, plan: Plan, tim
 
 
 def _numbered_plan(timeline: Timeline, context: LoopContext) -> Plan | None:
-    """The calls of all plans of a run of `compiler`, under the numbers that they were made by, with their results."""
+    """Return all calls of a run of `compiler` as one plan, with their numbers and results."""
     made = _calls_made(timeline)
     steps: dict[str, Step] = {}
     results: dict[str, Observation] = {}
@@ -187,7 +187,7 @@ def _result(
     made: list[tuple[Call, Observation]],
     said: list[tuple[str, str]],
 ) -> Observation | None:
-    """What came of a step: found by its request, which is the same whenever its needs gave the same."""
+    """Return the result of a step. Finds it by its request, which depends only on the results of its needs."""
     if messages := loop.work_messages(context, task, step, results):
         asked = messages[-1].content
         return next((Observation(reply) for request, reply in said if request == asked), None)
@@ -200,7 +200,7 @@ def _calls_made(timeline: Timeline) -> list[tuple[Call, Observation]]:
 
 
 def _worker_replies(timeline: Timeline) -> list[tuple[str, str]]:
-    """Each request of the workers, its last message's text, with the reply."""
+    """Return each request of the workers (the text of its last message) with the reply."""
     return [
         ((texts_in(call.last.request) or [""])[-1], reply.text.strip())
         for call, reply in timeline.replies

@@ -1,7 +1,7 @@
-"""Finds the labels that a loop's templates print, in their Jinja trees.
+"""How Plait finds the labels that a loop's templates print, from their Jinja trees.
 
-Plait follows each line of a template along all its branches up to its first colon, with a hole for each value. So no
-list of labels is needed.
+Plait follows each line of a template along all its branches up to its first colon, with a hole for each value. So it
+needs no list of labels.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ LONGEST = 300
 
 
 BLOCKS: Final[dict[str, Any]] = {"trim_blocks": True, "lstrip_blocks": True}
-"""How Jinja treats the line that a block stands on."""
+"""How Jinja treats a line that holds a block."""
 
 
 @lru_cache(maxsize=512)
 def labels_of_template(source: str) -> tuple[str, ...]:
-    """Return the labels in a Jinja template. One that Jinja rejects is read as plain text; rendering reports it."""
+    """Return the labels in a Jinja template. Reads a template that Jinja rejects as plain text; rendering reports
+    it."""
     from jinja2 import TemplateSyntaxError
 
     try:
@@ -45,7 +46,7 @@ def _parser() -> Any:
 
 
 class _Walk:
-    """Collects the beginnings of a template's lines along all branches."""
+    """Collect the beginnings of a template's lines along all branches."""
 
     def __init__(self) -> None:
         self.lines: dict[str, None] = {}
@@ -103,7 +104,7 @@ def _longer(open: set[str], texts: Sequence[str]) -> set[str]:
 
 
 def _texts(node: Any) -> Iterator[str]:
-    """Yield what an expression may print: the texts that it names, or a hole."""
+    """Yield what an expression may print: the texts in it, or a hole."""
     from jinja2 import nodes as jinja
 
     if isinstance(node, jinja.Const):

@@ -1,4 +1,4 @@
-"""The prompts of a loop: templates in files, each of which a user can show, copy out and replace.
+"""The prompts of a loop: templates in files, which a user can show, copy and replace.
 
 A template `NAME.j2` is Jinja, rendered in a sandbox where a missing value is an error. Plait sends a file `NAME.txt` in
 a user's folder byte for byte.
@@ -24,8 +24,8 @@ _FIXED = frozenset({str, tuple, bool, int, type(None)})
 class PromptBook:
     """The templates of one loop. The user's files replace the shipped ones. Rendering does no I/O.
 
-    `folder` holds a folder for each loop (`DIR/react/system.j2`), as `plait prompts copy` makes it. `others` are the
-    books of the loops that this one may fall back to.
+    `folder` holds a folder for each loop (`DIR/react/system.j2`), as written by `plait prompts copy`. `others` are the
+    books of the fallback loops.
     """
 
     def __init__(
@@ -43,16 +43,15 @@ class PromptBook:
         self._verbatim: dict[str, str] = {}
         self._compiled: dict[str, Any] = {}
         self._last: dict[str, tuple[dict[str, Any], str]] = {}
-        """Last values and text of each template: a system prompt is the same run after run."""
+        """Last values and text of each template: a system prompt is the same in each run."""
         if folder is not None:
             self._read(folder)
 
     def of(self, loop: str) -> PromptBook:
-        """Return the book of a loop that this one may fall back to."""
+        """Return the book of a fallback loop."""
         return self._others[loop]
 
     def names(self) -> list[str]:
-        """Return the names of the templates."""
         return sorted({*self._texts, *self._verbatim})
 
     def source(self, name: str) -> str:
@@ -77,7 +76,7 @@ class PromptBook:
 
     @cached_property
     def text(self) -> str:
-        """Return the text of all templates, with those of loops to fall back to."""
+        """Return the text of all templates, including those of the fallback loops."""
         return "\n".join([*map(self.source, self.names()), *(book.text for book in self._others.values())])
 
     def render(self, name: str, values: Mapping[str, Any]) -> str:
@@ -117,7 +116,7 @@ class PromptBook:
         self.source(name)
         try:
             template = _environment(tuple(self._texts.items())).get_template(f"{name}.j2")
-            # Jinja goes through these at every rendering; those of a plain dict it copies at once.
+            # Jinja copies a plain dict at once, but iterates over other mappings at each rendering.
             template.globals = dict(template.globals)
             return template
         except Exception as why:
@@ -138,7 +137,7 @@ class PromptBook:
             )
         for path in sorted((folder / self.loop).glob("*")):
             try:
-                # newline="": a prompt is sent byte for byte, line ends included.
+                # newline="": send a prompt byte for byte, line ends included.
                 with path.open(encoding="utf-8", newline="") as file:
                     text = file.read()
             except (OSError, UnicodeDecodeError) as why:
@@ -165,7 +164,7 @@ def _environment(texts: tuple[tuple[str, str], ...]) -> Any:
 
 @cache
 def variables_of(text: str) -> frozenset[str]:
-    """The variables of a template that it does not set itself."""
+    """Return the variables of a template that it does not set itself."""
     from jinja2 import meta
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -174,13 +173,13 @@ def variables_of(text: str) -> frozenset[str]:
 
 @cache
 def known_variables() -> frozenset[str]:
-    """The variables of all prompts that ship."""
+    """Return the variables of all shipped prompts."""
     texts = [text for loop in OURS for text in shipped_prompts(loop).values()]
     return frozenset({"tools"}).union(*map(variables_of, texts))
 
 
 def _same(before: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """The same values, as far as that is seen at once: equal texts, and for the rest the very same objects."""
+    """Return whether the values are the same by a fast test: equal texts; identical objects for other types."""
     if len(before) != len(values):
         return False
     for key, value in before.items():

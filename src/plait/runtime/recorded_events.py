@@ -1,4 +1,4 @@
-"""A record as events, so that what is shown live and what is shown later is one thing."""
+"""A run's record as events, so that live output and later output are the same."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from plait.loops import splitter_of
 
 
 def recorded_loop(head: RunHead) -> Loop | None:
-    """The loop of a run, which tells its thoughts and actions apart; None where it is not installed here."""
+    """Return the loop of a run, which separates thoughts from actions; None if the loop is not installed."""
     try:
         return loops.make(head.loop["name"], head.loop["options"])
     except ConfigError:
@@ -33,12 +33,13 @@ def recorded_loop(head: RunHead) -> Loop | None:
 
 
 def make_events(timeline: Timeline, loop: Loop | None) -> list[Event]:
-    """The events of a record. `loop` tells thought, action and answer apart; without it all is thought."""
+    """Return the events of a record. `loop` separates thoughts, actions and answers; without it, all text is
+    thought."""
     return [event for moment in timeline.moments for event in _events_at(moment, loop)]
 
 
 def split_reply(call: ModelCall, loop: Loop | None) -> list[Event]:
-    """The reply of a model call as thoughts, actions and answers, each in one piece."""
+    """Split the reply of a model call into thoughts, actions and answers, one piece each."""
     if call.reply is None:
         return []
     if loop is None:
@@ -70,7 +71,7 @@ def _events_at(moment: Moment, loop: Loop | None) -> list[Event]:
             return [*([ev.Executing(step, code)] if code is not None else []), ev.Executed(step, ran)]
         case _, RecordedNote(step=step, kind=kind, text=text):
             return [ev.Noted(step, kind, text)]
-        # The loop says itself what it makes of the other exceptions.
+        # The loop reports by itself how it handles the other exceptions.
         case _, LoopException(kind="LimitNear" | "ContextOverflow", step=step, detail=detail):
             return [ev.Noted(step, "limit", detail)]
         case "waits", Question(step=step, kind=kind, text=text):

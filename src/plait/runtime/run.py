@@ -1,4 +1,4 @@
-"""What a run gives back."""
+"""The class `Run`: the result of a run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from plait.runtime.recorded_events import make_events
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """One run as it stands: how it ended, what it used, and its trace.
+    """A run: how it ended, what it used, and its trace.
 
-    `answer` is any JSON value, text for most loops; None unless there is one. `reason` says why a run has
-    no answer, or had to answer early. `seconds` is wall time, `cost_usd` None where a price is not known.
-    `models` maps each phase of the loop to the model it asks.
+    `answer` is any JSON value, text for most loops; None if there is none. `reason` says why a run has no answer, or
+    had to answer early. `seconds` is wall time. `cost_usd` is None if a price is unknown. `models` maps each phase of
+    the loop to its model.
     """
 
     id: str
@@ -36,18 +36,18 @@ class Run(Struct, frozen=True, kw_only=True):
     models: dict[str, str]
     question: str
     rows: Callable[[], Sequence[Row]]
-    """Reads the trace; `trace` is the same, read."""
+    """Reads the rows of `trace`."""
     loop_object: Loop | None = None
-    """The loop itself, None if it is not known."""
+    """The loop itself; None if it is not known."""
 
     def __repr__(self) -> str:
-        """One line: how the run ended, and what it used."""
+        """Return one line: how the run ended, and what it used."""
         end = f"answer={repr_short(self.answer)}" if self.answer is not None else f"reason={repr_short(self.reason)}"
         used = f"steps={self.steps}, tokens={self.usage.tokens}, cost_usd={self.cost_usd}, seconds={self.seconds:.3g}"
         return f"Run({self.status}, {end}, loop={self.loop!r}, {used}, id={self.id!r})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the question, how the run ended, and a table of its steps."""
+        """Return a notebook's view: the question, how the run ended, and a table of its steps."""
         cost = "cost unknown" if self.cost_usd is None else f"{self.cost_usd:.6f} USD"
         used = f"{self.steps} steps · {self.usage.tokens:,} tokens · {cost} · {self.seconds:.3g} s · run {self.id}"
         end = self.answer if isinstance(self.answer, str) else repr_short(self.answer, 2000)
@@ -57,7 +57,7 @@ class Run(Struct, frozen=True, kw_only=True):
         )
 
     def _steps(self) -> list[tuple[str, ...]]:
-        """The rows of the table: each reply of a model, and each call of a tool."""
+        """Return the rows of the table: each reply of a model and each tool call."""
         try:
             events = self.events
         except JournalError:
@@ -75,49 +75,49 @@ class Run(Struct, frozen=True, kw_only=True):
 
     @property
     def status(self) -> Status:
-        """answered, failed, stopped, cancelled, waiting or crashed."""
+        """Return the status: answered, failed, stopped, cancelled, waiting or crashed."""
         return self.outcome.status
 
     @property
     def answer(self) -> Any:
-        """The answer, None when there is none."""
+        """Return the answer; None if there is none."""
         return self.outcome.answer
 
     @property
     def reason(self) -> str | None:
-        """Why there is no answer, or why it came early; None for a plain answer."""
+        """Return why there is no answer, or why it came early; None for a plain answer."""
         return self.outcome.reason
 
     @property
     def trace(self) -> tuple[Row, ...]:
-        """Every row that the journal has of the run, in order."""
+        """Return all rows that the journal has of the run, in order."""
         return tuple(self.rows())
 
     @property
     def timeline(self) -> Timeline:
-        """The record as typed values: model calls, tool calls, pieces of code, questions, notes."""
+        """Return the record as typed values: model calls, tool calls, pieces of code, questions, notes."""
         return Timeline(self.rows())
 
     @property
     def events(self) -> list[Event]:
-        """What happened, as the events one would have seen, each text in one piece."""
+        """Return the run's events as a listener would have received them, each text in one piece."""
         return make_events(self.timeline, self.loop_object)
 
     @property
     def phases(self) -> tuple[PhaseSpending, ...]:
-        """What each phase spent on each model, tool calls included, in the order of their first use.
+        """Return what each phase spent on each model, and on tool calls, in the order of first use.
 
-        The rows' usage, USD and model calls add up to the run's exactly. Read off the record as it is now, as
-        `trace` is: when the run was resumed since, take those of the `Run` that came of it. Raises `JournalError`
-        where the record can't be read.
+        Tokens, USD and model calls add up to the run's totals exactly. Like `trace`, this reads the record as it is
+        now; if the run was resumed later, use the `Run` that the resume returned. Raises `JournalError` if the record
+        cannot be read.
         """
         return spending(self.timeline)
 
     def json(self) -> dict[str, Any]:
-        """The run as `plait run --json` prints it; `phases` is None where the record can't be read."""
+        """Return the object that `plait run --json` prints. `phases` is None if the record cannot be read."""
         try:
             phases = [row.json() for row in self.phases]
-        except JournalError:  # the run's end must be told whatever became of its record
+        except JournalError:  # report the run's end even if its record is lost
             phases = None
         return {
             "run": self.id,
@@ -142,7 +142,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
 
 def waits_of(outcome: Outcome | None) -> dict[str, str] | None:
-    """What a run waits for, as JSON shows it: the kind, and the id of the question that an answer names."""
+    """Return what a run waits for, as JSON: the kind, and the id of the question that an answer names."""
     return {"kind": outcome.kind, "question": outcome.question} if isinstance(outcome, Waiting) else None
 
 
@@ -157,7 +157,7 @@ def run_of(
     rows: Callable[[], Sequence[Row]],
     loop_object: Loop | None = None,
 ) -> Run:
-    """A run from its parts, as the engine or the journal has them."""
+    """Build a run from its parts, as the engine or the journal has them."""
     return Run(
         id=run,
         outcome=outcome,

@@ -1,4 +1,4 @@
-"""What one run is made of, and what all who perform it share."""
+"""What one run consists of, shared by all code that performs it."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ from plait.sandbox import AUTO, Sandbox
 from plait.tools import Toolset
 
 Approve: TypeAlias = Literal["never", "effects", "always", "plan"] | Callable[[Call], bool]
-"""What needs a person's leave: no call, those of tools with effects, all, those a function picks; or the plan."""
+"""Which calls need the user's approval: none, those with effects, all, those a function selects; or the plan."""
 
 OnInterruptedCall: TypeAlias = Literal["skip", "repeat"]
-"""What a resumed run does with a call that may or may not have happened, of a tool that is not repeatable."""
+"""What a resumed run does with a call that may have happened, of a tool that is not repeatable."""
 
 OnWait: TypeAlias = Callable[[Waiting], Awaitable[str | None]]
-"""Answers for the person while a run goes on; None leaves the run waiting."""
+"""Answers for the user during a run; None leaves the run waiting."""
 
 WaitKind: TypeAlias = Literal["question", "approval", "plan"]
 
 TRIES = 5
-"""As often a person at hand is asked who gives an edit that can't be read; then the run waits for them."""
+"""How many times a user at a terminal is asked again after an edit that Plait cannot read. Then the run waits."""
 
 YES = frozenset({"yes", "y", "ok", "approve", "approved"})
-"""What gives leave for a call; all else refuses it."""
+"""Words that approve a call; all others refuse it."""
 
 NO = frozenset({"", "no", "n", "refuse", "refused"})
-"""What refuses a call and is no reason for it."""
+"""Words that refuse a call and give no reason."""
 
 EDITED = re.compile(r"edit[:\s]\s*(\S.*)", re.IGNORECASE | re.DOTALL)
-"""What may be an edit of a call: its input follows."""
+"""May be an edit of a call; the new input follows."""
 
 
 class Suspend(Exception):
-    """The run must wait for a person."""
+    """Raised when the run must wait for the user."""
 
     def __init__(self, waiting: Waiting) -> None:
         super().__init__(waiting.reason)
@@ -65,12 +65,12 @@ class Suspend(Exception):
 
 
 class RecordEnds(Exception):
-    """A replay came to where the record ends."""
+    """Raised when a replay reaches the end of the record."""
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """All that one run needs, the same whether it is fresh, resumed, forked or replayed."""
+    """All that one run needs, whether it is new, resumed, forked or replayed."""
 
     loop: Loop
     task: Task
@@ -84,23 +84,23 @@ class RunSpec:
     grounding: Grounding = "off"
     sandbox: str | Sandbox = AUTO
     fallback: str = ""
-    """Said once when code first runs: that it runs in another sandbox than the preferred one, and why."""
+    """A note shown when code first runs: the sandbox is not the preferred one, and why."""
     now: float | None = None
-    """What code is told of the time, in seconds since 1970; None for the machine's clock."""
+    """The time that code sees, in seconds since 1970; None for the machine's clock."""
     tracer: Tracer = UNWATCHED
-    """Who observes the run from outside."""
+    """Observes the run from outside."""
     data_tokens: tuple[str, ...] = ()
-    """Special tokens of the models that no prompt of the loop holds: in a request they can only be data."""
+    """Special tokens of the models that no prompt of the loop holds. In a request they can only be data."""
     past: Past = field(default_factory=Past)
     replay: bool = False
-    """Perform nothing: stop where the record ends, or at the first difference."""
+    """Perform nothing; stop where the record ends or at the first difference."""
     trust_until: int = 0
-    """Steps below this one are fed from the record without comparing requests (a fork may change them)."""
+    """Steps below this number come from the record, without comparing requests (a fork may change them)."""
 
 
 @dataclass
 class RunContext:
-    """One run being performed: its job, what it used, and where it is told and recorded."""
+    """A run in progress: its specification, what it used, its listener and its record."""
 
     run_spec: RunSpec
     log: AnyLog
@@ -109,12 +109,12 @@ class RunContext:
     on_event: Callable[[Event], None] | None = None
     span: RunSpan = UNWATCHED
     clock: asyncio.Timeout | None = None
-    """The run's time limit, where it is being performed."""
+    """The run's time limit, while it is performed."""
     compared: int = 0
-    """Requests that were compared with the record."""
+    """Number of requests compared with the record."""
     artifacts: ArtifactStore = field(init=False)
     sources: Sources | None = None
-    """What the model may have its values from, where that is looked at."""
+    """Where the model may take values from, if Plait checks that."""
 
     def __post_init__(self) -> None:
         self.artifacts = ArtifactStore(self.run_spec.past.artifacts, self.log.scrub)
@@ -122,23 +122,22 @@ class RunContext:
             self.sources = sources_of(self.run_spec.task, self.run_spec.context.system)
 
     def say(self, event: Event) -> None:
-        """Tell whoever watches."""
         if self.on_event is not None:
             self.on_event(event)
 
     def remark(self, step: int, kind: str, text: str) -> None:
-        """A remark of the runtime's own, told and recorded."""
+        """Report and record a note of the runtime."""
         self.log.buffer((NoteRecord(-1, step, kind, text), None))
         self.say(ev.Noted(step, kind, text))
 
     def is_recorded(self, text: str, recorded: str) -> bool:
-        """Whether that text stands on the record as `recorded`: secrets are replaced there."""
+        """Return whether `recorded` is the stored form of this text, in which secrets are replaced."""
         return text == recorded or self.log.scrub(codec.encode(text)) == codec.encode(recorded)
 
     async def wait(
         self, n: int, step: int, i: int, kind: WaitKind, text: str, past: PastEffect, call: Call | None = None
     ) -> Told:
-        """What the person says, of a `call` if that needs approval. Raises `Suspend` when nobody is there."""
+        """Return the user's answer; `call` is the call to approve, if any. Raises `Suspend` if nobody answers."""
         asked: Question | Waits | None = past.waits.get(i)
         if asked is None:
             asked = Waits(n, step, kind, text, i, question_id(self.log.run, n, i, kind, text, call))
@@ -151,7 +150,7 @@ class RunContext:
             try:
                 told = told_by(answer, n, i, kind)
                 check_edit(told, call, self.run_spec.tools, self.artifacts)
-            except ConfigError as why:  # they are asked again, and told what was wrong
+            except ConfigError as why:  # ask again, and say what was wrong
                 waiting = structs.replace(waiting, reason=f"{why}\n{asked.text}")
                 continue
             await self.log.append((told, None))
@@ -159,7 +158,7 @@ class RunContext:
         raise Suspend(waiting_with(asked))
 
     async def _ask_person(self, waiting: Waiting) -> str | None:
-        """Ask the person at hand, if there is one; the run's time stands still meanwhile."""
+        """Ask the user at the terminal, if there is one. The run's time limit is paused meanwhile."""
         if self.run_spec.on_wait is None:
             return None
         until = self.clock.when() if self.clock is not None else None
@@ -175,16 +174,18 @@ class RunContext:
 
 
 def told_by(answer: str, n: int, i: int, kind: str) -> Told:
-    """A person's words as a record: as they are, but for an approval, where yes, ok and approve give leave, `edit JSON`
-    gives leave with that input, and anything else refuses and is the reason. Raises `ConfigError` for what begins as an
-    edit and is no JSON."""
+    """Turn the user's answer into a record.
+
+    For an approval: yes, ok and approve approve the call, `edit JSON` approves it with that input, and any other text
+    refuses it and is the reason. Raises `ConfigError` for an edit that is not JSON.
+    """
     if kind != "approval":
         return Told(n, answer, i)
     if edit := EDITED.fullmatch(answer.strip()):
         try:
             return Told(n, answer, i, approved=True, input=(msgspec.json.decode(edit[1]),))
         except msgspec.DecodeError as why:
-            if edit[1][0] in '{["':  # else these are words: "edit the text first"
+            if edit[1][0] in '{["':  # other text is plain words: "edit the text first"
                 raise ConfigError(
                     f"The edited input is no JSON: {why}.", hint='Such as: edit {"text": "..."}'
                 ) from None
@@ -194,8 +195,11 @@ def told_by(answer: str, n: int, i: int, kind: str) -> Told:
 
 
 def check_edit(told: Told, call: Call | None, tools: Toolset, artifacts: ArtifactStore) -> None:
-    """Look at the input that the person put in place of a call's, as the tool will. Raises `ConfigError` where it does
-    not fit: it is told before the answer is taken, so that nothing is used up by it."""
+    """Check the input that the user put in place of a call's, like the tool will.
+
+    Raises `ConfigError` if the input does not fit. The user learns it before the answer is accepted, so the question
+    stays open.
+    """
     tool = tools.get(call.tool) if call is not None else None
     if tool is None or not told.input:
         return
@@ -206,7 +210,7 @@ def check_edit(told: Told, call: Call | None, tools: Toolset, artifacts: Artifac
 
 
 def as_told(calls: tuple[Call, ...], told: Mapping[int, Told]) -> tuple[Call, ...]:
-    """The calls with the inputs that the person put in place of the model's."""
+    """Return the calls with the inputs that the user put in place of the model's."""
     return tuple(told[i].edit(call) if i in told else call for i, call in enumerate(calls))
 
 
@@ -238,5 +242,5 @@ def input_of(call: Call) -> str:
 
 
 def sentence(text: str) -> str:
-    """Words made a sentence."""
+    """Capitalize a text and end it with a full stop."""
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -1,12 +1,11 @@
-"""Conversations: which earlier turns a run is shown, and the tool with which it searches all of them.
+"""Conversations: which earlier turns a run sees, and the tool that searches all of them.
 
-Theory of operation. A session is a name, and its turns are the runs on record that bear it. When a run begins, the
-last turns that fit the window are taken from the journal, given to the loop and kept in the run's head: whoever
-resumes, replays or forks it takes them from there, whatever was said since. All that was said before the run
-can be searched by the tool `chat_history`, which reads nothing until it is called.
+A session is a name. Its turns are the recorded runs with that name. When a run begins, Plait stores the last turns that
+fit in the run's head, so later turns do not change a resume, a replay or a fork. The tool `chat_history` searches
+everything before the run.
 
-Whoever asks may bring the earlier turns along, as clients of an endpoint do: then those are the conversation. Where all
-of them are shown there is nothing to search, and so no tool.
+A caller may pass the earlier turns instead, like clients of an endpoint do. If all of them are shown, the run gets no
+search tool.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ from plait.tools.load import is_mcp_word, recall_tools, runs_code
 from plait.tools.signature import Signature
 
 SESSION = "(session)"
-"""Stands among a run's `sources` for the tool that comes with a session; no word can be it."""
+"""The entry of the session's tool in a run's `sources`. No word of a toolkit equals it."""
 
 LONGEST_NAME = 200
 
 Embedder: TypeAlias = str | EmbedFunction | EmbedderObject
-"""What measures meaning: "local", "openai:NAME", a function from texts to vectors, or an object of one's own."""
+"""Measures meaning: "local", "openai:NAME", a function from texts to vectors, or your own object."""
 
 
 class History(Struct, frozen=True, repr_omit_defaults=True):
-    """How much of a conversation a run is shown: at most `turns` turns with `chars` characters in all.
+    """How much of a conversation a run sees: at most `turns` turns with `chars` characters in total.
 
-    The newest turns are shown; a question or answer takes at most a quarter of the characters, longer ones
-    are shortened in their middle. `embedder` searches the whole conversation, and the tools, by meaning: "local",
-    "openai:NAME", a function from texts to vectors, or an object. Raises `ConfigError` for an invalid field.
+    The newest turns are shown. A question or answer takes at most a quarter of the characters; longer ones are
+    shortened in the middle. `embedder` searches the conversation and the tools by meaning: "local", "openai:NAME", a
+    function from texts to vectors, or an object. Raises `ConfigError` for an invalid field.
     """
 
     turns: int = 6
@@ -65,12 +64,12 @@ class History(Struct, frozen=True, repr_omit_defaults=True):
 
     @property
     def stored_settings(self) -> dict[str, Any]:
-        """What the settings of a run keep of it. A function is not stored: "local" stands for it."""
+        """Return the values to store in a run's settings. A function cannot be stored; "local" replaces it."""
         embedder = self.embedder if isinstance(self.embedder, str) else "local"
         return {"history": {"turns": self.turns, "chars": self.chars}, "embedder": embedder}
 
     def of(self, turns: Iterable[SessionTurn]) -> tuple[Exchange, ...]:
-        """The part of a conversation that is shown, oldest first. Turns without an answer are left out."""
+        """Return the turns to show, oldest first. Turns without an answer are left out."""
         shown: list[Exchange] = []
         room, most = self.chars, self.chars // 4
         for turn in sorted(turns, key=lambda each: -each.number):
@@ -85,18 +84,18 @@ class History(Struct, frozen=True, repr_omit_defaults=True):
 
 
 class Conversation(Struct, frozen=True):
-    """A run's place in a conversation: the session, the run's own id, and the turns it is shown."""
+    """A run's place in a conversation: the session, the run's own id, and the turns that it sees."""
 
     session: str
     run: str
     history: tuple[Exchange, ...] = ()
     given: tuple[Exchange, ...] = ()
-    """All turns before the run, where whoever asked brought them along and they are more than is shown."""
+    """All turns before the run, if the caller passed them and not all are shown."""
     searched: bool = True
-    """There is a tool that searches what was said."""
+    """Whether the run has a tool that searches the conversation."""
 
     def tool(self, journal: Journal, embedder: Embedder) -> Tool:
-        """The tool that searches what was said before this run."""
+        """Return the tool that searches the conversation before this run."""
         from plait.toolkits.chat_history import chat_history
 
         def read_turns() -> list[SessionTurn]:
@@ -105,7 +104,7 @@ class Conversation(Struct, frozen=True):
         return structs.replace(chat_history(read_turns, embedder), source=SESSION)
 
     def taken_by(self, head: RunHead, spec: ToolSpec, history: History) -> RunHead:
-        """The run's head with all that going on with it needs; `spec` is of the tool."""
+        """Add to the run's head what a resume needs; `spec` is the tool's."""
         head = structs.replace(head, run=self.run, session=self.session, history=self.history, given=self.given)
         if not self.searched:
             return structs.replace(head, settings={**head.settings, **history.stored_settings})
@@ -118,7 +117,7 @@ class Conversation(Struct, frozen=True):
 
 
 def session_spec() -> ToolSpec:
-    """What a model is told of the tool that comes with a session."""
+    """Return the search tool of a session as a model sees it."""
     from plait.toolkits.chat_history import chat_history
 
     return chat_history(lambda: (), "local").spec
@@ -127,35 +126,34 @@ def session_spec() -> ToolSpec:
 def open_conversation(
     session: str, journal: Journal, shown: History, history: Iterable[Exchange] | None = None
 ) -> Conversation:
-    """The place of a run that begins now; `history`: the turns before it, None for those on record.
+    """Return the place of a run that begins now. `history`: the turns before it; None for the recorded ones.
 
-    Raises `ConfigError` for a name that can't be, `JournalError`.
+    Raises `ConfigError` for an invalid name, `JournalError` for an unreadable journal.
     """
     if history is not None:
         given = tuple(history)
         recent = shown.of(_turns(given))
         searched = recent != given
         return Conversation(check_session_name(session), new_run_id(), recent, given if searched else (), searched)
-    # A few more than are shown, for those without an answer.
+    # Read a few more than are shown, because some have no answer.
     turns = journal.turns(check_session_name(session), limit=4 * shown.turns)
     return Conversation(session, new_run_id(), shown.of(turns))
 
 
 def recorded_conversation(head: RunHead, run: str = "") -> Conversation | None:
-    """The place that a recorded run has, for itself or for the `run` that is forked from it; None for one that is
-    no turn of a conversation."""
+    """Return the place of a recorded run, or of the fork `run` of it; None if it is not part of a conversation."""
     if not head.session:
         return None
     return Conversation(head.session, run or head.run, head.history, head.given, SESSION in head.sources)
 
 
 def _turns(given: Iterable[Exchange]) -> list[SessionTurn]:
-    """Turns that were brought along, as those on record are had."""
+    """Return turns that the caller passed in the form of recorded ones."""
     return [SessionTurn(i, "", each.question, each.answer, 0.0) for i, each in enumerate(given, 1)]
 
 
 def check_session_name(session: str) -> str:
-    """The session's name as it is. Raises `ConfigError` when it can't be one."""
+    """Return a valid session name unchanged. Raises `ConfigError` for an invalid one."""
     if not isinstance(session, str) or not session.strip() or not session.isprintable():
         raise ConfigError(f"{session!r} can't be a session's name.", hint="Give it a word or two, such as 'trip'.")
     if len(session) > LONGEST_NAME:
@@ -164,15 +162,15 @@ def check_session_name(session: str) -> str:
 
 
 def fresh_name() -> str:
-    """A name for a session that was given none."""
+    """Return a new name for a session that has none."""
     return f"chat-{new_run_id().rpartition('-')[2]}"
 
 
 class RecordedTool(Tool, frozen=True, dict=True, kw_only=True):
-    """A tool as a run's record describes it, whose code was not loaded: it can be shown, but not called.
+    """A tool as a run's record describes it, without its code. It can be shown, but not called.
 
-    Whoever hands a journal over must not thereby make its reader run code. So a run of a journal that is not the
-    user's default one is replayed with these, and is not resumed or forked before the user allows its tools.
+    Opening a journal from someone else must not run code. So Plait uses these tools to replay a run of a journal that
+    is not the user's default one. Such a run can be resumed or forked only after the user allows its tools.
     """
 
     recorded: ToolSpec
@@ -188,7 +186,7 @@ class RecordedTool(Tool, frozen=True, dict=True, kw_only=True):
 
 
 def require_loaded(tools: Iterable[Any]) -> None:
-    """Raises `ConfigError` when there are tools among these whose code was not loaded."""
+    """Raise `ConfigError` if the code of any of these tools was not loaded."""
     sources = dict.fromkeys(tool.source for tool in tools if isinstance(tool, RecordedTool))
     if sources:
         raise ConfigError(
@@ -202,9 +200,9 @@ def _not_loaded(*args: Any, **kwargs: Any) -> None:
 
 
 def tools_of(head: RunHead, apart: tuple[str, ...], load_code: bool = True) -> tuple[str | Tool, ...]:
-    """What a run's tools came by: words, and the tools at a server. `apart` are sources that come by themselves.
+    """Return the sources of a run's tools: words, and the tools of a server. Leaves out the sources in `apart`.
 
-    Without `load_code`, tools whose words run code are the record's descriptions only.
+    Without `load_code`, a tool whose word runs code is only a description from the record.
     """
     found: list[str | Tool] = []
     for source in dict.fromkeys(head.sources):
@@ -220,7 +218,7 @@ def tools_of(head: RunHead, apart: tuple[str, ...], load_code: bool = True) -> t
 
 
 def as_recorded(tools: Toolset, head: RunHead) -> Toolset:
-    """The agent's tools, those at a server as the run's record has them."""
+    """Return the agent's tools. Tools of a server are as the run's record describes them."""
     if not any(is_mcp_word(source) for source in head.sources) or any(isinstance(tool, RecordedTool) for tool in tools):
         return tools
     from plait.tools.mcp.tools import with_recorded_spec

@@ -1,4 +1,4 @@
-"""Counts the model calls of tools against their run's limits, and notes them in its journal."""
+"""The meter of model calls that tools make. They count against their run's limits and go into its journal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plait.tools.call_context import BudgetSpent
 
 
 class ToolModels:
-    """The meter of one tool call. `tool` is the tool's name. Any thread may use it."""
+    """Meter the model calls of one tool call. `tool` is the tool's name. Usable from any thread."""
 
     def __init__(self, run_context: RunContext, step: int, tool: str) -> None:
         self._desk = run_context
@@ -38,5 +38,5 @@ class ToolModels:
             self._loop.call_soon_threadsafe(self._note, text)
 
     def _note(self, text: str) -> None:
-        with suppress(JournalError):  # the run has ended meanwhile
+        with suppress(JournalError):  # the run has ended in the meantime
             self._desk.remark(self._step, "tool_model", text)

@@ -1,4 +1,4 @@
-"""Gives tools names that the loop does not use itself, and that the loop and its endpoint can write."""
+"""How tools get names that the loop does not use itself, and that the loop and its endpoint can write."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from plait.tools.names import fit_names
 
 
 def with_free_names(tools: Toolset, loop: Loop) -> Toolset:
-    """Return the tools with names that the loop, and one that it may fall back to, do not use.
+    """Return the tools with names that neither the loop nor its fallback loop uses.
 
-    A tool of an MCP server gets the server's word before its name, with a warning. Raises `ConfigError` for another.
+    If an MCP server's tool has such a name, Plait puts the server's word before it and warns. Raises `ConfigError` for
+    any other tool.
     """
     reserved = _reserved(loop)
     if not any(_folded(tool.name) in reserved for tool in tools):
@@ -40,7 +41,7 @@ def with_free_names(tools: Toolset, loop: Loop) -> Toolset:
 
 
 def with_fitting_names(tools: Toolset, loop: Loop) -> Toolset:
-    """Return the tools with names that the loop, and one that it may fall back to, can call. All else stays."""
+    """Return the tools with names that the loop and its fallback loop can call."""
     other = loops.fallback_of(loop)
     needs = {getattr(each, "tool_names", "") for each in (loop, other)}
     reserved = _reserved(loop)
@@ -64,10 +65,10 @@ def _reserved(loop: Loop) -> dict[str, str]:
 
 
 def _asks(tool: Tool, word: str) -> bool:
-    """Say whether a tool that asks the user replaces the loop's own `ask_user`."""
+    """Return whether a tool that asks the user replaces the loop's own `ask_user`."""
     return tool.person and word == "ask_user"
 
 
 def _folded(name: str) -> str:
-    """Return a name without case and signs, as models vary them."""
+    """Return a name without case and punctuation, which models vary."""
     return "".join(sign for sign in name.casefold() if sign.isalnum())

@@ -1,8 +1,8 @@
-"""Collects what a tool prints while code calls it. The model sees it with the result.
+"""Capture of what a tool prints while code calls it. The model sees the output with the result.
 
-During such calls, `sys.stdout` is a stream that looks at the context of the writer. Tools run in threads and tasks with
-a copy of their call's context. So parallel calls do not mix, and all other output goes to the usual place. Plait does
-not collect the output of threads that a tool starts, nor what is written to the file descriptor, as by a child process.
+During such calls, `sys.stdout` is a stream that checks the context of the writer. Tools run with a copy of their call's
+context, so parallel calls do not mix. Plait does not collect the output of threads that a tool starts, nor output
+written to the file descriptor.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from typing import Any
 
 MOST = 2000
-"""Maximum number of characters that are kept of what one call prints."""
+"""Maximum number of characters stored of one call's output."""
 
 
 class Collected:
@@ -27,7 +27,6 @@ class Collected:
         self._parts: list[str] = []
 
     def add(self, text: str) -> None:
-        """Add text."""
         room = MOST - self.total
         self.total += len(text)
         if room > 0:
@@ -75,7 +74,7 @@ class _Stream(io.TextIOBase):
             return getattr(object.__getattribute__(self, "usual"), name)
         return super().__getattribute__(name)
 
-    def __del__(self) -> None:  # that of its class would close it
+    def __del__(self) -> None:  # the base class would close it
         pass
 
 

@@ -1,8 +1,7 @@
-"""Shows a model only the tools that fit its task, and a search tool that finds the rest.
+"""The choice of tools that a model sees for its task, and a search tool that finds the others.
 
-Plait chooses the tools when a run begins and stores the choice in the run's head. So a resumed run, a replay and a fork
-show the same tools and search nothing. Plait builds the index over an agent's tools at the first search: by the choice,
-by the search tool, or for a name that no tool has.
+Plait chooses the tools when a run begins and stores the choice in the run's head, so a resume, a replay or a fork shows
+the same tools. It builds the index of an agent's tools at the first search.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ SEARCH = "(search)"
 
 
 class Finder:
-    """Finds the tools of one agent, for any number of its runs at once."""
+    """Find the tools of one agent, for any number of its runs at once."""
 
     def __init__(self, tools: Toolset, embedder: Embedder) -> None:
         self._tools, self._embedder = tools, embedder
@@ -46,7 +45,6 @@ class Finder:
 
     @cached_property
     def tool(self) -> Tool:
-        """The search tool."""
         return structs.replace(method_search(self.index), source=SEARCH)
 
     def chosen(self, question: str, most: int, parent: RunHead | None = None) -> tuple[str, ...] | None:
@@ -64,27 +62,27 @@ class Finder:
         return tuple(tool.name for tool in self._tools if tool.name in best)
 
     def near(self, name: str, like: Sequence[str]) -> str:
-        """Return a line for each tool that is `like` a name that no tool has, or that the search finds for it."""
+        """Return a line for each tool that is `like` an unknown name, or that the search finds for it."""
         try:
             found = [each.tool.name for each in self.index().search(name)]
-        except Exception:  # an embedder may be a stranger's; the names that are alike are told all the same
+        except Exception:  # an embedder may be foreign code; still list the similar names
             found = []
         told = (self._tools.get(each) for each in dict.fromkeys((*like, *found)))
         return lines_of(each.spec for each in told if each is not None)
 
     def among(self, tools: Toolset) -> Toolset:
-        """Return the tools with the search tool before those of a session, and with the answer to an unknown name."""
+        """Return the tools, the search tool placed before those of a session, with the answer to an unknown name."""
         own, more = tools.tools[: len(self._tools)], tools.tools[len(self._tools) :]
         return structs.replace(tools, tools=(*own, self.tool, *more), near=self.near)
 
 
 def searchable(embedder: Embedder) -> bool:
-    """Say whether the parts of the extra `search` that this embedder needs are installed."""
+    """Return whether the parts of the extra `search` that this embedder needs are installed."""
     return find_spec("numpy") is not None and (embedder != "local" or find_spec("onnxruntime") is not None)
 
 
 def most_shown(said: int | None, loop: Loop, tools: int, embedder: Embedder) -> int | None:
-    """Return how many of an agent's tools are shown, None for all. A loop may have a default."""
+    """Return how many of an agent's tools are shown; None for all. A loop may have a default."""
     told: int | None = getattr(loop, "told", None)
     return 0 if said is None and told is not None and tools > told and searchable(embedder) else said
 
@@ -95,7 +93,7 @@ def shown_by(head: RunHead) -> tuple[str, ...] | None:
 
 
 def narrow_context(context: LoopContext, names: Sequence[str], agents: Iterable[str], search: str) -> LoopContext:
-    """Return the context with only these of the agent's tools shown, beside those that came with the run."""
+    """Return the context with only these of the agent's tools shown, and the tools that came with the run."""
     hidden = set(agents).difference(names)
     tools = tuple(spec for spec in context.tools if spec.name not in hidden)
     others = tuple(spec for spec in context.tools if spec.name in hidden)

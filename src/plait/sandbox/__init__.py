@@ -1,8 +1,8 @@
-"""The Python sessions that code actions run in, by the name of what confines them.
+"""The Python sessions that code actions run in, and the sandboxes that open them.
 
 session = await sandbox().open(Settings(functions=frozenset({"weather"})))
 turn = await session.run("print(weather('Oslo'))", now=0.0)     # turn.calls: weather('Oslo')
-turn = await session.go_on([Result("rain")])                     # turn.output: "rain\n"
+turn = await session.go_on([Result("rain")])                     # turn.output: "rain\\n"
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ BACKENDS = {
     "process": "the whole of CPython, in a process that the kernel confines",
     "monty": "Python as pydantic-monty knows it: small, fast, with nothing of the machine in reach",
 }
-"""The sandboxes by name, with what each is."""
+"""The sandboxes by name, each with a description."""
 
 
 def sandbox(name: str = AUTO) -> Sandbox:
-    """The sandbox of that name. Raises `ConfigError` for a name that is none of `BACKENDS`, nor `auto`."""
+    """Return the sandbox of that name. Raises `ConfigError` for a name other than `BACKENDS` and `auto`."""
     if name == AUTO:
         name = default_sandbox()[0]
     if name == "monty":

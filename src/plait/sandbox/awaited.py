@@ -1,10 +1,9 @@
-"""Which calls in a piece of code are awaited: they give something to await, all others block until there is a result.
+"""How to find the awaited calls in a piece of code. They return an awaitable; all other calls block until the result.
 
-A tool called as `x = tool(...)` and one called as `await tool(...)` look the same to the tool, so its place in the
-code decides. A call is awaited when its value gets to an `await`, to a `gather` (or another function of asyncio that
-takes awaitables), or straight out of an `async def` by `return`: directly, through a name, a list, a dict or a loop
-over one, or through a function of the same piece that returns it. Assignments count until another to the same name
-replaces them. Uses `ast` and nothing else: the sandbox's worker runs this file as well.
+`x = tool(...)` and `await tool(...)` look the same to the tool, so the call's place in the code decides. A call is
+awaited when its value reaches an `await`, a `gather` (or a similar function), or the `return` of an `async def`:
+directly, through a name, a container or a loop over one, or through a function of the same piece. This file uses only
+`ast`, because the sandbox's worker also runs it.
 """
 
 from __future__ import annotations
@@ -24,27 +23,27 @@ TAKERS = frozenset(
         "run_until_complete",
     }
 )
-"""Functions, of asyncio or a part of it, whose arguments are awaited."""
+"""Functions of asyncio, or of a part of it, whose arguments are awaited."""
 
 PASSING = frozenset({"list", "tuple", "set", "dict", "zip", "enumerate", "reversed", "sorted", "iter", "next"})
-"""Functions whose value holds what they are given."""
+"""Functions whose value holds their arguments."""
 
 HOLDING = frozenset({"values", "items", "pop", "popleft", "popitem", "get", "copy", "setdefault"})
-"""Methods whose value is something that their object holds."""
+"""Methods that return something that their object holds."""
 
 KEEPING = frozenset({"append", "appendleft", "add", "extend", "insert", "setdefault", "update"})
-"""Methods whose object holds afterwards what they are given."""
+"""Methods that add their arguments to their object."""
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
 _Place = tuple[int, ...]
-"""The blocks that a node stands in, outermost first."""
+"""The blocks around a node, outermost first."""
 
 
 def awaited_calls(code: str) -> set[tuple[int, int]]:
-    """The places, as `lineno` and `col_offset` of `ast.Call`, of the calls in `code` that are awaited.
+    """Return the places (`lineno` and `col_offset` of `ast.Call`) of the awaited calls in `code`.
 
-    Empty for code that can't be parsed.
+    Empty for code that cannot be parsed.
     """
     try:
         return awaited_in(ast.parse(code))
@@ -53,20 +52,20 @@ def awaited_calls(code: str) -> set[tuple[int, int]]:
 
 
 def awaited_in(tree: ast.Module) -> set[tuple[int, int]]:
-    """The same for code that is parsed."""
+    """Return the places of the awaited calls in parsed code."""
     finder = _Finder()
     finder.visit(tree)
     return finder.places()
 
 
 class _Finder(ast.NodeVisitor):
-    """Collects what is put under which name, and what is awaited; then follows the names."""
+    """Collect which values each name gets and which names are awaited; then follow the names."""
 
     def __init__(self) -> None:
         self.scopes: list[ast.AST] = []
         self.place: _Place = ()
         self.order = 0
-        # By scope and name: when, in which blocks, what, and whether it replaces what was there.
+        # By scope and name: when, in which blocks, what, and whether it replaces the earlier value.
         self.stored: dict[tuple[int, str], list[tuple[int, _Place, ast.AST, bool]]] = {}
         self.sinks: list[tuple[ast.AST, list[ast.AST], int, _Place]] = []
         self.returned: dict[str, list[tuple[ast.AST, list[ast.AST], int, _Place]]] = {}
@@ -111,7 +110,7 @@ class _Finder(ast.NodeVisitor):
         elif isinstance(node, ast.Return) and node.value is not None:
             function = next((s for s in reversed(self.scopes) if isinstance(s, _FUNCTIONS)), None)
             if isinstance(function, ast.AsyncFunctionDef):
-                # Only a call itself: what came by a name may have been used as a plain value before.
+                # Only a direct call: a value from a name may have been used as a plain value before.
                 if isinstance(node.value, ast.Call):
                     self._sink(node.value)
             elif isinstance(function, ast.FunctionDef):
@@ -147,7 +146,7 @@ class _Finder(ast.NodeVisitor):
         return self.found
 
     def _mark(self, node: ast.AST, scopes: list[ast.AST], order: int, place: _Place) -> None:
-        """`node` is awaited: follow it to the calls that its value comes from."""
+        """Mark the calls that the awaited `node` gets its value from."""
         if isinstance(node, ast.Name):
             self._follow(node.id, scopes, order, place)
             return
@@ -182,12 +181,12 @@ class _Finder(ast.NodeVisitor):
             self._mark(one, scopes, order, place)
 
     def _follow(self, name: str, scopes: list[ast.AST], order: int, place: _Place) -> None:
-        """Mark what the name may hold at this point: what was put there and not surely replaced since."""
+        """Mark what the name may hold here: values assigned to it and not surely replaced."""
         for depth in range(len(scopes) - 1, -1, -1):
             stores = self.stored.get((id(scopes[depth]), name))
             if stores is None:
                 continue
-            # A comprehension's loop stands behind its element, a loop's body may use what its end puts there.
+            # A comprehension's loop comes after its element. A loop's body may use values that its end assigns.
             before = [s for s in stores if s[0] < order and s[3] and place[: len(s[1])] == s[1]]
             since = max((s[0] for s in before), default=0)
             for when, where, value, _ in stores:
@@ -197,7 +196,7 @@ class _Finder(ast.NodeVisitor):
 
 
 def _takes(function: ast.AST) -> int | None:
-    """How many of a call's arguments are awaited, counted from the first; None for all."""
+    """Return how many of a call's arguments are awaited, counted from the first; None for all."""
     if isinstance(function, ast.Name):
         known, name = function.id in TAKERS - {"run", "wait"}, function.id
     elif isinstance(function, ast.Attribute):

@@ -1,9 +1,8 @@
-"""What a sandbox is: something that opens sessions; and a session: one namespace that pieces of code run in.
+"""The interface of sandboxes. A sandbox opens sessions; a session is one namespace that pieces of code run in.
 
-Theory of operation. Code comes back at every call out of the sandbox and waits, so whoever holds the session makes the
-calls, or never answers. That is how `stop()` can't be swallowed: it is a call that nobody answers. A session is
-deterministic: given the same pieces of code, times, zones and results it does the same, so that a resumed run makes its
-session again by feeding it what is recorded.
+Code stops at each call out of the sandbox and waits for the holder of the session. So code cannot catch `stop()`: it is
+a call without an answer. A session is deterministic: the same code, times, zones and results have the same effect. A
+resumed run rebuilds its session from the record.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from typing import Any, Protocol
 from plait.core.code import CodeError, CodeLimits
 
 PRELUDE = "import asyncio, json, math, re\nfrom datetime import date, datetime, time, timedelta\n"
-"""Runs when a session is opened: the names that code finds there."""
+"""Code that runs when a session opens. It defines the names that code finds there."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a session is made. `seed` is where its random numbers begin. `functions` are the names of the tools: a call
-    of one goes out of the sandbox, and so does a call of any name that is not defined (an error comes back)."""
+    """The settings of a session. `seed` starts its random numbers. `functions` are the names of the tools. A call of a
+    tool leaves the sandbox; so does a call of an undefined name, which gets an error back."""
 
     functions: frozenset[str] = frozenset()
     limits: CodeLimits = field(default_factory=CodeLimits)
@@ -30,8 +29,8 @@ class Settings:
 
 @dataclass(frozen=True)
 class OutCall:
-    """A call out of the sandbox. Arguments are plain Python values (`worker_values.CROSSING` names their types) and
-    `ArtifactHandle`s, nested at will. `size` is about how many bytes they take."""
+    """A call out of the sandbox. Arguments are plain Python values (types in `worker_values.CROSSING`) and
+    `ArtifactHandle`s, nested in any way. `size` is roughly their size in bytes."""
 
     name: str
     args: tuple[Any, ...] = ()
@@ -41,7 +40,7 @@ class OutCall:
 
 @dataclass(frozen=True)
 class Result:
-    """What a call gave: a value (as in `OutCall`), or an exception to raise: its Python name and message."""
+    """The result of a call: a value (as in `OutCall`), or an exception to raise, with its Python name and message."""
 
     value: Any = None
     error: str = ""
@@ -50,7 +49,7 @@ class Result:
 
 @dataclass(frozen=True)
 class SandboxTurn:
-    """What came of a piece of code; as `plait.core.Ran`, with the calls as the sandbox knows them."""
+    """The result of a piece of code, like `plait.core.Ran`, with the calls as the sandbox knows them."""
 
     output: str = ""
     calls: tuple[OutCall, ...] = ()
@@ -60,31 +59,31 @@ class SandboxTurn:
 
 
 class SandboxSession(Protocol):
-    """One namespace. Not for use by two at once."""
+    """One namespace. Only one task may use it at a time."""
 
     async def run(self, code: str, now: float, zone: int | None = None) -> SandboxTurn:
-        """Run a piece of code to its end or to its next calls. `now` is what its clock says all the while, in seconds
-        since 1970, `zone` how many seconds its local time is ahead of UTC, None for this machine's. A piece before it
-        that still waits is given up. Never raises for what the code does."""
+        """Run a piece of code to its end or its next calls. Gives up an earlier piece that still waits.
+
+        `now` is the time that its clock shows throughout, in seconds since 1970. `zone` is the local offset from UTC in
+        seconds; None for this machine's. Never raises for what the code does.
+        """
         ...
 
     async def go_on(self, results: Sequence[Result]) -> SandboxTurn:
-        """Go on with the code that waits: one result for each of its calls, in order."""
+        """Continue the waiting code with one result for each of its calls, in order."""
         ...
 
     async def close(self) -> None:
-        """End it, and whatever it still does. May be called twice, and while it runs."""
+        """End the session and anything that it still runs. May be called twice, and while code runs."""
         ...
 
 
 class Sandbox(Protocol):
-    """Opens sessions."""
-
     @property
     def name(self) -> str:
-        """The word it is chosen by."""
+        """Return the name that selects this sandbox."""
         ...
 
     async def open(self, settings: Settings) -> SandboxSession:
-        """A new session. Raises `ConfigError` when this machine can't confine it, or what it needs isn't installed."""
+        """Open a session. Raises `ConfigError` if this machine cannot confine code, or a package is missing."""
         ...

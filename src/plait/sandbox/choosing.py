@@ -1,4 +1,4 @@
-"""Which sandbox code runs in where nobody named one, and whether a sandbox is available on this machine."""
+"""The choice of the default sandbox, and the check that a sandbox is available on this machine."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _refused: dict[str, str] = {}  # by name: why a session could not be opened
 
 
 def name_of(chosen: str | Sandbox) -> str:
-    """The name of a sandbox, that of the default one for `auto`."""
+    """Return a sandbox's name; for `auto`, that of the default."""
     if not isinstance(chosen, str):
         return chosen.name
     return default_sandbox()[0] if chosen == AUTO else chosen
 
 
 def default_sandbox() -> tuple[str, str]:
-    """The default sandbox here, and why it is not `process`, "" where it is. Reads one file at most."""
+    """Return the default sandbox, and why it is not `process` ("" if it is). Reads one file at most."""
     why = _refused.get("process", "") or _without_process()
     return ("monty", why) if why else ("process", "")
 
 
 async def check_sandbox(chosen: str | Sandbox) -> None:
-    """Raise `ConfigError` if no session can be opened: a package is missing, or the kernel can't confine it.
+    """Raise `ConfigError` if no session can be opened: a package is missing, or the kernel cannot confine code.
 
-    Opens a session once in a process. Where `process` was only the default, `monty` becomes the default instead.
+    Opens a session once per process. If `process` was only the default, `monty` becomes the default instead.
     """
     name = name_of(chosen)
     if not isinstance(chosen, str) or name in _opened:

@@ -1,8 +1,7 @@
-"""Locks the process it runs in, for good: no files, no network, no new processes. Runs in the worker: stdlib only.
+"""A permanent lock of the current process: no files, no network, no new processes. Runs in the worker: stdlib only.
 
-What decides is the seccomp filter (see `confine_filter`): it refuses every call that could open, connect or start
-anything, and a process without it is not used. The rest are walls behind that wall, put up where the kernel has them:
-namespaces with no network, an unprivileged user for root, Landlock with nothing allowed, resource limits.
+The seccomp filter decides (see `confine_filter`); Plait does not use a process without it. Namespaces without a
+network, an unprivileged user, Landlock and resource limits are added where the kernel has them.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class CannotConfine(Exception):
-    """This machine can't confine; the text says what it lacks."""
+    """Raised when this machine cannot confine code. The text says what is missing."""
 
 
 class _Program(ctypes.Structure):
@@ -37,7 +36,7 @@ class _Program(ctypes.Structure):
 
 
 def _call(*arguments: int | bytes | ctypes.Structure | None) -> int:
-    """A raw system call. Raises `OSError`."""
+    """Make a raw system call. Raises `OSError`."""
     given = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
     given = [ctypes.byref(a) if isinstance(a, ctypes.Structure) else a for a in given]  # type: ignore[misc]
     _libc.syscall.restype = ctypes.c_long
@@ -53,7 +52,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def namespaces(without: Collection[str]) -> list[str]:
-    """Move into namespaces of its own, those that the kernel lets it; returns their names. Before any thread starts."""
+    """Move into new namespaces, as far as the kernel allows it; returns their names. Call before any thread starts."""
     if "namespaces" in without:
         return []
     for names in (("user", "net", "ipc", "uts"), ("user", "net"), ("user",)):
@@ -63,24 +62,26 @@ def namespaces(without: Collection[str]) -> list[str]:
 
 
 def drop_privileges() -> None:
-    """Root becomes nobody. What only root could read must have been read before."""
+    """Change from root to nobody. Read everything that needs root before."""
     if os.geteuid() == 0:
         try:
             os.setgroups([])
             os.setresgid(_NOBODY, _NOBODY, _NOBODY)
             os.setresuid(_NOBODY, _NOBODY, _NOBODY)
         except OSError:
-            pass  # root of a user namespace that has no nobody: without rights outside of it anyway
+            pass  # root of a user namespace without nobody: it has no rights outside anyway
 
 
 def landlock(without: Collection[str]) -> int:
-    """Refuse this thread and those it starts every file, every TCP port, abstract sockets and signals, as far as the
-    kernel's Landlock goes; returns its version, 0 where there is none."""
+    """Refuse every file, TCP port, abstract socket and signal to this thread and those it starts, with Landlock.
+
+    Returns the version of the kernel's Landlock; 0 if there is none.
+    """
     if "landlock" in without:
         return 0
     try:
         version = _call(_SYS_LANDLOCK_CREATE, None, 0, 1)
-        # linux/landlock.h: the rights that each version knows; to handle one and allow it nowhere is to refuse it
+        # linux/landlock.h: the rights of each version. A right that is handled and allowed nowhere is refused.
         files = (1 << (13 if version < 2 else 14 if version < 3 else 15 if version < 5 else 16)) - 1
         words = [files] + [3] * (version >= 4) + [3] * (version >= 6)
         rules = b"".join(word.to_bytes(8, sys.byteorder) for word in words)
@@ -93,8 +94,10 @@ def landlock(without: Collection[str]) -> int:
 
 
 def limits(memory: int, highest_fd: int, statm: TextIO) -> None:
-    """Resource limits: `memory` bytes of address space more than now, no file written, none opened, no core, no
-    further process. `statm` is /proc/self/statm, opened before that became impossible."""
+    """Set resource limits: `memory` more bytes of address space, no file written or opened, no core, no process.
+
+    `statm` is /proc/self/statm, opened earlier.
+    """
     now = int(statm.read().split()[0]) * resource.getpagesize()
     statm.close()
     for what, most in (
@@ -112,7 +115,7 @@ def limits(memory: int, highest_fd: int, statm: TextIO) -> None:
 
 
 def die_with(parent: int) -> None:
-    """End when the process that started this one ends; and let nobody look into this one, nor give it new rights."""
+    """End when the parent process ends. Also forbid others to inspect this process or give it new rights."""
     _prctl(_PR_SET_DUMPABLE, 0)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -121,7 +124,7 @@ def die_with(parent: int) -> None:
 
 
 def can_filter(without: Collection[str]) -> None:
-    """Raises `CannotConfine` where the kernel has no filter for system calls, before anything else is done."""
+    """Raise `CannotConfine` early if the kernel has no filter for system calls."""
     machine = platform.machine()
     if sys.platform != "linux":
         raise CannotConfine(f"{sys.platform} has no seccomp; it takes Linux")
@@ -134,7 +137,7 @@ def can_filter(without: Collection[str]) -> None:
 
 
 def lock(without: Collection[str]) -> None:
-    """Put the filter on all threads, then try what it must refuse. Raises `CannotConfine` where it does not hold."""
+    """Put the filter on all threads, then test it. Raises `CannotConfine` if it does not hold."""
     can_filter(without)
     machine = platform.machine()
     code = program(machine)
@@ -149,7 +152,7 @@ def lock(without: Collection[str]) -> None:
 
 
 def _try() -> None:
-    """What must be refused, tried once: opening a file, a socket, a process."""
+    """Try once what must be refused: opening a file, a socket, a process."""
     attempts: tuple[tuple[str, Callable[[], object]], ...] = (
         ("open a file", lambda: os.open("/", os.O_RDONLY)),
         ("look at a file", lambda: os.stat("/")),

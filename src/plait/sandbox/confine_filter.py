@@ -1,16 +1,15 @@
 """The system calls that confined code may make, as a seccomp filter program. Runs in the worker: stdlib only.
 
-Allowed is what computing needs: memory, locks between threads that are there already, clocks, reading and writing what
-is open. Every other call fails with EPERM, so that new ones are refused without being known: no open, no stat, no
-socket, no process or thread, no signal to anybody, no exec, no ptrace, mount, bpf, io_uring, keyctl. The numbers are
-those of linux/unistd.h.
+The filter allows what computing needs: memory, locks between existing threads, clocks, reading and writing of open
+files. Every other call fails with EPERM, including calls that the filter does not know. The numbers come from
+linux/unistd.h.
 """
 
 from __future__ import annotations
 
 import struct
 
-# name: number on x86_64, on aarch64 (None: it has none)
+# name: number on x86_64, on aarch64 (None: the call does not exist)
 ALLOWED: dict[str, tuple[int, int | None]] = {
     "read": (0, 63),
     "write": (1, 64),
@@ -48,10 +47,10 @@ ALLOWED: dict[str, tuple[int, int | None]] = {
     "exit_group": (231, 94),
 }
 NOT_EXECUTABLE: dict[str, tuple[int, int]] = {"mmap": (9, 222), "mprotect": (10, 226)}
-"""Allowed unless what they map may be executed."""
+"""Allowed unless the mapped memory may be executed."""
 
 MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
-"""What the kernel calls an architecture (linux/audit.h), and its column above."""
+"""The kernel's name of an architecture (linux/audit.h), and its column above."""
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_OF, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # linux/bpf_common.h
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000 | 1  # linux/seccomp.h; 1 is EPERM
@@ -60,10 +59,10 @@ _PROT_EXEC = 4
 
 
 def program(machine: str) -> bytes:
-    """The filter for an architecture, as an array of `struct sock_filter`. Raises `KeyError` for an unknown one."""
+    """Return the filter for an architecture, as an array of `struct sock_filter`. Raises `KeyError` if unknown."""
     arch, column = MACHINES[machine]
     steps = [(_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, arch), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NUMBER)]
-    if machine == "x86_64":  # calls of the x32 kind have numbers from here on
+    if machine == "x86_64":  # x32 calls have numbers from here on
         steps += [(_AT_LEAST, 0, 1, 0x40000000), (_RETURN, 0, 0, _KILL)]
     for numbers in ALLOWED.values():
         number = numbers[column]

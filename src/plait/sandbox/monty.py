@@ -1,13 +1,11 @@
-"""The sandbox "monty": a small Python of its own (pydantic-monty) in worker processes that reach nothing.
+"""The sandbox "monty": a small Python of its own (pydantic-monty) in worker processes without access to anything.
 
-A piece of code is fed to a worker. It comes back at each call out of it, which is answered here where it is one of the
-clock or of the machine (there is none: PermissionError), and else becomes a call of the turn. A call that is
-awaited (see `awaited.py`) is answered with a promise, until nothing in the code can go on; then all promises come out
-as one turn.
+A piece of code comes back at each call. Calls of the clock and of the machine are answered here (the machine's with
+PermissionError); any other becomes a call of the turn. An awaited call (see `awaited.py`) gets a promise. When the code
+cannot continue, all promises become one turn.
 
-After each piece the worker's state is saved, some kilobytes in less than a millisecond. A piece that ends in a way that
-leaves no trust in the state (the time or memory limit, a worker that died) or that must not run another line (it is
-given up) is undone by going back to what was saved. A state too big to be saved so often is lost then.
+Plait saves the worker's state after each piece (less than a millisecond). It restores it after a time or memory limit,
+a dead worker, or a piece that is given up. A state too large to save is lost then.
 """
 
 from __future__ import annotations
@@ -32,16 +30,13 @@ from plait.sandbox.monty_worker import Worker
 from plait.sandbox.worker_values import clean
 
 _HOLDS = re.compile(r"\b(try|with|return_exceptions|exec|eval|wait|wait_for|timeout|__exit__)\b")
-"""What code must have to catch an exception, or to hold one back."""
+"""Code without these words cannot catch or delay an exception."""
 
 
 class MontySandbox:
-    """Opens sessions in workers of pydantic-monty."""
-
     name = "monty"
 
     async def open(self, settings: Settings) -> MontySession:
-        """A new session. Raises `ConfigError` where pydantic-monty isn't installed, `NoWorker` where there is none."""
         session = MontySession(settings)
         await session.worker.ready()
         return session
@@ -64,7 +59,6 @@ class MontySession:
     # the interface
 
     async def run(self, code: str, now: float, zone: int | None = None) -> SandboxTurn:
-        """Run a piece of code to its end or its next calls."""
         if self._busy:
             raise ConfigError("This session runs a piece of code already.", hint="Wait for it, or open another.")
         if self._closed:
@@ -89,7 +83,6 @@ class MontySession:
         return await self._go(self.worker.feed(piece.fed, printed.add), piece)
 
     async def go_on(self, results: Sequence[Result]) -> SandboxTurn:
-        """Go on with the code that waits."""
         piece = self._piece
         if piece is None or piece.at is None or self._busy:
             raise ConfigError("No code waits for results here.", hint="Run a piece of code first.")
@@ -103,7 +96,6 @@ class MontySession:
         return await self._go(at.resume(dict(zip(ids, answers, strict=True))), piece)
 
     async def close(self) -> None:
-        """End the session, and whatever it still does."""
         self._closed = True
         await self.worker.close(kill=self._piece is not None)
 
@@ -172,7 +164,7 @@ class MontySession:
         return CodeError(kind, f"{message or _too_much(limit, self.settings.limits)}.{undone}", limit=limit)
 
     async def _abort(self, at: Any, piece: MontyPiece, over: Over) -> SandboxTurn:
-        """End a piece that waits at a call; nothing of its code runs any more."""
+        """End a piece that waits at a call. None of its code runs any more."""
         line = piece.line(at.position)
         piece.at = at
         undone, lost = await self._unwind(piece)
@@ -186,9 +178,9 @@ class MontySession:
         self._piece = None
 
     async def _unwind(self, piece: MontyPiece) -> tuple[bool, bool]:
-        """Bring a piece that waits to its end; True when it was undone for it, True when all names were lost.
+        """End a waiting piece. Returns whether the piece was undone, and whether all names were lost.
 
-        Where nothing can catch an exception, one is raised at the call, and the names made so far are kept.
+        If the code cannot catch an exception, Plait raises one at the call and keeps the names made so far.
         """
         waits = getattr(piece.at, "pending_call_ids", None)
         if piece.at is not None and waits != [] and not self._holds_exceptions(piece.code):
@@ -208,7 +200,7 @@ class MontySession:
         return any(_HOLDS.search(one) for one in (code, *earlier))
 
     async def _back(self) -> bool:
-        """Go back to what was saved. True when there was nothing: all names are gone."""
+        """Restore the saved state. Returns True if nothing was saved, so all names are lost."""
         lost = not await self.worker.back()
         if lost:
             self._forget()
@@ -230,13 +222,14 @@ class MontySession:
             return self.make_error_answer("TypeError", str(unfit))
 
     def make_error_answer(self, kind: str, message: str) -> Any:
-        """The answer to a call that raises; an exception Monty doesn't know is a RuntimeError with its name."""
+        """Return the answer that raises an exception. One that Monty does not know becomes a RuntimeError with its
+        name."""
         if kind not in self._exceptions:
             kind, message = "RuntimeError", f"{kind}: {message}"
         return {"exc_type": kind, "message": clean(message)}
 
     def source(self, filename: str) -> str:
-        """The piece of that name, "" where none is known."""
+        """Return the piece of that name; "" if unknown."""
         return self._sources.get(filename, "")
 
 

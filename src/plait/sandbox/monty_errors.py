@@ -1,4 +1,4 @@
-"""What went wrong in Monty, as a `CodeError`: type, message, the line in the piece, and the limit if it was one."""
+"""Errors in Monty as a `CodeError`: type, message, line in the piece, and the limit if it was one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from plait.sandbox.monty_values import plain
 UNDONE = "Names are as they were before this piece."
 
 MESSAGE_CHARS = 4000
-"""An exception's message is cut there."""
+"""Maximum length of an exception's message."""
 
 SOURCE_CHARS = 1000
-"""A line of code that is shown is cut there."""
+"""Maximum length of a line of code that is shown."""
 
 _LACKS = re.compile(r"The monty syntax parser does not yet support (?P<what>.*)", re.DOTALL)
 _INSTEAD = {
@@ -28,9 +28,10 @@ _INSTEAD = {
 
 
 def code_error(problem: Any, code: str, filename: str, limits: CodeLimits, undone: bool = False) -> CodeError:
-    """`problem` is a `MontyRuntimeError` or `MontySyntaxError` of the piece `code`, which Monty calls `filename`.
+    """Turn a `MontyRuntimeError` or `MontySyntaxError` of the piece `code` into an error. Monty calls it `filename`.
 
-    The line is that of the innermost frame inside the piece: of the call, where a function of an earlier piece failed.
+    The line is that of the innermost frame inside the piece. If a function of an earlier piece failed, it is the line
+    of the call.
     """
     kind, _, message = problem.display("type-msg").partition(": ")
     kind, message = kind.rpartition(".")[2], cut(plain(message), MESSAGE_CHARS)
@@ -51,7 +52,7 @@ def code_error(problem: Any, code: str, filename: str, limits: CodeLimits, undon
 
 
 def limit_of(problem: Any, kind: str, message: str) -> CodeLimit:
-    """The limit that an exception tells of, "" for none."""
+    """Return the limit that an exception reports; "" for none."""
     if kind == "TimeoutError" and not problem.traceback() and "time limit exceeded" in message:
         return "time"
     if kind == "MemoryError" and ("memory limit" in message or not message):
@@ -60,13 +61,13 @@ def limit_of(problem: Any, kind: str, message: str) -> CodeLimit:
 
 
 def source_line(code: str, line: int) -> str:
-    """A line of the code by its number, counted from 1; "" where there is none."""
+    """Return a line of the code by its number, counted from 1; "" if it does not exist."""
     lines = code.splitlines()
     return cut(lines[line - 1], SOURCE_CHARS) if 0 < line <= len(lines) else ""
 
 
 def cut(text: str, chars: int) -> str:
-    """A text, cut where it is longer, with a word about it."""
+    """Cut a text that is too long, and say so."""
     return text if len(text) <= chars else f"{text[:chars]} [... cut: {len(text) - chars} more characters]"
 
 

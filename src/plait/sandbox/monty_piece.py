@@ -1,4 +1,4 @@
-"""One piece of code on its way through Monty: what it used up, what it waits for, and what is answered on the spot."""
+"""One piece of code in Monty: what it used, what it waits for, and which calls are answered at once."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from plait.sandbox.monty import MontySession
 
 TRIPS = 200
-"""So many calls answered here may come in a row before the clock decides: they take time that Monty doesn't count."""
+"""Maximum calls answered here in a row before Plait checks the clock. Monty does not count their time."""
 
 ANALYSED = 50_000
-"""Code of more characters is not searched for what it awaits: its calls are plain, but for those right at an await."""
+"""Longer code (in characters) is not searched for awaited calls. Only a call right after `await` then counts."""
 
 
 class Over(Exception):
-    """A piece must end where it is: it is over a limit that Monty doesn't hold itself, or can't go on."""
+    """Raised when a piece must end here: a limit that Monty does not check, or no way to continue."""
 
     def __init__(self, limit: CodeLimit, message: str = "") -> None:
         super().__init__(message or limit)
@@ -36,8 +36,7 @@ class Over(Exception):
 
 
 class Printed:
-    """Collects what one piece prints. `flooded` when it is so much that the piece should be ended; then `stop` is
-    called, once."""
+    """Collect what one piece prints. If that is far too much, set `flooded` and call `stop` once."""
 
     def __init__(self, limit: int, stop: Callable[[], None] = lambda: None) -> None:
         self.limit = limit
@@ -47,7 +46,7 @@ class Printed:
         self._stop = stop
 
     def add(self, stream: str, text: str) -> None:
-        """A few more characters; `stream` is not told apart."""
+        """Add a few characters. All streams count as one."""
         room = self.limit - self.total
         self.total += len(text)
         if room > 0:
@@ -57,14 +56,14 @@ class Printed:
             self._stop()
 
     def take(self, last: bool) -> str:
-        """What was printed since this was last asked; with the note of how much was cut, when it is the last time."""
+        """Return the output since the last call. The last time, add a note of how much was cut."""
         text = "".join(self._kept)
         self._kept.clear()
         return text + cut_note(self.total, self.limit) if last else text
 
 
 class MontyPiece:
-    """A piece of code from its start to its end. `fed` is how Monty sees it, line by line the same."""
+    """A piece of code from its start to its end. `fed` is the code as Monty runs it, with the same lines."""
 
     def __init__(
         self, session: MontySession, code: str, filename: str, now: datetime.datetime, printed: Printed
@@ -74,8 +73,8 @@ class MontyPiece:
         self.filename = filename
         self.printed = printed
         self.seconds = 0.0
-        self.at: Any = None  # the snapshot that it waits at
-        self.ids: list[int] | None = None  # what the calls of a turn are called there, None for one that is plain
+        self.at: Any = None  # the snapshot where it waits
+        self.ids: list[int] | None = None  # Monty's ids of the turn's calls, None for a plain call
         self.calls: tuple[OutCall, ...] = ()
         self._session = session
         self._now = now
@@ -88,20 +87,20 @@ class MontyPiece:
         self._awaited: dict[str, set[tuple[int, int]]] = {}
 
     def turn(self, error: CodeError | None = None, lost: bool = False, last: bool = False) -> SandboxTurn:
-        """What it did since the last turn, with the calls it waits for."""
+        """Return what it did since the last turn, with the calls that it waits for."""
         seconds, self._told = self.seconds - self._told, self.seconds
         return SandboxTurn(plain(self.printed.take(last)), () if last else self.calls, error, lost, seconds)
 
     def came_back(self) -> None:
-        """Its calls have results now."""
+        """Mark its calls as answered."""
         self.at, self.ids, self.calls, self._trips = None, None, (), 0
 
     def line(self, position: Any) -> int:
-        """The line of a place in this piece, 0 for one in another."""
+        """Return the line of a place in this piece; 0 for another piece."""
         return _place(self.fed, position.start)[0] if position.filename == self.filename else 0
 
     def next_step(self, at: Any) -> Awaitable[Any] | None:
-        """Answer what the code came back with, or None: it waits for the calls of a turn. Raises `Over`."""
+        """Answer the code's last request, or return None if it waits for the calls of a turn. Raises `Over`."""
         self._trips += 1
         if self._trips > TRIPS and self.seconds > self._session.settings.limits.seconds:
             raise Over("time")
@@ -135,7 +134,7 @@ class MontyPiece:
         return None
 
     def _name(self, at: Any) -> Awaitable[Any]:
-        """A name that is not defined is a tool, or stays so; an attribute of a handle there is none."""
+        """Answer a look-up: an undefined name may be a tool; a handle has no attributes."""
         name = at.variable_name
         resume: Any = at.resume
         if at.object_id is None and name in self._session.settings.functions:
@@ -164,13 +163,13 @@ class MontyPiece:
         where = at.position
         source = self._session.source(where.filename)
         if where.filename not in self._awaited:
-            # What a function of an earlier piece returns may be awaited in this one.
+            # The result of a function of an earlier piece may be awaited in this one.
             both = source if where.filename == self.filename else f"{source}\n{self.fed}"
             self._awaited[where.filename] = awaited_calls(both) if len(both) <= ANALYSED and source else set()
         return _place(source, where.start) in self._awaited[where.filename]
 
     def _inside(self, at: Any) -> Any:
-        """The answer to a call that is not the runtime's; None for one that is."""
+        """Return the answer to a call of the sandbox itself; None for a call of the runtime."""
         raised = self._session.make_error_answer
         name = at.function_name
         if at.object_id is not None:
@@ -183,7 +182,7 @@ class MontyPiece:
             return None
         if name in ("time.sleep", "asyncio.sleep", "system.sleep", "system.async_sleep"):
             self._slept += at.args[0] if at.args else 0
-            if not self._slept + self.seconds <= self._session.settings.limits.seconds:  # nan is over, too
+            if not self._slept + self.seconds <= self._session.settings.limits.seconds:  # also true for nan
                 raise Over("time")
             return {"return_value": None}
         try:
@@ -202,17 +201,17 @@ class MontyPiece:
 
 
 def clock(now: float, zone: int | None) -> datetime.datetime:
-    """The time that a piece is told, in its zone: `zone` seconds ahead of UTC, None for this machine's."""
+    """Return the time that a piece sees, in its zone: `zone` seconds ahead of UTC, None for this machine's."""
     if zone is None:
         return datetime.datetime.fromtimestamp(now).astimezone()
     return datetime.datetime.fromtimestamp(now, datetime.timezone(datetime.timedelta(seconds=zone)))
 
 
 def adapt_code(code: str, functions: frozenset[str]) -> str:
-    """The code as Monty can run it, line by line the same.
+    """Adapt code for Monty, with the same lines.
 
-    A tool called in a `return` of an `async def` gets an `await`: whoever awaits the function awaits it, but Monty
-    would hand out the promise. `map(tool, xs)` becomes `(tool(_x) for _x in (xs))`: Monty's map can't call out.
+    A tool called in a `return` of an `async def` gets an `await`, because Monty would return the promise. `map(tool,
+    xs)` becomes `(tool(_x) for _x in (xs))`, because Monty's map cannot call out.
     """
     if not ("async def" in code or "map(" in code) or len(code) > ANALYSED:
         return code
@@ -224,7 +223,7 @@ def adapt_code(code: str, functions: frozenset[str]) -> str:
     own = (one.name if not isinstance(one, ast.Name) else one.id for one in names if not _is_read(one))
     functions = functions - set(own)
     lines = [line.encode() for line in code.split("\n")]
-    edits: list[tuple[int, int, int, bytes]] = []  # line from 0, columns from and to, what stands there then
+    edits: list[tuple[int, int, int, bytes]] = []  # line from 0, columns from and to, new text
     todo: list[tuple[ast.AST, bool]] = [(tree, False)]
     while todo:
         node, inside = todo.pop()
@@ -252,7 +251,7 @@ def _is_read(node: ast.AST) -> bool:
 
 
 def _place(source: str, start: int) -> tuple[int, int]:
-    """Line, from 1, and column of a byte offset, as `ast` counts them."""
+    """Return line (from 1) and column of a byte offset, as `ast` counts them."""
     before = source.encode()[:start]
     return before.count(b"\n") + 1, start - (before.rfind(b"\n") + 1)
 

@@ -1,7 +1,7 @@
-"""The worker processes of pydantic-monty: one pool for the whole process, shared by all sessions, loops and threads.
+"""The worker processes of pydantic-monty: one pool per process, shared by all sessions, loops and threads.
 
-A session that waits for its model or its tools holds a worker and uses no CPU, so there may be many more of them than
-cores. A worker that is killed is replaced by the pool.
+A session that waits for its model or its tools holds a worker but uses no CPU, so there may be many more workers than
+cores. The pool replaces a killed worker.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
     from pydantic_monty import AsyncMonty, AsyncMontySession
 
 MAX_PROCESSES = 256
-"""Sessions that may be open at once in one process; each takes about 14 MB and what its code makes."""
+"""Maximum open sessions in one process. Each takes about 14 MB plus the data of its code."""
 
 WAIT_SECONDS = 10.0
-"""How long a session waits for a worker when all are taken."""
+"""How long a session waits for a worker when all are in use."""
 
 GRACE_SECONDS = 0.4
-"""How long after its time limit a worker is killed that doesn't end by itself, as in one endless multiplication."""
+"""How long after its time limit Plait kills a worker that does not end by itself, for example in one multiplication."""
 
 SETTLE_SECONDS = 0.5
 """How long the end of the program waits for the package's own threads."""
 
 _lock = threading.Lock()
-_pools: dict[int, AsyncMonty] = {}  # by process id: a forked child has none of its parent's workers
+_pools: dict[int, AsyncMonty] = {}  # by process id: a forked child does not own its parent's workers
 _live: set[int] = set()
 
 
 class NoWorker(PlaitError):
-    """No worker of the sandbox can be had: all are taken, or none could be started."""
+    """Raised when no worker is available: all are in use, or none could be started."""
 
 
 def library() -> ModuleType:
-    """The package pydantic_monty. Raises `ConfigError` where it isn't installed."""
+    """Return the package pydantic_monty. Raises `ConfigError` if it is not installed."""
     try:
         import pydantic_monty
     except ImportError as missing:
@@ -62,7 +62,7 @@ def library() -> ModuleType:
 
 
 def _apart(begin: Callable[[], Awaitable[Any]]) -> BaseException | None:
-    """Await what `begin` gives in an event loop of its own, whatever loop runs here; what it raised, if anything."""
+    """Await the result of `begin` in a separate event loop. Returns the exception that it raised, if any."""
     failed: list[BaseException] = []
 
     async def whole() -> None:
@@ -71,7 +71,7 @@ def _apart(begin: Callable[[], Awaitable[Any]]) -> BaseException | None:
     def run() -> None:
         try:
             asyncio.run(whole())
-        except BaseException as why:  # the package's panics are no `Exception`
+        except BaseException as why:  # the package's panics are not an `Exception`
             failed.append(why)
 
     thread = threading.Thread(target=run, daemon=True)
@@ -88,7 +88,7 @@ def _unstarted(why: BaseException) -> NoWorker:
 
 
 def pool() -> AsyncMonty:
-    """This process's pool, made when first asked for. Takes some milliseconds then. Raises `NoWorker`."""
+    """Return this process's pool. The first call creates it (some milliseconds). Raises `NoWorker`."""
     with _lock:
         mine = _pools.get(os.getpid())
         if mine is None:
@@ -105,14 +105,14 @@ def pool() -> AsyncMonty:
 
 
 async def checkout(limits: CodeLimits, seed: int) -> AsyncMontySession:
-    """A worker of one's own, empty, with these limits. Raises `NoWorker` and `ConfigError`."""
+    """Take an empty worker with these limits. Raises `NoWorker` and `ConfigError`."""
     session = pool().checkout(
         script_name="code",
         limits={
             "max_feed_duration_secs": limits.seconds,
             "max_memory": limits.memory_mb << 20,
             "max_recursion_depth": limits.recursion,
-            "max_suspensions": 2**31,  # our own limit of calls is counted by the piece; these are for its whole life
+            "max_suspensions": 2**31,  # the piece counts its calls; these limits hold for the worker's whole life
         },
         assert_message_annotations=False,
         os_policy={"datetime": "call_host", "sleep": "call_host", "random_start": {"seed": seed}},
@@ -132,7 +132,7 @@ async def checkout(limits: CodeLimits, seed: int) -> AsyncMontySession:
 
 
 async def give_back(session: AsyncMontySession, pid: int | None, kill: bool) -> None:
-    """End a session. With `kill` its worker is ended first, whatever it does."""
+    """End a session. `kill` kills its worker first."""
     if pid is not None:
         if kill:
             stop(pid)
@@ -142,14 +142,13 @@ async def give_back(session: AsyncMontySession, pid: int | None, kill: bool) -> 
 
 
 def stop(pid: int) -> None:
-    """Kill a worker, if it is one that is held."""
     if pid in _live:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
 def limit_cpu(pid: int, seconds: float) -> None:
-    """Have the kernel end a worker that computes longer than this from now, also when this process is gone."""
+    """Let the kernel end a worker after this much more CPU time, even if this process is gone."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, ValueError):
             used = time.clock_gettime((~pid << 3) | 2)  # linux: the processor time of a process, by its number
@@ -159,7 +158,7 @@ def limit_cpu(pid: int, seconds: float) -> None:
 
 
 def _close(owner: int) -> None:
-    """End all workers. A worker that still runs would call into an interpreter that is gone."""
+    """End all workers. A worker that still runs would call into an interpreter that has ended."""
     if os.getpid() != owner or owner not in _pools:
         return
     for pid in list(_live):
@@ -168,12 +167,12 @@ def _close(owner: int) -> None:
     with contextlib.suppress(Exception):
         mine = _pools.pop(owner)
         _apart(lambda: mine.__aexit__(None, None, None))
-    # The package's threads still let go of Python objects; one that does so while the interpreter ends would abort it.
+    # The package's threads still release Python objects. Doing that while the interpreter ends would abort it.
     _settle()
 
 
 def _settle() -> None:
-    """Wait until the other threads of this process have been still for a moment, at most `SETTLE_SECONDS`."""
+    """Wait until the other threads of this process are idle, at most `SETTLE_SECONDS`."""
     deadline, still = time.monotonic() + SETTLE_SECONDS, 0
     while still < 4 and time.monotonic() < deadline:
         time.sleep(0.012)
@@ -181,7 +180,7 @@ def _settle() -> None:
 
 
 def _running() -> bool:
-    """Another thread of this process runs or wants to, as far as the system tells."""
+    """Return whether another thread of this process runs or wants to, as far as the system reports it."""
     with contextlib.suppress(OSError):
         for thread in os.listdir("/proc/self/task"):
             if int(thread) != threading.get_native_id():

@@ -1,7 +1,7 @@
-"""Python that Monty would run otherwise than CPython, without a word: found before a piece runs, and refused.
+"""Checks for Python that Monty would silently run differently from CPython. Plait refuses it before the piece runs.
 
-Monty evaluates a generator expression at once, so calls in it would be made that Python makes later or never. Where
-all of it is used up at once, as in `list(...)`, the calls are the same. Some methods of classes it never calls.
+Monty evaluates a generator expression at once, so it would make calls that Python makes later or never. That is safe
+only if the expression is used up at once, as in `list(...)`. Monty never calls some methods of classes.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ IGNORED = frozenset(_IGNORED.split())
 """Methods that a class may define and Monty never calls."""
 
 USES_ALL = frozenset({"list", "tuple", "sorted", "join"})
-"""Functions that make a list of their argument before they do anything else."""
+"""Functions that first make a list of their argument."""
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 def find_unsupported(code: str, earlier: Iterable[str], tools: frozenset[str]) -> tuple[int, str] | None:
-    """The line that can't be run as Python would, and why; None for code that can. `earlier` are the pieces before."""
+    """Return the line that Monty would run differently, and why; None if there is none. `earlier`: the earlier
+    pieces."""
     if "__" not in code and " for " not in code and "map" not in code:
         return None
     try:
@@ -62,7 +63,7 @@ def find_unsupported(code: str, earlier: Iterable[str], tools: frozenset[str]) -
 
 
 def _functions(trees: Iterable[ast.Module]) -> dict[str, list[ast.AST]]:
-    """What is defined under a name, as a function, a method, a class or a lambda."""
+    """Return the functions, methods, classes and lambdas defined under each name."""
     found: dict[str, list[ast.AST]] = {}
     for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -88,7 +89,7 @@ def _used_up(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> bool:
 
 
 def _calls_out(node: ast.AST, functions: dict[str, list[ast.AST]], tools: frozenset[str], seen: set[str]) -> bool:
-    """Does it call a tool, or what may call one?"""
+    """Return whether the code calls a tool, or something that may call one."""
     for call in _calls(node):
         if isinstance(call, ast.Name):
             name = call.id

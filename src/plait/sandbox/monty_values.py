@@ -1,8 +1,7 @@
-"""Values on their way into Monty and out of it.
+"""Conversion of values into and out of Monty.
 
-A handle goes in as an object that has nothing inside: Monty keeps an id of its own for it, which its Python can't
-reach, and gives back that very object. Its class is named by the handle's words and a mark, since Monty shows an
-object as its class's name and brackets; the mark with its brackets is taken out of all that comes out.
+A handle goes in as an empty object, and Monty returns the same object. Monty shows an object as its class's name and
+brackets. So the class is named by the handle's text and a mark, which Plait removes from all output.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from plait.sandbox.monty_pool import library
 from plait.sandbox.worker_values import Budget, clean
 
 MARK = "\ue000"
-"""Stands at the end of a handle's class name. A character for private use, which no text has."""
+"""Ends a handle's class name. A private-use character, which no text contains."""
 
 MAX_DEPTH = 100
-"""How deep values may be nested to go in or out."""
+"""Maximum nesting of values that go in or out."""
 
 _SINGLE = (bool, int, float, str, bytes, datetime.date, datetime.datetime, datetime.timedelta)
 _OPAQUE = re.compile(
@@ -33,16 +32,16 @@ _DEEPER = ("[...]", "(...)", "{...}")
 
 
 def plain(text: str) -> str:
-    """Text that came out, handles in it shown by their words."""
+    """Return text from Monty with each handle shown by its text."""
     return text.replace(f"{MARK}()", "").replace(MARK, "") if MARK in text else text
 
 
 class Unfit(TypeError):
-    """A value that can't go where it should; the message says what to do."""
+    """Raised for a value that cannot pass. The message says what to do."""
 
 
 class Values:
-    """The handles that one session has seen, and the way of values in and out."""
+    """Convert values in and out. Remembers the handles of one session."""
 
     def __init__(self) -> None:
         self._monty = library()
@@ -51,7 +50,7 @@ class Values:
         self._by_id: dict[UUID, ArtifactHandle] = {}
 
     def inward(self, value: Any, depth: int = 0) -> Any:
-        """A value as Monty takes it. Raises `Unfit`."""
+        """Return a value in Monty's form. Raises `Unfit`."""
         if depth > MAX_DEPTH:
             raise Unfit("the value is nested too deep")
         if isinstance(value, str):
@@ -69,7 +68,7 @@ class Values:
         raise Unfit(f"a {type(value).__name__} can't be given to the code")
 
     def outward(self, value: Any, budget: Budget, depth: int = 0) -> Any:
-        """A value as the runtime takes it. Raises `Unfit`, and `ValueError` for too much of it."""
+        """Return a value in the runtime's form. Raises `Unfit`, and `ValueError` if it is too large."""
         if depth > budget.depth:
             raise ValueError(f"a value nested more than {budget.depth} deep can't be passed on")
         budget.take(1)
@@ -96,7 +95,7 @@ class Values:
         raise Unfit(_cant(f"{plain(kind_name)} object"))
 
     def _text(self, text: str) -> str | list[int]:
-        # Monty hands out what it has no value for as its repr, so a repr of such a thing is taken for the thing.
+        # Monty returns the repr of an object that it cannot represent. So a repr of a handle counts as the handle.
         if len(text) < 300 and text[-1:] in (">", ")", "]", "}"):
             spread = _RANGE.fullmatch(text)
             if spread:
@@ -123,7 +122,7 @@ class Values:
 
 
 class MontyHandle:
-    """What stands for a handle on our side while Monty holds its name."""
+    """Replaces a handle on our side while Monty holds its name."""
 
     __slots__ = ("handle",)
 

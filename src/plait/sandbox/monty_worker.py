@@ -1,4 +1,4 @@
-"""The worker of one session: taken from the pool when it is needed, saved after each piece, gone back to."""
+"""The worker of one session: taken from the pool on demand, saved after each piece, and restored."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from pydantic_monty import AsyncMontySession
 
 SAVED_BYTES = 1_000_000
-"""A state that is bigger when saved is not saved again: it would take some milliseconds at each piece."""
+"""A larger state is not saved again, because that would take some milliseconds per piece."""
 
 
 class Worker:
-    """A namespace in a worker process, or in what was saved of it until it is needed again."""
+    """A namespace in a worker process, or in a saved state until it is needed again."""
 
     def __init__(self, settings: Settings) -> None:
-        self.fed = 0  # pieces that it was given: Monty counts them in the names of their files
+        self.fed = 0  # number of pieces fed: Monty uses it in the names of their files
         self._settings = settings
         self._monty: Any = library()
         self._session: AsyncMontySession | None = None
@@ -31,11 +31,11 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """The worker's process id, None while there is none."""
+        """Return the worker's process id; None if there is none."""
         return self._pid
 
     async def ready(self) -> bool:
-        """Have a worker, with what was saved. False when that could not be had again and all names are gone.
+        """Get a worker with the saved state. Returns False if the state could not be restored, so all names are lost.
 
         Raises `NoWorker`.
         """
@@ -64,14 +64,14 @@ class Worker:
         return kept
 
     async def _begin(self, session: AsyncMontySession) -> None:
-        # A tool that is called as a builtin is must be there before it: only names that are not defined come out.
+        # A tool named like a builtin must be defined first: only undefined names come out.
         own = {name: stub(name) for name in self._settings.functions if hasattr(builtins, name)}
         await session.feed_run(PRELUDE, external_lookup={}, inputs=own or None)
         self.fed, self._saving = 1, True
         await self.save()
 
     def feed(self, code: str, printed: Callable[[str, str], None]) -> Awaitable[Any]:
-        """Begin a piece of code. `ready` comes before it."""
+        """Start a piece of code. Call `ready` first."""
         assert self._session is not None
         self.fed += 1
         if self._pid is not None:
@@ -79,7 +79,6 @@ class Worker:
         return self._session.feed_start(code, print_callback=printed)
 
     async def save(self) -> None:
-        """Keep what is there now, to go back to."""
         if not self._saving or self._session is None:
             return
         try:
@@ -92,21 +91,21 @@ class Worker:
             self._saved, self._saving = None, False
 
     async def back(self) -> bool:
-        """Drop the worker, whatever it does, for what was saved. False when nothing was: all names are gone."""
+        """Drop the worker and use the saved state. Returns False if there is none, so all names are lost."""
         await self._drop(kill=True)
         return self._saved is not None
 
     def forget(self) -> None:
-        """Begin anew when next needed."""
+        """Start with an empty state next time."""
         self._saved, self._saving, self.fed = None, True, 0
 
     def kill(self) -> None:
-        """End its process; what it was doing fails."""
+        """Kill its process. The current work fails."""
         if self._pid is not None:
             stop(self._pid)
 
     async def close(self, kill: bool) -> None:
-        """Give the worker back for good."""
+        """Return the worker to the pool for good."""
         self._closed = True
         await self._drop(kill)
 
@@ -117,7 +116,7 @@ class Worker:
 
 
 def stub(name: str) -> Any:
-    """A function of that name, for a tool: Monty calls it by coming out."""
+    """Return a function of that name for a tool. Monty calls it by coming out."""
 
     def tool(*args: Any, **kwargs: Any) -> None:
         raise NotImplementedError

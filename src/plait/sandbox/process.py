@@ -1,4 +1,4 @@
-"""The sandbox that is all of CPython, in a process of its own that the kernel confines (see `confine`).
+"""The sandbox "process": full CPython in a separate process that the kernel confines (see `confine`).
 
 It starts only where it can confine: Linux with seccomp filters, on x86_64 or aarch64.
 """
@@ -26,7 +26,7 @@ from plait.sandbox.worker_session import OUT_OF_MEMORY
 from plait.sandbox.worker_values import Budget, clean, pack, unpack
 
 OTHER_BYTES = 100_000
-"""What a message may hold beside the arguments of calls."""
+"""Bytes that a message may hold besides the arguments of calls."""
 
 STARTING = 60.0
 """Seconds that a worker may take to start."""
@@ -34,28 +34,26 @@ STARTING = 60.0
 
 @dataclass(frozen=True)
 class ProcessSandbox:
-    """Full CPython in a separate process with no files, no network and no further process.
+    """Full CPython in a separate process without files, network or further processes.
 
-    `without` names measures to leave out, as if the kernel had none: "seccomp" (it then refuses to start), "landlock",
-    "namespaces".
+    `without` names measures to leave out, as if the kernel did not have them: "seccomp" (it then refuses to start),
+    "landlock", "namespaces".
     """
 
     without: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
-        """The word it is chosen by."""
         return "process"
 
     async def open(self, settings: Settings) -> SandboxSession:
-        """A new session. Raises `ConfigError` when this machine can't confine it."""
         session = ProcessSession(settings, self.without)
         await session.start()
         return session
 
 
 class ProcessSession:
-    """One namespace, in one process; in a fresh one after the limits of time or memory, or a crash, ended it.
+    """One namespace in one process. A limit of time or memory, or a crash, replaces it by an empty one.
 
     `walls` says what confines it: {"seccomp": true, "landlock": its version or 0, "namespaces": their names}.
     """
@@ -76,7 +74,6 @@ class ProcessSession:
         self._code = ""
 
     async def start(self) -> None:
-        """Start the process. Raises `ConfigError`."""
         limits = self.settings.limits
         first: dict[str, Any] = {
             **structs.asdict(limits),
@@ -113,7 +110,6 @@ class ProcessSession:
         self.walls = said["ready"]
 
     async def run(self, code: str, now: float, zone: int | None = None) -> SandboxTurn:
-        """Run a piece of code to its end or to its next calls."""
         if self._closed:
             raise ConfigError("This session of the process sandbox is closed.", hint="Open another.")
         if self._child is None:
@@ -123,18 +119,16 @@ class ProcessSession:
         return await self._turn({"code": clean(code), "now": now, "offset": offset})
 
     async def go_on(self, results: Sequence[Result]) -> SandboxTurn:
-        """Go on with the code that waits: one result for each of its calls, in order."""
         if not self._waiting or len(results) != self._waiting or self._child is None:
             raise ConfigError(f"{len(results)} results were given; the code waits for {self._waiting}.")
         self._waiting = 0
         if all(result.value is None or type(result.value) in (bool, int, float) for result in results):
             told = [self._told(result) for result in results]
-        else:  # a large value would hold up the event loop
+        else:  # a large value would block the event loop
             told = await asyncio.to_thread(lambda: [self._told(result) for result in results])
         return await self._turn({"results": told})
 
     async def close(self) -> None:
-        """End it, and whatever it still does."""
         self._closed = True
         child, self._child = self._child, None
         if child is not None:
@@ -205,7 +199,7 @@ class ProcessSession:
         await child.end()
 
     def _output(self, child: Child, ended: bool) -> str:
-        """What was printed since last time; at the end, with a word on what is not shown."""
+        """Return the output since the last call; at the end, with a note of what is not shown."""
         data, printed = child.read_output()
         most = self.settings.limits.output_chars
         text = data.decode("utf-8", "replace")[:most]

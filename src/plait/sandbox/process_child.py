@@ -1,5 +1,7 @@
-"""The worker process as its parent sees it: started, told things, heard, stopped between, ended. Nothing it says is
-believed unread: a message has a length limit, must bear the number of the request, and come in time.
+"""The worker process as its parent controls it: start, messages, pauses, end.
+
+The parent checks all that the worker says: a message has a maximum length, must have the number of the request, and
+must arrive in time.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ del here
 from plait.sandbox.worker import start
 start(int(fd), int(memory))
 """
-"""What the process runs: the files of this folder are there for it, and nothing else of the package."""
+"""The program of the process. It gets the files of this folder and no other file of the package."""
 
 _ADDR_NO_RANDOMIZE = 0x0040000  # linux/personality.h
 
@@ -52,11 +54,11 @@ _T = TypeVar("_T")
 
 
 class Broken(Exception):
-    """The worker is gone, or said what it never says."""
+    """Raised when the worker is gone or broke the protocol."""
 
 
 class _Starter:
-    """A thread that starts the workers and waits for their ends. The kernel ends a worker together with the *thread*
+    """The thread that starts the workers and waits for their ends. The kernel ends a worker together with the *thread*
     that started it, so that thread must live as long as the program."""
 
     def __init__(self) -> None:
@@ -82,9 +84,9 @@ class _Starter:
 
 
 def _keep_addresses() -> None:
-    """Have the processes that this thread starts lay out their memory the same each time, where the kernel lets it.
+    """Make processes started by this thread use the same memory layout each time, if the kernel allows it.
 
-    Code can see addresses: in a `repr`, and in the order of a set. A session that is restored should see the same.
+    Code can see addresses: in a `repr`, and in the order of a set. A restored session should see the same ones.
     """
     with contextlib.suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
@@ -96,7 +98,7 @@ def _written(message: dict[str, Any]) -> bytes:
 
 
 def _read(data: bytes, items: int) -> Any:
-    """A message from the worker, if it holds no more than about `items` values: each may take much memory here."""
+    """Decode a message from the worker if it holds at most about `items` values, because each may take much memory."""
     if _marks(data) > items and _marks(_TEXT.sub(b"", data)) > items:
         raise Broken(f"a message of more than {items:,} values")
     return json.loads(data)
@@ -119,8 +121,6 @@ def _in_starter(task: Callable[[], _T]) -> Future[_T]:
 
 
 class Child:
-    """One worker process."""
-
     def __init__(self, process: subprocess.Popen[bytes], mine: socket.socket, shared: mmap.mmap) -> None:
         self.process = process
         self.socket = mine
@@ -132,7 +132,7 @@ class Child:
 
     @staticmethod
     async def start(settings: dict[str, Any], output_bytes: int) -> Child:
-        """Start one; its first message is yet to be sent and heard. Raises `ConfigError` where that can't be done."""
+        """Start a worker without sending it a message. Raises `ConfigError` if that fails."""
         future = _in_starter(lambda: _start(settings, output_bytes))
         try:
             return await asyncio.shield(asyncio.wrap_future(future))
@@ -143,8 +143,11 @@ class Child:
     async def exchange(
         self, message: dict[str, Any], seconds: float, most: int, items: int
     ) -> tuple[int, dict[str, Any]]:
-        """Send a message and hear its answer, of at most `most` bytes and about `items` values, within `seconds`; with
-        its length. Raises `TimeoutError`, `Broken`. Between two exchanges the process is stopped."""
+        """Send a message and return its answer with its length. The process is stopped between two exchanges.
+
+        The answer has at most `most` bytes and about `items` values, and must arrive within `seconds`. Raises
+        `TimeoutError`, `Broken`.
+        """
         data = await asyncio.to_thread(_written, message) if "results" in message else _written(message)
         loop = asyncio.get_running_loop()
         self.using = True
@@ -184,23 +187,23 @@ class Child:
         return bytes(data)
 
     def read_output(self) -> tuple[bytes, int]:
-        """What the piece of code printed so far, as far as it is shown, and how many characters it printed in all."""
+        """Return the shown part of the piece's output so far, and the number of characters printed in total."""
         length, printed = HEADER.unpack_from(self.shared, 0)
         return self.shared[HEADER.size : HEADER.size + min(length, len(self.shared) - HEADER.size)], printed
 
     async def end(self) -> int:
-        """Kill it, and wait until it is gone; returns its exit status, negative for the signal that ended it."""
+        """Kill the worker and wait for its end. Returns its exit status; negative for a signal."""
         return await asyncio.shield(asyncio.wrap_future(self.kill()))
 
     def kill(self) -> Future[int]:
-        """Kill it; the future is done when it is gone. May be called again, and while an exchange goes on."""
+        """Kill the worker. The future is done when it is gone. May be called again, also during an exchange."""
         self.ended = True
         if not self.using:
             self.socket.close()
         return _in_starter(self._reap)
 
     def _reap(self) -> int:
-        # It may be about to end by itself, with a status that says why.
+        # It may be about to exit by itself with a status that gives the reason.
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.process.wait(0)
         self.process.kill()

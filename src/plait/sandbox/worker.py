@@ -1,7 +1,7 @@
-"""The process that runs the code: it locks itself, then does what it is told over its one socket. Stdlib only.
+"""The process that runs the code. It locks itself, then obeys messages on its only socket. Stdlib only.
 
-It is started with the file numbers of the socket and of the output's shared memory, and with nothing of the package
-but the files of this folder (see `process_child`).
+It starts with the file numbers of the socket and of the output's shared memory. It gets only the files of this folder
+from the package (see `process_child`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any
 
-# What code may import: there before the lock, for nothing can be read after it.
+# What code may import. It is loaded before the lock, because nothing can be read afterwards.
 MODULES = """
 abc argparse array ast asyncio base64 binascii bisect builtins calendar cmath cmd codecs collections
 collections.abc colorsys concurrent.futures.thread contextlib contextvars copy csv dataclasses datetime
@@ -26,11 +26,11 @@ tokenize traceback types typing unicodedata urllib urllib.parse uuid warnings we
 zlib zoneinfo _strptime
 """
 BLOCKED = ("ssl", "_ssl", "_hashlib", "_uuid", "_zoneinfo")
-"""Not loaded: what there is of it in Python does, without big libraries, and with the datetime that is in Python."""
+"""Not loaded: Python's own versions suffice, without large libraries and with the Python `datetime`."""
 
 
 class Closed:
-    """Finds no module: all that can be had are there."""
+    """Find no module. All available modules are loaded already."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> None:
@@ -91,10 +91,10 @@ def main(fd: int, memory: int) -> None:
 
     from plait.sandbox.worker_session import WorkerSession
 
-    ctypes.CDLL(None).mallopt(-8, 1)  # M_ARENA_MAX: else every thread takes 64 MB of address space
+    ctypes.CDLL(None).mallopt(-8, 1)  # M_ARENA_MAX: otherwise every thread takes 64 MB of address space
     shared = mmap.mmap(memory, 0)
     os.closerange(3, fd)
-    os.closerange(fd + 1, 1 << 20)  # among them the copy of `memory` that mmap made for itself
+    os.closerange(fd + 1, 1 << 20)  # includes the copy of `memory` that mmap made for itself
     address_space = open("/proc/self/statm")  # noqa: SIM115
     confine.drop_privileges()
     spaces = confine.namespaces(without)
@@ -133,7 +133,7 @@ def main(fd: int, memory: int) -> None:
 
 
 def _asyncio_without_sockets(asyncio: Any, session: Any) -> None:
-    """Have asyncio make the session's loop, and its `gather` take values that are there already."""
+    """Make asyncio use the session's loop, and its `gather` accept plain values."""
     from plait.sandbox.worker_calls import LoopRun
     from plait.sandbox.worker_soft import soft
 
@@ -152,7 +152,7 @@ def _asyncio_without_sockets(asyncio: Any, session: Any) -> None:
 
 
 def start(fd: int, memory: int) -> None:
-    """Run, and say why it can't."""
+    """Run, or report why that is not possible."""
     try:
         main(fd, memory)
     except MemoryError:

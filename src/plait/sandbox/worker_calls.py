@@ -1,7 +1,7 @@
-"""Calls out of the worker: what stands for a tool, what stands for a thing, and the event loop of awaited calls.
+"""Calls out of the worker: objects for tools and for handles, and the event loop of awaited calls.
 
-A tool looks at the place that it is called from to know whether it is awaited (see `awaited`). So does a name that is
-not defined, to know whether it is called or read. Stdlib only.
+A tool looks at the place of its call to find out whether it is awaited (see `awaited`). An undefined name does the
+same, to find out whether it is called or read. Stdlib only.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ Place = tuple[int, int]
 
 @dataclass
 class WorkerPiece:
-    """A piece of code: the file name it is compiled under, its text, the calls in it that are awaited, and the names
-    in it that are called, by their places."""
+    """A piece of code: its file name, its text, and the places of its awaited calls and of its called names."""
 
     file: str
     code: str
@@ -33,14 +32,14 @@ class WorkerPiece:
 
 @dataclass
 class WorkerCall:
-    """A call out, as JSON has it, and the line that it stands in."""
+    """A call out as JSON, and the line of the call."""
 
     data: list[Any]
     line: int
 
 
 class HandleTable:
-    """The handles of the session, by tokens that can't be guessed."""
+    """The handles of the session, by tokens that cannot be guessed."""
 
     def __init__(self) -> None:
         self.by_token: dict[str, WorkerHandle] = {}
@@ -63,7 +62,7 @@ _words: dict[int, str] = {}
 
 
 class WorkerHandle:
-    """A thing that tools give and take. It has nothing inside."""
+    """An object that tools return and accept. It is empty."""
 
     __slots__ = ()
 
@@ -76,7 +75,7 @@ class WorkerHandle:
     __str__ = __repr__
 
     def __hash__(self) -> int:
-        return hash(repr(self))  # not its address: sets of them are then in the same order each time
+        return hash(repr(self))  # not its address, so that sets of them have the same order each time
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -91,11 +90,11 @@ class WorkerHandle:
         raise TypeError("a handle can't be written down")
 
 
-WorkerHandle.__name__ = WorkerHandle.__qualname__ = "Handle"  # what code reads of it
+WorkerHandle.__name__ = WorkerHandle.__qualname__ = "Handle"  # the name that code sees
 
 
 class CallSender:
-    """Makes calls: `ask` takes calls, waits, and gives their results, each a value or an exception."""
+    """Make calls: `ask` takes calls, waits, and returns their results, each a value or an exception."""
 
     def __init__(
         self,
@@ -123,7 +122,7 @@ class CallSender:
         return await loop.out(WorkerCall(self.pack(name, args, kwargs), line))
 
     def place(self, frame: types.FrameType) -> tuple[WorkerPiece | None, Place]:
-        """Where a frame stands in a piece of code: of the expression it evaluates, line and column in bytes."""
+        """Return the place of a frame in a piece of code: line and column (in bytes) of its current expression."""
         piece = self.pieces.get(frame.f_code.co_filename)
         if piece is None:
             return None, (0, 0)
@@ -133,7 +132,7 @@ class CallSender:
         return piece, (0, 0)
 
     def exception(self, name: str, message: str) -> Exception:
-        """An exception of that name: Python's own, or one made for it."""
+        """Return an exception of that name: Python's own, or one made for it."""
         known = getattr(builtins, name, None)
         if isinstance(known, type) and issubclass(known, Exception) and not issubclass(known, StopIteration):
             try:
@@ -159,7 +158,7 @@ class Raised:
 
 
 class ToolFunction:
-    """A name whose calls go out."""
+    """A function whose calls go out."""
 
     __slots__ = ("__name__", "_call")
 
@@ -174,11 +173,11 @@ class ToolFunction:
         return f"<tool {self.__name__}>"
 
 
-ToolFunction.__name__ = ToolFunction.__qualname__ = "Tool"  # what code reads of it
+ToolFunction.__name__ = ToolFunction.__qualname__ = "Tool"  # the name that code sees
 
 
 class Names(dict[str, Any]):
-    """The builtins, the tools among them; a name that nobody knows is a tool where it is called."""
+    """The builtins, including the tools. An unknown name counts as a tool where it is called."""
 
     calls: CallSender
 
@@ -190,8 +189,8 @@ class Names(dict[str, Any]):
 
 
 class LoopRun(BaseEventLoop):
-    """An event loop with no sockets: when nothing is ready, it makes all calls that are waited for; else it passes
-    over the time to the next timer."""
+    """An event loop without sockets. When nothing is ready, it makes all awaited calls; if there are none, it skips to
+    the next timer."""
 
     def __init__(self, ask: Callable[[list[WorkerCall]], list[Any]], clock: Clock) -> None:
         super().__init__()
@@ -238,7 +237,7 @@ class LoopRun(BaseEventLoop):
 
 
 class Ready:
-    """A value as something to await."""
+    """A value as an awaitable."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

@@ -1,6 +1,6 @@
-"""A clock that says what it is told and random numbers that follow a seed, under Python's own names. Stdlib only.
+"""A clock that shows a given time, and seeded random numbers, under Python's own names. Stdlib only.
 
-Sleeping takes no time; it counts as running, so that code which would sleep beyond its limit of time ends there.
+Sleeping takes no time, but it counts as running time, so code that sleeps beyond its time limit ends there.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 
 class Clock:
-    """`now` in seconds since 1970; `slept` since the session began. `over` is called when a piece of code has slept
-    longer than `seconds`, and does not come back."""
+    """The clock. `now` is in seconds since 1970; `slept` is the total since the session began. When a piece of code has
+    slept longer than `seconds`, `over` is called and does not return."""
 
     def __init__(self, seconds: float, over: Callable[[], None]) -> None:
         self.now = 0.0
@@ -25,7 +25,7 @@ class Clock:
         self.over = over
 
     def set(self, now: float, offset: int) -> None:
-        """A piece of code begins. `offset` is that of local time from UTC, in seconds."""
+        """Set the clock for a new piece of code. `offset` is the local offset from UTC in seconds."""
         self.now, self.left = now, self.seconds
         sign = "-" if offset >= 0 else "+"  # POSIX counts towards the west
         hours, rest = divmod(abs(offset), 3600)
@@ -35,7 +35,6 @@ class Clock:
         time.tzset()
 
     def sleep(self, seconds: float) -> None:
-        """Pass over some seconds at once."""
         if seconds < 0:
             raise ValueError("sleep length must be non-negative")
         self.slept += seconds
@@ -45,12 +44,12 @@ class Clock:
 
 
 def keep_datetime_in_python() -> None:
-    """Have `datetime` run in Python, so that it asks `time` for the time. Before anything imports it."""
+    """Load the Python version of `datetime`, which asks `time` for the time. Call before anything imports it."""
     sys.modules["_datetime"] = None  # type: ignore[assignment]
 
 
 def install(clock: Clock, seed: int) -> None:
-    """Put the clock and the random numbers in place of Python's own."""
+    """Replace Python's own clock and random numbers."""
     for name in ("time", "monotonic", "perf_counter"):
         _put(time, name, lambda: clock.now)
         _put(time, name + "_ns", lambda: int(clock.now * 1e9))

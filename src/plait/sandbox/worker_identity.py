@@ -1,7 +1,7 @@
-"""`id()` without addresses: the objects that code asks for are numbered in order. Stdlib only.
+"""An `id()` without addresses: objects get numbers in the order in which code asks for them. Stdlib only.
 
-The number of an object stays while the object lives, and no other object ever has it. So a session that is restored
-gives the same numbers, on any machine.
+An object keeps its number while it lives, and no other object ever gets it. So a restored session gives the same
+numbers on any machine.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ FIRST, STEP = 0x7F0000000010, 48
 """Numbers that look like addresses."""
 
 FREED_BYTES = 1 << 20
-"""Objects that nothing else holds are let go of when so many bytes of them may be there."""
+"""Plait drops unreferenced objects when they may take this many bytes."""
 
 _address = builtins.id
 
 
 class Identities:
-    """Numbers objects. An object that weak references can't follow is held until it is the only reference to it."""
+    """Number objects. An object without weak references is held until this is the only reference to it."""
 
     def __init__(self) -> None:
         self.made = 0
-        self.numbers: dict[int, tuple[int, Any]] = {}  # by address: the number, and what keeps the entry true
+        self.numbers: dict[int, tuple[int, Any]] = {}  # by address: the number, and what keeps the entry valid
         self.held, self.limit = 0, FREED_BYTES
 
     def __call__(self, value: Any) -> int:
@@ -46,13 +46,13 @@ class Identities:
         return number
 
     def _let_go(self) -> None:
-        """Drop the entries of objects that nothing else holds."""
+        """Drop the entries of objects that are not referenced anywhere."""
         self.held = 0
         for address in list(self.numbers):
             keeper = self.numbers[address][1]
             if isinstance(keeper, weakref.ref):
                 continue
-            if sys.getrefcount(keeper) <= 3:  # the entry's, the name's, the argument's
+            if sys.getrefcount(keeper) <= 3:  # references of the entry, the name and the argument
                 del self.numbers[address]
             else:
                 self.held += 200 + sys.getsizeof(keeper, 0)
@@ -60,7 +60,7 @@ class Identities:
 
 
 def install() -> None:
-    """Put the numbers in place of `id`."""
+    """Replace `id` with these numbers."""
     number = Identities().__call__
 
     def id(obj: Any, /) -> int:

@@ -1,4 +1,4 @@
-"""What code prints, as the worker writes it down and its parent reads it. Stdlib only."""
+"""The output of code, as the worker writes it and its parent reads it. Stdlib only."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import struct
 from collections.abc import Callable
 
 FLOOD = 20
-"""A piece is ended when it prints that many times what is shown of it."""
+"""A piece ends when it prints this many times the shown length."""
 
 HEADER = struct.Struct("=QQ")
-"""Before the output in shared memory: its length in bytes, and how many characters were printed."""
+"""In shared memory before the output: its length in bytes, and how many characters were printed."""
 
 
 def cut_note(printed: int, limit: int) -> str:
-    """Return the words about what is not shown of the output, "" if all of it is."""
+    """Return a note about the part of the output that is not shown; "" if all is shown."""
     if printed <= limit:
         return ""
     more = f"more than {FLOOD * limit}" if printed > FLOOD * limit else f"{printed - limit} more"
@@ -23,7 +23,7 @@ def cut_note(printed: int, limit: int) -> str:
 
 
 class Output(io.TextIOBase):
-    """What code prints, put where the other process can read it even when this one is killed."""
+    """The output of code, in memory that the parent can read even after this process is killed."""
 
     def __init__(self, shared: mmap.mmap, most: int, flood: Callable[[], None]) -> None:
         self.shared, self.most, self.flood = shared, most, flood

@@ -1,7 +1,7 @@
-"""Takes the host's paths and process numbers out of what code can see of the interpreter. Stdlib only.
+"""How the worker hides the host's paths and process numbers from code. Stdlib only.
 
-Everything that code can reach without crafted memory access is covered: attributes of `sys` and of modules, file names
-in code objects (and so in tracebacks), loaders. The paths are replaced before the lock, while modules are loaded.
+It covers everything that code can reach without crafted memory access: attributes of `sys` and of modules, file names
+in code objects (and so in tracebacks), loaders. It replaces the paths before the lock, while modules are loaded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 LIBRARY, WORKER = "/python", "/sandbox"
-"""The folders that code sees in place of the standard library's and of this one."""
+"""The folders that code sees instead of the standard library's and this one."""
 
 _folders = {
     os.path.dirname(os.path.abspath(__file__)): WORKER,
@@ -23,7 +23,7 @@ _folders = {
 
 
 def show_path(path: str) -> str:
-    """The path of a module's file as code sees it."""
+    """Return the path of a module's file as code sees it."""
     for folder, name in _folders.items():
         if path == folder or path.startswith(folder + os.sep):
             return name + path[len(folder) :]
@@ -32,7 +32,7 @@ def show_path(path: str) -> str:
 
 
 def hide_file_names() -> None:
-    """Compile what is imported from now on under names without the host's folders; rename what is loaded already."""
+    """Compile future imports under names without the host's folders, and rename loaded code."""
     from importlib.machinery import SourceFileLoader
 
     rename: Any = getattr(_imp, "_fix_co_filename")  # noqa: B009
@@ -53,17 +53,17 @@ def hide_file_names() -> None:
     sys.executable = sys._base_executable = ""  # type: ignore[attr-defined]
     sys._home = None  # type: ignore[attr-defined]
     sys.argv, sys.orig_argv = [""], [""]
-    # zoneinfo asks it for one folder; the module itself knows how and where this Python was built.
+    # zoneinfo needs one folder from it; the module itself reveals how and where this Python was built.
     sys.modules["sysconfig"] = without_answers = ModuleType("sysconfig")
     without_answers.get_config_var = lambda name: None  # type: ignore[attr-defined]
 
 
 def hide_paths() -> None:
-    """Replace the paths in all modules. Nothing can be imported from files afterwards."""
+    """Replace the paths in all modules. Afterwards nothing can be imported from files."""
     for module in list(sys.modules.values()):
         if isinstance(module, ModuleType):
             _rename(module)
-    for one in gc.get_objects():  # what the interpreter keeps of modules written in C
+    for one in gc.get_objects():  # the interpreter's data about modules written in C
         if type(one) is dict:
             if isinstance(one.get("__file__"), str):
                 one["__file__"] = show_path(one["__file__"])

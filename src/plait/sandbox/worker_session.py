@@ -1,8 +1,7 @@
-"""The namespace of a session and the threads that run its pieces of code, one at a time. Stdlib only.
+"""The namespace of a session, and the threads that run its pieces of code, one at a time. Stdlib only.
 
-A piece that waits for calls blocks its thread. A piece that is given up stays blocked for ever, so nothing more of it
-runs, no `except` and no `finally`; another thread takes over. All threads are there before the process is locked:
-code can start none.
+A piece that waits for calls blocks its thread. A piece that is given up stays blocked for ever, without `except` or
+`finally`; another thread takes over. All threads start before the process is locked, because none can start later.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ from plait.sandbox.worker_soft import SOFT, SOFT_RETURN, Soft, soft, soft_return
 from plait.sandbox.worker_values import Budget, pack, unpack
 
 PARKED = 24
-"""How many pieces may be given up."""
+"""Maximum number of pieces that may be given up."""
 
 OUT_OF_MEMORY = 77
-"""The exit status that says so."""
+"""The exit status for running out of memory."""
 
 _exit = os._exit
 
@@ -56,7 +55,7 @@ class Runner:
         began = _thread.allocate_lock()
         began.acquire()
         _thread.start_new_thread(self._run, (began.release,))
-        began.acquire()  # what a thread does to begin, it can't do after the lock
+        began.acquire()  # a thread cannot start after the lock
 
     def _run(self, began: Callable[[], None]) -> None:
         began()
@@ -71,7 +70,7 @@ class Runner:
 
 
 class WorkerSession:
-    """One namespace. `run` and `go_on` are for the main thread: each gives the message that the code came back with."""
+    """One namespace. The main thread calls `run` and `go_on`; each returns the message that the code came back with."""
 
     def __init__(self, settings: dict[str, Any], shared: mmap.mmap) -> None:
         self.recursion, self.most_calls = int(settings["recursion"]), int(settings["calls"])
@@ -149,7 +148,7 @@ class WorkerSession:
         return None
 
     def event_loop(self) -> LoopRun:
-        """The loop of the session; a new one after an error, and when a piece was given up."""
+        """Return the session's loop; a new one after an error, and after a piece was given up."""
         if self.calls.loop is None or self.calls.loop.is_closed():
             self.calls.loop = LoopRun(self.ask, self.clock)
             asyncio.set_event_loop(self.calls.loop)
@@ -202,7 +201,7 @@ class WorkerSession:
         )
 
     def _end(self, kind: str, message: str, limit: str, line: int = 0) -> None:
-        """End the piece here, so that it can't be helped: it is given up."""
+        """End the piece here by giving it up, so that it cannot prevent that."""
         frame = sys._getframe(1)
         while line == 0 and frame is not None:
             line = frame.f_lineno if frame.f_code.co_filename == self.piece.file else 0
@@ -237,7 +236,7 @@ class WorkerSession:
         limit = limits.get(type(problem), "")
         if limit == "memory":
             message = message or "out of memory"
-            bytearray(8 << 20)  # without that much left nothing more can be done here: see main
+            bytearray(8 << 20)  # without this much memory nothing more works here: see main
         return self._told(type(problem).__name__, message, line, limit)
 
     def _told(self, kind: str, message: str, line: int, limit: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Code that is not strict about `await` runs all the same. Stdlib only."""
+"""How code that is not strict about `await` runs correctly. Stdlib only."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from plait.sandbox.worker_calls import Ready
 
 SOFT, SOFT_RETURN = " await", " return"
-"""The functions that awaited values go through, by names that no code can write."""
+"""The functions that awaited values pass through. No code can write their names."""
 
 
 class Soft(ast.NodeTransformer):
-    """Awaiting a value that is there already gives the value; `return tool(...)` in an `async def` gives its result."""
+    """Make `await` of a plain value return the value, and `return tool(...)` in an `async def` return its result."""
 
     def __init__(self, awaited: set[tuple[int, int]]) -> None:
         self.awaited = awaited

@@ -1,8 +1,8 @@
-"""Values as JSON that loses nothing: between code and Plait, in the journal, and in front of tools. Stdlib only.
+"""Lossless JSON for values between code and Plait, in the journal, and for tools. Stdlib only.
 
-None, bool, finite float, str, list, small int and dicts with text keys stand for themselves. Everything else is an
-object with one key that begins with `$` and says what it is, as in `{"$tuple": [1, 2]}`. A dict with such a key is
-written as pairs. Read strictly: what comes from the worker is not trusted.
+None, bool, finite float, str, list, small int and dicts with text keys are written as they are. Any other value is an
+object with one key that begins with `$` and names the type, as in `{"$tuple": [1, 2]}`. A dict with a key of this form
+is written as pairs. Reading is strict, because the worker is not trusted.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from math import isfinite
 from typing import Any
 
 DEPTH = 50
-"""How deep values may be nested."""
+"""Maximum nesting of values."""
 
 BITS = 13_000
-"""How long an integer may be (13,000 bits are 3,900 digits: Python writes no more than 4,300)."""
+"""Maximum bits of an integer (13,000 bits are 3,900 digits; Python prints at most 4,300)."""
 
 CROSSING = (
     "None, bool, int, float, str, bytes, list, tuple, dict, set, date, datetime, time, timedelta, Decimal, Fraction, "
@@ -42,14 +42,14 @@ _TEXTS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
     "$figures": (type(None), str, lambda text: Figures(text)),
     "$uuid": (uuid.UUID, str, uuid.UUID),
 }
-"""Kinds that are written as a text: the type, and the ways there and back. A subclass comes before its base."""
+"""Types that are written as text, with both conversions. A subclass comes before its base."""
 
 _LISTS: dict[str, type] = {"$tuple": tuple, "$set": set, "$frozenset": frozenset}
 
 
 class Figures(str):
-    """A text of figures that a table gave, such as "14.50". Multiplied, or added to another such text, it says that it
-    is text: repeating or joining figures is never meant."""
+    """A numeric text from a table, such as "14.50". Multiplying it, or adding it to another one, raises an error that
+    says it is text, because repeating or joining digits is never meant."""
 
     def __mul__(self, other: Any) -> Any:
         raise TypeError(f"can't multiply '{self}', it is a str: use float('{self}')")
@@ -63,7 +63,7 @@ class Figures(str):
 
 
 class Budget:
-    """How many values may be passed on, nested ones counted, and how deep; and whether `Figures` stay what they are."""
+    """How many values may pass, including nested ones, how deep, and whether `Figures` keep their type."""
 
     def __init__(self, items: int = 1 << 62, depth: int = DEPTH, figures: bool = False) -> None:
         self.items, self.most, self.depth, self.figures = items, items, depth, figures
@@ -76,8 +76,10 @@ class Budget:
 
 
 def pack(value: Any, handle: Callable[[Any], Any], budget: Budget | None = None, depth: int = 0) -> Any:
-    """A value as JSON has it. `handle` gives what stands for an object that has a handle, None for any other. Raises
-    `TypeError` for what can't cross, `ValueError` for what is too deep, too long or too much."""
+    """Return a value as JSON. `handle` returns the JSON of an object that has a handle, None for any other.
+
+    Raises `TypeError` for a value that cannot cross, `ValueError` for one that is too deep, too long or too much.
+    """
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -101,7 +103,7 @@ def pack(value: Any, handle: Callable[[Any], Any], budget: Budget | None = None,
         if isinstance(value, list):
             return parts
         if not isinstance(value, tuple):
-            parts.sort(key=repr)  # its order may be another one in each process
+            parts.sort(key=repr)  # its order may differ in each process
         elif hasattr(value, "_fields"):  # a named tuple is shown by its fields
             return pack(dict(zip(value._fields, value, strict=True)), handle, budget, deeper)
         return {next(kind for kind, known in _LISTS.items() if isinstance(value, known)): parts}
@@ -126,8 +128,10 @@ def pack(value: Any, handle: Callable[[Any], Any], budget: Budget | None = None,
 
 
 def unpack(data: Any, handle: Callable[[dict[str, Any]], Any], depth: int = DEPTH + 2) -> Any:
-    """The value that `pack` wrote. `handle` gives the object for what stands for a handle. Raises `ValueError` (or
-    `TypeError`, `ArithmeticError`, `KeyError`) for what `pack` never writes."""
+    """Return the value that `pack` wrote. `handle` returns the object of a handle.
+
+    Raises `ValueError` (or `TypeError`, `ArithmeticError`, `KeyError`) for anything that `pack` never writes.
+    """
     if data is None or isinstance(data, (bool, int, float)):
         return data
     if isinstance(data, str):
@@ -170,7 +174,7 @@ def unpack(data: Any, handle: Callable[[dict[str, Any]], Any], depth: int = DEPT
 
 
 def is_plain(packed: Any) -> bool:
-    """What `pack` wrote stands for itself in ordinary JSON, handles apart."""
+    """Return whether a packed value is ordinary JSON, apart from handles."""
     if isinstance(packed, list):
         return all(map(is_plain, packed))
     if isinstance(packed, dict):
@@ -186,7 +190,7 @@ def _plain(key: str) -> str:
 
 
 def clean(text: str) -> str:
-    """The text with what is no character (half of a surrogate pair) replaced, so that it can be written as UTF-8."""
+    """Replace invalid characters (half of a surrogate pair), so that the text can be written as UTF-8."""
     if text.isascii():
         return text
     return text.encode("utf-8", "replace").decode("utf-8")

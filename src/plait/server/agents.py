@@ -23,7 +23,7 @@ from plait.server.errors import RequestRejected
 from plait.tools.load import is_mcp_word
 
 FORKABLE = ("loop", "options", "model", "models", "approve", "grounding")
-"""The fields that a fork may change over HTTP: none names a file or loads code."""
+"""The fields that a fork may change over HTTP. None of them names a file or loads code."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -52,8 +52,10 @@ def serve_agent(
 
 
 def prepare_agents(agents: Iterable[ServedAgent]) -> dict[str, ServedAgent]:
-    """Return the agents by name, all with the first one's journal. Their tools and models are loaded, so that errors
-    show before a client asks. Raises `ConfigError`."""
+    """Return the agents by name, all with the first one's journal.
+
+    Loads their tools and models, so that errors show before a client asks. Raises `ConfigError`.
+    """
     by_name = {each.name: each for each in agents}
     if not by_name:
         raise ConfigError("There is no agent to serve.", hint="Name one in plait.toml: [agents.NAME].")
@@ -70,14 +72,14 @@ def _prepare(served: ServedAgent, journal: str | Path | None) -> ServedAgent:
 
 
 def makes_same_requests(agent: Agent, head: RunHead) -> bool:
-    """Whether an agent would make the requests of a recorded run, as far as its settings say."""
+    """Return whether an agent would make the same requests as a recorded run, judged by its settings."""
     settings = to_builtins(settings_of(agent))
     loop = {"name": agent._loop.name, "options": loops.options_of(agent._loop)}
     if settings.get("sandbox") == "auto":
         del settings["sandbox"]  # a resumed run uses the sandbox of its journal
     if loop != head.loop or any(head.settings.get(name) != value for name, value in settings.items()):
         return False
-    # Tools that Plait adds, and those of an MCP server, which may change, are left out.
+    # Leave out tools that Plait adds, and those of an MCP server, which may change.
     recorded = {
         spec["name"]
         for spec, source in zip(head.tools, head.sources, strict=False)

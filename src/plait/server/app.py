@@ -36,7 +36,7 @@ def build_app(manager: RunManager) -> Starlette:
 
 
 def health_routes(manager: RunManager) -> list[Route]:
-    """Return /health (it lives), /health/ready (it takes runs) and /metrics."""
+    """Return /health (the server lives), /health/ready (it accepts runs) and /metrics."""
 
     async def live(request: Request) -> Response:
         return json_response({"status": "ok"})

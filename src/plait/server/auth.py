@@ -1,7 +1,7 @@
 """Access tokens, the callers that they identify, browser logins, and the label that names the owner of a run.
 
-Tokens stay in memory. The journal names an owner by a value that a slow function derives from the token, so nobody who
-reads the journal can try out tokens by the million.
+Tokens stay in memory. The journal names an owner by a value that a slow function derives from the token, so a reader of
+the journal cannot try many tokens.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHORTEST = 16
 LOGGED_IN = 12 * 3600
 """Seconds that a browser stays logged in."""
 FAILURES, PERIOD = 5, 60.0
-"""After so many wrong tokens in so many seconds, `/login` refuses all for a while."""
+"""After this many wrong tokens in this many seconds, `/login` refuses all tokens for a while."""
 
 
 @dataclass(frozen=True)
@@ -88,23 +88,22 @@ class _KnownToken:
 
 
 class AccessTokens:
-    """The tokens of a server. Without any, everybody who can reach it may do everything."""
+    """The tokens of a server. Without tokens, everybody who can reach the server may do everything."""
 
     def __init__(self, full: Sequence[str] = (), clients: Sequence[str] = ()) -> None:
         self._known = tuple(_derive(token, full=token in full) for token in dict.fromkeys((*full, *clients)))
 
     @property
     def needs_token(self) -> bool:
-        """Whether requests need a token."""
         return bool(self._known)
 
     @property
     def has_full(self) -> bool:
-        """Whether a token opens the viewer."""
+        """Return whether a token opens the viewer."""
         return any(known.caller.full for known in self._known)
 
     def find_caller(self, token: str) -> Caller | None:
-        """Return the caller of a token, None for an unknown one. It takes the same time whatever is wrong with it."""
+        """Return the caller of a token; None for an unknown one. Takes the same time for any wrong token."""
         # All tokens are compared by their hashes, so the time shows neither a length nor the first letters.
         found = None
         for known in self._known:
@@ -113,8 +112,10 @@ class AccessTokens:
         return found
 
     def find_login(self, cookie: str, page: str | None, now: float | None = None) -> Caller | None:
-        """Return who logged in, None if nobody did or the login expired. `page` None: the cookie alone is checked,
-        which is enough for pages without data."""
+        """Return the logged-in caller; None without a login or after it expired.
+
+        If `page` is None, only the cookie is checked. That is enough for pages without data.
+        """
         signed, _, signature = cookie.rpartition(".")
         expires = signed.partition(".")[0]
         now = time.time() if now is None else now
@@ -148,7 +149,6 @@ class LoginLimit:
         return max(0.0, self._failures[0] + PERIOD - now) if len(self._failures) == FAILURES else 0.0
 
     def add_failure(self, now: float) -> None:
-        """Record that a wrong token was tried."""
         self._failures.append(now)
 
 

@@ -45,13 +45,12 @@ class ChatRequest(Struct, frozen=True):
 
     @property
     def question(self) -> str:
-        """What the agent is asked: the client's instructions, then the last message."""
+        """Return the agent's question: the client's instructions, then the last message."""
         last = self.messages[-1].text
         return f"{self.system}\n\n{last}" if self.system else last
 
     @property
     def history(self) -> tuple[Exchange, ...]:
-        """The turns before the question."""
         before = self.messages[:-1]
         return tuple(Exchange(one.text, other.text) for one, other in zip(before[::2], before[1::2], strict=True))
 
@@ -177,7 +176,7 @@ def _reject(message: str, param: str | None, *, hint: str = "", code: str | None
 
 
 def answer_text(answer: Any) -> str:
-    """Return an answer as text: text as it is (half a surrogate pair as "?"), other values as JSON."""
+    """Return an answer as text: text unchanged (half a surrogate pair as "?"), other values as JSON."""
     return replace_surrogates(answer) if isinstance(answer, str) else encode(answer).decode()
 
 
@@ -210,7 +209,7 @@ def question_text(waits: Waiting | Question) -> str:
 def content_of(run: Run) -> tuple[str, str]:
     """Return a run's answer as content, and its finish reason. Raises `RequestRejected` for a run without an answer.
 
-    A client that asks again would start another run, so the error says that it must not.
+    The error tells the client not to retry, because that would start another run.
     """
     if isinstance(run.outcome, Waiting):
         return question_text(run.outcome), "stop"

@@ -29,7 +29,7 @@ from plait.server.runs import GONE, ActiveRun, OnEvent, RunManager
 from plait.tools.render import replace_surrogates
 
 SILENCE = 15.0
-"""Seconds after which a comment is sent, so that no proxy takes the connection for dead."""
+"""Seconds after which a comment is sent, so that no proxy closes the connection."""
 ALIVE = b": still at work\n\n"
 DONE = b"data: [DONE]\n\n"
 
@@ -37,8 +37,6 @@ T = TypeVar("T")
 
 
 def completion_routes(manager: RunManager) -> list[Route]:
-    """Return the routes under /v1."""
-
     async def complete(request: Request) -> Response:
         asked = parse_request(await request.body(), request.headers)
         served = manager.find_agent(asked.model)
@@ -58,8 +56,6 @@ def completion_routes(manager: RunManager) -> list[Route]:
 
 
 class ChatCompletion:
-    """One request and its answer."""
-
     def __init__(self, manager: RunManager, served: ServedAgent, asked: ChatRequest, caller: Caller) -> None:
         self._manager, self._served, self._asked, self._caller = manager, served, asked, caller
         self._pieces = ReplyPieces(served.agent, thoughts=served.thoughts and asked.thoughts)
@@ -106,7 +102,7 @@ class ChatCompletion:
         while True:
             async with self._manager.take_turn(state.session if state.is_known else None) as turn:
                 if state.is_known:
-                    # From here on nobody else adds to the session: what was said meanwhile counts.
+                    # Nobody else adds to the session from here. Read what was said in the meantime.
                     before, state = state.session, await self._find_state(named)
                     if state.session != before and state.is_known:
                         continue  # wait for the turn of that session instead
@@ -191,10 +187,10 @@ class ChatCompletion:
 
 
 class CompletionStream(Response):
-    """The response of a stream. A client that goes away cancels the run.
+    """The response of a stream. If the client goes away, the run is cancelled.
 
-    Starlette's `StreamingResponse` takes a tenth more processor time for a run: it has a task group for each response,
-    and ends it with an empty message.
+    Starlette's `StreamingResponse` would take a tenth more CPU time per run: it has a task group for each response, and
+    ends it with an empty message.
     """
 
     def __init__(self, active: ActiveRun, parts: AsyncIterator[tuple[bytes, bool]], headers: Mapping[str, str]) -> None:
@@ -214,17 +210,17 @@ class CompletionStream(Response):
 
 
 class ReplyPieces:
-    """Turns the events of a run into pieces of reasoning and of content. `thoughts` False: no reasoning.
+    """Turn the events of a run into pieces of reasoning and of content. `thoughts` False: no reasoning.
 
-    Reasoning is sent as it comes. Content can't be taken back, so an answer is sent while it is written only if it is
-    sure to be the answer: in a phase whose reply is only the answer, if nothing checks answers afterwards (`grounding`
-    off), and at the first attempt. Otherwise it is sent at the end of the run; `rest` returns what is missing.
+    Reasoning is sent as it arrives. Content cannot be withdrawn. So an answer is streamed only if it is certain to be
+    the answer: the phase's reply is only the answer, nothing checks answers afterwards (`grounding` off), and it is the
+    first attempt. Otherwise it is sent at the end of the run; `rest` returns what is missing.
     """
 
     def __init__(self, agent: Agent, *, thoughts: bool) -> None:
         self._thoughts = thoughts
         self._loop = agent._loop
-        # A loop of another package may say anything after what looked like its answer.
+        # A loop of another package may add text after something that looked like its answer.
         self._is_sure = agent.grounding == "off" and self._loop.name in OURS
         self._phase = ""
         self._live_step = 0
@@ -244,7 +240,7 @@ class ReplyPieces:
             case ev.Answer(step=step, text=text) if self._is_sure:
                 return "", self._add_answer(step, replace_surrogates(text))
             case ev.Noted(kind="retry") if self._live_step > 0:
-                self._live_step = -1  # the reply begins anew
+                self._live_step = -1  # the reply starts again
         return "", ""
 
     def rest(self, content: str) -> str:

@@ -1,14 +1,13 @@
-"""Which conversation a request continues, and which question its last message answers.
+"""How the server finds the conversation that a request continues, and the question that its last message answers.
 
-A client of chat completions sends the whole conversation each time, without a name. The label of each run has a key
-made of all messages up to its question. So the run of an earlier turn is found by the key of the messages up to that
-turn. The request continues its session if the client has exactly what the run said since, and nothing was said in the
-session after it. A run that asked the user something covers several messages, which are compared with its rows. Any
-other request starts a session, and its earlier messages are the history.
+A client of chat completions sends the whole conversation each time, without a name. So the label of each run has a key
+made of all messages up to its question. A request continues the session of the run with its key, if the later messages
+are exactly what the run said and the session has no later turn. Any other request starts a session, with its earlier
+messages as history.
 
-A message answers the question whose id it names, or that the message before it asks. So a message that is sent twice or
-late never answers a later question: it is refused. In a session that the client named, a message may come without the
-ones before it; an approval then needs the id.
+A message answers the question whose id it names, or that the message before it asks. A message that arrives twice or
+late is refused. In a session that the client named, a message may come without the earlier ones; an approval then needs
+the id.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ TURNS_BACK = 12
 """How many turns back the run of a long exchange of questions and answers is searched."""
 QUESTION_ID = re.compile(rf"(?<!\w)[a-z2-7]{{{LENGTH}}}(?!\w)", re.IGNORECASE)
 UNNAMED = re.compile(r"(^|/)chat-[0-9]{8}-[0-9]{6}-[a-z0-9]{6}$")
-"""The names, in the journal, of sessions that no client named."""
+"""The names, in the journal, of sessions that clients did not name."""
 
 
 class ConversationState(Struct, frozen=True):
@@ -57,13 +56,13 @@ class ConversationState(Struct, frozen=True):
 
 
 def conversation_key(messages: Sequence[ChatMessage]) -> str:
-    """Return a key for a conversation up to here. Spaces around a message do not count: clients trim them."""
+    """Return a key for a conversation up to here. Ignores spaces around a message, because clients trim them."""
     text = msgspec.json.encode([(each.role, each.text.strip()) for each in messages])
     return hashlib.sha256(text).hexdigest()[:32]
 
 
 def new_conversation(caller: Caller) -> ConversationState:
-    """Return the state of a conversation that begins, with a new name."""
+    """Return the state of a new conversation, with a new name."""
     return ConversationState(caller.session(f"chat-{new_run_id()}"))
 
 
@@ -72,7 +71,7 @@ def find_conversation(
 ) -> ConversationState:
     """Find the conversation by its name, or else by its messages; a new one if there is none. Blocking.
 
-    Raises `StaleAnswer` if the last message answers what was answered before.
+    Raises `StaleAnswer` if the last message answers a question that is already answered.
     """
     if session is not None:
         return find_session(journal, session)
@@ -80,7 +79,7 @@ def find_conversation(
 
 
 def find_session(journal: Journal, session: str) -> ConversationState:
-    """Return the state of a named session. If its last turn waits for the user, the message is for it."""
+    """Return the state of a named session. If its last turn waits for the user, the message answers it."""
     run = _last_run(journal, session)
     if not run:
         return ConversationState(session)
@@ -101,7 +100,7 @@ def state_of(row: RunRow) -> ConversationState:
 
 
 def check_agent(state: ConversationState, agent: str) -> None:
-    """Raise `RequestRejected` if another agent waits: words for one agent must not approve a call of another."""
+    """Raise `RequestRejected` if another agent waits: words for one agent must not approve another one's call."""
     if state.waiting_run and state.waiting_agent not in ("", agent):
         question = f" with question {state.waiting_question}" if state.waiting_question else ""
         raise RequestRejected(
@@ -117,11 +116,11 @@ def check_agent(state: ConversationState, agent: str) -> None:
 def find_answered_question(journal: Journal, state: ConversationState, messages: Sequence[ChatMessage]) -> str | None:
     """Return the id of the question that the last message answers; None if no run waits. Blocking.
 
-    Raises `StaleAnswer` for a message that names, or follows, a question that is not open any more, and for one that
-    names none while an approval is asked.
+    Raises `StaleAnswer` for a message that names, or follows, a closed question, and for one that names none while an
+    approval is open.
     """
     text = messages[-1].text
-    # A short message, as an approval is, may name a question of a run that does not wait any more.
+    # A short message, such as an approval, may name a question of a run that no longer waits.
     may_name = state.is_known and len(text.split()) <= 12 and QUESTION_ID.search(text) is not None
     run = state.waiting_run or (_last_run(journal, state.session) if may_name else "")
     if not run or state.answered:
@@ -168,16 +167,16 @@ def _find_by_messages(
 
 
 def _was_said(journal: Journal, row: RunRow, since: Sequence[str]) -> bool:
-    """Whether `since`, in turn of the agent and the user, is all that was said in a run after its question.
+    """Return whether `since`, alternating agent and user, is all that was said in a run after its question.
 
-    Raises `StaleAnswer` if it is only the beginning of that: what the last message answers was answered before.
+    Raises `StaleAnswer` if it is only the beginning of that: the question that the last message answers is answered.
     """
     outcome = row.outcome or {}
     if row.head.parent or not row.head.session:
         return False
     answer = [] if outcome.get("answer") is None else [answer_text(outcome["answer"]).strip()]
     if answer and list(since) == answer:
-        return True  # it asked nothing: its rows need not be read
+        return True  # it asked nothing, so its rows need not be read
     shown: list[str] = []
     replies = list(since[1::2])
     for question in journal.timeline(row.head.run, bodies=False).answered_questions:
@@ -195,8 +194,7 @@ def _was_said(journal: Journal, row: RunRow, since: Sequence[str]) -> bool:
 
 
 def _is_reply(text: str, question: Question) -> bool:
-    """Whether the client's text is the recorded reply. An approval is known by its question, which was shown with its
-    id."""
+    """Return whether the client's text is the recorded reply. An approval is known by its question's id."""
     answer = question.answer
     if answer is None:
         return False
@@ -204,7 +202,7 @@ def _is_reply(text: str, question: Question) -> bool:
 
 
 def _is_last_turn(journal: Journal, row: RunRow) -> bool:
-    """Whether nothing was said in the session after the run. Turns without a result do not count."""
+    """Return whether nothing was said in the session after the run. Turns without a result do not count."""
     for turn in reversed(journal.turns(row.head.session, limit=TURNS_BACK)):
         if turn.run == row.head.run:
             return True

@@ -14,16 +14,16 @@ from plait.journal.codec import encode
 
 
 class ClientGone(Exception):
-    """The client closed the connection before the answer."""
+    """Raised when the client closed the connection before the answer."""
 
 
 class RequestRejected(PlaitError):
-    """A request that the server does not carry out.
+    """Raised for a request that the server refuses.
 
-    `status` is HTTP's. Clients tell errors apart by `kind` and `code`; `param` is the wrong field. `retry_after`:
-    seconds until a client may ask again. `may_retry` False: the client must not ask again by itself. `waits` are the
-    open questions of the run. `metric` is the reason under which the guard counts it, "" if it is counted elsewhere or
-    not.
+    `status` is the HTTP status. Clients distinguish errors by `kind` and `code`; `param` is the wrong field.
+    `retry_after`: seconds until a client may ask again. `may_retry` False: the client must not retry by itself. `waits`
+    are the open questions of the run. `metric` is the reason under which the guard counts it; "" if the guard does not
+    count it.
     """
 
     def __init__(
@@ -46,7 +46,6 @@ class RequestRejected(PlaitError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of the answer."""
         headers: dict[str, str] = {}
         if self.retry_after is not None:
             headers["Retry-After"] = str(max(1, math.ceil(self.retry_after)))
@@ -57,7 +56,6 @@ class RequestRejected(PlaitError):
         return headers
 
     def body(self) -> dict[str, Any]:
-        """The JSON of the answer."""
         waits = [{"question": each.question, "ask": each.kind, "text": each.reason} for each in self.waits]
         return {**error_body(str(self), self.kind, self.code, self.param), **({"waits": waits} if waits else {})}
 
@@ -68,7 +66,7 @@ def error_body(message: str, kind: str, code: str | None = None, param: str | No
 
 
 def rejection_for(error: Exception) -> RequestRejected:
-    """Return any error as one for HTTP. The text of an error that is not Plait's own stays in the log."""
+    """Return any error as one for HTTP. If the error is not Plait's own, its text goes only to the log."""
     match error:
         case RequestRejected():
             return error

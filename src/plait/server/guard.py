@@ -34,7 +34,7 @@ NEEDS = {
     "/mcp": CLIENTS,
     "/mcp/": CLIENTS,
 }
-"""Who may ask for a path. One that ends in / stands for all below it. Every other path needs a full token."""
+"""Which token a path needs. A path that ends in / covers all below it. Every other path needs a full token."""
 
 USUAL = {
     "X-Content-Type-Options": "nosniff",
@@ -46,7 +46,7 @@ USUAL = {
 }
 """Headers of every answer that does not set them itself."""
 TRICKS = (b"//", b"\\", b"%2f", b"%5c", b"%2e", b"%00", b"%25")
-"""Parts of a path that another server might read in another way."""
+"""Parts of a path that another server might interpret differently."""
 CLOSING = (400, 401, 403, 408, 413, 415, 421)
 """The connection is closed after these statuses: the request may not have been read to its end."""
 
@@ -97,7 +97,7 @@ class Guard:
             await answer(scope, receive, send_guarded)
 
     def _check_site(self, headers: Headers) -> None:
-        """Refuse pages of other sites, and names that were made to point to this server."""
+        """Refuse pages of other sites, and host names that were made to point to this server."""
         hosts = headers.getlist("host")
         host = hosts[0] if len(hosts) == 1 else ""
         name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
@@ -106,7 +106,7 @@ class Guard:
             raise RequestRejected(421, text, hint="Ask 127.0.0.1 or localhost.", code="wrong_host", metric="host")
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         foreign = origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}")
-        # A link from elsewhere may be followed to a page; that asks for nothing to be done.
+        # A link from another site may open a page, because opening a page changes nothing.
         followed = headers.get("sec-fetch-mode") == "navigate" and origin is None
         if foreign or (site in ("cross-site", "same-site") and not followed):
             raise RequestRejected(
@@ -140,11 +140,11 @@ class Guard:
         if authorization is not None:
             kind, _, token = authorization.partition(" ")
             return (self._tokens.find_caller(token.strip()) if kind.lower() == "bearer" else None), True
-        # Other servers of this machine put cookies of any form beside ours: each is read by itself.
+        # Other servers on this machine set cookies of any form: read each one by itself.
         cookie = cookie_parser(headers.get("cookie", "")).get(cookie_name(headers.get("host", "")))
         if cookie is None:
             return None, False
-        # An event stream and a link can send no headers.
+        # An event stream and a link cannot send headers.
         page = headers.get("x-plait-page") or QueryParams(scope.get("query_string", b"")).get("page", "")
         # An expired cookie counts as none: the page asks for the token again.
         return self._tokens.find_login(cookie, None if needs == OPEN else page), False

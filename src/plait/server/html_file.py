@@ -1,7 +1,6 @@
-"""A run as one HTML file: the viewer's page with the run in it, to look at anywhere and to mail.
+"""A run as one HTML file: the viewer's page with the run in it, for viewing offline and sending by mail.
 
-The file loads nothing and sends nothing. Its policy lets only its own script and style run, by their hashes. The run is
-in an element for data, written so that nothing in it can end that element.
+The file loads nothing and sends nothing. Its policy allows only its own script and style, by their hashes.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def render_html(row: RunRow, rows: Sequence[Row], *, max_text: int | None = LONG
 
 
 def bundle_script(name: str) -> str:
-    """Return a script and all that it imports as one: each module once, after those that it needs."""
+    """Return a script and all its imports as one: each module once, after the modules that it needs."""
     bundled: dict[str, str] = {}
 
     def add(module: str) -> None:
@@ -61,7 +60,7 @@ def bundle_script(name: str) -> str:
         names = [f"const {names} = {_variable(needed)};" for names, needed in imports]
         inside = _EXPORT.sub("", _EXPORTED.sub("", _IMPORT.sub("", text)))
         given = f"return {{ {', '.join(_NAMES.findall(text))} }};"
-        # A function of its own keeps the names of a module apart from those of others.
+        # A function for each module keeps its names separate.
         bundled[module] = f"const {_variable(module)} = (() => {{\n" + "\n".join((*names, inside, given)) + "\n})();"
 
     add(name.removesuffix(".js"))
@@ -70,7 +69,6 @@ def bundle_script(name: str) -> str:
 
 @functools.cache
 def read_asset(name: str) -> str:
-    """Read a file of the page."""
     return resources.files("plait.server.page").joinpath(name).read_text("utf-8")
 
 
@@ -87,7 +85,7 @@ def _document(row: RunRow, rows: Sequence[Row], max_text: int | None) -> dict[st
 
 
 def _shrink(each: HttpExchange) -> dict[str, Any]:
-    """Return an exchange whose request is only its changes: the file of a long run must not grow with its square."""
+    """Return an exchange with only the changes of its request, so that the file does not grow quadratically."""
     response = each.response
     if response is not None and len(response) > BODY:
         response = f"{response[:BODY]}\n… {len(response) - BODY:,} more characters"
@@ -95,7 +93,7 @@ def _shrink(each: HttpExchange) -> dict[str, Any]:
 
 
 def _escape(value: Any) -> str:
-    """Return JSON in which nothing can end a script element, whatever reads it."""
+    """Return JSON in which nothing can end a script element."""
     text = encode(value).decode().replace("<", "\\u003c").replace("\x00", "\\u0000")
     return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 

@@ -1,10 +1,10 @@
 """The requests and responses of a run, exactly as sent and received, and what each request changes.
 
-The journal has no headers, so they are missing here. A body that is not UTF-8 is shown with its odd bytes as `\\xNN`
-and marked; `exact_body` returns it byte for byte.
+The journal has no headers. A body that is not UTF-8 is shown with its odd bytes as `\\xNN` and marked; `exact_body`
+returns it byte for byte.
 
-A request is compared with the one before it of the same phase. Marks say how to make it from that one: ["=", n] takes n
-characters, ["-", n] skips n characters, ["+", text] adds text. Characters are counted as JavaScript does, in UTF-16.
+A request is compared with the one before it of the same phase. Marks build it from that one: ["=", n] takes n
+characters, ["-", n] skips n, ["+", text] adds text. Characters are counted in UTF-16, as JavaScript does.
 """
 
 from __future__ import annotations

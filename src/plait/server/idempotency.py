@@ -67,7 +67,7 @@ class Idempotency:
         assert stored.task is not None
         await asyncio.wait([stored.task])  # not the task itself: a client that goes away must not cancel it
         if stored.task.cancelled() or stored.task.exception() is not None:
-            self._stored.pop((owner, key), None)  # there is no answer: the next request with the key starts anew
+            self._stored.pop((owner, key), None)  # no answer: the next request with the key starts again
             stored.task.result()
         for message in stored.messages:
             await send(message)

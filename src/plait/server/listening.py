@@ -1,7 +1,7 @@
 """The HTTP server: it listens, resumes unfinished runs, and stops on signals.
 
-The first signal: no connection is taken any more, and runs under way have their grace to end; then they are cancelled
-and can be resumed. The second signal cancels them at once, the third ends the process.
+At the first signal it accepts no more connections and gives active runs their grace period. Then it cancels them; they
+can be resumed. The second signal cancels them at once, the third ends the process.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from plait.server.runs import RunManager
 logger = logging.getLogger("plait.server")
 
 HEADER_SECONDS = 20.0
-"""How long a connection may take to send the headers of a request. uvicorn limits them to 64 kB."""
+"""How long a connection may take to send the headers of a request. uvicorn limits their size to 64 kB."""
 
 
 class HeaderTimeoutProtocol(H11Protocol):
-    """HTTP that closes a connection whose request headers take too long. uvicorn has no setting for that."""
+    """Close a connection whose request headers take too long. uvicorn has no setting for that."""
 
     _timer: asyncio.TimerHandle | None = None
 
@@ -68,7 +68,7 @@ class HttpServer(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open a socket that listens. Raises `ConfigError`."""
+    """Open a listening socket. Raises `ConfigError`."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=2048)
@@ -81,7 +81,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def make_http_server(manager: RunManager) -> HttpServer:
-    """Return a server of the application, not started."""
+    """Return a server of the application that is not started."""
     return HttpServer(
         uvicorn.Config(
             build_app(manager),
@@ -102,7 +102,7 @@ def make_http_server(manager: RunManager) -> HttpServer:
 def serve_until_signal(
     manager: RunManager, sock: socket.socket, on_ready: Callable[[], Any] = lambda: None, *, resume: bool = False
 ) -> None:
-    """Serve until a signal. `on_ready` is called when requests are taken; `resume`: resume unfinished runs."""
+    """Serve until a signal. `on_ready` is called when the server accepts requests; `resume`: resume unfinished runs."""
     asyncio.run(_serve(manager, sock, on_ready, resume))
 
 
@@ -124,9 +124,9 @@ async def _serve(manager: RunManager, sock: socket.socket, on_ready: Callable[[]
 
 
 async def resume_unfinished(manager: RunManager) -> int:
-    """Resume the runs that a server did not end, as places are free; returns how many.
+    """Resume the runs that a server did not end, as places become free; returns how many.
 
-    A run that can't be resumed stays as it is, and the log says why.
+    A run that cannot be resumed stays unchanged, and the log says why.
     """
     resumed = 0
     for row in await asyncio.to_thread(manager.unfinished_runs):
@@ -135,7 +135,7 @@ async def resume_unfinished(manager: RunManager) -> int:
             try:
                 await manager.resume(run)
                 resumed += 1
-            except Exception as error:  # another process was faster, the agent is gone: the other runs are resumed
+            except Exception as error:  # another process was faster, or the agent is gone; resume the other runs
                 if isinstance(error, RequestRejected) and error.status == 429:
                     await asyncio.sleep(1)  # requests go first
                     continue
@@ -157,7 +157,7 @@ def _handle_signals(manager: RunManager, server: uvicorn.Server) -> Iterator[Non
         nonlocal count
         count += 1
         if count == 1:
-            stopping.append(loop.create_task(manager.stop()))  # held: the loop holds tasks only weakly
+            stopping.append(loop.create_task(manager.stop()))  # keep a reference: the loop holds tasks only weakly
             server.should_exit = True
         elif count == 2 and manager.running:
             manager.end_grace()
@@ -166,7 +166,7 @@ def _handle_signals(manager: RunManager, server: uvicorn.Server) -> Iterator[Non
                 os.write(2, b"Quit at once.\n")
             os._exit(130)
 
-    # A signal that is ignored stays so: a shell starts its background jobs with Ctrl-C ignored.
+    # Keep ignoring an ignored signal: a shell starts its background jobs with Ctrl-C ignored.
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     before = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
     for number in before:

@@ -1,7 +1,7 @@
-"""Server-sent events for the viewer, read off the journal's file, so it sees the runs of other processes too.
+"""Server-sent events for the viewer, read from the journal's file, so that they include other processes' runs.
 
-The id of an event is the `seq` of the last row in it. A browser that reconnects sends it (Last-Event-ID) and misses
-nothing: the run's earlier rows are read again, to know which of their items the new rows change.
+The id of an event is the `seq` of its last row. A browser that reconnects sends it (Last-Event-ID) and misses nothing:
+the server reads the run's earlier rows again, to know which items the new rows change.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from plait.server.timeline import ViewerTimeline, build_timeline
 from plait.tools.render import replace_surrogates
 
 PAUSE = 0.25
-"""Seconds between two looks at the file."""
+"""Seconds between two reads of the file."""
 IDLE = 1.0
-"""The same if nothing has happened for a while."""
+"""The same when nothing has happened for a while."""
 BEAT = 15.0
-"""After so many silent seconds a comment is sent, so that a broken connection is noticed."""
+"""After this many silent seconds a comment is sent, so that a broken connection is noticed."""
 LONGEST = 4_000
 """Characters of one part of an unfinished reply: the last ones."""
 OVER = ("answered", "failed", "stopped", "cancelled", "crashed", "interrupted")
@@ -41,8 +41,7 @@ class PartialReplies:
     def __init__(self) -> None:
         self._stages: dict[int, Stage] = {}
         self._replies: dict[int, list[tuple[str, str]] | None] = {}
-        """The parts of each step's reply, as (kind, text). None if the step has two replies at once: their parts can't
-        be told apart."""
+        """The parts of each step's reply, as (kind, text). None if the step has two replies at once: they mix."""
 
     def add(self, event: Event) -> None:
         """Add the next event of the run."""
@@ -58,13 +57,15 @@ class PartialReplies:
                 before = parts.pop()[1] if parts and parts[-1][0] == kind else ""
                 parts.append((kind, (before + text)[-LONGEST:]))
             case ev.Noted(step=step, kind="retry") if self._replies.get(step):
-                self._replies[step] = []  # the reply begins anew
+                self._replies[step] = []  # the reply starts again
             case ev.Replied(step=step):
                 self._replies.pop(step, None)
 
     def steps(self) -> list[dict[str, Any]]:
-        """Return each unfinished reply: its `step`, its `parts` as [kind, text], and before the first part the `stage`
-        of the model and its whole `seconds`."""
+        """Return each unfinished reply: its `step` and its `parts` as [kind, text].
+
+        Before the first part it has the `stage` of the model and its whole `seconds` instead.
+        """
         return [
             {
                 "step": step,
@@ -83,10 +84,10 @@ class PartialReplies:
 
 
 class RunFollower:
-    """Reads a run as it grows. All methods block."""
+    """Read a run as it grows. All methods block."""
 
     def __init__(self, journal: Journal, run: str, *, after: int | None = None) -> None:
-        """Find the run. `after`: the row up to which the page has it already."""
+        """Find the run. `after`: the last row that the page already has."""
         self.journal = journal
         with reader.reading(journal.path) as connection:
             self._n, self.row = reader.find(connection, run, journal.path)
@@ -99,7 +100,7 @@ class RunFollower:
     def read_news(self) -> dict[str, Any] | None:
         """Return what is new since the last call: changed steps, the run's facts, its plan. None for nothing."""
         seq, run = self.timeline.seq, self.row.head.run
-        # The row first: what ends a run is written with its last rows, so a run seen as ended has all its rows.
+        # Read the run's row first. Its end is written with its last rows, so an ended run has all its rows.
         with reader.reading(self.journal.path) as connection:
             self.row = reader.find(connection, run, self.journal.path)[1]
         self._read()
@@ -118,7 +119,7 @@ class RunFollower:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more comes, unless somebody resumes the run."""
+        """Return whether nothing more follows, unless somebody resumes the run."""
         return self.row.status in OVER
 
     def _read(self, until: int | None = None) -> None:
@@ -129,7 +130,7 @@ class RunFollower:
 
 
 def full_timeline(journal: Journal, run: str) -> ViewerTimeline:
-    """Read a run with all its texts whole; blocking."""
+    """Read a run with all its texts complete; blocking."""
     with reader.reading(journal.path) as connection:
         n, row = reader.find(connection, run, journal.path)
         rows = reader.rows_without_bodies(connection, n, -1)
@@ -137,7 +138,7 @@ def full_timeline(journal: Journal, run: str) -> ViewerTimeline:
 
 
 def run_document(journal: Journal, run: str) -> dict[str, Any]:
-    """Return what a page first gets of a run; blocking. `follow_run` continues after its `seq`."""
+    """Return the first document of a run for a page; blocking. `follow_run` continues after its `seq`."""
     follower = RunFollower(journal, run)
     news = follower.read_news() or {}
     return {"plan": None, "waiting": [], **news, "seq": follower.timeline.seq}
@@ -152,7 +153,7 @@ async def follow_run(
 ) -> AsyncIterator[bytes]:
     """Send a run's events from the row after `after` until the run is over.
 
-    `partial_replies` returns those of the run, None while this process does not perform it.
+    `partial_replies` returns those of the run; None while another process performs it.
     """
     follower = await asyncio.to_thread(RunFollower, journal, run, after=after)
     yield b"retry: 1500\n\n"
@@ -183,13 +184,13 @@ async def follow_list(journal: Journal, is_over: Callable[[], bool] = lambda: Fa
     known: dict[int, tuple[str, float]] = {}
     recent, newest = await asyncio.to_thread(run_search.find_changed, journal, known, 0)
     yield b"retry: 1500\n\n"
-    # The first page once more, as it is now: runs may have changed since the list was read.
+    # Send the first page again: runs may have changed since the list was read.
     yield _list_event(recent[-run_search.PAGE :])
     quiet = 0.0
     unfinished: set[int] = set()
     while not is_over():
         found, newest = await asyncio.to_thread(run_search.find_changed, journal, known, newest)
-        # A process that died writes nothing, so runs that are no longer under way are read as well.
+        # A process that died writes nothing, so also read runs that are no longer active.
         now = {each.n for each in await asyncio.to_thread(run_search.find_unfinished, journal)}
         died = unfinished - now - {each.n for each in found}
         unfinished = now

@@ -1,13 +1,12 @@
-"""One MCP call of a served agent: a run, reported while it goes on, with its questions, and its result.
+"""One MCP call of a served agent: a run with progress reports, its questions, and its result.
 
-A call is a run like any other: it has its place, its owner and its rows in the journal. Its events are reported as
-progress if the client asks for that. If the client cancels the call or goes away, its run is cancelled. A run without
-an answer is an error result with the run's id, never a text that could pass for an answer.
+Cancelling the call, or closing the connection, cancels the run. A run without an answer is an error result with the
+run's id, never a text that looks like an answer.
 
-A run that waits asks by elicitation if the client supports it: by a request of ours in the older protocol, in the
-newer one by a result that asks to be called again. That result's state is the run's id and the question's; the
-answer's caller is checked anew. Without elicitation, the result tells the question and how to answer it with `run` and
-`reply_to`. An answer is for one question of one agent. Any other is an error that names the question.
+A run that waits asks by elicitation if the client supports it: in the older protocol by a request of the server, in the
+newer one by a result that asks for another call. The state in that result is the ids of the run and the question; the
+server checks the next caller again. Without elicitation, the result shows the question and how to answer it with `run`
+and `reply_to`. An answer to any other question is an error that names the open one.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from plait.server.runs import ActiveRun, OnEvent, RunManager
 
 CANCELLED = "the client cancelled the call"
 TRIES = 5
-"""How often the user may correct an answer that does not fit. After that the result tells the question."""
+"""How often the user may correct an answer that does not fit. Then the result shows the question."""
 
 INPUT: dict[str, Any] = {
     "type": "object",
@@ -65,14 +64,12 @@ CallResult = types.CallToolResult | types.InputRequiredResult
 
 @dataclass
 class AgentCall:
-    """One call of an agent."""
-
     manager: RunManager
     ctx: ServerRequestContext[Any]
     params: types.CallToolRequestParams
 
     async def result(self) -> CallResult:
-        """Perform the call. It raises only its cancellation, and `MCPError` for an unknown agent."""
+        """Perform the call. Raises only its cancellation, and `MCPError` for an unknown agent."""
         if self.params.name not in self.manager.agents:
             text = f"There is no agent {self.params.name!r}. These exist: {self.manager.agent_names}."
             raise MCPError(types.INVALID_PARAMS, text)
@@ -129,7 +126,7 @@ class AgentCall:
         return caller
 
     async def _perform(self, text: str, run: str, session: str | None = None, reply_to: str | None = None) -> Run:
-        """Return the run of the call, at its end or where it waits. If the call is cancelled, so is the run."""
+        """Return the call's run, at its end or when it waits. Cancelling the call cancels the run."""
         events: asyncio.Queue[Event | None] = asyncio.Queue()
         reporting = asyncio.ensure_future(self._report_progress(events))
         active: ActiveRun | None = None
@@ -171,7 +168,7 @@ class AgentCall:
             return active
 
     async def _report_progress(self, events: asyncio.Queue[Event | None]) -> None:
-        """Report each step and call, without what was thought or found."""
+        """Report each step and call, without thoughts and results."""
         number = 0
         while (event := await events.get()) is not None:
             if text := _describe_event(event):
@@ -184,7 +181,7 @@ class AgentCall:
     def _can_ask(self) -> bool:
         able = self.ctx.session.client_capabilities
         elicitation = able.elicitation if able is not None else None
-        # A client that names no way can show a form.
+        # A client that names no form of elicitation can show a form.
         return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
     @property
@@ -194,7 +191,7 @@ class AgentCall:
     async def _ask(self, question: str) -> str | None:
         try:
             return _answer_in(await self.ctx.session.elicit_form(question, ANSWER, self.ctx.request_id))
-        except MCPError:  # the client can't ask after all
+        except MCPError:  # the client cannot ask
             return None
 
     # -- its result

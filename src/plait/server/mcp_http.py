@@ -1,7 +1,7 @@
 """The MCP server at /mcp, over streamable HTTP.
 
 The guard has checked the token, Host and Origin, and read the body. A session of the transport belongs to the token
-that opened it; with another token it is not found. A task holds the sessions: the first request starts it, and it ends
+that opened it; another token cannot find it. A task holds the sessions. The first request starts the task, and it ends
 when the server stops and its runs are over.
 """
 
@@ -44,7 +44,7 @@ class McpEndpoint:
     async def _start(self) -> StreamableHTTPSessionManager:
         loop = asyncio.get_running_loop()
         if self._ready is None or self._holder is None or self._holder.done() or self._holder.get_loop() is not loop:
-            # Requests that come before it is ready wait for the same one.
+            # Requests that arrive before it is ready wait for it together.
             ready: asyncio.Future[StreamableHTTPSessionManager] = loop.create_future()
             self._ready, self._holder = ready, loop.create_task(self._hold(ready))
             self._holder.add_done_callback(lambda task: _report_failure(ready, task))
@@ -66,11 +66,11 @@ class McpEndpoint:
 
 
 def _report_failure(ready: asyncio.Future[Any], task: asyncio.Task[None]) -> None:
-    """Raise what prevented the start in every request that waits for it."""
+    """Raise, in every waiting request, what prevented the start."""
     error = None if task.cancelled() else task.exception()
     if not ready.done():
         ready.set_exception(error or RuntimeError("the transport ended before it began"))
-        ready.exception()  # retrieved: perhaps no request waits
+        ready.exception()  # mark as retrieved: maybe no request waits
 
 
 def _with_owner(scope: Scope) -> Scope:

@@ -83,7 +83,7 @@ def serve_stdio(manager: RunManager) -> None:
 
 async def _serve_stdio(manager: RunManager) -> None:
     loop, signalled = asyncio.get_running_loop(), asyncio.Event()
-    # A signal that is ignored stays so, as a script does it for its background jobs.
+    # Keep ignoring an ignored signal: a script ignores it for its background jobs.
     for number in (each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) != signal.SIG_IGN):
         loop.add_signal_handler(number, signalled.set)
     async with stdio_server() as (read, write):
@@ -91,13 +91,13 @@ async def _serve_stdio(manager: RunManager) -> None:
         serving = asyncio.ensure_future(server.run(read, write, server.create_initialization_options()))
         stopping = asyncio.ensure_future(signalled.wait())
         await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
-        # A client that closed stdin reads no answer any more; one that asked us to end may.
+        # A client that closed stdin reads no more answers; one that sent a signal may.
         await manager.stop(0 if serving.done() else None)
         for task in (serving, stopping):
             task.cancel()
         await asyncio.wait([serving, stopping], timeout=5)
         if not serving.done() or signalled.is_set():
-            # A thread still waits for a line on stdin, and nothing can interrupt it.
+            # A thread still waits for a line on stdin and cannot be interrupted.
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(0)

@@ -26,7 +26,6 @@ class ServerMetrics:
         self._usual_seconds = 1.0
 
     def add_run(self, agent: str, run: Run, seconds: float) -> None:
-        """Count a run that ended."""
         self._usual_seconds += (seconds - self._usual_seconds) / 8
         self._runs.labels(agent, run.status).inc()
         self._seconds.labels(agent).observe(seconds)
@@ -36,7 +35,6 @@ class ServerMetrics:
             self._cost.labels(agent).inc(run.cost_usd)
 
     def add_refusal(self, reason: str) -> None:
-        """Count a refused request."""
         self._refused.labels(reason).inc()
 
     def estimate_wait(self, waiting: int, concurrent: int) -> float:

@@ -1,8 +1,7 @@
-"""Pictures of a plan's graph as text and as Mermaid; `graph_svg` has the one to look at.
+"""A plan's graph as text and as Mermaid. `plan_svg` draws it as a picture.
 
-All of them show the steps that call something, what each needs, and the answer, which hangs on the steps that no other
-step needs. A step whose evidence is there already is drawn open. A need that no earlier step gives is left out, so that
-a plan that can't be run can still be drawn.
+Each form shows the steps that call something, their needs, and the answer, which depends on the steps that no other
+step needs. A step that has evidence is drawn open. A need that no earlier step provides is left out.
 """
 
 from __future__ import annotations
@@ -17,13 +16,14 @@ from plait.core import JSON, Plan, Step
 
 ANSWER = "answer"
 _PLAIN = str.maketrans("●○│─┤├┼┘└┴", "*o|-+++''+")
-# What XML and terminals can't hold, and half surrogate pairs.
+# Characters that XML and terminals cannot hold, and half surrogate pairs.
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff\ud800-\udfff]+")
 
 
 class Graph(Struct, frozen=True):
-    """A plan as a graph. `steps` in order; `needs` maps a step's id to the ids of earlier steps whose result it names,
-    and `ANSWER` to those that no step needs; `layer` counts what must come before: 0 for a step that starts at once."""
+    """A plan as a graph. `steps` are in order. `needs` maps a step's id to the ids of earlier steps whose results it
+    uses, and `ANSWER` to those that no step needs. `layer` is the length of the chain before a step: 0 starts at once.
+    """
 
     steps: tuple[Step, ...]
     needs: Mapping[str, tuple[str, ...]]
@@ -31,7 +31,7 @@ class Graph(Struct, frozen=True):
 
     @property
     def longest(self) -> tuple[str, ...]:
-        """The ids of a longest chain of steps that need each other."""
+        """Return the ids of a longest chain of steps that need each other."""
         chain: list[str] = []
         at = ANSWER
         while at in self.needs and (before := self.needs[at]):
@@ -41,7 +41,7 @@ class Graph(Struct, frozen=True):
 
 
 def graph_of(plan: Plan) -> Graph:
-    """The graph of a plan's calls. Of two steps with one id the first counts."""
+    """Return the graph of a plan's calls. Of two steps with the same id, the first counts."""
     needs: dict[str, tuple[str, ...]] = {}
     layer: dict[str, int] = {}
     steps: list[Step] = []
@@ -59,15 +59,15 @@ def graph_of(plan: Plan) -> Graph:
 
 
 def as_text(plan: Plan, width: int = 100, *, ascii: bool = False) -> str:
-    """The graph in lanes, a line a step: a dot is a step, and the lines that reach it from above are what it needs.
+    """Draw the graph in lanes, one line per step. A dot is a step; the lines that reach it from above are its needs.
 
         ●      E1  lookup  Lyon
         │ ●    E2  lookup  Nice
         ●─┘    E3  calculator  #E1 - #E2
         ●      answer
 
-    Inputs are cut so that a line has at most `width` characters where that is possible; `ascii` draws with letters and
-    signs of ASCII alone. Every line stands for itself: nothing in it reads as a step of a plan.
+    Inputs are cut so that a line has at most `width` characters where possible. `ascii` draws with ASCII only. No line
+    of the picture can be read as a step of a plan.
     """
     graph = graph_of(plan)
     drawn = _lanes(graph)
@@ -85,7 +85,7 @@ def as_text(plan: Plan, width: int = 100, *, ascii: bool = False) -> str:
 
 
 def as_mermaid(plan: Plan) -> str:
-    """The graph as a Mermaid flowchart, from top to bottom. Labels are escaped."""
+    """Return the graph as a Mermaid flowchart, from top to bottom. Labels are escaped."""
     graph = graph_of(plan)
     names = {step.id: f"s{number}" for number, step in enumerate(graph.steps, 1)}
     lines = ["flowchart TD"]
@@ -102,7 +102,7 @@ def as_mermaid(plan: Plan) -> str:
 
 
 def input_words(given: JSON, most: int) -> str:
-    """A step's input on one line of at most `most` characters: text as it is, "" for none, all else as JSON."""
+    """Return a step's input on one line of at most `most` characters: text unchanged, "" for none, others as JSON."""
     if given is None:
         return ""
     text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False, default=str)
@@ -111,15 +111,15 @@ def input_words(given: JSON, most: int) -> str:
 
 
 def seen(text: str) -> str:
-    """A text on one line, without what can't be drawn."""
+    """Return a text on one line, without characters that cannot be drawn."""
     return " ".join(_UNSEEN.sub(" ", text).split())
 
 
 def _lanes(graph: Graph) -> list[str]:
-    """The lanes left of each step, and of the answer. A result's lane goes down from its step to the last need of it.
+    """Return the lanes left of each step and of the answer. A result's lane goes down from its step to its last use.
 
-    A step stands in the lane of the leftmost need that ends with it, else in the first free one. So whatever stands
-    right below a step in its lane hangs on it.
+    A step takes the lane of the leftmost need that ends with it, else the first free lane. So whatever is directly
+    below a step in its lane depends on it.
     """
     rows = [*(step.id for step in graph.steps), ANSWER]
     last = {need: row for row, id in enumerate(rows) for need in graph.needs[id]}
@@ -142,7 +142,7 @@ def _lanes(graph: Graph) -> list[str]:
             elif held in needs:
                 sign = _join(goes_on=held not in ending, left=i == first, right=i == final)
             else:
-                # A lane that the line to a step only passes under stays whole.
+                # A lane that the line to a step only passes under stays unbroken.
                 sign = "│" if held is not None else "─" if first < i < final else " "
             signs.append(sign + ("─" if first <= i < final else " "))
         drawn.append("".join(signs).rstrip())
@@ -164,5 +164,5 @@ def _in_ascii(line: str, lane_width: int) -> str:
 
 
 def _entities(text: str) -> str:
-    """A text in a Mermaid label, where `#name;` is a character: whatever could mean something is written so."""
+    """Escape a text for a Mermaid label, where `#name;` is a character."""
     return re.sub(r"[^\w ,.'?!:+=/%-]", lambda match: f"#{ord(match[0])};", text)

@@ -1,9 +1,8 @@
-"""A plan's graph as one SVG that needs nothing else: readable in light and dark, all text escaped.
+"""A plan's graph as one self-contained SVG: readable in light and dark, all text escaped.
 
-Theory of operation. A step stands in the layer of its longest chain of needs (Sugiyama's layered drawing). A result
-that is needed further on runs through the layers between as a thin lane, one lane a result, from which the lines to all
-that need it leave. Sweeps put each box near what it hangs on; then places along the layer are the ones nearest to the
-mean of the neighbours that keep the order (isotonic regression). Deep plans go down, wide ones to the right.
+A step is in the layer of its longest chain of needs (Sugiyama's layered drawing). A result that a later layer needs
+runs through the layers between as one thin lane. Sweeps order each layer; isotonic regression then places each box near
+its neighbours. Deep plans go down, wide ones to the right.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ MOST = 30
 MARGIN, LANE, APART, BETWEEN = 12.0, 10.0, 22.0, 46.0
 SWEEPS, SETTLE = 8, 13
 STRAIGHT = 8.0
-"""A lane's place counts so much more than a box's: boxes make room for it."""
+"""The weight of a lane's place relative to a box's: boxes make room for lanes."""
 
 STYLE = """\
 text{font:12px ui-monospace,Menlo,Consolas,monospace;fill:#1c2330}
@@ -42,11 +41,12 @@ TIP = """\
 <path d="M0,0.5L8,4L0,7.5z"/></marker></defs>"""
 
 Key = tuple[str, int]
-"""A box: its id and its layer. A lane in a layer between: the id of the step whose result it carries, and the layer."""
+"""A box: its id and its layer. For a lane in a layer between: the id of the step whose result it carries, and the
+layer."""
 
 
 class StepBox(Struct, frozen=True):
-    """How a step, or the answer, is drawn. `hint` is its tooltip."""
+    """How a step or the answer is drawn. `hint` is its tooltip."""
 
     lines: tuple[str, ...]
     wide: float
@@ -56,7 +56,7 @@ class StepBox(Struct, frozen=True):
 
 
 def as_svg(plan: Plan) -> str:
-    """The graph of a plan as SVG. Steps with evidence have a dashed border; a box's tooltip says all of its step."""
+    """Draw a plan's graph as SVG. Steps with evidence have a dashed border; a box's tooltip shows the whole step."""
     graph = graph_of(plan)
     picture = _Picture(graph, _boxes(graph, plan))
     words = f"A plan of {len(graph.steps)} steps: " + "; ".join(_sentence(graph, step) for step in graph.steps)
@@ -70,7 +70,7 @@ def as_svg(plan: Plan) -> str:
 
 
 class _Picture:
-    """Where everything stands. `depth` is the way through the layers, `places` are along each layer."""
+    """The position of every part. `depth` is the position across the layers, `places` are the positions along each."""
 
     def __init__(self, graph: Graph, boxes: Mapping[str, StepBox]) -> None:
         self.graph, self.boxes = graph, boxes
@@ -88,7 +88,7 @@ class _Picture:
         self.size = (across, long) if self.down else (long, across)
 
     def lines(self) -> Iterator[str]:
-        """The picture's parts, lines first."""
+        """Yield the picture's parts, lines first."""
         for source, target in self.segments:
             way = [self._end(source, out=True), self._end(target, out=False)]
             if not self._is_box(target):
@@ -101,7 +101,7 @@ class _Picture:
             yield _drawn(box, *(middle if self.down else middle[::-1]))
 
     def _end(self, key: Key, *, out: bool) -> tuple[float, float]:
-        """Where lines leave a box or a lane (`out`), or reach it: depth, then place."""
+        """Return where lines leave (`out`) or reach a box or a lane: depth, then place."""
         start, room = self.starts[key[1]], self.depths[key[1]]
         if self._is_box(key):
             own = self._extent(key, wide=not self.down)
@@ -129,7 +129,7 @@ class _Picture:
 
 
 def _segments(graph: Graph) -> list[tuple[Key, Key]]:
-    """The lines from one layer to the next, each once."""
+    """Return the lines from one layer to the next, each once."""
     found: dict[tuple[Key, Key], None] = {}
     for id, needs in graph.needs.items():
         end = graph.layer[id]
@@ -140,7 +140,7 @@ def _segments(graph: Graph) -> list[tuple[Key, Key]]:
 
 
 def _layers(graph: Graph, segments: Iterable[tuple[Key, Key]]) -> list[list[Key]]:
-    """What stands in each layer, ordered so that few lines cross."""
+    """Return the contents of each layer, ordered so that few lines cross."""
     layers: list[list[Key]] = [[] for _ in range(graph.layer[ANSWER] + 1)]
     for key in dict.fromkeys([*((id, graph.layer[id]) for id in graph.needs), *(end for _, end in segments)]):
         layers[key[1]].append(key)
@@ -160,12 +160,12 @@ def _places(
     sizes: Mapping[Key, float],
     boxes: Collection[Key],
 ) -> dict[Key, float]:
-    """The middle of each along its layer, near its neighbours, in order and without touching."""
+    """Return the middle of each part along its layer: near its neighbours, in order, without touching."""
     before, after = _neighbours(segments)
     places = {key: 0.0 for layer in layers for key in layer}
     before, after = _neighbours(segments)
     for number in range(SETTLE):
-        # Down and up in turn, each time towards what was placed just before: a lane then runs on straight.
+        # Go down and up in turn, each time towards the layer placed last, so that lanes stay straight.
         near, walk = (before, layers) if number % 2 == 0 else (after, layers[::-1])
         for layer in walk:
             wanted = [_mean([places[other] for other in near.get(key, ())], places[key]) for key in layer]
@@ -178,7 +178,7 @@ def _places(
 
 
 def _in_order(wanted: Sequence[float], weights: Sequence[float], offsets: Sequence[float]) -> list[float]:
-    """The places nearest to `wanted` (least squares) that are at least as far apart as `offsets` are."""
+    """Return the places nearest to `wanted` (least squares) that keep at least the distances of `offsets`."""
     pools: list[tuple[float, float, int]] = []
     for want, weight, offset in zip(wanted, weights, offsets, strict=True):
         total, mass, count = (want - offset) * weight, weight, 1
@@ -207,7 +207,7 @@ def _mean(values: Sequence[float], otherwise: float) -> float:
 
 
 def _boxes(graph: Graph, plan: Plan) -> dict[str, StepBox]:
-    """A box for each step and one for the answer; those of steps are alike in width, so that they line up."""
+    """Return a box for each step and one for the answer. Boxes of steps have the same width, so that they line up."""
     lines = {
         step.id: (f"{seen(step.id)} {seen(step.tool)}"[:MOST], input_words(step.input, MOST)) for step in graph.steps
     }

@@ -1,8 +1,8 @@
-"""Where two runs first differ.
+"""The first difference of two runs.
 
-The comparison covers what was decided: the settings, then for each step the requests, what the model said, what was
-called with what and what came of it, and the end. It ignores times, tokens, prices, ids, failed attempts and pauses.
-The items of a step are compared in the order of the journal.
+The comparison covers decisions: the settings; then, for each step, the requests, the model's replies, the calls with
+their inputs and results; and the end. It ignores times, tokens, prices, ids, failed attempts and pauses. Plait compares
+the items of a step in the order of the journal.
 """
 
 from __future__ import annotations
@@ -66,7 +66,6 @@ class RunDifference(Struct, frozen=True):
 
 
 def load_compared(row: RunRow, rows: Iterable[Row]) -> ComparedRun:
-    """Read a whole run."""
     timeline, requests = ViewerTimeline(recorded_loop(row.head), max_text=None), {}
     for each in rows:
         moments = timeline.add(each, keep_body=False)
@@ -108,7 +107,7 @@ def _difference_in_step(a: ComparedRun, b: ComparedRun, step: int) -> RunDiffere
         ids = (one["id"] if one else "", other["id"] if other else "")
         if one is None or other is None or one["kind"] != other["kind"]:
             return _locate(LABELS[(one or other)["kind"]], step, ids, _join_fields(one), _join_fields(other))
-        # Only the last of several attempts was answered.
+        # Only the last of several attempts has an answer.
         if one["kind"] == "model" and a.requests[one["wire"][-1]] != b.requests[other["wire"][-1]]:
             return _locate("the request", step, ids, "", "")
         for field in FIELDS[one["kind"]]:

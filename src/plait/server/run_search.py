@@ -1,7 +1,7 @@
-"""The runs of a journal for the viewer's list: searched, under way, changed, and forked.
+"""The runs of a journal for the viewer's list: searched, active, changed, and forked.
 
-A search looks at the question and the answer (without one, the reason) in the journal's table of runs. Each word must
-occur in one of them, in capitals or not. Thoughts, observations and requests are not searched.
+A search covers the question and the answer (without an answer, the reason) in the journal's table of runs. Each word
+must occur in one of them, in upper or lower case. Thoughts, observations and requests are not searched.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ PAGE = 40
 """Runs on one page by default."""
 MOST = 200
 RECENT = 200
-"""So many of the newest runs are watched for changes, besides those under way."""
+"""How many of the newest runs are watched for changes, besides the active ones."""
 LATELY = 5_000
-"""So many of the newest runs are searched for what is under way. A filter by status finds older ones."""
+"""How many of the newest runs are searched for active ones. A filter by status finds older ones."""
 STATES = ("answered", "failed", "stopped", "cancelled", "waiting", "crashed", "running", "interrupted")
 UNFINISHED = ("running", "waiting", "interrupted")
 
@@ -53,12 +53,12 @@ class RunFilter(Struct, frozen=True):
 
     @property
     def is_plain(self) -> bool:
-        """Whether this is the first page of all runs."""
+        """Return whether this is the first page of all runs."""
         return not any((self.words, self.status, self.loop, self.agent, self.session, self.model, self.before))
 
 
 class NumberedRun(Struct, frozen=True):
-    """A run and its number in the journal, by which pages continue."""
+    """A run and its number in the journal, which marks where a page continues."""
 
     n: int
     row: RunRow
@@ -82,7 +82,7 @@ def find_runs(journal: Journal, wanted: RunFilter) -> tuple[list[NumberedRun], b
 
 
 def find_unfinished(journal: Journal) -> list[NumberedRun]:
-    """Return the runs that are under way or wait for the user, the newest first, among the `LATELY` newest ones."""
+    """Return the active and waiting runs, newest first, among the `LATELY` newest ones."""
     where = f"WHERE n > (SELECT max(n) FROM runs) - {LATELY} AND status IN ('running', 'waiting')"
     try:
         with reader.reading(journal.path) as connection:
@@ -93,8 +93,7 @@ def find_unfinished(journal: Journal) -> list[NumberedRun]:
 
 
 def list_choices(journal: Journal) -> dict[str, list[str]]:
-    """Return the loops, sessions and models that a filter offers. It omits sessions that no client named: there are too
-    many, and their runs have links to them."""
+    """Return the loops, sessions and models that a filter offers. Leaves out sessions that clients did not name."""
     queries = {
         "loops": "SELECT DISTINCT loop FROM runs",
         "sessions": "SELECT DISTINCT session FROM runs",
@@ -114,7 +113,7 @@ def list_choices(journal: Journal) -> dict[str, list[str]]:
 def find_changed(journal: Journal, known: dict[int, tuple[str, float]], after: int) -> tuple[list[NumberedRun], int]:
     """Return the runs that are new or changed, and the number of the newest run.
 
-    `known` has each run's status and when it was written last, and is updated. `after` is the number that the last call
+    `known` maps each run to its status and last write, and is updated. `after` is the number that the last call
     returned, 0 at first. The search covers the newest runs and those that were unfinished.
     """
     watched = [n for n, (status, _) in known.items() if status in UNFINISHED]
@@ -135,7 +134,6 @@ def find_changed(journal: Journal, known: dict[int, tuple[str, float]], after: i
 
 
 def find_numbered(journal: Journal, numbers: Collection[int]) -> list[NumberedRun]:
-    """Return the runs with these numbers."""
     with reader.reading(journal.path) as connection:
         return list(_read(connection, journal, f"WHERE n IN ({_marks(numbers)})", tuple(numbers)))
 
@@ -168,7 +166,7 @@ def _condition(connection: sqlite3.Connection, wanted: RunFilter) -> tuple[str, 
         ("status = ?", "running" if wanted.status == "interrupted" else wanted.status),
         ("loop = ?", wanted.loop),
         ("session <> '' AND session = ?", wanted.session),
-        # The labels of served runs are serve:OWNER:AGENT:KEY, and no agent's name has a sign of GLOB's in it.
+        # The labels of served runs are serve:OWNER:AGENT:KEY. An agent's name cannot contain a GLOB character.
         ("label GLOB ?", wanted.agent and f"serve:*:{_NAME.sub('/', wanted.agent)}:*"),
         (f"EXISTS ({has_model})", wanted.model),
         *((f"instr(folded(question || ' ' || {_ANSWER}), ?) > 0", word) for word in words),

@@ -52,7 +52,7 @@ def list_entry(row: RunRow, *, n: int = 0) -> dict[str, Any]:
 
 
 def run_facts(row: RunRow, timeline: ViewerTimeline) -> dict[str, Any]:
-    """Return everything about a run except its steps and forks. While it runs, the rows so far give the totals."""
+    """Return all facts of a run, without its steps and forks. While it runs, the rows so far give the totals."""
     outcome, head = row.outcome or {}, row.head
     return {
         **list_entry(row),
@@ -87,7 +87,6 @@ def open_questions(row: RunRow, timeline: Timeline) -> list[dict[str, Any]]:
 
 
 def has_plan(head: RunHead) -> bool:
-    """Return whether runs of that loop have a plan."""
     return bool(getattr(recorded_loop(head), "makes_plan", False))
 
 
@@ -97,7 +96,7 @@ def plan_view(row: RunRow, timeline: Timeline) -> dict[str, Any] | None:
         return None
     try:
         plan = recorded_plan(row.head, timeline)
-        # The page has the style: its policy lets in no other.
+        # The page has the style; its policy allows no other.
         svg = as_svg(plan).replace(f"<style>\n{STYLE}\n</style>\n", "")
         return {"svg": svg, "text": written(plan), "steps": len(plan.calls), "found": len(plan.evidence)}
     except (PlaitError, LookupError):

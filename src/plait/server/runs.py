@@ -1,9 +1,8 @@
 """The runs of this process: started, resumed, forked and cancelled for the callers who may see them.
 
-Each run is a task of its own and is in the journal before its client hears of it. Its label names its owner, so the
-rule who may see it holds after a restart. `concurrent` runs are performed at once and `queued` more requests wait, for
-a place or for the turn before theirs in a conversation; further ones are refused. When the server stops, runs have
-`grace` seconds to end. Then they are cancelled with a reason in the journal, and can be resumed.
+Each run is in the journal before its client learns of it. Its label names its owner, so access rules survive a restart.
+At most `concurrent` runs are performed at once and `queued` more requests wait; further ones are refused. When the
+server stops, runs have `grace` seconds to end. Then they are cancelled with a reason, and can be resumed.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ from plait.server.live import PartialReplies
 from plait.server.metrics import ServerMetrics
 
 GONE = "the client went away"
-"""Why a run was cancelled whose client closed the connection."""
+"""Why a run was cancelled: its client closed the connection."""
 STOPPED = "the server stopped"
-"""Why a run was cancelled that the server did not wait for. It can be resumed."""
+"""Why a run was cancelled: the server stopped before its end. It can be resumed."""
 
 OnEvent = Callable[[Event], None]
 
@@ -52,22 +51,22 @@ class ActiveRun:
         self._began: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def perform(self, work: Callable[..., Coroutine[Any, Any, Run]]) -> None:
-        """Start the run as a task, which continues whoever waits for it."""
+        """Start the run as a task, which continues even if nobody waits for it."""
         self.task = asyncio.ensure_future(self._perform(work))
 
     async def begun(self) -> None:
-        """Wait until the journal has the run. Raises what prevented that."""
+        """Wait until the journal has the run. Raises the error that prevented that."""
         await asyncio.wait((self._began, self.task), return_when=asyncio.FIRST_COMPLETED)
         if not self._began.done():
             self.task.result()
 
     async def done(self) -> Run:
-        """Wait for the end, also of a cancelled run. Raises what prevented the run."""
+        """Wait for the run's end, even if it is cancelled. Raises the error that prevented the run."""
         await asyncio.wait([self.task])
         return self.result or self.task.result()
 
     def cancel(self, reason: str) -> bool:
-        """Cancel it for a reason that the journal stores; False if it is over or cancelled already."""
+        """Cancel the run for a reason that the journal stores. Returns False if it is over or already cancelled."""
         return not self.task.cancelling() and self.task.cancel(reason)
 
     async def _perform(self, work: Callable[..., Coroutine[Any, Any, Run]]) -> Run:
@@ -88,13 +87,12 @@ class ActiveRun:
 
 
 class TurnLock:
-    """The right to add a turn to a conversation. Nobody else adds one before it is released."""
+    """The right to add a turn to a conversation. Nobody else can add one before it is released."""
 
     def __init__(self, lock: asyncio.Lock | None) -> None:
         self._lock = lock
 
     def release(self) -> None:
-        """Let the next turn begin."""
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
@@ -107,7 +105,7 @@ class TurnLock:
 
 
 class RunManager:
-    """Performs the runs of a server. `agents` are those it serves, by name; `active` are the runs by id."""
+    """Perform the runs of a server. `agents` are the served agents by name; `active` are the runs by id."""
 
     def __init__(
         self, agents: Iterable[ServedAgent], table: ServeTable | None = None, tokens: AccessTokens | None = None
@@ -119,7 +117,7 @@ class RunManager:
         self.journal = Journal.at(next(iter(self.agents.values())).agent.journal or None)
         self.active: dict[str, ActiveRun] = {}
         self.stopping = False
-        """The server stops: event streams without an end of their own end now."""
+        """The server stops: event streams without an end must end now."""
         self.waiting = 0
         """Requests that wait for a place or for their turn."""
         self._performed: set[ActiveRun] = set()
@@ -129,7 +127,7 @@ class RunManager:
 
     @property
     def running(self) -> int:
-        """How many runs have a place."""
+        """Return how many runs have a place."""
         return len(self._performed)
 
     async def start(
@@ -143,7 +141,7 @@ class RunManager:
         key: str = "",
         on_event: OnEvent | None = None,
     ) -> ActiveRun:
-        """Start a run; returns when the journal has it. `session` is the name that `Caller.session` makes.
+        """Start a run; returns when the journal has it. `session` is the name from `Caller.session`.
 
         Raises `RequestRejected` (unknown agent, too many runs, the server stops) and `PlaitError`.
         """
@@ -178,7 +176,7 @@ class RunManager:
         caller: Caller = ANYONE,
         on_event: OnEvent | None = None,
     ) -> ActiveRun:
-        """Resume a run as a turn of its conversation, after the turn under way. A fork is not a turn."""
+        """Resume a run as a turn of its conversation, after the active turn. A fork is not a turn."""
         head = self._find_resumable(run, caller).head
         async with self.take_turn(None if head.parent else head.session or None) as turn:
             active = await self.resume(run, answer, question=question, caller=caller, on_event=on_event)
@@ -206,7 +204,7 @@ class RunManager:
     # -- who may see what
 
     def find_agent(self, name: str) -> ServedAgent:
-        """Return the agent of that name. Raises `RequestRejected`, in the words that clients know."""
+        """Return the agent of that name. Raises `RequestRejected` in a form that clients know."""
         served = self.agents.get(name)
         if served is None:
             raise RequestRejected(
@@ -220,13 +218,13 @@ class RunManager:
 
     @property
     def agent_names(self) -> str:
-        """The names of the agents, for an error."""
         return ", ".join(list(self.agents)[:20])
 
     def find_run(self, run: str, caller: Caller = ANYONE) -> RunRow:
-        """Return a recorded run. Raises the same `UnknownRun` for a run that does not exist and for one of others.
+        """Return a recorded run. Raises the same `UnknownRun` for a missing run and for another owner's.
 
-        A client sees only what the same token started, by its whole id: the nearest ids are those of others.
+        A client sees only runs that the same token started, by their whole id; near matches could be other owners'
+        runs.
         """
         if caller.full:
             return self.journal.run(run)
@@ -258,7 +256,7 @@ class RunManager:
         return Agent.from_journal(head, journal=self.journal.path)
 
     def unfinished_runs(self) -> list[RunRow]:
-        """Return the runs that a server on this journal started and did not end: its process died or was stopped."""
+        """Return the runs that a server on this journal started and did not end, because it died or was stopped."""
         try:
             rows = [*self.journal.runs(10_000, "interrupted"), *self.journal.runs(10_000, "cancelled")]
         except NoJournal:
@@ -312,7 +310,7 @@ class RunManager:
         self._performed.discard(active)
         self.active.pop(active.run, None)
         self._places.release()
-        _ = active.task.cancelled() or active.task.exception()  # retrieved: nobody else may ask for it
+        _ = active.task.cancelled() or active.task.exception()  # mark as retrieved: maybe nobody else asks for it
         if active.result is not None:
             self.metrics.add_run(active.agent, active.result, time.monotonic() - active.started)
 
@@ -345,7 +343,7 @@ class RunManager:
     # -- the end
 
     async def stop(self, grace: float | None = None) -> int:
-        """Take no more runs, wait `grace` seconds for those under way, and cancel the rest. Returns how many."""
+        """Accept no more runs, wait `grace` seconds for active ones, and cancel the others. Returns how many."""
         self.stopping = True
         clock = asyncio.get_running_loop().time
         self._deadline = clock() + (self.table.grace if grace is None else grace)
@@ -359,7 +357,7 @@ class RunManager:
         return len(rest)
 
     def end_grace(self) -> None:
-        """Make `stop` cancel the rest now."""
+        """Make `stop` cancel the remaining runs now."""
         self._deadline = 0.0
 
 

@@ -1,4 +1,4 @@
-"""The viewer: its pages, and the routes under /api/ that they use. Only full tokens get here (`guard.NEEDS`)."""
+"""The viewer: its pages, and the routes under /api/ that they use. Only full tokens have access (`guard.NEEDS`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""What the pages may do: run their own scripts and ask this server, nothing else."""
+"""The pages' policy: they may only run their own scripts and ask this server."""
 PIECE = 400_000
 """Characters of a text in one answer."""
 
@@ -38,15 +38,13 @@ T = TypeVar("T")
 
 
 class StartBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A run to start."""
-
     agent: str
     question: str
     session: str | None = None
 
 
 class ResumeBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The user's answer to the question of that id; none for a run that was interrupted."""
+    """The user's answer to the question with that id; no answer for a run that was interrupted."""
 
     answer: str | None = None
     question: str | None = None
@@ -63,8 +61,6 @@ class ForkBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LoginBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The token of a browser."""
-
     token: str
 
 
@@ -103,13 +99,13 @@ class ViewerApi:
     # -- pages
 
     async def index(self, request: Request) -> Response:
-        """The viewer, or the page that asks for the token."""
+        """Return the viewer, or the page that asks for the token."""
         caller = request.state.caller
         is_known = caller is not None and caller.full and "login" not in request.query_params
         return _page("index.html" if is_known else "login.html")
 
     async def asset(self, request: Request) -> Response:
-        """A script, a style or a picture of the pages."""
+        """Return a script, a style or a picture of the pages."""
         name = request.path_params["name"]
         if name.rpartition(".")[2] not in ("js", "css", "svg") or not name.replace(".", "").replace("-", "").isalnum():
             raise RequestRejected(404, f"There is no page {name!r}.")
@@ -140,7 +136,7 @@ class ViewerApi:
     # -- reading
 
     async def about(self, request: Request) -> Response:
-        """The agents and loops to start with, and what the filters offer."""
+        """Return the agents and loops to start with, and the choices of the filters."""
         agents = [
             {
                 "name": each.name,
@@ -154,7 +150,7 @@ class ViewerApi:
         return json_response({"agents": agents, "loops": list(loops.names()), "choices": choices})
 
     async def runs(self, request: Request) -> Response:
-        """A page of the list; the first one without a filter also has the unfinished runs."""
+        """Return a page of the list. The first one without a filter also has the unfinished runs."""
         wanted = _parse_filter(request)
         found, more = await asyncio.to_thread(run_search.find_runs, self._journal, wanted)
         unfinished = await asyncio.to_thread(run_search.find_unfinished, self._journal) if wanted.is_plain else []
@@ -165,11 +161,10 @@ class ViewerApi:
         return json_response({**lists, "more": more})
 
     async def run(self, request: Request) -> Response:
-        """One run with its steps."""
         return json_response(await asyncio.to_thread(live.run_document, self._journal, _run_id(request)))
 
     async def text(self, request: Request) -> Response:
-        """A piece of a text that the run's document has cut."""
+        """Return a piece of a text that was cut in the run's document."""
         query = request.query_params
         start = _parse_number("from", query.get("from", "0"))
         timeline = await asyncio.to_thread(live.full_timeline, self._journal, _run_id(request))
@@ -180,7 +175,7 @@ class ViewerApi:
         return json_response({"text": whole[start:end], "more": max(0, len(whole) - end)})
 
     async def wire(self, request: Request) -> Response:
-        """The requests and responses of one step, and the requests that they are compared with."""
+        """Return the requests and responses of one step, and the requests that they are compared with."""
         step = _parse_number("step", request.query_params.get("step", ""))
 
         def read() -> dict[str, Any]:
@@ -195,7 +190,6 @@ class ViewerApi:
         return json_response(await asyncio.to_thread(read))
 
     async def body(self, request: Request) -> Response:
-        """One request or response, byte for byte."""
         seq = _parse_number("seq", request.path_params["seq"])
         found = await asyncio.to_thread(lambda: exact_body(self._journal.iter_rows(_run_id(request)), seq))
         if found is None:
@@ -204,7 +198,7 @@ class ViewerApi:
         return Response(found, media_type="application/octet-stream", headers=headers)
 
     async def sides(self, request: Request) -> Response:
-        """Two runs, where they first differ, and which steps are equal."""
+        """Return two runs, where they first differ, and which steps are equal."""
 
         def read() -> dict[str, Any]:
             rows = [self._journal.run(request.query_params.get(name, "")) for name in ("a", "b")]
@@ -220,7 +214,6 @@ class ViewerApi:
         return json_response(await asyncio.to_thread(read))
 
     async def run_events(self, request: Request) -> Response:
-        """The events of one run."""
         after = live.last_seen_row(request.headers.get("last-event-id"), request.query_params.get("after"))
         row = await asyncio.to_thread(self._journal.run, _run_id(request))
         name = row.head.run
@@ -232,12 +225,9 @@ class ViewerApi:
         return _stream(live.follow_run(self._journal, name, after, self._is_stopping, partial_replies))
 
     async def events(self, request: Request) -> Response:
-        """The events of the list."""
         return _stream(live.follow_list(self._journal, self._is_stopping))
 
     async def comparisons(self, request: Request) -> Response:
-        """The comparisons in the journal, the newest first."""
-
         def read() -> list[dict[str, Any]]:
             results = Results(self._journal)
             return [
@@ -255,7 +245,7 @@ class ViewerApi:
         return json_response(await asyncio.to_thread(read))
 
     async def comparison(self, request: Request) -> Response:
-        """The page of a comparison, as `plait compare --html` writes it, with links to its runs."""
+        """Return the page of a comparison, as `plait compare --html` writes it, with links to its runs."""
 
         def render() -> str:
             from plait.lab.page import render_served_page
@@ -266,13 +256,12 @@ class ViewerApi:
             )
 
         text = await asyncio.to_thread(render)
-        # The page itself says what its scripts may do, by their hashes.
+        # The page itself restricts its scripts by their hashes.
         return Response(text, media_type="text/html", headers={"Content-Security-Policy": "frame-ancestors 'none'"})
 
     # -- actions
 
     async def start(self, request: Request) -> Response:
-        """Start a run."""
         given = await _parse_body(request, StartBody)
         caller = request.state.caller
         session = caller.session(given.session) if given.session else None
@@ -290,7 +279,6 @@ class ViewerApi:
         return json_response({"run": active.run}, 202)
 
     async def fork(self, request: Request) -> Response:
-        """Fork a run."""
         given = msgspec.structs.asdict(await _parse_body(request, ForkBody))
         at = given.pop("at")
         changes = {name: value for name, value in given.items() if value not in (None, {}, "")}
@@ -298,7 +286,6 @@ class ViewerApi:
         return json_response({"run": active.run}, 201)
 
     async def cancel(self, request: Request) -> Response:
-        """Cancel a run of this process."""
         if not self._manager.cancel(_run_id(request), caller=request.state.caller):
             hint = "Cancel it where it was started."
             raise RequestRejected(409, "This server is not performing that run.", hint=hint)
@@ -342,7 +329,7 @@ def _parse_filter(request: Request) -> run_search.RunFilter:
 
 
 def _parse_number(name: str, text: str) -> int:
-    """Return a number of the address. SQLite holds no longer ones."""
+    """Return a number in the address. SQLite cannot hold longer ones."""
     if not text.isdecimal() or len(text) > 18:
         raise RequestRejected(400, f"{name} is a number.", param=name)
     return int(text)

@@ -15,7 +15,6 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -29,7 +28,7 @@ def override_address(table: ServeTable, host: str | None, port: int | None) -> S
 
 
 def check_settings(table: ServeTable, tokens: AccessTokens, file: Path | None = None) -> ServeTable:
-    """Return the settings if the server can listen with them. `file` holds them. Raises `ConfigError`."""
+    """Return the settings if the server can listen with them. `file` is where they come from. Raises `ConfigError`."""
     if not 0 <= table.port <= 65535:
         raise ConfigError(
             f"{_place(file)} port is {table.port}, which does not exist.", hint="Ports go from 0 (a free one) to 65535."
@@ -44,7 +43,7 @@ def check_settings(table: ServeTable, tokens: AccessTokens, file: Path | None = 
 
 
 def check_limits(table: ServeTable, file: Path | None = None) -> ServeTable:
-    """Return the settings if their limits can be used. Raises `ConfigError`."""
+    """Return the settings if their limits are valid. Raises `ConfigError`."""
     for name in ("concurrent", "seconds", "body_mb", "body_seconds", "connections"):
         if not getattr(table, name) > 0:
             raise ConfigError(f"{_place(file)} {name} is {getattr(table, name)}, which is not above zero.")

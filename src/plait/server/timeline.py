@@ -1,12 +1,11 @@
-"""A run as the viewer shows it: steps, and in each the items in the order of the journal.
+"""A run as the viewer shows it: steps, each with its items in the order of the journal.
 
-A timeline takes the rows of a run one by one. Each row adds an item to a step or changes one: a call gets its
-observation, a request its reply. `changes` returns what is new since the last call, so a page grows by it; all changes
-together are the whole document.
+Each row adds an item to a step or changes one: a call gets its observation, a request its reply. `changes` returns what
+is new since the last call; all changes together are the whole document.
 
-An item is a `model` (a request and its reply), `call`, `code`, `output` (of code that went on), `note` or `wait`. Its
-id comes from its effect, so it stays the same whenever the journal is read. A text is [text, number of characters left
-out]; `/api/runs/ID/text` gives the rest by item and field.
+An item is a `model` (a request and its reply), `call`, `code`, `output` (of continued code), `note` or `wait`. Its id
+comes from its effect, so it never changes. A text is [text, number of characters left out]; `/api/runs/ID/text` returns
+the rest.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ SORTS = {
     "limit": "limit",
     "loop": "limit",
 }
-"""How the page marks a note of each kind. All others are warnings."""
+"""How the page marks notes by kind. All other kinds are warnings."""
 
 JSON: TypeAlias = dict[str, Any]
 
@@ -76,7 +75,7 @@ class ViewerTimeline:
         self._last_step = 0
 
     def changes(self) -> list[JSON]:
-        """Return the steps that changed since the last call, each with its items that did."""
+        """Return the steps that changed since the last call, each with its changed items."""
         items: dict[int, list[JSON]] = {step: [] for step in sorted(self._changed_steps)}
         for id in self._changed_items:
             items.setdefault(self.items[id]["step"], []).append(self.items[id])
@@ -84,12 +83,12 @@ class ViewerTimeline:
         return [{**self.steps[step], "items": each} for step, each in sorted(items.items())]
 
     def text(self, item: str, field: str) -> str | None:
-        """Return the text of an item as far as it is held, None if there is none."""
+        """Return the text of an item as far as it is stored; None if there is none."""
         value = self.items.get(item, {}).get(field)
         return value[0] if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) else None
 
     def totals(self) -> JSON:
-        """Return what the rows so far say that the run used."""
+        """Return what the run used, from the rows so far."""
         whole = in_all(self.phases)
         usage = whole.usage
         return {
@@ -266,7 +265,6 @@ class ViewerTimeline:
 
 
 def build_timeline(rows: Iterable[Row], loop: Loop | None, *, max_text: int | None = LONG) -> ViewerTimeline:
-    """Build a timeline from rows."""
     timeline = ViewerTimeline(loop, max_text=max_text)
     for row in rows:
         timeline.add(row)

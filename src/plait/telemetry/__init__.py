@@ -31,7 +31,7 @@ opens_sdk = False
 
 _lock = threading.Lock()
 _tracer: Tracer | None = None
-"""None until the first run asks."""
+"""None until the first run needs it."""
 
 _WORDS = {
     "": None,
@@ -59,14 +59,14 @@ def on(
 
 
 def off() -> None:
-    """Trace no run that begins from now on, whatever the environment and `plait.toml` say."""
+    """Do not trace runs that begin from now on, whatever the environment and `plait.toml` say."""
     global _tracer
     with _lock:
         _tracer = UNWATCHED
 
 
 def find_tracer() -> Tracer:
-    """Return what traces runs in this process. Raises `ConfigError` if it is asked for and not available."""
+    """Return the tracer of runs in this process. Raises `ConfigError` if tracing is on and not available."""
     global _tracer
     if (tracer := _tracer) is not None:
         return tracer
@@ -78,7 +78,7 @@ def find_tracer() -> Tracer:
 
 
 def shut_down() -> str:
-    """Send what is left and close the SDK that Plait opened. Return why something was not sent, or "". Never raises."""
+    """Send pending data and close the SDK that Plait opened. Return why something was not sent, or "". Never raises."""
     sdk = sys.modules.get("plait.telemetry.sdk")
     return str(sdk.shut_down()) if sdk is not None else ""
 
@@ -97,7 +97,7 @@ def read_settings(env: Mapping[str, str] | None = None) -> tuple[bool, bool]:
         )
     try:
         table = config.load().telemetry
-    except PlaitError:  # whoever needs the file's models reports it
+    except PlaitError:  # the code that needs the file's models reports it
         table = config.TelemetryTable()
     switch = _WORDS[word]
     asked = word == "content" or env.get(CONTENT, "").strip().lower() in ("true", "span_only", "span_and_event")

@@ -1,4 +1,4 @@
-"""The texts of spans: without secrets, as valid UTF-8, and in the form that the conventions give to messages."""
+"""The texts of spans: without secrets, as valid UTF-8, and in the conventions' form of messages."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from plait.core.text import shorten
 from plait.runtime.tracing import Scrub
 
 MAX_TEXT = 20_000
-"""Characters of one text. A longer one is shortened in its middle: a collector rejects a batch that is too large."""
+"""Maximum characters of one text. Longer ones are shortened in the middle, because a collector rejects large
+batches."""
 
 FINISH_REASONS = {"calls": "tool_call", "filter": "content_filter", "circle": "length"}
-"""The conventions' names of Plait's reasons for the end of a reply, where they differ."""
+"""The conventions' names for why a reply ended, where they differ from Plait's."""
 
 Message = dict[str, Any]
 
 
 class SpanContent:
-    """Cleans the texts of one run's spans. `wanted`: questions, answers and the like may leave the process."""
+    """Clean the texts of one run's spans. `wanted`: questions, answers and other content may leave the process."""
 
     def __init__(self, scrub: Scrub, *, wanted: bool) -> None:
         self._scrub = scrub
@@ -44,7 +45,7 @@ class SpanContent:
             whole = msgspec.json.encode(value, enc_hook=str)
         except UnicodeEncodeError:  # half a surrogate pair
             whole = json.dumps(value, default=str).encode()
-        raw = self._scrub(whole)  # before texts are shortened: half of a secret would not be found
+        raw = self._scrub(whole)  # before texts are shortened: half a secret would not be found
         try:
             return msgspec.json.encode(_shorten(msgspec.json.decode(raw)), enc_hook=str).decode()
         except msgspec.DecodeError:  # the secret was not a text

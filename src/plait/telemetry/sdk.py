@@ -73,7 +73,7 @@ def open_sdk() -> None:
 
 
 def shut_down(seconds: float = SECONDS) -> str:
-    """Send what is left and close the SDK, if `open_sdk` opened it. Return why something was not sent, or ""."""
+    """Send pending data and close the SDK if `open_sdk` opened it. Return why something was not sent, or ""."""
     global _opened
     if not _opened:
         return ""

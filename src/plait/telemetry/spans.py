@@ -1,9 +1,8 @@
 """Spans and metrics of runs, model calls, tool calls and code, made with OpenTelemetry's API.
 
-`runtime/tracing.py` describes the protocol. A span is the current one while it is open: what a tool or an HTTP library
-traces is below it, and a run is below what its caller has open. Names follow the conventions, which are still in
-development, so they are written here and not imported; a test compares them with the conventions' package.
-What the conventions do not name begins with `plait.`.
+`runtime/tracing.py` describes the protocol. An open span is the current one, so traces of a tool or an HTTP library are
+below it. The names of the conventions are written here because they are still in development; a test compares them with
+the conventions' package. Plait's own names begin with `plait.`.
 """
 
 from __future__ import annotations
@@ -88,7 +87,8 @@ def guard(method: Callable[P, R]) -> Callable[P, R]:
 
 
 class OtelTracer:
-    """Traces runs with the given providers, or the global ones. `content`: with questions, answers and the like."""
+    """Trace runs with the given providers, or the global ones. `content`: include questions, answers and other
+    texts."""
 
     def __init__(
         self, content: bool, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
@@ -114,7 +114,6 @@ class OtelTracer:
 
     @guard
     def run(self, head: RunHead, phases: Phases, scrub: Scrub, *, resumed: bool) -> OtelRunSpan:
-        """Make the span of a run."""
         return OtelRunSpan(self, SpanContent(scrub, wanted=self._content), head, phases, resumed=resumed)
 
 
@@ -187,7 +186,7 @@ class OtelSpan:
 
     @property
     def _is_recorded(self) -> bool:
-        """The span is not left out by a sampler, nor without an SDK."""
+        """Return whether the span is recorded: an SDK is present and no sampler left it out."""
         return self._span is not None and bool(self._span.is_recording())
 
 
@@ -230,17 +229,14 @@ class OtelRunSpan(OtelSpan):
 
     @guard
     def model(self, step: int, think: Think, model: Model) -> OtelModelSpan:
-        """Make the span of a model call."""
         return OtelModelSpan(self, step, think, model)
 
     @guard
     def tool(self, step: int, call: Call, tools: Toolset) -> OtelToolSpan:
-        """Make the span of a tool call."""
         return OtelToolSpan(self, step, call, tools)
 
     @guard
     def code(self, step: int, code: str | None) -> OtelCodeSpan:
-        """Make the span of a piece of code."""
         return OtelCodeSpan(self, step, code)
 
     def add_usage(self, reply: Reply) -> None:
@@ -294,7 +290,6 @@ class OtelModelSpan(OtelPartSpan):
 
     @guard
     def record_attempt(self, request: Request) -> None:
-        """Record an attempt."""
         self._attempts += 1
         if not self._is_recorded:
             return
@@ -306,7 +301,6 @@ class OtelModelSpan(OtelPartSpan):
 
     @guard
     def record_failure(self, why: ModelError) -> None:
-        """Record that an attempt failed."""
         event: dict[str, Any] = {"plait.attempt": self._attempts, "error.type": type(why).__name__}
         if why.response is not None and why.response.status:
             event["http.response.status_code"] = why.response.status
@@ -316,7 +310,6 @@ class OtelModelSpan(OtelPartSpan):
 
     @guard
     def record_reply(self, reply: Reply, model: str) -> None:
-        """Record the reply."""
         self._run.add_usage(reply)
         answered = {"gen_ai.response.model": model} if model else {}
         self._metric_key |= answered
@@ -342,8 +335,6 @@ class OtelModelSpan(OtelPartSpan):
 
 
 class OtelToolSpan(OtelPartSpan):
-    """The span of a tool call."""
-
     def __init__(self, run: OtelRunSpan, step: int, call: Call, tools: Toolset) -> None:
         tool = tools.get(call.tool)
         # The name of an unknown tool is the model's own text.
@@ -361,7 +352,6 @@ class OtelToolSpan(OtelPartSpan):
 
     @guard
     def record_result(self, observation: Observation) -> None:
-        """Record the result."""
         if not self._is_recorded:
             return
         self._set_content(
@@ -383,7 +373,6 @@ class OtelCodeSpan(OtelPartSpan):
 
     @guard
     def ran(self, ran: Ran) -> None:
-        """Record the result."""
         if not self._is_recorded:
             return
         self._set({"plait.code.calls": len(ran.calls)})

@@ -1,6 +1,6 @@
-"""From a think effect to the exact body of a request: OpenAI's chat completions, with the known dialects. Pure.
+"""The encoding of a think effect as the exact body of a request: OpenAI's chat completions and known dialects. Pure.
 
-Keys have a fixed order (model, messages or prompt, then the rest), so the same effect makes the same bytes, and a
+Keys have a fixed order (model, messages or prompt, then the rest). So the same effect gives the same bytes, and a
 longer conversation shares its beginning with a shorter one.
 """
 
@@ -22,7 +22,7 @@ GO_ON = (
     "Your message broke off. Write only what comes next, beginning at the very character where it ends; "
     "repeat none of it and add no remark."
 )
-"""Asks for the rest of a prefilled reply if the endpoint can't continue an assistant message."""
+"""Asks for the rest of a prefilled reply if the endpoint cannot continue an assistant message."""
 
 RESAMPLED = 0.7
 """Lowest temperature of a request after a repetition, if a temperature is sent at all."""
@@ -40,9 +40,9 @@ def encode(
     params: Mapping[str, Any] = _NONE,
     temperature: float | None = None,
 ) -> Request:
-    """Return the request for an effect. `params` are put into the body last and win; None leaves a key out.
+    """Return the request for an effect. `params` are added last and override other keys; None leaves a key out.
 
-    `temperature` is the model's own: it is sent if the effect sets none.
+    `temperature` is the model's own, sent if the effect sets none.
     """
     raw = bool(think.prompt) and abilities.completion
     body: dict[str, Any] = {"model": model}
@@ -81,10 +81,10 @@ def encode(
 
 
 def repeatable_prefill(think: Think, abilities: Abilities, provider: str = "") -> str:
-    """Return the prefill that is dropped if a reply begins with it again, "" if none is.
+    """Return the prefill to drop if a reply repeats it; "" if there is none to drop.
 
     An endpoint that truly continues a message does not repeat it (Mistral's does). A short text such as "[" may be
-    meant; a long one is a repetition.
+    intended; a long one is a repetition.
     """
     raw = bool(think.prompt) and abilities.completion
     continued = raw or (abilities.prefill and provider != "mistral")
@@ -144,7 +144,7 @@ def _messages(messages: tuple[Message, ...], prefill: str, abilities: Abilities,
 
 
 def _as_text(message: Message) -> Message:
-    """Return a message of native calls in words, for an endpoint without tools."""
+    """Return a message of tool calls as text, for an endpoint without tools."""
     if message.role == "tool":
         return Message("user", f"Result of the tool call:\n{message.content}")
     calls = "\n".join(f"Calling {call.tool} with {arguments(call)}" for call in message.calls)
@@ -152,10 +152,9 @@ def _as_text(message: Message) -> Message:
 
 
 def arguments(call: Call) -> str:
-    """Return a call's input as a JSON object, which endpoints want in a history.
+    """Return a call's input as the JSON object that endpoints expect in a history.
 
-    Some endpoints refuse anything else, so another value (a scalar, a list, text that is not JSON) gets the key
-    "input".
+    Some endpoints refuse other values, so a scalar, a list, or text that is not JSON gets the key "input".
     """
     if call.input is None:
         return "{}"

@@ -1,8 +1,8 @@
-"""From an endpoint's refusal to the error it means, with what to do about it.
+"""The meaning of an endpoint's refusal as an error, with what to do about it.
 
-`failure` reads status, headers and body. It finds out that the endpoint lacks an ability (`Unsupported`), the prompt
+`failure` reads status, headers and body. It recognizes that the endpoint lacks an ability (`Unsupported`), the prompt
 is too long (`ContextOverflow`), the key was refused (`AuthenticationError`), the endpoint asks to wait (`RateLimited`)
-or the server failed (`ServerFailed`). Everything else is a `BadRequest`. No message ever holds a secret.
+or the server failed (`ServerFailed`). All other refusals are a `BadRequest`. No message ever holds a secret.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from plait.models.wires.stream import scrub_pieces
 
 
 class Target(Struct, frozen=True):
-    """The endpoint and the model that are asked, and the variables that set its key and address. For messages."""
+    """The endpoint and the model of a request, and the variables of its key and address. For messages."""
 
     endpoint: str
     name: str
@@ -44,7 +44,7 @@ class Target(Struct, frozen=True):
         return self.scrubber.text(text)
 
     def clean_bytes(self, body: bytes) -> bytes:
-        """Return the body without any secret, also if a stream carries one in pieces."""
+        """Return the body without any secret, even one that a stream carries in pieces."""
         return scrub_pieces(self.scrubber(body), self.scrubber)
 
     @property
@@ -53,7 +53,7 @@ class Target(Struct, frozen=True):
         return scrubber_of(self.secrets)
 
 
-# A part of the request, the ability that it stands for, and how messages name it.
+# A part of the request, the ability behind it, and its name in messages.
 _PARTS = (
     ("stop", "stop", r"stop(?:_?sequences)?"),
     ("temperature", "temperature", r"temperature"),
@@ -78,10 +78,10 @@ _PREFILL = re.compile(
     r"prefill|must end with a user|last (?:message|role).{0,40}(?:user|assistant)|last role|\bprefix\b",
     re.I,
 )
-# A server in trouble says many things; only these of a 5xx are about the request.
+# A failing server sends many texts; only these of a 5xx concern the request.
 _REFUSES_5XX = re.compile(r"requires -|not support|n't support|not implemented|failed to parse grammar", re.I)
 _FILTERED = re.compile(r"content[_ ](?:filter|policy|management)|responsible_?ai|data_inspection_failed", re.I)
-"""How Azure, OpenAI and DashScope name a prompt that their content filter refused."""
+"""How Azure, OpenAI and DashScope describe a prompt that their content filter refused."""
 _QUOTA = re.compile(r"insufficient[ _](?:quota|balance|credit)|your current quota|out of credit", re.I)
 
 
@@ -95,9 +95,9 @@ def failure(
     headers: Mapping[str, str] | None = None,
     response: Response | None = None,
 ) -> ModelError:
-    """Return the error that an answer of `status` with `body` means, with `response` set on it.
+    """Return the error for an answer of `status` with `body`, with `response` set on it.
 
-    `asked` is the request's body: an ability can only be lacking if the request used it.
+    `asked` is the request's body: an ability can only be missing if the request used it.
     """
     error = _error_of(body)
     made = _classify(status, error, _sentence(error, body), target, asked, path, headers or {})
@@ -106,7 +106,7 @@ def failure(
 
 
 def failure_in_stream(error: Any, target: Target, *, asked: bytes, response: Response | None) -> ModelError:
-    """Return the error that an error object inside a body of status 200 means."""
+    """Return the error for an error object inside a body of status 200."""
     fields = error if isinstance(error, dict) else {"message": str(error)}
     code = str(fields.get("code"))
     kind = f"{fields.get('type')} {code}".lower()
@@ -175,7 +175,7 @@ def _classify(
 
 
 def _find_missing_ability(status: int, error: Mapping[str, Any], said: str, asked: bytes, path: str) -> str:
-    """Return the ability that the endpoint turns out to lack, or ""."""
+    """Return the ability that the endpoint turns out to lack; "" for none."""
     if status in (404, 405, 501) and path == "completions" and "model" not in said.lower():
         return "completion"
     try:
@@ -202,7 +202,7 @@ def _find_missing_ability(status: int, error: Mapping[str, Any], said: str, aske
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that the headers ask to wait: a number of seconds, of milliseconds, or an HTTP date."""
+    """Return how many seconds the headers ask to wait: given as seconds, as milliseconds, or as an HTTP date."""
     try:
         if "retry-after-ms" in headers:
             return max(0.0, float(headers["retry-after-ms"]) / 1000)
@@ -220,7 +220,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def bad_response(message: str, body: bytes, target: Target, response: Response | None) -> BadResponse:
-    """Return a `BadResponse` that shows the beginning of what came."""
+    """Return a `BadResponse` that shows the beginning of the body."""
     start = target.clean(" ".join(body[:2000].decode("utf-8", "replace").split()))[:200]
     shown = f" It begins: {start}" if start else " Nothing came."
     hint = ""
@@ -236,7 +236,7 @@ def _name_setting(target: Target) -> str:
 
 
 def _error_of(body: bytes) -> dict[str, Any]:
-    """Return the error object of a body in any of the usual shapes, {} if there is none."""
+    """Return the error object of a body in any of the usual shapes; {} for none."""
     try:
         value = msgspec.json.decode(body)
     except msgspec.DecodeError:
@@ -269,7 +269,7 @@ def _sentence(error: Mapping[str, Any], body: bytes) -> str:
         message = msgspec.json.encode(message).decode()
     if not message and "loc" in error:
         message = f"{error.get('loc')}: {error.get('msg')}"
-    # OpenRouter hands on the upstream's own words in a field beside its own.
+    # OpenRouter passes on the upstream's own words in a field beside its own.
     meta = error.get("metadata")
     if isinstance(meta, dict) and isinstance(meta.get("raw"), str):
         message = f"{message} {meta['raw']}"
@@ -277,7 +277,7 @@ def _sentence(error: Mapping[str, Any], body: bytes) -> str:
     return " ".join(text.split())[:600]
 
 
-# A prompt that is too long. Every server words it in its own way; these wordings come from the public issue trackers of
+# A prompt that is too long. Every server words it differently; these wordings come from the public issue trackers of
 # clients and servers. With an unknown wording the error stays a plain `BadRequest`.
 _OVERFLOW_CODES = {"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"}
 
@@ -336,9 +336,9 @@ _TOKENS = (
 
 
 def _find_overflow(message: str, error: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return (tokens of the prompt, room of the endpoint) if this error says that the prompt is too long, else None.
+    """Return (tokens of the prompt, room of the endpoint) if this error says that the prompt is too long; else None.
 
-    `message` is the error's sentence, `error` its other fields. A number that it does not give is 0.
+    `message` is the error's sentence, `error` its other fields. A missing number is 0.
     """
     if not {str(error.get("code")), str(error.get("type"))} & _OVERFLOW_CODES:
         # Groq answers 413 when one request alone is above the minute's allowance: waiting won't help.

@@ -1,7 +1,6 @@
-"""From the bytes of a response, one JSON body or a whole stream, to a reply. Pure.
+"""The decoding of a response, one JSON body or a whole stream, as a reply. Pure.
 
-A live stream and a recorded body go through the same `Draft`, so the text that was shown while streaming is the text of
-the reply.
+A live stream and a recorded body go through the same `Draft`, so the streamed text is the text of the reply.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from plait.models.wires.reply_text import MOST_INPUT, MOST_REASONING, CircleCut,
 from plait.models.wires.stream import DONE, Events, is_json
 
 CHARS_A_TOKEN = 8
-"""Far more than any text has: a reply that is longer than its tokens allow is cut on our side."""
+"""Far more than any text has. Plait cuts a reply that is longer than its tokens allow."""
 MOST_CHARS = 1 << 20
-"""Characters of a reply without a limit of tokens."""
+"""Maximum characters of a reply without a token limit."""
 
 _FINISH: dict[str, Finish] = {
     "length": "length",
@@ -63,7 +62,7 @@ _decode = msgspec.json.Decoder(_Chunk).decode
 
 
 class _PendingCall:
-    """A native call whose arguments are still coming."""
+    """A tool call whose arguments are still arriving."""
 
     def __init__(self, index: Any) -> None:
         self.index = index
@@ -79,15 +78,16 @@ class _PendingCall:
             try:
                 value = msgspec.json.decode(text)
             except msgspec.DecodeError:
-                value = text  # as the model wrote it: the reader of the call says what is wrong with it
+                value = text  # as the model wrote it: the reader of the call reports the error
         return Call(self.name, None if value == {} else value, self.id)
 
 
 class Draft:
-    """A reply that is still coming, from chunks of JSON of any dialect.
+    """A reply that is still arriving, from chunks of JSON of any dialect.
 
-    `circling`: the reasoning, or the input of a call, goes in circles. `over`: more came than the reply may have. After
-    either nothing more is taken in. `written` counts the bytes of text, reasoning and inputs that came, cut or not.
+    `circling`: the reasoning, or the input of a call, repeats itself. `over`: more arrived than the reply may have.
+    After either of them, nothing more is read. `written` counts the bytes of text, reasoning and inputs received, cut
+    or not.
     """
 
     def __init__(self, think: Think, prefill: str = "") -> None:
@@ -108,7 +108,7 @@ class Draft:
         self.written = self._inputs = 0
 
     def chunk(self, data: bytes) -> str:
-        """Take in a chunk and return the text that is now certain. Raises `msgspec.DecodeError`."""
+        """Add a chunk and return the text that is now certain. Raises `msgspec.DecodeError`."""
         if data == DONE:
             self.done = True
             return ""
@@ -129,7 +129,7 @@ class Draft:
         return shown
 
     def close(self) -> str:
-        """Return the text that was held back, when all has come."""
+        """Return the remaining text, when all has arrived."""
         return self._keep(self.filter.close())
 
     def _choice(self, choice: _Choice) -> str:
@@ -170,7 +170,7 @@ class Draft:
         return "".join(texts)
 
     def _within(self, text: str) -> str:
-        """Return the text up to where the reply is longer than it may be."""
+        """Return the text up to the maximum length of the reply."""
         self.written += len(text) if text.isascii() else len(text.encode(errors="replace"))
         if len(text) > self._room:
             self.over, text = True, text[: self._room]
@@ -200,7 +200,7 @@ class Draft:
             return
         index, call_id, name = delta.get("index"), delta.get("id") or "", function.get("name") or ""
         entry = next((c for c in reversed(self.calls) if index is None or c.index == index), None)
-        # Some endpoints number every call 0: another id with a name of its own is another call.
+        # Some endpoints number every call 0: another id with its own name is another call.
         other = name and (index is None or (call_id and entry and entry.id and call_id != entry.id))
         if entry is None or other:
             entry = _PendingCall(index)
@@ -216,16 +216,15 @@ class Draft:
 
     @property
     def is_stopped(self) -> bool:
-        """Say whether nothing more of the reply is wanted."""
+        """Return whether no more of the reply is wanted."""
         return self.circling or self.over or self.filter.stopped
 
     @property
     def whole(self) -> bool:
-        """Say whether the endpoint has ended the reply."""
+        """Return whether the endpoint has ended the reply."""
         return self.done or bool(self.finish)
 
     def reply(self, think: Think) -> Reply:
-        """Return the reply, when all has come."""
         calls = tuple(pending.call() for pending in self.calls)
         finish = "stop" if self.is_stopped else _FINISH.get(self.finish, "stop")
         if self.circling or self.filter.circling:
@@ -256,17 +255,17 @@ class Draft:
 
 
 def usage_of(usage: Mapping[str, Any], timings: Mapping[str, Any]) -> Usage | None:
-    """Return the usage that an endpoint reports, None if it reports none. Cached tokens are part of the input."""
+    """Return the usage that an endpoint reports; None if it reports none. Cached tokens are part of the input."""
     cached = _cached(usage, timings)
     if "prompt_tokens" in usage:
         read = _count(usage["prompt_tokens"])
     elif "input_tokens" in usage:
         read = _count(usage["input_tokens"])
-        if "cache_read_input_tokens" in usage:  # Anthropic's own count leaves out what was cached
+        if "cache_read_input_tokens" in usage:  # Anthropic's own count leaves out cached tokens
             read += cached + _count(usage.get("cache_creation_input_tokens"))
     else:
         return None
-    # Reasoning that is billed as output is in the total alone with some (xAI, Gemini).
+    # With some (xAI, Gemini), reasoning that is billed as output is only in the total.
     written = _count(usage.get("completion_tokens", usage.get("output_tokens")))
     written = max(written, _count(usage.get("total_tokens")) - read)
     return Usage(read, written, min(cached, read)) if read or written else None
@@ -287,7 +286,7 @@ def _count(value: Any) -> int:
 
 
 class ReplyReader:
-    """Reads one response in any pieces. `kind` is "json" or "events" as soon as the first byte has come."""
+    """Read one response in any pieces. `kind` is "json" or "events" after the first byte."""
 
     def __init__(self, think: Think, prefill: str = "") -> None:
         self.draft = Draft(think, prefill)
@@ -317,9 +316,9 @@ class ReplyReader:
             self.draft.chunk(event)
 
     def finish(self, response: Response, target: Target, asked: bytes) -> Reply:
-        """Return the reply, when all has come.
+        """Return the reply, when all has arrived.
 
-        Raises `BadResponse` if it is not a whole reply, and the error that an error object inside the body means.
+        Raises `BadResponse` if it is incomplete, and the error for an error object inside the body.
         """
         draft, body = self.draft, response.body
         try:

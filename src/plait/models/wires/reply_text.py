@@ -1,7 +1,7 @@
-"""The text of a reply as it streams in: reasoning set apart, a repeated prefill dropped, stop strings and circles cut.
+"""The text of a streamed reply: reasoning separated, a repeated prefill dropped, stop strings and repetitions cut.
 
-The same filter reads a recorded body and a live stream, so the text that was shown while streaming is the text of the
-reply, however the stream was cut into pieces. It returns no text that a later piece could still take back.
+The same filter reads a recorded body and a live stream, so the streamed text is the text of the reply, however the
+stream was cut into pieces. It returns no text that a later piece could still take back.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from collections.abc import Callable, Sequence
 
 _OPEN, _CLOSE = "<think>", "</think>"
 MOST_TEXT, MOST_REASONING, MOST_INPUT = 2048, 4096, 8192
-"""Characters that one repeated piece must fill to be a circle: in a reply's text, in its reasoning, in the input of a
-native call. A cut input is useless, and an input may be a file of zeros, so it has most room."""
+"""Minimum characters of a repetition: in a reply's text, in its reasoning, in the input of a tool call. A cut input is
+useless, and an input may be a file of zeros, so it has the most room."""
 ROUNDS = 4
-"""Times that the piece must be in them, at least."""
+"""Minimum number of repeats."""
 EVERY = 512
-"""Characters between two checks: a circle is found at the same place however the stream comes in pieces."""
+"""Characters between two checks. A repetition is found at the same place however the stream is cut."""
 
 
 class CircleCut:
-    """Cuts a text whose end is one piece of text again and again. Feed pieces, get those before the circle.
+    """Cut a text that ends in endless repetition of one piece. Feed pieces; get those before the repetition.
 
-    Small models repeat the same lines until their token limit, which takes minutes. Only exact repetition counts:
-    lists, tables and code have lines that are alike. `found` is True from the circle on. `most` is how many characters
-    it fills.
+    Small models repeat the same lines until their token limit, which takes minutes. Only exact repetition counts,
+    because lists, tables and code have similar lines. `found` is True from the repetition on. `most` is its minimum
+    length.
     """
 
     def __init__(self, most: int = MOST_TEXT) -> None:
@@ -33,10 +33,10 @@ class CircleCut:
         self._end = ""
 
     def feed(self, text: str) -> str:
-        """Return the text up to where a circle is found."""
+        """Return the text up to the start of a repetition."""
         if self.found:
             return ""
-        if self._passed + len(text) < self._most:  # too short for a circle
+        if self._passed + len(text) < self._most:  # too short for a repetition
             self._passed += len(text)
             self._end += text
             return text
@@ -60,12 +60,12 @@ class CircleCut:
 
 
 class TextFilter:
-    """Filters one reply: feed pieces of its text, get the pieces that are certain.
+    """Filter one reply: feed pieces of its text, get the pieces that are certain.
 
     The text ends before the string of `stop` that is complete first. Without `stop`, the strings of `after_object`
-    count behind the first JSON object of the reply; `before` is the part of the reply that the request held. `prefill`
+    count after the first JSON object of the reply; `before` is the part of the reply that the request held. `prefill`
     is dropped from the start of the text if the model repeats it. A `<think>` block at the very start is `reasoning`.
-    `stopped`: a stop string or a circle was met, and whatever comes after it is dropped. `circling`: it was a circle.
+    `stopped`: a stop string or a repetition was found, and all later text is dropped. `circling`: it was a repetition.
     """
 
     def __init__(
@@ -90,7 +90,6 @@ class TextFilter:
 
     @property
     def reasoning(self) -> str:
-        """Return the text of the `<think>` block."""
         return "".join(self._reasoning).strip()
 
     def feed(self, text: str) -> str:
@@ -101,7 +100,7 @@ class TextFilter:
         return self._cut_circle(self._stage())
 
     def close(self) -> str:
-        """Return what was held back, when the reply has ended."""
+        """Return the remaining text, when the reply has ended."""
         return "" if self.circling else self._cut_circle(self._flush())
 
     def _cut_circle(self, text: str) -> str:
@@ -118,7 +117,7 @@ class TextFilter:
 
     def _flush(self) -> str:
         text = ""
-        # What a stage still held for its own decision goes through the later ones all the same.
+        # Text that a stage still holds passes through the later stages.
         if self._stage == self._at_start:
             text = self._go_to(self._in_prefill)
         if self._stage == self._in_prefill:
@@ -129,7 +128,7 @@ class TextFilter:
             return text
         return text + held
 
-    # Stages, in order. Each either holds what it has (returns "") or hands over to a later one.
+    # Stages, in order. Each either holds its text (returns "") or passes it to a later one.
 
     def _at_start(self) -> str:
         start = self._held.lstrip()
@@ -175,7 +174,7 @@ class TextFilter:
         return self._go_to(self._body) if self._held else ""
 
     def _in_object(self) -> str:
-        """Up to the end of the first JSON object, where no stop string counts that an object may hold."""
+        """Return the text up to the end of the first JSON object. Stop strings that it may hold do not count."""
         end = self._object.end_in(self._held)
         if end is None:
             text, self._held = self._held, ""
@@ -204,7 +203,7 @@ class TextFilter:
 
 
 class FirstObject:
-    """Finds the end of the first JSON object in a text that comes in pieces. Braces without a quote are not an object.
+    """Find the end of the first JSON object in a text that arrives in pieces. Braces without a quote do not count.
 
     `open` is True until the object has ended.
     """
@@ -215,7 +214,7 @@ class FirstObject:
         self._quoted = self._escaped = self._names = False
 
     def end_in(self, text: str) -> int | None:
-        """Return where the object ends in this piece, None if it does not."""
+        """Return where the object ends in this piece; None if it does not."""
         for at, sign in enumerate(text if self.open else ""):
             if self._escaped:
                 self._escaped = False
@@ -234,7 +233,7 @@ class FirstObject:
 
 
 def _overlap(text: str, word: str) -> int:
-    """Return the length of the longest end of `text` that begins `word` and is shorter than it."""
+    """Return the length of the longest end of `text` that is a proper beginning of `word`."""
     last = word[0]
     start = max(0, len(text) - len(word) + 1)
     at = text.find(last, start)

@@ -1,7 +1,7 @@
-"""Server-sent events: their data from bytes in any pieces, and the removal of a secret that is spread over events.
+"""Server-sent events: their data from bytes in any pieces, and the removal of a secret that spans events.
 
 Lines may end in LF, CRLF or CR, events may carry comments and other fields, the last blank line may be missing.
-Splitting happens on bytes, so a character of several bytes may be cut anywhere.
+Splitting works on bytes, so a stream may cut a multi-byte character anywhere.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from plait.core.secrets import MASK, Scrubber
 
 DONE = b"[DONE]"
 JsonPath: TypeAlias = tuple[str | int, ...]
-"""Where a text is in a JSON value."""
+"""The place of a text in a JSON value."""
 
 
 class Events:
-    """Reads one stream: feed pieces of a body, get the data of each event that is whole.
+    """Read one stream: feed pieces of a body, get the data of each complete event.
 
     `errors` has the data of events that are named "error", and of fields `error:` (older llama.cpp).
     """
@@ -33,7 +33,7 @@ class Events:
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the data of the events that this piece completes."""
         buffer = self._rest + chunk if self._rest else chunk
-        # A CR at the end may be half of a CRLF: it waits for the next piece.
+        # A CR at the end may be half of a CRLF, so wait for the next piece.
         end = max(buffer.rfind(b"\n"), buffer.rfind(b"\r", 0, max(0, len(buffer) - 1))) + 1
         if end <= 0:
             self._rest = buffer
@@ -42,7 +42,7 @@ class Events:
         return self._lines(buffer[:end])
 
     def close(self) -> list[bytes]:
-        """Return the data of what was left over, when the stream has ended."""
+        """Return the data of the remaining events, when the stream has ended."""
         rest, self._rest = self._rest, b""
         return self._lines(rest + b"\n\n")
 
@@ -78,12 +78,12 @@ class Events:
 
 
 def is_json(body: bytes) -> bool:
-    """Say whether the body is one JSON value, not a stream. Its first byte decides: headers may lie."""
+    """Return whether the body is one JSON value, not a stream. Its first byte decides, because headers may be wrong."""
     return body.lstrip()[:1] in (b"{", b"[")
 
 
 def scrub_pieces(body: bytes, scrubber: Scrubber) -> bytes:
-    """Replace secrets that no single event holds. An event without a part of one keeps its bytes."""
+    """Replace secrets that span events. An event without a part of one keeps its bytes."""
     if not scrubber or is_json(body):
         return body
     lines = body.split(b"\n")
@@ -109,7 +109,7 @@ def scrub_pieces(body: bytes, scrubber: Scrubber) -> bytes:
 
 
 def _without(parts: list[tuple[int, str]], scrubber: Scrubber) -> list[tuple[int, str]]:
-    """Return the parts of one text that have to change, with their new text."""
+    """Return the parts of one text that must change, with their new text."""
     spans = scrubber.spans("".join(text for _, text in parts))
     changed: list[tuple[int, str]] = []
     at = 0
