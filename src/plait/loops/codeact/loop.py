@@ -39,12 +39,12 @@ from plait.loops.turn import fit_prompt, is_repetition
 
 @dataclass(frozen=True)
 class CodeAct:
-    """CodeAct.
+    """CodeAct: the model acts by writing Python.
 
-    `transcript`: the log as chat messages, inside one user message, or as one raw completion. `max_lines`: an
-    action of more is not run; 0 for any. `repeats`: how often the same code may bring the same observation; 0 for
-    ever. `constrain`: hand the endpoint the grammar of a turn (at a second try it is in any case). `max_parse_errors`:
-    unreadable replies in a row before the run fails. `max_tokens`: of one reply.
+    `transcript`: how the log is shown: as chat messages, inside one user message, or as one raw completion.
+    `max_lines`: maximum lines of an action; 0: no limit. `repeats`: how often the same code may give the same
+    observation; 0: no limit. `constrain`: send the grammar of a turn with every request (otherwise only with a second
+    attempt). `max_parse_errors`: unreadable replies in a row before the run fails. `max_tokens`: limit for one reply.
     """
 
     transcript: TranscriptKind = "chat"
