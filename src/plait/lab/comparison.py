@@ -190,10 +190,11 @@ class TableRow(Struct, frozen=True, kw_only=True):
 class Pair(Struct, frozen=True, kw_only=True):
     """Two rows (`a` and `b` are their keys) on the `tasks` that both finished.
 
-    The row with the higher success rate wins a task. `both_right` and `both_wrong` are the tasks that all runs of both
-    did, or none. `difference` is the mean success of `a` less that of `b`. `p` is the sign-flip test's, `p_holm` the
-    same adjusted for all pairs of the table, and `word` what it says of `a`. `seeable` is the size of a true difference
-    that would have been seen 4 times of 5. `tokens_ratio` is the tokens of `a` over those of `b`.
+    The row with the higher success rate wins a task. `both_right` and `both_wrong` are the tasks in which all runs of
+    both rows succeeded, or failed. `difference` is the mean success of `a` minus that of `b`. `p` is the sign-flip
+    test's, `p_holm` the same adjusted for all pairs of the table, and `word` its verdict on `a`. `seeable` is the size
+    of a true difference that would have been detected 4 times of 5. `tokens_ratio` is the tokens of `a` over those of
+    `b`.
     """
 
     a: str
