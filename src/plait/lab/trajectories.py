@@ -1,7 +1,7 @@
-"""Good runs as files for training: those graded as successful in a comparison, or rated good by a person.
+"""Exports good runs as files for training: graded as successful in a comparison, or rated good by a person.
 
-The journal has the exact body of each request and the reply that the loop was given. A line is the last request of a
-call (failed attempts are skipped) and its reply. A reply that the loop could not read teaches nothing and is skipped.
+The journal has the exact body of each request and its reply. A line is the last request of a call (failed attempts are
+skipped) and its reply. Replies that the loop could not read are skipped.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ class TrainingExample(Struct, frozen=True, kw_only=True):
 
     @property
     def content(self) -> bytes:
-        """What a model learns from it: two lines with the same content are one."""
+        """The content of the training example: lines with the same content are duplicates."""
         return msgspec.json.encode((self.messages, self.tools))
 
 

@@ -24,7 +24,7 @@ Operation: TypeAlias = Callable[[Number, Number], Number]
 
 MAX_DIGITS = 4000
 DIGITS = 12
-"""Significant digits shown of a number that is not whole."""
+"""Significant digits of a displayed number that is not whole."""
 FULL_DIGITS = 17
 """Digits that distinguish all 64-bit floats."""
 
@@ -35,11 +35,11 @@ _UNREAL = "a negative number to the power {} is not a real number"
 
 
 class ArithmeticProblem(Exception):
-    """An operation that has no result; the text says why, but not where."""
+    """An operation without a result; the text says why, but not where."""
 
 
 def bound_number(x: Number) -> Number:
-    """Returns `x` in its plainest type. Raises `ArithmeticProblem` if it is too large."""
+    """Return `x` in its plainest type. Raises `ArithmeticProblem` if it is too large."""
     if isinstance(x, float):
         if not math.isfinite(x):
             raise ArithmeticProblem("the result is too large")
@@ -68,7 +68,7 @@ def to_whole(x: Number, what: str) -> int:
 
 
 def _bounded(operation: Operation) -> Operation:
-    """Makes an operation on floats if one of its numbers is a float, and on exact numbers otherwise."""
+    """Return an operation that works on floats if one of its numbers is a float, and on exact numbers otherwise."""
 
     def run(a: Number, b: Number) -> Number:
         if isinstance(a, float) or isinstance(b, float):
@@ -125,7 +125,7 @@ def _whole_power(a: Number, b: int) -> Number:
 
 
 def _decimal_power(a: Number, b: Number) -> Number:
-    """Computes a power by logarithms, with 40 digits on the way so that compound interest keeps 12."""
+    """Compute a power by logarithms, with 40 digits internally so that compound interest has 12 correct ones."""
     base, exponent = (Decimal(x) if isinstance(x, float) else _WIDE.divide(x.numerator, x.denominator) for x in (a, b))
     try:
         result = float(_WIDE.power(base, exponent))
@@ -137,7 +137,7 @@ def _decimal_power(a: Number, b: Number) -> Number:
 
 
 def _exact_root(x: int | Fraction, n: int) -> Number | None:
-    """Returns the n-th root of x >= 0 if it is rational, else None."""
+    """Return the n-th root of x >= 0 if it is rational, else None."""
     roots = []
     for part in (x.numerator, x.denominator):
         near = 1 << -(-part.bit_length() // n)
@@ -151,7 +151,7 @@ def _exact_root(x: int | Fraction, n: int) -> Number | None:
 
 
 def root(x: Number, n: Number = 2) -> Number:
-    """Returns the n-th root of x."""
+    """Return the n-th root of x."""
     if n == 0:
         raise ArithmeticProblem("there is no root number 0")
     if x < 0 and n == 2:
@@ -170,7 +170,7 @@ def factorial(x: Number) -> Number:
 
 
 def combine(x: Number, y: Number, ordered: bool = False) -> Number:
-    """Counts the ways to choose y of x things, each order on its own if `ordered`."""
+    """Count the ways to choose y of x things; `ordered`: different orders count separately."""
     n, k = to_whole(x, "a count"), to_whole(y, "a count")
     if n < 0 or k < 0:
         raise ArithmeticProblem("comb and perm need numbers that are not negative")
@@ -222,12 +222,12 @@ def natural_logarithm(x: Number) -> float:
 
 
 def _python_logarithm(x: Number, base: Number | None = None) -> Number:
-    """Returns what Python's `math.log` gives: to base e without a base."""
+    """Return the value of Python's `math.log`: to base e without a base."""
     return logarithm(x, base) if base is not None else 0 if x == 1 else natural_logarithm(x)
 
 
 def _on_floats(function: Callable[[float], float], wants: str = "") -> Callable[[Number], Number]:
-    """Makes a function on numbers of one on floats; `wants` names the numbers that it takes."""
+    """Make a function on numbers from one on floats; `wants` describes the valid numbers."""
     circular = function in (math.sin, math.cos, math.tan)
 
     def run(x: Number) -> Number:
@@ -332,8 +332,8 @@ CONSTANTS: dict[str, Number] = {
 
 
 def format_number(x: Number, *, full: bool = False) -> str:
-    """Writes a number: a whole one exactly, another with 12 significant digits, or more so that a large one still has
-    two decimals. `full` gives every digit of a 64-bit float (15 to 17) instead of 12.
+    """Return a number as text: a whole one exactly, another with 12 significant digits, or more so that a large one
+    still has two decimals. `full` gives every digit of a 64-bit float (15 to 17) instead of 12.
 
     No trailing zeros; an exponent only below 1e-7 and above 1e21.
     """
