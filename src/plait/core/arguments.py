@@ -95,7 +95,6 @@ def parameter_names(parameters: Mapping[str, Any]) -> list[str]:
 
 
 def takes_list(parameters: Mapping[str, Any], name: str) -> bool:
-    """Return whether a parameter can be a list."""
     return bool({"array", "any"} & types_of(parameters.get("properties", {}).get(name), parameters))
 
 

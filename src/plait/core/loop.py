@@ -109,7 +109,6 @@ class LoopContext(Struct, frozen=True):
         return self.system if self.system is not None else self.prompt(name, **values)
 
     def tool(self, name: str) -> ToolSpec | None:
-        """Return the tool of that name, or None."""
         return next((tool for tool in (*self.tools, *self.others) if tool.name == name), None)
 
     def find_problem(self, tool: str, given: JSON, is_open: IsOpen) -> str:

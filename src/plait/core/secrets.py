@@ -101,6 +101,5 @@ def scrubber_of(secrets: tuple[str, ...]) -> Scrubber:
 
 
 def _percent_encoded(secret: str) -> bytes:
-    """Return the secret as it appears in an address."""
     raw = secret.encode("utf-8", "surrogatepass")
     return b"".join(bytes([byte]) if byte in _UNRESERVED else b"%%%02X" % byte for byte in raw)

@@ -88,7 +88,6 @@ class ComparisonData(Struct, frozen=True, kw_only=True):
         return len(self.results) == self.cells
 
     def of(self, contender: Contender) -> tuple[CellResult, ...]:
-        """Return the results of one row."""
         return tuple(each for each in self.results if each.variant == contender.key)
 
     @property
@@ -242,7 +241,6 @@ def group_by_task(results: Iterable[CellResult]) -> dict[str, list[CellResult]]:
 
 
 def count_by_task(results: Iterable[CellResult]) -> list[tuple[int, int]]:
-    """Count successes and runs of each task."""
     return [(sum(each.grade.success for each in runs), len(runs)) for runs in group_by_task(results).values()]
 
 
@@ -333,7 +331,6 @@ def _mean_tokens(runs: Sequence[CellResult]) -> float:
 
 
 def _mean(values: Iterable[float]) -> float | None:
-    """Return the mean of the finite values; None if there is none."""
     finite = [each for each in values if math.isfinite(each)]
     return math.fsum(finite) / len(finite) if finite else None
 

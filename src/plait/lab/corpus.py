@@ -169,7 +169,6 @@ def _load_corpora(kind: str, path: Path, stamp: tuple[int, int]) -> dict[str, Co
 
 
 def split_page(title: str, text: str) -> CorpusPage:
-    """Split a text into a page."""
     return CorpusPage(title, tuple(_SENTENCE.split(text.strip())))
 
 

@@ -160,7 +160,6 @@ def _title(comparison: ComparisonData, rows: Sequence[TableRow]) -> str:
 
 
 def table_columns(rows: Sequence[TableRow]) -> list[TableColumn]:
-    """Return the columns of the table."""
     digits = usd_digits([row.cost_usd for row in rows])
     tokens = [_add_up((row.input_tokens, row.output_tokens)) for row in rows]
     estimated = ["~" if row.estimated else "" for row in rows]

@@ -234,7 +234,6 @@ class _Scheduler:
         return False
 
     def report(self, result: CellResult | None = None, said: str = "") -> None:
-        """Report the progress."""
         open_ = len(self.open) - self.finished
         left = (time.monotonic() - self.began) / self.finished * open_ if self.finished else None
         cells = len(self.plan.cells)

@@ -105,7 +105,6 @@ def _count_subsets(sizes: Sequence[int], most: int) -> int:
 
 
 def _count_choices(n: int, most: int) -> int:
-    """Count the ways to choose at most `most` of n."""
     ways = total = 1
     for k in range(most):
         ways = ways * (n - k) // (k + 1)

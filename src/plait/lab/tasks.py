@@ -56,11 +56,9 @@ class Suite(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self if limit is None else structs.replace(self, tasks=self.tasks[:limit])
 
     def grader_of(self, task: SuiteTask) -> str:
-        """Return the word of the grader that judges a task."""
         return task.grader or self.grader
 
     def tools_of(self, task: SuiteTask) -> tuple[str, ...]:
-        """Return the words of the tools that a task has."""
         return (*self.tools, *task.tools)
 
 

@@ -64,7 +64,6 @@ class WrittenFiles(Struct, frozen=True):
 
     @property
     def lines(self) -> int:
-        """The lines of all files."""
         return sum(self.files.values())
 
 
@@ -211,7 +210,6 @@ def _candidates(
 
 
 def _find_results(results: Results, rows: Iterable[RunRow]) -> dict[str, CellResult]:
-    """Return the result of each run that a comparison graded."""
     labels = {row.head.label: None for row in rows if row.head.label}
     found = (read_result(data) for data in results.results(labels).values())
     return {result.run: result for result in found}  # a run whose cell was run again has none

@@ -118,11 +118,9 @@ class Body(Struct, frozen=True):
     remarks: tuple[Remark, ...]
 
     def of(self, kind: LabelKind) -> list[Label]:
-        """Return the labels of one kind, in order."""
         return [label for label in self.labels if label.kind == kind]
 
     def following(self, label: Label) -> Label | None:
-        """Return the label after this one."""
         index = bisect_right(self.labels, label.start, key=lambda one: one.start)
         return self.labels[index] if index < len(self.labels) else None
 

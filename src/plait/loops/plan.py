@@ -59,9 +59,7 @@ class Planner(Loop, Protocol):
         """Return the plan in a reply of the phase `plan`. Raises `Unreadable`."""
         ...
 
-    def plan_messages(self, context: LoopContext, task: Task) -> tuple[Message, ...]:
-        """Return the request of the phase `plan`."""
-        ...
+    def plan_messages(self, context: LoopContext, task: Task) -> tuple[Message, ...]: ...
 
     def work_messages(self, context: LoopContext, task: Task, step: Step, results: Results) -> tuple[Message, ...]:
         """Return the request of a step that asks the model; empty for a step that calls a tool."""
@@ -98,7 +96,6 @@ class Dispatch:
         return self._open
 
     def took(self, taken: WaitResult) -> Effects[Step]:
-        """Store the result of a step, and start the steps that waited for it."""
         reply = taken.reply
         seen = _together(taken.observations) if reply is None else observation_of_reply(reply)
         return (yield from self.end(taken.ticket, seen))

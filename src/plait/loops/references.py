@@ -87,7 +87,6 @@ class References(Struct, frozen=True):
         return map_texts(value, fill)
 
     def without(self, value: JSON) -> JSON:
-        """Return the value without its references."""
         return map_texts(value, lambda text: re.sub(self.pattern, "", text, flags=re.A) if self.mark in text else text)
 
     def _is_amount(self, match: re.Match[str], id: str, text: str, question: str) -> bool:

@@ -88,7 +88,6 @@ def _hints(kind: Hashable) -> dict[str, Any]:
 
 
 def options_of(loop: Loop) -> dict[str, Any]:
-    """Return all options of a loop as JSON values."""
     if not dataclasses.is_dataclass(loop) or isinstance(loop, type):
         return {}
     return {field.name: msgspec.to_builtins(getattr(loop, field.name)) for field in dataclasses.fields(loop)}

@@ -81,5 +81,4 @@ def _read_refusal(answer: ServiceAnswer, symbol: str) -> ToolError:
 
 
 def no_such_symbol(symbol: str) -> ToolError:
-    """Return the error for a symbol without prices."""
     return ToolError(f"Alpha Vantage has no prices for {symbol!r}.", hint="Check the ticker symbol.")

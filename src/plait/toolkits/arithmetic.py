@@ -90,7 +90,6 @@ modulo = _bounded(operator.mod)
 
 
 def floor_divide(a: Number, b: Number) -> Number:
-    """Divides and rounds down."""
     return math.floor(divide(a, b))
 
 
@@ -151,7 +150,6 @@ def _exact_root(x: int | Fraction, n: int) -> Number | None:
 
 
 def root(x: Number, n: Number = 2) -> Number:
-    """Return the n-th root of x."""
     if n == 0:
         raise ArithmeticProblem("there is no root number 0")
     if x < 0 and n == 2:
@@ -160,7 +158,6 @@ def root(x: Number, n: Number = 2) -> Number:
 
 
 def factorial(x: Number) -> Number:
-    """Returns x!."""
     n = to_whole(x, "factorial")
     if n < 0:
         raise ArithmeticProblem("factorial needs a number that is not negative")

@@ -13,7 +13,7 @@ from plait.tools.tool import Tool, tool
 
 
 def date(*, now: Callable[[], datetime] | None = None) -> tuple[Tool, ...]:
-    """Makes the tool `get_current_date`. `now` is the clock; this machine's, in its time zone, where none is given."""
+    """Makes the tool `get_current_date`. `now` is the clock (default: this machine, in its time zone)."""
 
     @tool(read_only=True)
     def get_current_date() -> str:

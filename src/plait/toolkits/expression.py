@@ -353,7 +353,6 @@ class _Parser:
         return values
 
     def call(self, token: Token) -> Number:
-        """Call the function of a name."""
         if token.text not in FUNCTIONS:
             raise self.make_unknown_error(token)
         function, opener = FUNCTIONS[token.text], self.next

@@ -71,7 +71,6 @@ class Table(Artifact):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns' names, in order."""
         return tuple(column.name for column in self.columns)
 
     def row(self, number: int) -> dict[str, Cell]:

@@ -40,7 +40,6 @@ def check_coordinates(latitude: float, longitude: float) -> None:
 
 
 def no_such_place(name: str) -> ToolError:
-    """Return the error for an unknown place."""
     head, comma, _ = name.partition(",")
     hint = f"Try {head.strip()!r} alone." if comma else "Try another spelling, or a larger place nearby."
     return ToolError(f"No place is found by the name {name!r}.", hint=hint)

@@ -111,7 +111,6 @@ async def _call(
 
 
 async def _find_channel(service: Service, named: str) -> str:
-    """Return the id of a channel by its id or name."""
     name = read_channel(named)
     if ID.fullmatch(name):
         return name
@@ -152,7 +151,6 @@ def read_channel(named: str) -> str:
 
 
 def no_such_channel(name: str, names: Iterable[str]) -> ToolError:
-    """Return the error for an unknown channel."""
     near = get_close_matches(name.lower(), list(names), 3)
     hint = f"Did you mean {' or '.join('#' + one for one in near)}?" if near else "The app must be able to see it."
     return ToolError(f"There is no Slack channel #{name[:80]}.", hint=hint)

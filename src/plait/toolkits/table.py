@@ -74,7 +74,6 @@ class LookupTable(Struct, frozen=True, dict=True):
         return {names[0]: self.entries[names[0]] for names in keys} if all(len(names) == 1 for names in keys) else {}
 
     def _keys_with_words(self, key: str) -> list[str]:
-        """Return the keys with exactly these words."""
         return self._by_words.get(split_words(key)) or self._by_set.get(_word_set(key)) or []
 
     def _find_by_words(self, question: str) -> Any:

@@ -28,9 +28,7 @@ class RunMeter(Protocol):
         """Counts a request that is about to be sent. Raises `BudgetSpent` if the limits leave none."""
         ...
 
-    def took(self, model: str, usage: Usage, cost: float | None) -> None:
-        """Counts what a request took."""
-        ...
+    def took(self, model: str, usage: Usage, cost: float | None) -> None: ...
 
 
 _cancelled: ContextVar[threading.Event | None] = ContextVar("plait_cancelled", default=None)

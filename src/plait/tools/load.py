@@ -157,7 +157,6 @@ def toolkit_names() -> tuple[str, ...]:
 
 
 def _split_name(word: str) -> tuple[str, str]:
-    """Split `NAME=WORD`; the name is "" for a plain word."""
     renamed = re.fullmatch(r"(\w[\w.-]*)=(.+)", word, re.DOTALL)
     return (renamed[1], renamed[2].strip()) if renamed else ("", word.strip())
 

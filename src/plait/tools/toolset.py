@@ -62,11 +62,9 @@ class Toolset(Struct, frozen=True, dict=True):
         return tuple(tool.spec for tool in self.tools)
 
     def with_own_name(self, call: Call) -> Call:
-        """Return the call with the tool's own name."""
         return structs.replace(call, tool=self.own[call.tool]) if call.tool in self.own else call
 
     def get(self, name: str) -> Tool | None:
-        """Return the tool of exactly that name."""
         return self._by_name.get(name)
 
     def nearest(self, name: str, n: int = 3) -> tuple[str, ...]:

@@ -45,7 +45,6 @@ def read_file(name: str) -> bytes:
 
 
 def add_to_path(folder: str) -> None:
-    """Append a folder to the import path."""
     if folder not in sys.path:
         sys.path.append(folder)
 

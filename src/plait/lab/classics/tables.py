@@ -37,7 +37,6 @@ class ClassicTable(Struct, frozen=True):
         return "\n\n".join(filter(None, parts))
 
     def markdown(self) -> str:
-        """Render it in Markdown."""
         notes = "\n".join(f"- {escape_markdown(note)}" for note in self.notes)
         title = f"**{escape_markdown(self.title)}**" if self.title else ""
         return "\n\n".join(filter(None, (title, render_markdown_grid(self.columns), notes)))

@@ -192,7 +192,6 @@ def is_close(read: ReadNumber, gold: ReadNumber, tolerance: Fraction = CLOSE) ->
 
 
 def read_numbers(text: str) -> list[ReadNumber]:
-    """Read the numbers of a text, in order."""
     return list(_numbers(text))
 
 

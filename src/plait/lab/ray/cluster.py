@@ -74,7 +74,6 @@ class RayCluster:
 
     @property
     def cpus(self) -> int:
-        """The number of CPUs of all its machines."""
         return max(1, int(self.ray.cluster_resources().get("CPU", 1)))
 
     def leave(self) -> None:

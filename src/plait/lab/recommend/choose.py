@@ -378,7 +378,6 @@ def show_probability(probability: float) -> str:
 
 
 def describe_demand(demand: Demand) -> str:
-    """Return a demand as text."""
     parts = [f"at least {demand.at_least * 100:g} % of the tasks"]
     parts += [f"at most {demand.usd:g} USD a run"] if demand.usd is not None else []
     parts += [f"at most {demand.tokens:,.0f} tokens a run"] if demand.tokens is not None else []

@@ -57,7 +57,6 @@ class MeasuredLoop(Struct, frozen=True, kw_only=True):
         return (self.successes if tries == self.n else math.floor(self.success * tries + 1e-9)), tries
 
     def model_of(self, phase: str) -> str:
-        """Return the model of a phase, or ""."""
         return self.models.get(phase, self.models.get("", ""))
 
     @property

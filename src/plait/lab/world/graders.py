@@ -347,7 +347,6 @@ def _flag_numbers(
 
 
 def _flag_dates(world: World, text: str, right: Iterable[date], found: Findings) -> None:
-    """Flag all dates but these."""
     known = set(right)
     for each in find_dates(text, world.today.year):
         if not each.weak and not known.intersection(each.days):

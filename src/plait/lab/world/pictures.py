@@ -36,12 +36,10 @@ PICTURES = msgspec.json.decode(
 
 
 def choose_picture(seed: int, on: date) -> DailyPicture:
-    """Chooses the picture of one day."""
     return chance(seed, "picture", on.isoformat()).choice(PICTURES)
 
 
 def describe_picture(picture: DailyPicture, on: date) -> dict[str, str]:
-    """Returns what the service says of a picture."""
     folder = f"{BASE}/{on:%y%m}"
     fields = {
         "date": on.isoformat(),

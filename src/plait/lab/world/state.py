@@ -138,7 +138,6 @@ class World:
         return result
 
     def send(self, service: str, channel: str, called: str, text: str, image: Image | None) -> None:
-        """Stores a message."""
         with self._lock:
             self.sent.append(SentMessage(len(self.sent) + 1, service, channel, called, text, image))
 
@@ -154,11 +153,9 @@ class World:
         return pictures.choose_picture(self.seed, self.today)
 
     def current(self, latitude: float, longitude: float) -> weather.Now:
-        """Return the weather now."""
         return weather.make_now(self.seed, latitude, longitude, self.now)
 
     def forecast(self, latitude: float, longitude: float, days: int = 7) -> list[weather.Day]:
-        """Return the days of a forecast, today first."""
         return [weather.make_day(self.seed, latitude, longitude, self.today + timedelta(n)) for n in range(days)]
 
     def height(self, latitude: float, longitude: float) -> float:

@@ -44,7 +44,6 @@ def find_cell(latitude: float, longitude: float) -> tuple[float, float]:
 
 
 def make_day(seed: int, latitude: float, longitude: float, on: date) -> Day:
-    """Makes the weather of one day."""
     lat, lon = find_cell(latitude, longitude)
     here = chance(seed, "climate", lat, lon)
     today = chance(seed, "weather", lat, lon, on.isoformat())

@@ -72,7 +72,6 @@ def ran_before(error: CodeError, hint: str, called: int) -> bool:
 
 
 def unknown_name(error: CodeError) -> str:
-    """Return the name that a NameError is about."""
     match = _QUOTED.search(error.message)
     return match[1] if match else ""
 

@@ -59,7 +59,6 @@ def label_at(match: re.Match[str]) -> Label:
 
 
 def is_label(text: str) -> bool:
-    """Return whether the text begins with a label."""
     return LABEL.match(text.lstrip()) is not None
 
 

@@ -125,7 +125,6 @@ def _turn(
 
 
 def _answered(text: str, labels: list[Label], answers: list[Label], n: int, notes: list[Remark], write: Write) -> Turn:
-    """Return the turn of the last final answer."""
     last = answers[-1]
     end = next((one.start for one in labels if one.start > last.start), len(text))
     answer = unguard(text[last.end : end].strip()).strip()
