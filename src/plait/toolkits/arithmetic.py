@@ -53,7 +53,7 @@ def bound_number(x: Number) -> Number:
 
 
 def to_float(x: Number) -> float:
-    """Converts `x` to a float. Raises `ArithmeticProblem` if no float is that large."""
+    """Convert `x` to a float. Raises `ArithmeticProblem` if no float is that large."""
     try:
         return float(x)
     except OverflowError:
@@ -61,7 +61,7 @@ def to_float(x: Number) -> float:
 
 
 def to_whole(x: Number, what: str) -> int:
-    """Converts `x` to an int. Raises `ArithmeticProblem` if it is not whole; `what` names what needs a whole number."""
+    """Convert `x` to an int. Raises `ArithmeticProblem` if it is not whole; `what` names what needs a whole number."""
     if isinstance(x, int) or (isinstance(x, float) and x.is_integer()):
         return int(x)
     raise ArithmeticProblem(f"{what} needs a whole number, not {shorten_number(x)}")
@@ -94,7 +94,7 @@ def floor_divide(a: Number, b: Number) -> Number:
 
 
 def power(a: Number, b: Number) -> Number:
-    """Raises `a` to the power `b`, exactly if possible. An odd root of a negative number is real."""
+    """Raise `a` to the power `b`, exactly if possible. An odd root of a negative number is real."""
     if a == 0 and b < 0:
         raise ArithmeticProblem("division by zero (0 to a negative power)")
     if isinstance(b, int):
@@ -181,7 +181,7 @@ def combine(x: Number, y: Number, ordered: bool = False) -> Number:
 
 
 def round_half_up(x: Number, places: Number = 0) -> Number:
-    """Rounds to `places` decimals (negative: tens, hundreds ...), halves away from zero, as taught in school."""
+    """Round to `places` decimals (negative: tens, hundreds ...), halves away from zero, as taught in school."""
     n = to_whole(places, "the number of decimals")
     if abs(n) > 1000:
         raise ArithmeticProblem("round takes at most 1,000 decimals")
@@ -192,7 +192,7 @@ def round_half_up(x: Number, places: Number = 0) -> Number:
 
 
 def logarithm(x: Number, base: Number = 10) -> Number:
-    """Returns the logarithm to a base, exactly if it is whole."""
+    """Return the logarithm to a base, exactly if it is whole."""
     log = natural_logarithm(x)
     if base <= 0 or base == 1:
         raise ArithmeticProblem("the base of a logarithm must be above 0 and not 1")
@@ -208,7 +208,7 @@ def logarithm(x: Number, base: Number = 10) -> Number:
 
 
 def natural_logarithm(x: Number) -> float:
-    """Returns the logarithm to base e, of whole numbers and fractions of any size."""
+    """Return the logarithm to base e, of whole numbers and fractions of any size."""
     if x <= 0:
         raise ArithmeticProblem("a logarithm needs a number above 0")
     try:
@@ -274,7 +274,7 @@ class Function(Struct, frozen=True):
     most: int | None = 1
 
     def takes(self, count: int) -> bool:
-        """Tells whether it takes that many arguments."""
+        """Return whether it takes that many arguments."""
         return count >= self.least and (self.most is None or count <= self.most)
 
 
@@ -352,5 +352,5 @@ def format_number(x: Number, *, full: bool = False) -> str:
 
 
 def shorten_number(x: Number) -> str:
-    """Writes a number in at most 40 characters, for an error message."""
+    """Write a number in at most 40 characters, for an error message."""
     return cut_text(format_number(x), 40)

@@ -142,7 +142,7 @@ def _find_words(text: str) -> UnclearExpression | None:
 
 
 def _point_at(text: str, at: int) -> str:
-    """Shows the part of the text around a position, with a caret under it."""
+    """Show the part of the text around a position, with a caret under it."""
     flat = re.sub(r"\s", " ", text)
     begin, end = max(0, at - 40), min(len(flat), at + 40)
     head = "..." if begin else ""
@@ -151,7 +151,7 @@ def _point_at(text: str, at: int) -> str:
 
 
 def _split_tokens(text: str, begin: int, end: int) -> list[Token]:
-    """Splits `text[begin:end]` into tokens, the last of kind `end`."""
+    """Split `text[begin:end]` into tokens, the last of kind `end`."""
     plain = text.translate(_ALIKE)
     tokens: list[Token] = []
     at = begin
@@ -191,7 +191,7 @@ def _read_name(word: str, start: int, after_operand: bool) -> Token:
 
 
 def _split_arguments(tokens: list[Token]) -> list[Token]:
-    """Splits numbers such as `1,234` at their commas where these separate a function's arguments."""
+    """Split numbers such as `1,234` at their commas where these separate a function's arguments."""
     if not any(token.kind == "number" and "," in token.text for token in tokens):
         return tokens
     apart: set[int] = set()
@@ -264,7 +264,7 @@ class _Parser:
         return value
 
     def expression(self, least: int) -> Number:
-        """Computes what binds at least as tightly as `least`."""
+        """Compute what binds at least as tightly as `least`."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise UnclearExpression(f"brackets or powers are nested deeper than {MAX_DEPTH}", self.next.at)
